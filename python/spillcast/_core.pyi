@@ -253,8 +253,11 @@ class Capture:
         """Observe one more process and all it starts. OSError says what is refused."""
     def attach_children(self, parent: int, title: str) -> None:
         """Observe children that ``parent`` starts and whose command line holds ``title``."""
-    def joined(self) -> list[tuple[int, int | None, int, tuple[int, int, int] | None]]:
-        """Processes attached meanwhile: pid, start_ns, attached_ns, reads, writes, bytes before."""
+    def joined(self) -> list[tuple[int, int | None, int, tuple[int, int, int] | None, int]]:
+        """Processes attached meanwhile: pid, start_ns, attached_ns, reads, writes, bytes before.
+
+        The last is the number of temp files that it had open then.
+        """
     @property
     def origin_ns(self) -> int:
         """CLOCK_MONOTONIC at the start of the recording."""

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 
@@ -115,3 +116,26 @@ def test_page_faults_that_read_a_file(tmp_path):
     assert capture["file_faults"] == pytest.approx(major, abs=20)
     assert capture["file_fault_s"] > 0
     assert f"{capture['file_faults']} page fault" in said
+
+
+COPIES = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for at in range(10):
+    os.pwrite(fd, bytes(8192), at * 8192)
+other = os.open(sys.argv[1] + ".other", os.O_RDWR | os.O_CREAT)
+assert os.sendfile(other, fd, 0, 40960) == 40960
+assert os.copy_file_range(fd, other, 40960, 0, 40960) == 40960
+"""
+
+
+@pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
+def test_copies_in_the_kernel_are_counted(tmp_path, capture):
+    command = [sys.executable, "-c", COPIES, tmp_path / "spill"]
+    options = ("--capture", capture, "--temp", tmp_path)
+    output, said, account = record(tmp_path, command, *options)
+    assert (account["temp_copies"], account["temp_copied_bytes"]) == (2, 81920)
+    assert "sendfile" in said
+    # As much as was written, at least.
+    assert json.loads((output / "meta.json").read_text())["unseen"]["calls_share"] >= 0.5
+    check_refused(output, "sendfile")

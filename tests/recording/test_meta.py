@@ -25,7 +25,7 @@ QUERY = {
         "query_elapsed_s": 12.5, "before_recording_s": 2.5, "ended_by": "query", "failure": None,
         "workers": [
             {"pid": 4712, "started_s": -0.5, "attached_s": 0.1,
-             "missed": {"reads": 1, "writes": 2, "bytes": 3}}
+             "missed": {"reads": 1, "writes": 2, "bytes": 3}, "temp_files": 0}
         ],
         "workers_not_attached": 0,
         "temp_files": [{"tablespace": "pg_default", "peak_bytes": 8192, "peak_files": 1}],
@@ -47,10 +47,17 @@ OPTIONAL |= {
 OPTIONAL |= {f"capture.{name}" for name in ("io_uring_depth", "io_uring_busy_s", "file_faults")}
 OPTIONAL |= {"capture.run_queue_others_s", "capture.file_fault_s"}
 OPTIONAL |= {"machine.calibration", "memory.group_held_bytes", "temp_places", "cpu_limits"}
-OPTIONAL |= {"temp_before", "inputs"}
+OPTIONAL |= {"temp_before", "inputs", "postgres.workers.temp_files"}
+OPTIONAL |= {"capture.temp_copies", "capture.temp_copied_bytes"}
 OPTIONAL |= {f"temp_places.{name}" for name in ("device_name", "mount_point", "mount_options")}
 #: Settings, and what no reader looks at.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}
+#: What follows from the counts.
+DERIVED = {"unseen"} | {
+    f"unseen.{name}" for name in ("calls_share", "time_share", "causes", "remedy")
+}
+OPTIONAL |= DERIVED
+FREE |= DERIVED
 MAY_BE_NEGATIVE = {"postgres.workers.started_s", "postgres.workers.attached_s"}
 
 
@@ -66,6 +73,7 @@ def run(request, tmp_path):
     if request.param == "samples alone":
         document |= {"machine": {}, "temp": None, "other_io": None, "cpu_s": None}
         document["capture"] = {"method": "none", "absent_because": "it is elsewhere"}
+        del document["unseen"]
     write(path, document)
     return path, document
 

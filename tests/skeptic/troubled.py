@@ -79,8 +79,8 @@ def lost_reports(folder, draws):
     run = recorded(folder / "run.spill", seen, elapsed_ns, cpus=2, lost=lost)
     truth_s = work.run(there, draws)[0] / 1e9
     target = probed(there, work, draws)
-    says = "capture events were lost"
-    return Situation("lost reports", run, target, truth_s, frozenset({"lost"}), says)
+    says = "capture events lost"
+    return Situation("lost reports", run, target, truth_s, frozenset({"unseen"}), says)
 
 
 def a_busy_machine(folder, draws):

@@ -84,6 +84,9 @@ calls! {
     Truncate "truncate" SYS_truncate,
     Unlink "unlink" SYS_unlink,
     Unlinkat "unlinkat" SYS_unlinkat,
+    Sendfile "sendfile64" SYS_sendfile,
+    Splice "splice" SYS_splice,
+    CopyFileRange "copy_file_range" SYS_copy_file_range,
 }
 
 impl CallKind {
@@ -135,13 +138,19 @@ impl CallKind {
         self.is_io() || self.changes_file()
     }
 
-    /// Which argument, from 0, says where in its file, or how long that is to be.
+    /// Moves bytes from one descriptor to another inside the kernel.
+    pub fn copies(self) -> bool {
+        matches!(self, CallKind::Sendfile | CallKind::Splice | CallKind::CopyFileRange)
+    }
+
+    /// Which argument, from 0, says where in its file, or how long that is to be; of one that copies
+    /// it is the other descriptor.
     pub fn offset_argument(self) -> Option<usize> {
         use CallKind::*;
         match self {
             Pread64 | Pwrite64 | Preadv | Pwritev | Preadv2 | Pwritev2 => Some(3),
-            Fallocate => Some(2),
-            Ftruncate | Truncate => Some(1),
+            Fallocate | Splice | CopyFileRange => Some(2),
+            Ftruncate | Truncate | Sendfile => Some(1),
             _ => None,
         }
     }
@@ -164,7 +173,7 @@ pub struct Call {
     /// The descriptor the call was given (-1 for opens, which return theirs, and for paths).
     pub fd: i32,
     /// The offset given to the positioned calls and to fallocate, the new length of a file that is
-    /// truncated; None for the others.
+    /// truncated, the other descriptor of a copy; None for the others.
     pub offset: Option<i64>,
     /// What the kernel returned: bytes, a descriptor, a position, or a negative errno.
     pub ret: i64,

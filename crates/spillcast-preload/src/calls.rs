@@ -128,6 +128,15 @@ interpose! {
     fn sync_file_range(fd: c_int, offset: off64_t, bytes: off64_t, flags: c_uint) -> c_int
         => observe::change(CallKind::SyncFileRange, fd, None);
 
+    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, bytes: size_t) -> ssize_t
+        => observe::copy(CallKind::Sendfile, to, from);
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off64_t, bytes: size_t) -> ssize_t
+        => observe::copy(CallKind::Sendfile, to, from);
+    fn splice(from: c_int, start: *mut off64_t, to: c_int, end: *mut off64_t, bytes: size_t, flags: c_uint) -> ssize_t
+        => observe::copy(CallKind::Splice, from, to);
+    fn copy_file_range(from: c_int, start: *mut off64_t, to: c_int, end: *mut off64_t, bytes: size_t, flags: c_uint) -> ssize_t
+        => observe::copy(CallKind::CopyFileRange, from, to);
+
     fn truncate(path: *const c_char, bytes: off_t) -> c_int
         => observe::change_named(CallKind::Truncate, (AT_FDCWD, path), Some(bytes));
     fn truncate64(path: *const c_char, bytes: off64_t) -> c_int

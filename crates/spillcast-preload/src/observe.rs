@@ -83,6 +83,20 @@ pub fn io(
     ret
 }
 
+/// A call that moves bytes between two descriptors inside the kernel, the first of them `fd`.
+pub fn copy(kind: CallKind, fd: c_int, other: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
+    let regular = |fd| descriptors::regular(fd).is_some();
+    // Both are looked at, for a look tells the reader what a descriptor stands for.
+    if setup::ring().is_none() || ![regular(fd), regular(other)].contains(&true) {
+        return call();
+    }
+    let (ret, timed) = timed(call);
+    let offset = Some(i64::from(other));
+    report(Call { offset, ..timed.call(kind, fd, returned(ret as i64, errno())) });
+    timed.end();
+    ret
+}
+
 /// A call that resizes or syncs the file behind `fd`; `offset` as in [`Call`].
 #[inline]
 pub fn change(

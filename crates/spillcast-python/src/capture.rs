@@ -12,7 +12,7 @@ use spillcast_core::capture::{self as core, CallKind, TempRules};
 use crate::os_error;
 use crate::recording::{Seconds, Waits};
 
-type JoinedProcess = (i32, Option<u64>, u64, Option<(u64, u64, u64)>);
+type JoinedProcess = (i32, Option<u64>, u64, Option<(u64, u64, u64)>, u64);
 
 /// A running capture of the file I/O of some processes.
 #[pyclass(module = "spillcast._core")]
@@ -44,12 +44,13 @@ impl Capture {
         self.0.attach_children(parent, title).map_err(os_error)
     }
 
-    /// Processes attached while the capture ran: pid, start and attachment on CLOCK_MONOTONIC, and
-    /// the calls that read, that wrote, and their bytes before that.
+    /// Processes attached while the capture ran: pid, start and attachment on CLOCK_MONOTONIC, the
+    /// calls that read, that wrote, and their bytes before that, and the temp files open by then.
     fn joined(&self) -> Vec<JoinedProcess> {
         let before = |process: &core::Joined| process.before.map(|b| (b.reads, b.writes, b.bytes));
-        let joined = self.0.joined();
-        joined.iter().map(|p| (p.pid, p.started_ns, p.attached_ns, before(p))).collect()
+        let process =
+            |p: &core::Joined| (p.pid, p.started_ns, p.attached_ns, before(p), p.temp_files);
+        self.0.joined().iter().map(process).collect()
     }
 
     /// CLOCK_MONOTONIC at the start of the recording.
@@ -70,7 +71,7 @@ impl Capture {
         let dict = PyDict::new(py);
         dict.set_item("elapsed_ns", status.elapsed_ns)?;
         fields! { dict, status.counts => temp_reads temp_writes temp_bytes temp_ns other_io
-        other_writes other_io_ns unknown_file io_uring_depth io_uring_busy_ns }
+        other_writes other_io_ns unknown_file temp_copies temp_copied_bytes io_uring_depth io_uring_busy_ns }
         fields! { dict, status.observed => calls switches }
         fields! { dict, status => lost dropped tracer_cpu_ns cpu_ns run_queue_delay_ns
         run_queue_others_ns io_uring file_faults file_fault_ns mapped running connected sampled }

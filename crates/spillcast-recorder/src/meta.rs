@@ -51,6 +51,8 @@ pub fn capture(method: &str, status: &Status, own: &Own, cost: Option<Cost>) -> 
         "lost": status.lost,
         "dropped": status.dropped,
         "unknown_file": status.counts.unknown_file,
+        "temp_copies": status.counts.temp_copies,
+        "temp_copied_bytes": status.counts.temp_copied_bytes,
         "calls": calls,
         "switches": switches,
         "tracer_cpu_s": own.cpu_s,

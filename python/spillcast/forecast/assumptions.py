@@ -55,8 +55,6 @@ DIRTY_SHARE = 0.2
 PAGE_CACHE_ERROR = 0.1
 
 # What is worth a warning: from there on a reader would decide otherwise.
-#: Share of the reports that were lost: as much as the forecast may be off for other reasons.
-LOST_SHARE_MAX = 0.02
 #: Share of the time outside temp I/O from which storage for temp files can help little.
 LITTLE = 0.9
 #: Share of the I/O that was not measured, or only with other sizes.

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 _NOTHING = (
     *("temp_reads", "temp_writes", "temp_bytes", "temp_ns"),
     *("other_io", "other_writes", "other_io_ns", "unknown_file"),
+    *("temp_copies", "temp_copied_bytes"),
     *("io_uring_depth", "io_uring_busy_ns", "calls"),
     *("lost", "dropped", "tracer_cpu_ns", "run_queue_delay_ns", "run_queue_others_ns"),
 )
@@ -48,7 +49,7 @@ class AbsentCapture:
     def attach_children(self, parent: int, title: str) -> None:
         """Nothing to attach."""
 
-    def joined(self) -> list[tuple[int, int | None, int, tuple[int, int, int] | None]]:
+    def joined(self) -> list[tuple[int, int | None, int, tuple[int, int, int] | None, int]]:
         """Nothing was attached."""
         return []
 

@@ -29,6 +29,16 @@ class CaptureAccount:
     unknown_file: int = key(
         "calls on files closed before their names could be read", unit="calls", example=0, default=0
     )
+    temp_copies: int = key(
+        "calls of sendfile, splice and copy_file_range on temp files: these make no rows",
+        unit="calls",
+        example=0,
+        default=0,
+        later=True,
+    )
+    temp_copied_bytes: int = key(
+        "bytes that they moved", unit="bytes", example=0, default=0, later=True
+    )
     calls: int | None = key(
         "calls of the observed threads that the source reported, on any file",
         unit="calls",

@@ -45,6 +45,8 @@ def captured(
             lost=status["lost"],
             dropped=status["dropped"],
             unknown_file=status["unknown_file"],
+            temp_copies=status["temp_copies"],
+            temp_copied_bytes=status["temp_copied_bytes"],
             calls=calls,
             switches=switches,
             tracer_cpu_s=own.cpu_s,
@@ -149,6 +151,8 @@ class Joined:
     started_s: float | None
     attached_s: float
     before: tuple[int, int, int] | None
+    #: Temp files that it had open then.
+    temp_files: int
 
 
 def joined(capture: Capture, zero_ns: int) -> list[Joined]:
@@ -159,8 +163,9 @@ def joined(capture: Capture, zero_ns: int) -> list[Joined]:
             None if start_ns is None else (start_ns - zero_ns) / 1e9,
             (attached_ns - zero_ns) / 1e9,
             before,
+            temp_files,
         )
-        for pid, start_ns, attached_ns, before in capture.joined()
+        for pid, start_ns, attached_ns, before, temp_files in capture.joined()
     ]
 
 
@@ -178,6 +183,8 @@ def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
         lost=round(capture.lost * share),
         dropped=round(capture.dropped * share),
         unknown_file=round(capture.unknown_file * share),
+        temp_copies=round(capture.temp_copies * share),
+        temp_copied_bytes=round(capture.temp_copied_bytes * share),
         calls=count(capture.calls),
         switches=count(capture.switches),
         tracer_cpu_s=capture.tracer_cpu_s * share,
@@ -192,7 +199,17 @@ def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
 
 #: Of an account, what adds up over recordings of one run.
 _ADDS_UP = (
-    *("lost", "dropped", "unknown_file", "calls", "switches", "tracer_cpu_s", "overhead_s"),
+    *(
+        "lost",
+        "dropped",
+        "unknown_file",
+        "temp_copies",
+        "temp_copied_bytes",
+        "calls",
+        "switches",
+        "tracer_cpu_s",
+        "overhead_s",
+    ),
     *("overhead_low_s", "overhead_high_s", "run_queue_delay_s", "run_queue_others_s"),
     *("io_uring_busy_s", "file_faults", "file_fault_s"),
 )

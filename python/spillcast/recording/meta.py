@@ -18,6 +18,7 @@ from spillcast.recording.shared_by import SharedBy
 from spillcast.recording.sums import RowSums
 from spillcast.recording.temp_places import TempPlace
 from spillcast.recording.timed_within import TimedWithin
+from spillcast.recording.unseen import Unseen, unseen_of
 from spillcast.recording.wait_cost import MachineCalibration
 
 #: A plan of PostgreSQL that was not run, beside the recording of a query that went on.
@@ -285,6 +286,11 @@ class Meta:
         return self.capture.method != "none"
 
     @property
+    def unseen(self) -> Unseen:
+        """How much temp I/O is missing at most."""
+        return unseen_of(self)
+
+    @property
     def of_statement(self) -> Statement | None:
         """The statement that ran, as a server's counts name it; None where neither is known."""
         query, queryid = self.engine.query or None, self.engine.queryid
@@ -305,6 +311,8 @@ class Meta:
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
         document = {"schema": RECORDING_SCHEMA, **written(self)}
+        if self.captured:
+            document["unseen"] = written(self.unseen)
         if not self.captured:
             because = self.capture.absent_because
             document |= {name: stands for name, (stands, _) in _UNSEEN.items()}
@@ -327,6 +335,8 @@ class Meta:
         if document.get("perturbation") is not None:
             raise InputError(f"{where}: its run was delayed on purpose", _AGAIN)
         del document["schema"]
+        # It follows from the counts.
+        document.pop("unseen", None)
         capture = document.get("capture")
         if not isinstance(capture, dict) or capture.get("method", "none") == "none":
             for name, (stands, means) in _UNSEEN.items():

@@ -24,6 +24,11 @@ class Missed:
     writes: int = key("calls that wrote")
     bytes: int = key("bytes they moved", unit="bytes")
 
+    @property
+    def calls(self) -> int:
+        """Reads and writes."""
+        return self.reads + self.writes
+
 
 @dataclass(frozen=True)
 class Worker:
@@ -37,6 +42,15 @@ class Worker:
     )
     attached_s: float = key("when it was attached, since then", unit="s", signed=True)
     missed: Missed | None = key("what it had done before that, on any file; null if not permitted")
+    temp_files: int = key(
+        "temp files it had open then: without any it had not begun its temp I/O",
+        unit="files", example=0, default=0, later=True,
+    )  # fmt: skip
+
+    @property
+    def late(self) -> bool:
+        """Whether its temp I/O had begun before it was attached."""
+        return self.temp_files > 0
 
 
 @dataclass(frozen=True)

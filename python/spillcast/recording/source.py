@@ -35,8 +35,11 @@ class Capture(Protocol):
     def attach_children(self, parent: int, title: str) -> None:
         """Observe children that ``parent`` starts and whose command line holds ``title``."""
 
-    def joined(self) -> list[tuple[int, int | None, int, tuple[int, int, int] | None]]:
-        """Processes attached meanwhile: pid, start_ns, attached_ns, reads, writes, bytes before."""
+    def joined(self) -> list[tuple[int, int | None, int, tuple[int, int, int] | None, int]]:
+        """Processes attached meanwhile: pid, start_ns, attached_ns, reads, writes, bytes before.
+
+        The last is the number of temp files that it had open then.
+        """
 
     def stop(self) -> None:
         """Take what is left and end; the observed processes go on."""

@@ -113,9 +113,9 @@ def _about_query(statement: str, query: RecordedQuery) -> list[str]:
         )
     workers = len({worker.pid for worker in query.workers})
     if workers:
-        lines.append(
-            f"  workers    {format_count(workers, 'parallel worker')}, attached on arrival"
-        )
+        late = len({worker.pid for worker in query.workers if worker.late})
+        attached = f"{late:,} of them late" if late else "attached on arrival"
+        lines.append(f"  workers    {format_count(workers, 'parallel worker')}, {attached}")
     return lines
 
 
@@ -150,30 +150,22 @@ def recording_warnings(recording: Recording) -> list[str]:
     capture, texts = meta.capture, list[str]()
     if not meta.captured:
         return [*_about_evidence(meta), f"waits only, no I/O: {capture.absent_because}"]
-    if capture.io_uring:
-        texts.append("the process uses io_uring; that I/O is not in the recording")
     if capture.io_uring_depth > 1:
         texts.append(
             f"temp files are read or written through io_uring, up to {capture.io_uring_depth:,} at "
             "once: their times overlap, and there is no forecast of it"
         )
-    if capture.mapped_temp_files:
-        names = ", ".join(capture.mapped_temp_files[:3])
-        texts.append(f"temp files are memory-mapped ({names}); that I/O is not in the recording")
+    if meta.unseen.notable:
+        texts.append(f"{meta.unseen.text}; {meta.unseen.remedy}")
     if capture.dropped:
         dropped = format_count(capture.dropped, "single wait")
         texts.append(f"{dropped} dropped; the totals by second are complete")
-    if capture.unknown_file:
-        calls = format_count(capture.unknown_file, "call")
-        texts.append(f"{calls} on files closed before their names could be read")
     hidden = unrecognised(recording)
     return [*texts, *([] if hidden is None else [hidden]), *_about_evidence(meta)]
 
 
 def _about_evidence(meta: Meta) -> list[str]:
     query, texts = meta.server_query, []
-    if query is not None and query.workers_not_attached:
-        texts.append(f"not attached: {format_count(query.workers_not_attached, 'parallel worker')}")
     if query is not None and query.failure:
         texts.append(query.failure)
     return texts

@@ -18,7 +18,10 @@ THERE = {("read", BIG): 300_000, ("write", BIG): 300_000}
 @pytest.mark.parametrize(
     ("capture", "words"),
     [
-        ({"lost": 3}, "3 capture events were lost"),
+        ({"lost": 30}, "30 capture events lost"),
+        ({"unknown_file": 30}, "30 calls on files"),
+        ({"threads_sampled": (3, 4)}, "3 of 4 threads"),
+        ({"temp_copies": 1, "temp_copied_bytes": 30 * BIG}, "sendfile"),
         ({"io_uring": True}, "io_uring"),
         ({"io_uring_depth": 32}, "up to 32 at once"),
         ({"io_uring_busy_s": 0.1}, "other work for 100 ms"),
@@ -36,11 +39,27 @@ def test_what_a_recording_cannot_carry(tmp_path, capture, words):
     assert said.ceiling_s == pytest.approx(0.8)
 
 
-def test_a_little_loss_is_a_warning(tmp_path):
-    run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, lost=2)
+@pytest.mark.parametrize(
+    "unseen", [{"lost": 10}, {"unknown_file": 10}, {"lost": 4, "unknown_file": 6}]
+)
+def test_what_may_be_missing_widens_the_interval(tmp_path, unseen):
+    whole = forecast(recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0), storage(THERE))
+    run = recording(tmp_path / "less.spill", LOADS, elapsed_s=1.0, **unseen)
+    assert run.meta.unseen.calls_share == pytest.approx(10 / 110)
+    kept = json.loads((run.path / "meta.json").read_text())["unseen"]
+    assert kept["calls_share"] == run.meta.unseen.calls_share
+    # Ten calls of 2 ms, of a second.
+    change(run, temp=Temp(90, 10, total_s=0.2))
+    assert run.meta.unseen.time_share == pytest.approx(0.02)
     said = forecast(run, storage(THERE))
-    assert said.refused is None
-    assert [warning.code for warning in said.warnings] == ["lost"]
+    assert [warning.code for warning in said.warnings] == ["unseen"]
+    # The missing calls would be faster there too.
+    assert said.interval_s[0] < whole.interval_s[0]
+
+
+def test_one_lost_event_of_a_thousand_is_no_warning(tmp_path):
+    run = recording(tmp_path / "run.spill", [("read", BIG, 999, 500_000)], elapsed_s=1.0, lost=1)
+    assert forecast(run, storage(THERE)).warnings == []
 
 
 def test_page_faults_that_may_take_long_are_a_warning(tmp_path):
@@ -83,10 +102,10 @@ def test_a_refusal_exits_with_3_and_says_why(tmp_path):
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, lost=50)
     result = spillcast("forecast", run.path, "--to", "factor:2", "--json")
     assert result.returncode == 3
-    assert "50 capture events were lost" in json.loads(result.stdout)["refused"]
+    assert "50 capture events lost" in json.loads(result.stdout)["refused"]
     result = spillcast("forecast", run.path, "--to", "factor:2")
     assert result.returncode == 3
-    assert "50 capture events were lost" in result.stdout + result.stderr
+    assert "50 capture events lost" in result.stdout + result.stderr
 
 
 def damaged(path, kind):

@@ -96,12 +96,12 @@ impl Assembler {
         }
     }
 
-    /// Looks at all that a process has open, so that later calls need no look-up.
-    pub fn snapshot(&mut self, pid: i32) {
+    /// Looks at all that a process has open, so that later calls need no look-up; returns how many
+    /// temp files are among it.
+    pub fn snapshot(&mut self, pid: i32) -> u64 {
         self.snapshots.insert(pid, now_ns());
-        for (fd, file) in descriptor::open_files(pid) {
-            self.identified(pid, fd, file, true);
-        }
+        let open = descriptor::open_files(pid).into_iter();
+        open.map(|(fd, file)| self.identified(pid, fd, file, true) as u64).sum()
     }
 
     /// Takes what a source reported, in the order of time.
@@ -118,6 +118,7 @@ impl Assembler {
         self.open_was_of_no_temp_file(&event);
         match event {
             Event::Call(call, inside) if call.kind.is_io() => self.io(call, inside),
+            Event::Call(call, _) if call.kind.copies() => self.copied(call),
             Event::Call(call, inside) if call.kind.opens() => {
                 self.descriptor_call(call);
                 self.open_ended(call, inside);
@@ -149,7 +150,8 @@ impl Assembler {
         }
     }
 
-    fn identified(&mut self, pid: i32, fd: i32, identity: FileIdentity, settled: bool) {
+    /// Returns whether it is a temp file.
+    fn identified(&mut self, pid: i32, fd: i32, identity: FileIdentity, settled: bool) -> bool {
         let name = self.names().files.id(&identity.path);
         let file = File {
             name,
@@ -165,6 +167,7 @@ impl Assembler {
         let descriptor = self.descriptors.entry((pid, fd)).or_default();
         descriptor.file = Some(file);
         descriptor.position = identity.position.or(descriptor.position);
+        file.temp
     }
 
     fn fork(&mut self, parent: i32, child: i32) {
@@ -223,6 +226,16 @@ impl Assembler {
         };
         self.counts.add(&wait, file.is_some_and(|file| file.in_memory));
         self.push(wait);
+    }
+
+    /// A copy in the kernel is no row: it reads as much as it writes, at times that are not known.
+    fn copied(&mut self, call: Call) {
+        let other = call.offset.map_or(-1, |fd| fd as i32);
+        let is_temp = |fd| self.file_of(&Call { fd, ..call }).is_some_and(|file| file.temp);
+        if call.ret > 0 && [call.fd, other].map(is_temp).contains(&true) {
+            self.counts.temp_copies += 1;
+            self.counts.temp_copied_bytes += call.ret as u64;
+        }
     }
 
     /// What every row of a call has, with the CPU time before it.

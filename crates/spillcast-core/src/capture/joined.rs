@@ -15,6 +15,8 @@ pub struct Joined {
     pub attached_ns: u64,
     /// Calls that read and wrote anything, and their bytes, before; None where /proc refuses.
     pub before: Option<Before>,
+    /// Temp files that it had open by then: without any it had hardly done temp I/O.
+    pub temp_files: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,9 +27,10 @@ pub struct Before {
 }
 
 impl Joined {
-    /// Looks at a process that has just been attached.
-    pub fn look(pid: i32) -> Joined {
-        Joined { pid, started_ns: started_ns(pid), attached_ns: now_ns(), before: before(pid) }
+    /// Looks at a process that has just been attached, with so many temp files open.
+    pub fn look(pid: i32, temp_files: u64) -> Joined {
+        let (started_ns, attached_ns) = (started_ns(pid), now_ns());
+        Joined { pid, started_ns, attached_ns, before: before(pid), temp_files }
     }
 }
 
@@ -62,9 +65,9 @@ mod tests {
 
     #[test]
     fn this_process_started_before_now_and_has_read() {
-        let me = Joined::look(std::process::id() as i32);
+        let me = Joined::look(std::process::id() as i32, 0);
         assert!(me.started_ns.unwrap() <= me.attached_ns);
         assert!(me.before.unwrap().reads > 0);
-        assert!(Joined::look(i32::MAX).before.is_none());
+        assert!(Joined::look(i32::MAX, 0).before.is_none());
     }
 }

@@ -14,6 +14,7 @@ pub mod cost;
 mod descriptor;
 mod event;
 mod joined;
+mod paths;
 mod perf;
 pub mod preload;
 mod proc;

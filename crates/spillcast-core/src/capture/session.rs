@@ -186,10 +186,10 @@ impl Shared {
             return Ok(());
         }
         for pid in tree::attach(&*self.observer()?, pid)? {
+            let temp_files = self.assembler.lock().expect("no holder panics").snapshot(pid);
             if !joined.iter().any(|other| other.pid == pid) {
-                joined.push(Joined::look(pid));
+                joined.push(Joined::look(pid, temp_files));
             }
-            self.assembler.lock().expect("no holder panics").snapshot(pid);
             self.watch.lock().expect("no holder panics").add(pid);
         }
         Ok(())

@@ -13,7 +13,7 @@ from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import counts
 from spillcast.forecast.rest.cpu import cpu_change
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.coverage import KINDS, kind_of_evidence, part_factors
+from spillcast.forecast.sum.coverage import KINDS, OPS, kind_of_evidence, part_factors
 from spillcast.forecast.sum.interval import (
     DRAWS,
     Measured,
@@ -108,10 +108,20 @@ def kind_of(baseline: Baseline) -> str:
 def factors_of(
     baseline: Baseline, draws: np.random.Generator
 ) -> Mapping[str, NDArray[np.float64]] | None:
-    """Draws of how much of each op the whole query does, over what it is taken to."""
+    """Draws of how much of each op the whole query does, over what it is taken to.
+
+    None where that is known. What the capture has missed may be temp I/O, all of it or nothing.
+    """
+    factors: Mapping[str, NDArray[np.float64]] | None
     if baseline.to_come is not None:
-        return baseline.to_come.factors()
-    return part_factors(baseline.recording, baseline.whole_s, DRAWS, draws)
+        factors = baseline.to_come.factors()
+    else:
+        factors = part_factors(baseline.recording, baseline.whole_s, DRAWS, draws)
+    share = baseline.recording.meta.unseen.calls_share
+    if not 0 < share < 1:
+        return factors
+    missed = 1 + share / (1 - share) * draws.uniform(0, 1, DRAWS)
+    return {op: missed * (1.0 if factors is None else factors[op]) for op in OPS}
 
 
 def drawn_rest(

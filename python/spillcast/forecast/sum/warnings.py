@@ -11,7 +11,6 @@ from spillcast.forecast.assumptions import (
     DEPENDENT,
     IO_MOST,
     LITTLE,
-    LOST_SHARE_MAX,
     SEEN_MIN,
     SHARE_REPORTED,
     UNCALIBRATED,
@@ -29,21 +28,15 @@ from spillcast.recording import Recording
 from spillcast.recording.likely_temp import large_other_io, unrecognised
 from spillcast.recording.thread_trace import wakings_seen
 from spillcast.storage import Storage
-from spillcast.units import format_bytes, format_count, format_duration
+from spillcast.units import format_bytes, format_duration
 
 
 def refusal(baseline: Baseline) -> str | None:
     """Why a recording carries no number for the query; None where it does."""
     recording, whole_s = baseline.recording, baseline.whole_s
-    capture, seen = recording.meta.capture, recording.meta.temp.operations
-    # Every call leaves two records, so this is the larger share.
-    share = capture.lost / max(1, capture.lost + seen)
-    if share > LOST_SHARE_MAX:
-        return f"{capture.lost:,} capture events were lost, {share:.0%} of all: record again"
-    if capture.mapped_temp_files:
-        return "temp files are memory-mapped: such I/O makes no system call to record"
-    if capture.io_uring:
-        return "the process uses io_uring: such I/O makes no system call to record"
+    capture, unseen = recording.meta.capture, recording.meta.unseen
+    if unseen.excessive:
+        return f"{unseen.text}; {unseen.remedy}"
     if capture.io_uring_depth > 1:
         at_once = f"up to {capture.io_uring_depth:,} at once"
         return f"temp files are read or written through io_uring, {at_once}: their times overlap"
@@ -106,21 +99,9 @@ def warn(
 def _about_recording(baseline: Baseline) -> list[Warned]:
     recording = baseline.recording
     capture, warnings = recording.meta.capture, []
-    if capture.lost:
-        warnings.append(Warned("lost", f"{capture.lost:,} capture events were lost"))
-    if capture.threads_sampled is not None:
-        seen, of = capture.threads_sampled
-        threads = format_count(of, "thread")
-        text = f"only {seen:,} of {threads} observed: temp I/O of the rest is missing"
-        warnings.append(Warned("threads-sampled", text))
-    if capture.unknown_file > 0.01 * recording.meta.temp.operations:
-        count = f"{capture.unknown_file:,}"
-        warnings.append(
-            Warned(
-                "unknown-file",
-                f"{count} calls were on files closed before their names could be read",
-            )
-        )
+    unseen = recording.meta.unseen
+    if unseen.notable:
+        warnings.append(Warned("unseen", f"{unseen.text}; {unseen.remedy}"))
     others_s = baseline.others_s
     if others_s > BUSY_REPORTED * recording.elapsed_s:
         text = (

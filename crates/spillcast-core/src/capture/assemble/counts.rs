@@ -15,6 +15,9 @@ pub struct Counts {
     pub other_io_ns: u64,
     /// Calls on a descriptor that was closed before it could be looked at.
     pub unknown_file: u64,
+    /// Calls that copied from or to temp files inside the kernel, and their bytes: no row has them.
+    pub temp_copies: u64,
+    pub temp_copied_bytes: u64,
     /// Most requests of io_uring, with calls, that a thread had under way at once, those on temp files
     /// among them.
     pub io_uring_depth: u64,

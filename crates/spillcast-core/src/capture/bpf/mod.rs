@@ -5,7 +5,6 @@
 mod btf;
 mod load;
 mod observer;
-mod paths;
 mod record;
 
 use std::collections::HashMap;
@@ -20,12 +19,12 @@ use aya::maps::{MapData, PerCpuArray, RingBuf};
 use spillcast_calls::{Call, CallKind};
 
 use super::event::{Block, Event, FileIdentity, Inside, Request};
+use super::paths::Paths;
 use super::source::{self, Observed, Source};
 use crate::system::now_ns;
 use crate::wait::Op;
 use load::Programs;
 use observer::Observer;
-use paths::Paths;
 use record::{Named, Record};
 
 /// The ring wakes no one, so it is looked at this often; a tenth of what it holds at the most.

@@ -5,6 +5,7 @@
 mod births;
 mod by_thread;
 mod events;
+mod given;
 mod names;
 mod open;
 mod record;
@@ -13,8 +14,8 @@ mod system_wide;
 mod threads;
 mod tracepoints;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -25,10 +26,12 @@ use spillcast_calls::CallKind;
 
 use super::descriptor;
 use super::event::{Event, FileIdentity};
+use super::paths::Paths;
 use super::source::{self, Observed, Source};
 use crate::system::now_ns;
 use by_thread::ByThread;
 use events::Events;
+use given::GivenPath;
 use record::{Record, What};
 use ring::{Ring, page_bytes};
 use system_wide::SystemWide;
@@ -51,6 +54,9 @@ struct PerfSource {
     pending: Vec<Record>,
     /// For each pending record of an open, by thread and time: None where the look came too late.
     looks: HashMap<(i32, u64), Option<Look>>,
+    /// The path that each thread opened last.
+    given: HashMap<i32, GivenPath>,
+    paths: Paths,
     threads: Threads,
     lost: u64,
 }
@@ -80,6 +86,8 @@ pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
         way,
         pending: Vec::new(),
         looks: HashMap::new(),
+        given: HashMap::new(),
+        paths: Paths::default(),
         threads: Threads::default(),
         lost: 0,
     }))
@@ -97,7 +105,6 @@ impl Source for PerfSource {
         self.read_rings();
         let until_ns = if last { u64::MAX } else { now_ns().saturating_sub(SETTLE_NS) };
         self.look_at_opened();
-        self.pending.sort_by_key(|record| record.time_ns);
         let ready = self.pending.partition_point(|record| record.time_ns <= until_ns);
         let mut ready: Vec<Record> = self.pending.drain(..ready).collect();
         if let Way::SystemWide(everyone) = &self.way {
@@ -109,6 +116,10 @@ impl Source for PerfSource {
                 // What it calls by that name is not seen where there is no room for more events.
                 (What::Renaming { name }, Way::SystemWide(everyone)) => {
                     self.lost += everyone.rename(&name).is_err() as u64;
+                }
+                (What::ThreadExit, _) => {
+                    self.given.remove(&record.tid);
+                    self.paths.forget(record.tid);
                 }
                 _ => (),
             }
@@ -157,22 +168,34 @@ impl PerfSource {
     }
 
     /// Looks up what opened descriptors stand for, before they can be closed, as far as that can be
-    /// known: where the number was used again before the look, nothing is said.
+    /// known. Where the number was closed or used again before the look, the path that the call was
+    /// given tells it, as long as the thread has not opened another.
     fn look_at_opened(&mut self) {
         loop {
-            let changed = self.last_changes();
+            self.pending.sort_by_key(|record| record.time_ns);
+            let (changed, newborn) = (self.last_changes(), self.newborn());
             let mut looked = false;
             for record in &self.pending {
-                let Some(fd) = opened(record).filter(|_| self.observes(record)) else { continue };
+                if let What::Enter { path: Some(path), .. } = record.what {
+                    self.given.insert(record.tid, path);
+                }
+                let Some(fd) = opened(record).filter(|_| self.observes(record, &newborn)) else {
+                    continue;
+                };
                 let Entry::Vacant(place) = self.looks.entry((record.tid, record.time_ns)) else {
                     continue;
                 };
                 let again = changed.get(&(record.pid, fd)).is_some_and(|&ns| ns > record.time_ns);
                 let file = if again { None } else { descriptor::identify(record.tid, fd) };
                 looked |= file.is_some();
-                place.insert(file.map(|file| Look {
+                let look = file.map(|file| Look {
                     file: FileIdentity { position: None, ..file },
                     at_ns: now_ns(),
+                });
+                place.insert(look.or_else(|| {
+                    let path = *self.given.get(&record.tid)?;
+                    let file = path.file(record.tid, &mut self.paths)?;
+                    Some(Look { file, at_ns: record.time_ns })
                 }));
             }
             if !looked {
@@ -194,10 +217,20 @@ impl PerfSource {
         }
     }
 
-    /// Whether a record may be of an observed process, as far as that is known before its time.
-    fn observes(&self, record: &Record) -> bool {
+    /// Processes that observed ones have just started, by forks that are pending.
+    fn newborn(&self) -> HashSet<i32> {
         match &self.way {
-            Way::SystemWide(everyone) => everyone.observes(record.pid),
+            Way::SystemWide(everyone) => everyone.newborn(&self.pending),
+            Way::ByThread(_) => HashSet::new(),
+        }
+    }
+
+    /// Whether a record may be of an observed process, as far as that is known before its time.
+    fn observes(&self, record: &Record, newborn: &HashSet<i32>) -> bool {
+        match &self.way {
+            Way::SystemWide(everyone) => {
+                newborn.contains(&record.pid) || everyone.observes(record.pid)
+            }
             Way::ByThread(_) => true,
         }
     }

@@ -4,6 +4,7 @@ use perf_event_open_sys::bindings as sys;
 
 use spillcast_calls::CallKind;
 
+use super::given::GivenPath;
 use super::tracepoints::{Edge, Tracepoints};
 
 /// One record of a ring, as far as a capture needs it.
@@ -21,6 +22,8 @@ pub enum What {
         kind: CallKind,
         fd: i32,
         offset: Option<i64>,
+        /// Of an open: where its path stands.
+        path: Option<GivenPath>,
     },
     Exit {
         kind: CallKind,
@@ -118,7 +121,18 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
                 None => None,
             };
             let offset = offset.filter(|&offset| offset >= 0);
-            What::Enter { kind, fd, offset }
+            let path = match kind {
+                CallKind::Open | CallKind::Creat => Some((libc::AT_FDCWD, 0)),
+                kind if kind.opens() => Some((u64_at(raw, RAW_ARGS)? as i32, 8)),
+                _ => None,
+            };
+            let path = match path {
+                Some((folder, at)) => {
+                    Some(GivenPath { folder, address: u64_at(raw, RAW_ARGS + at)? })
+                }
+                None => None,
+            };
+            What::Enter { kind, fd, offset, path }
         }
     };
     Some(Record { time_ns, pid, tid, what })

@@ -1,7 +1,7 @@
 //! Events on the whole machine, as root may open them: filtered by name in the kernel, by process
 //! here. What they take does not grow with the threads that are observed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -50,6 +50,21 @@ impl SystemWide {
             }
             _ => observed.get(&record.pid).is_some_and(|&since_ns| since_ns <= record.time_ns),
         });
+    }
+
+    /// Processes that observed ones start among `records`, which are in the order of time.
+    pub fn newborn(&self, records: &[Record]) -> HashSet<i32> {
+        let observed = self.observed.lock().expect("no holder panics");
+        let mut newborn = HashSet::new();
+        for record in records {
+            if let What::Fork { parent } = record.what
+                && parent != record.pid
+                && (observed.contains_key(&parent) || newborn.contains(&parent))
+            {
+                newborn.insert(record.pid);
+            }
+        }
+        newborn
     }
 
     /// Whether the process is known to be observed by now.
@@ -156,6 +171,7 @@ mod tests {
             record(200, 9, fork(3)),
             record(210, 9, AWAY),
         ];
+        assert_eq!(everyone.newborn(&records), HashSet::from([8, 9]));
         assert_eq!(kept(&everyone, &records), [110, 130, 140, 150, 160, 170]);
         assert!(everyone.observes(8) && !everyone.observes(9));
         // Attached before the record of its fork is read.

@@ -145,7 +145,7 @@ impl Threads {
                 let call = Call::of((pid, tid), CallKind::Close, fd, (time_ns, time_ns), 0);
                 out.push(Event::Call(call, Inside::default()));
             }
-            What::Enter { kind, fd, offset } => {
+            What::Enter { kind, fd, offset, .. } => {
                 thread.on_cpu_since_ns = Some(time_ns);
                 let cpu_before_ns = thread.cpu_ns;
                 let (start_ns, blocked, inside) = (time_ns, false, Inside::default());
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn cpu_blocked_time_and_calls_are_told_apart() {
         let kind = CallKind::Pread64;
-        let enter = What::Enter { kind, fd: 5, offset: Some(4096) };
+        let enter = What::Enter { kind, fd: 5, offset: Some(4096), path: None };
         let exit = What::Exit { kind, ret: 512 };
         let (events, threads) = run(&[
             (100, What::SwitchIn),
@@ -287,7 +287,7 @@ mod tests {
         let (kind, wakes) = (CallKind::Read, What::Waking { woken: 8, interrupt: true });
         let (events, _) = run(&[
             (0, What::SwitchIn),
-            (10, What::Enter { kind, fd: 3, offset: None }),
+            (10, What::Enter { kind, fd: 3, offset: None, path: None }),
             (15, LEFT),
             (20, wakes),
             (25, What::SwitchIn),
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn an_open_is_timed_and_told_even_if_it_began_before() {
         let (enter, exit) = (
-            What::Enter { kind: CallKind::Openat, fd: -1, offset: None },
+            What::Enter { kind: CallKind::Openat, fd: -1, offset: None, path: None },
             What::Exit { kind: CallKind::Openat, ret: 5 },
         );
         let (events, threads) =

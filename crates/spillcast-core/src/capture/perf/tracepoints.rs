@@ -232,7 +232,7 @@ impl Search {
             let Some(number) = kind.number() else { continue };
             self.ring.drain(|_| ());
             // SAFETY: each call fails on its descriptor, or on a path at address -1.
-            unsafe { libc::syscall(number, -1, -1, 0, -1, 0, 0) };
+            unsafe { libc::syscall(number, -1, -1, 0, -1, 1, 0) };
             let mut seen = Vec::new();
             self.ring.drain(|record| seen.extend(raw_syscall(record)));
             for (id, nr, value) in seen {

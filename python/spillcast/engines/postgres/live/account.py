@@ -77,6 +77,7 @@ def query_meta(
                 worker.started_s,
                 worker.attached_s,
                 worker.before and Missed(*worker.before),
+                worker.temp_files,
             )
             for worker in workers
         ],

@@ -299,7 +299,6 @@ def _workers(query: SessionQuery, window: Window, origin_ns: int) -> Sequence[Jo
         whole = started_ns is not None and started_ns >= origin_ns
         started_s = None if started_ns is None else (started_ns - zero_ns) / 1e9
         attached_ns = started_ns if started_ns is not None and whole else origin_ns
-        found.append(
-            Joined(pid, started_s, (attached_ns - zero_ns) / 1e9, (0, 0, 0) if whole else None)
-        )
+        missed = (0, 0, 0) if whole else None
+        found.append(Joined(pid, started_s, (attached_ns - zero_ns) / 1e9, missed, temp_files=0))
     return found

@@ -1,0 +1,104 @@
+"""How much temp I/O a capture may have missed: one share, of all that it did not see."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spillcast.document import key
+from spillcast.units import format_bytes, format_count
+
+if TYPE_CHECKING:
+    from spillcast.recording.meta import Meta
+
+#: From this share on it is worth a warning; above the other there is no forecast.
+SHARE_TOLD, SHARE_MAX = 0.01, 0.2
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """The most that may be missing from a recording."""
+
+    calls_share: float = key(
+        "upper bound of the share of all temp I/O calls that are missing from the recording",
+        example=0.004,
+    )
+    time_share: float = key(
+        "upper bound of the share of the elapsed time that these calls took, if each took as long "
+        "as those recorded",
+        example=0.0004,
+    )
+    causes: tuple[str, ...] = key("what was not observed, in words", example=[])
+    remedy: str = key("what observes it, in words; empty if nothing is missing", example="")
+
+    @property
+    def notable(self) -> bool:
+        """Whether it is worth a warning."""
+        return self.calls_share > SHARE_TOLD
+
+    @property
+    def excessive(self) -> bool:
+        """Whether it forbids a forecast."""
+        return self.calls_share > SHARE_MAX
+
+    @property
+    def text(self) -> str:
+        """What may be missing, and why."""
+        return f"up to {self.calls_share:.0%} of the temp I/O is missing: {'; '.join(self.causes)}"
+
+
+def unseen_of(meta: "Meta") -> Unseen:
+    """What a capture may have missed, by the counts that it kept."""
+    causes = [(calls, text) for calls, text in _causes(meta) if calls]
+    seen, missed = meta.temp.operations, sum(calls for calls, _ in causes)
+    blind = list(_blind(meta))
+    mean_s = meta.temp.total_s / max(seen, 1)
+    whole_s = max(meta.elapsed_s, meta.temp.total_s)
+    return Unseen(
+        1.0 if blind else missed / max(seen + missed, 1),
+        min(1.0 if blind else missed * mean_s / whole_s, 1.0) if whole_s else 0.0,
+        tuple([*blind, *(text for _, text in causes)]),
+        _remedy(meta) if blind or causes else "",
+    )
+
+
+def _blind(meta: "Meta") -> Iterator[str]:
+    """What any amount of temp I/O may have gone through."""
+    if meta.capture.mapped_temp_files:
+        names = ", ".join(meta.capture.mapped_temp_files[:3])
+        yield f"temp files are memory-mapped ({names}), which makes no system call"
+    if meta.capture.io_uring:
+        yield "the process uses io_uring, whose requests were not observed"
+
+
+def _causes(meta: "Meta") -> Iterator[tuple[float, str]]:
+    """Calls that may be missing, and why."""
+    capture, temp = meta.capture, meta.temp
+    yield capture.lost, f"{format_count(capture.lost, 'capture event')} lost"
+    unknown = format_count(capture.unknown_file, "call")
+    yield capture.unknown_file, f"{unknown} on files closed before their names could be read"
+    if capture.threads_sampled is not None:
+        seen, of = capture.threads_sampled
+        text = f"only {seen:,} of {format_count(of, 'thread')} observed"
+        yield temp.operations * (of / max(seen, 1) - 1), text
+    if capture.temp_copies:
+        size = format_bytes(capture.temp_copied_bytes)
+        mean_bytes = max(temp.bytes / max(temp.operations, 1), 1.0)
+        calls = max(capture.temp_copies, capture.temp_copied_bytes / mean_bytes)
+        yield calls, f"{size} copied by sendfile, splice or copy_file_range, which is not timed"
+    if (query := meta.server_query) is not None:
+        each = temp.operations / (1 + len(query.workers))
+        late = [worker for worker in query.workers if worker.late]
+        before = [each if one.missed is None else one.missed.calls for one in late]
+        workers = format_count(len(late), "parallel worker")
+        yield sum(before), f"{workers} attached after its temp I/O had begun"
+        workers = format_count(query.workers_not_attached, "parallel worker")
+        yield each * query.workers_not_attached, f"{workers} not attached"
+
+
+def _remedy(meta: "Meta") -> str:
+    capture = meta.capture
+    if capture.mapped_temp_files:
+        return "no capture source observes memory-mapped temp files"
+    if capture.method != "bpf":
+        return "record again with --capture bpf, as root"
+    return "record again, with less load on the machine" if capture.lost else "record again"
