@@ -30,7 +30,7 @@ def case(
     direction="slow to fast",
     covers_s=3.0,
     probe_s=2.0,
-    there=None,
+    on_target=None,
     uncertainty=None,
     ceiling_interval_s=None,
     means=(None, None),
@@ -43,8 +43,8 @@ def case(
         interval_s = (forecast_s * (1 - half_width), forecast_s * (1 + half_width))
     rest = Term("CPU", None, None, None, 4.0, 4.0)
     io = Term("temp read", "read", 8192, 1, 16.0, (forecast_s or 4.0) - 4.0)
-    there = there or runs(measured_s)
-    here = runs(20.0, 20.0, 20.0, wanted=there.wanted)
+    on_target = on_target or runs(measured_s)
+    on_source = runs(20.0, 20.0, 20.0, wanted=on_target.wanted)
     warned = [Warned("threads", "several threads do temp I/O")]
     said = Forecast(
         target,
@@ -61,7 +61,7 @@ def case(
         ceiling_interval_s=ceiling_interval_s,
     )
     return Case(
-        engine, workload, threads, source, target, direction, here, there, said, seed_s,
+        engine, workload, threads, source, target, direction, on_source, on_target, said, seed_s,
         Evidence(evidence, covers_s, 0.1, probe_s, 0.001, 0.00001), *means, variants or {},
     )  # fmt: skip
 

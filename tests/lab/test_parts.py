@@ -46,7 +46,7 @@ def test_each_kind_has_aims_of_its_own():
     """Off by 10 and 20 %, and one refused."""
     cases = [case(11.0), *(case(one, evidence="minute") for one in (11.0, 12.0))]
     cases.append(case(refused="nothing tells the whole", evidence="minute"))
-    found = {(aim.of, aim.what): aim for aim in aims(cases)}
+    found = {(aim.of, aim.criterion): aim for aim in aims(cases)}
     of = "a minute, or a tenth"
     assert found[of, "share refused"].figure == pytest.approx(1 / 3)
     assert not found[of, "share refused"].met

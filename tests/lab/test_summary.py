@@ -70,19 +70,19 @@ def test_nothing_has_no_figures():
 
 def test_of_more_runs_than_wanted_the_least_delayed_count():
     there = runs(10.0, 30.0, 11.0, 12.0, delays_s=[0.0, 9.0, 0.1, 0.2], wanted=3)
-    assert case(there=there).measured_to_s == 11.0
+    assert case(on_target=there).measured_to_s == 11.0
     assert there.delay_share == 0.0
 
 
 def test_single_runs_are_held_or_not_each_by_itself():
     there = runs(10.0, 10.5, 12.0, 9.5)
-    assert case(10.0, half_width=0.1, there=there).runs_covered == [True, True, False, True]
+    assert case(10.0, half_width=0.1, on_target=there).runs_covered == [True, True, False, True]
     assert case(refused="too little").runs_covered == []
 
 
 def test_of_more_runs_than_wanted_those_whose_cpu_was_not_slow_count():
     there = runs(10.0, 14.0, 10.4, 13.0, cpu_s=[2.0, 6.0, 2.4, 5.0], wanted=2)
-    assert case(there=there).measured_to_s == pytest.approx(10.2)
+    assert case(on_target=there).measured_to_s == pytest.approx(10.2)
 
 
 def test_worst_comes_first_whichever_way_it_is_off():
@@ -91,7 +91,7 @@ def test_worst_comes_first_whichever_way_it_is_off():
 
 
 def met(found):
-    return {(aim.of, aim.what): (aim.figure, aim.met) for aim in found}
+    return {(aim.of, aim.criterion): (aim.figure, aim.met) for aim in found}
 
 
 def test_aims_are_judged_by_their_own_cases():
@@ -142,7 +142,7 @@ def test_slices_are_compared_with_whole_recordings_of_the_same():
 
 def test_intervals_that_hold_too_often_miss_the_aim():
     cases = [case(workload="tpch Q1")] * 20
-    held = next(aim for aim in aims(cases) if aim.what == "intervals that hold")
+    held = next(aim for aim in aims(cases) if aim.criterion == "intervals that hold")
     assert (held.figure, held.met) == (1.0, False)
 
 
@@ -164,7 +164,7 @@ def test_a_repeated_run_differs_from_the_median_of_the_others():
     there = runs(10.0, 11.0, 12.0, 50.0, delays_s=[0.0, 0.0, 0.0, 30.0], wanted=3)
     assert there.apart == pytest.approx([1.5 / 11.5, 0.0, 1.5 / 10.5])
     # Two cases to the same storage share the runs there.
-    cases = [case(there=there), case(there=there, source="5 ms")]
+    cases = [case(on_target=there), case(on_target=there, source="5 ms")]
     assert len(repeated(cases)) == 3
     assert summarise(cases).run_apart == pytest.approx(1.5 / 11.5)
     assert runs(10.0).apart == []
@@ -196,7 +196,7 @@ def test_rehearsed_are_the_cases_that_were():
 
 def test_what_recording_costs_is_told_from_bare_runs():
     """Made-up cases were recorded in 20 s; the bare runs there take 16 s."""
-    assert recording_cost(replace(case(), here=runs(16.0, 16.0, 20.0))) == pytest.approx(0.25)
+    assert recording_cost(replace(case(), on_source=runs(16.0, 16.0, 20.0))) == pytest.approx(0.25)
 
 
 def test_evidence_is_told_apart():

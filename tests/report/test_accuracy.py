@@ -44,7 +44,11 @@ def made_up_truth():
     """Some of which one is worse than all others, one was refused, and two are of TPC-H."""
     cases = [
         case(
-            10 + n % 7 / 10, workload=workload, threads=threads, seed_s=14.0, there=runs(10, 9, 11)
+            10 + n % 7 / 10,
+            workload=workload,
+            threads=threads,
+            seed_s=14.0,
+            on_target=runs(10, 9, 11),
         )
         for n, (workload, threads) in enumerate(
             (workload, threads)
@@ -65,7 +69,7 @@ def made_up_truth():
                 means=(means, "none"),
                 ceiling_interval_s=(3.0, 5.0),
                 variants={"without machine": otherwise(16.0), "rehearsed": otherwise(10.1)},
-                there=runs(10.0, 9.0, 11.0),
+                on_target=runs(10.0, 9.0, 11.0),
             )
         )
     cases.append(case(refused=LOST, workload="group by"))
@@ -129,7 +133,7 @@ def test_any_reader_of_parquet_has_the_cases(file):
     ).fetchall()
     for row, one in zip(rows, made_up_truth().cases, strict=True):
         assert row == (
-            one.workload, one.error, one.there.elapsed_s, "threads", one.forecast.refused
+            one.workload, one.error, one.on_target.elapsed_s, "threads", one.forecast.refused
         )  # fmt: skip
 
 

@@ -108,9 +108,9 @@ def facts_of_ash(ash: Ash, source: str, who: Identity) -> dict[str, list[dict[st
         connection.execute(
             _ACTIVE.format(began_us=began_us, several=several, interval_us=ash.interval_us)
         )
-        found = connection.sql(_FACTS).to_arrow_table().to_pylist()
+        records = connection.sql(_FACTS).to_arrow_table().to_pylist()
     by_day: dict[str, list[dict[str, Any]]] = {}
-    for row in found:
+    for row in records:
         day = row.pop("day") or UNKNOWN
         more: dict[str, Any] = {
             "source": source,

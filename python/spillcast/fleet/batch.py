@@ -38,20 +38,22 @@ def batches(sources: Sequence[Source]) -> Iterator[list[Source]]:
 
 def write_batch(where: Place, taken: Sequence[Taken]) -> tuple[str, list[dict[str, Any]]]:
     """Write the parts of a batch; its name, and its rows of the log, which are not written yet."""
-    new = [one for one in taken if one.row is not None]
-    name = hashlib.blake2b("".join(one.source for one in new).encode(), digest_size=16).hexdigest()
+    new = [source for source in taken if source.row is not None]
+    name = hashlib.blake2b(
+        "".join(source.source for source in new).encode(), digest_size=16
+    ).hexdigest()
     shelves: dict[Shelf, list[dict[str, Any]]] = {}
-    for one in new:
-        for shelf, rows in one.shelves.items():
+    for source in new:
+        for shelf, rows in source.shelves.items():
             shelves.setdefault(shelf, []).extend(rows)
     for shelf, rows in sorted(shelves.items()):
         is_runs = shelf[0] == RUNS_FOLDER
         table = pa.Table.from_pylist(rows, schema=RUNS if is_runs else FACTS)
         where.write(_part(shelf, name), parquet_bytes(table, **_row_groups(is_runs)))
     log = [
-        {**one.row, "parts": [_part(shelf, name) for shelf in sorted(one.shelves)]}
-        for one in new
-        if one.row is not None
+        {**source.row, "parts": [_part(shelf, name) for shelf in sorted(source.shelves)]}
+        for source in new
+        if source.row is not None
     ]
     return name, log
 

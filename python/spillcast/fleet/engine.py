@@ -70,8 +70,8 @@ class Local:
     def rows(self, sql: str) -> Rows:
         """What a query gives."""
         with reading(self._dataset.place.address, ANEW):
-            found: Rows = self._connection.sql(sql).to_arrow_table().to_pylist()
-        return found
+            records: Rows = self._connection.sql(sql).to_arrow_table().to_pylist()
+        return records
 
     def runs(self, to: str, confidence: float) -> Rows:
         """One recording at a time, so that one is in memory."""

@@ -75,12 +75,12 @@ class Statement:
 
 def statements(totals: Iterable[Mapping[str, Any]]) -> list[Statement]:
     """The rows of ``query.totals_sql`` by database and statement, in their order."""
-    found: dict[tuple[str, str], Statement] = {}
+    statements: dict[tuple[str, str], Statement] = {}
     for row in totals:
         key = row["label"], row["sql_id"]
-        statement = found.setdefault(key, Statement(*key))
+        statement = statements.setdefault(key, Statement(*key))
         statement.rows.setdefault(row["kind"], []).append(row)
-    return [found[key] for key in sorted(found)]
+    return [statements[key] for key in sorted(statements)]
 
 
 def _latency(row: Mapping[str, Any]) -> EventLatency:

@@ -41,8 +41,8 @@ def fleet(
     dataset = Dataset.open(address)
     sources = dataset.sources.select(["database", "instance", "host", "set_aside"]).to_pylist()
     clashes = query.clashing(sources)
-    with engine or local(dataset) as asked:
-        facts = Facts(asked, dataset, to, boost, confidence, clashes)
+    with engine or local(dataset) as chosen_engine:
+        facts = Facts(chosen_engine, dataset, to, boost, confidence, clashes)
         if not facts.outcomes:
             raise InputError(
                 f"{address}: nothing in it waits for '{boost}'",
@@ -92,10 +92,15 @@ class Facts:
         self.day_us: dict[Key, dict[str, int]] = {}
         self._buckets: dict[Key, list[tuple[int, int]]] = {}
         if dataset.parts(FACTS_FOLDER):
-            found = statements(_sorted(engine.rows(query.totals_sql(label))))
-            self._forecast(found, resolve_facts_target(to), boost, confidence)
-            events = {event for one in found for event in one.events() if is_like(event, boost)}
-            self._read_days(_sorted(engine.rows(query.days_sql(label, events))), found)
+            all_statements = statements(_sorted(engine.rows(query.totals_sql(label))))
+            self._forecast(all_statements, resolve_facts_target(to), boost, confidence)
+            events = {
+                event
+                for statement in all_statements
+                for event in statement.events()
+                if is_like(event, boost)
+            }
+            self._read_days(_sorted(engine.rows(query.days_sql(label, events))), all_statements)
             for row in _sorted(engine.rows(query.latencies_sql(label, events, engine.dialect))):
                 key = row["label"], row["sql_id"]
                 self._buckets.setdefault(key, []).append((row["bucket_ns"], row["waits"]))
@@ -103,24 +108,26 @@ class Facts:
             self._read_runs(engine.runs(to, confidence))
 
     def _forecast(
-        self, found: Sequence[Statement], target: Target | str, boost: str, confidence: float
+        self, statements: Sequence[Statement], target: Target | str, boost: str, confidence: float
     ) -> None:
-        for one in found:
-            database, key = one.database, (one.database, one.sql_id)
-            self.elapsed_us[database] = self.elapsed_us.get(database, 0) + one.elapsed_us
-            counted = one.rows[one.timed_by]
+        for statement in statements:
+            database, key = statement.database, (statement.database, statement.sql_id)
+            self.elapsed_us[database] = self.elapsed_us.get(database, 0) + statement.elapsed_us
+            counted = statement.rows[statement.timed_by]
             temp_us = sum(row["total_us"] for row in counted if is_like(row["event"], boost))
-            if temp_us <= 0 or one.elapsed_us <= 0:
+            if temp_us <= 0 or statement.elapsed_us <= 0:
                 continue
             temp_s = temp_us / 1e6
             if isinstance(target, str):
-                outcome = Outcome(one.elapsed_us / 1e6, temp_s, refused=target)
+                outcome = Outcome(statement.elapsed_us / 1e6, temp_s, refused=target)
             else:
-                outcome = of_statement(one, target, boost, temp_s, confidence)
-            self._add(key, outcome, one.timed_by, max(row["sources"] for row in counted))
+                outcome = of_statement(statement, target, boost, temp_s, confidence)
+            self._add(key, outcome, statement.timed_by, max(row["sources"] for row in counted))
 
-    def _read_days(self, rows: Rows, found: Sequence[Statement]) -> None:
-        timed_by = {(one.database, one.sql_id): one.timed_by for one in found}
+    def _read_days(self, rows: Rows, statements: Sequence[Statement]) -> None:
+        timed_by = {
+            (statement.database, statement.sql_id): statement.timed_by for statement in statements
+        }
         for row in rows:
             key = row["label"], row["sql_id"]
             if row["kind"] == timed_by[key]:
@@ -151,22 +158,26 @@ class Facts:
     def row(self, key: Key) -> Row:
         """All forecasts of one statement, summed."""
         outcomes = self.outcomes[key]
-        told = [one for one in outcomes if one.interval_s is not None]
-        refused = next((one.refused for one in outcomes if one.refused is not None), None)
+        certain = [outcome for outcome in outcomes if outcome.interval_s is not None]
+        refused = next(
+            (outcome.refused for outcome in outcomes if outcome.refused is not None), None
+        )
         forecast_s = interval = saved_s = saved = None
-        if told:
-            here_s = sum(one.elapsed_s for one in told)
-            forecast_s = sum(one.forecast_s or 0.0 for one in told)
-            low_s, high_s = (sum((one.interval_s or (0.0, 0.0))[n] for one in told) for n in (0, 1))
-            interval, saved_s = (low_s, high_s), here_s - forecast_s
-            saved = here_s - high_s, here_s - low_s
+        if certain:
+            source_s = sum(outcome.elapsed_s for outcome in certain)
+            forecast_s = sum(outcome.forecast_s or 0.0 for outcome in certain)
+            low_s, high_s = (
+                sum((outcome.interval_s or (0.0, 0.0))[n] for outcome in certain) for n in (0, 1)
+            )
+            interval, saved_s = (low_s, high_s), source_s - forecast_s
+            saved = source_s - high_s, source_s - low_s
         buckets = self._buckets.get(key, [])
         return Row(
             *key,
             evidence=", ".join(sorted(self._kinds[key])),
             sources=self._sources[key],
-            elapsed_s=sum(one.elapsed_s for one in outcomes),
-            temp_s=sum(one.temp_s for one in outcomes),
+            elapsed_s=sum(outcome.elapsed_s for outcome in outcomes),
+            temp_s=sum(outcome.temp_s for outcome in outcomes),
             forecast_s=forecast_s,
             interval_s=interval,
             saved_s=saved_s,
@@ -209,22 +220,22 @@ def _ranked(rows: list[Row]) -> list[Row]:
 
 
 def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
-    found = []
+    totals = []
     for database, elapsed_us in sorted(facts.elapsed_us.items()):
-        own = [row for row in rows if row.database == database]
-        bounds = [row.saved_interval_s for row in own if row.saved_interval_s is not None]
-        found.append(
+        own_rows = [row for row in rows if row.database == database]
+        bounds = [row.saved_interval_s for row in own_rows if row.saved_interval_s is not None]
+        totals.append(
             DatabaseRow(
                 database,
-                len(own),
+                len(own_rows),
                 elapsed_us / 1e6,
-                sum(row.temp_s for row in own),
-                sum(row.saved_s or 0.0 for row in own),
+                sum(row.temp_s for row in own_rows),
+                sum(row.saved_s or 0.0 for row in own_rows),
                 (sum(low for low, _ in bounds), sum(high for _, high in bounds)),
-                sum(row.share for row in own),
+                sum(row.share for row in own_rows),
             )
         )
-    return sorted(found, key=lambda row: (-row.saved_s, row.database))
+    return sorted(totals, key=lambda row: (-row.saved_s, row.database))
 
 
 def _days(rows: dict[Key, Row], facts: Facts) -> list[DayRow]:

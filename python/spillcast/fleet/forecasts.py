@@ -35,10 +35,10 @@ def of_statement(
     try:
         evidence = OracleEvidence(traces=statement.traces(), ash=statement.ash())
         question = Question(boost=boost, elapsed_s=elapsed_s, confidence=confidence)
-        found = forecast_events(target, evidence, question)
+        forecast = forecast_events(target, evidence, question)
     except (InputError, Refusal) as error:
         return Outcome(elapsed_s, temp_s, refused=error.message)
-    return _outcome(found, temp_s)
+    return _outcome(forecast, temp_s)
 
 
 def of_run(row: Mapping[str, Any], to: str, confidence: float) -> Outcome:
@@ -46,11 +46,11 @@ def of_run(row: Mapping[str, Any], to: str, confidence: float) -> Outcome:
     try:
         with unpacked(dict(row)) as recording:
             storage = resolve(to, recording)
-            found = estimate(recording, storage, confidence=confidence)
+            forecast = estimate(recording, storage, confidence=confidence)
     except (InputError, Refusal) as error:
         return Outcome(0.0, 0.0, refused=error.message.rpartition("/spillcast-")[2])
-    temp_s = sum(term.baseline_s for term in found.terms if term.count is not None)
-    return _outcome(found, temp_s)
+    temp_s = sum(term.baseline_s for term in forecast.terms if term.count is not None)
+    return _outcome(forecast, temp_s)
 
 
 def of_runs(
@@ -76,5 +76,7 @@ def of_runs(
         }
 
 
-def _outcome(found: Forecast, temp_s: float) -> Outcome:
-    return Outcome(found.baseline_s, temp_s, found.forecast_s, found.interval_s, found.refused)
+def _outcome(forecast: Forecast, temp_s: float) -> Outcome:
+    return Outcome(
+        forecast.baseline_s, temp_s, forecast.forecast_s, forecast.interval_s, forecast.refused
+    )

@@ -37,10 +37,13 @@ class Identity:
 def of_trace(path: Path) -> Identity:
     """What the header of a trace says; ``unknown`` for what it does not."""
     head = head_of(path)
-    instance = _found(_INSTANCE, head)
-    name = _found(_PATH, head) or instance
+    instance = _first_match(_INSTANCE, head)
+    name = _first_match(_PATH, head) or instance
     return Identity(
-        name or UNKNOWN, _found(_HOST, head) or "", instance or "", _found(_DAY, head) or UNKNOWN
+        name or UNKNOWN,
+        _first_match(_HOST, head) or "",
+        instance or "",
+        _first_match(_DAY, head) or UNKNOWN,
     )
 
 
@@ -53,6 +56,6 @@ def of_recording(meta: Meta) -> Identity:
     return Identity(server.dbname or meta.engine.name, server.host or host, str(server.port), day)
 
 
-def _found(pattern: re.Pattern[bytes], head: bytes) -> str | None:
+def _first_match(pattern: re.Pattern[bytes], head: bytes) -> str | None:
     match = pattern.search(head)
     return None if match is None else match[1].decode("utf-8", "replace")

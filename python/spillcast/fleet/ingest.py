@@ -87,8 +87,8 @@ def ingest(
                 if on_progress is not None:
                     on_progress(passed_files, len(sources), passed_bytes)
                 if isinstance(outcome, OSError):
-                    what = outcome.strerror or str(outcome)
-                    done.unread.append({"file": source.name, "what": what})
+                    reason = outcome.strerror or str(outcome)
+                    done.unread.append({"file": source.name, "what": reason})
                 elif outcome.source in known or outcome.row is None:
                     done.seen_before += 1
                 else:
@@ -107,7 +107,7 @@ def _taken(
 ) -> Generator[Taken | OSError]:
     """What each source holds, in their order; a few are read ahead of what is asked for."""
 
-    def one(source: Source) -> Taken | OSError:
+    def take_source(source: Source) -> Taken | OSError:
         try:
             return take(source, known, sizes, database)
         except OSError as error:
@@ -119,7 +119,7 @@ def _taken(
         try:
             for batch in planned:
                 for source in batch:
-                    waiting.append(pool.submit(one, source))
+                    waiting.append(pool.submit(take_source, source))
                     if len(waiting) > _AHEAD * workers:
                         yield waiting.popleft().result()
             while waiting:

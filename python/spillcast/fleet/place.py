@@ -59,12 +59,12 @@ def place(address: str) -> Place:
     scheme, separator, rest = address.partition("://")
     if separator and scheme not in {"file", "local"}:
         return RemotePlace(address)
-    found = LocalPlace(Path(rest if separator else address))
-    if not is_utf8(str(found.root)):
+    local = LocalPlace(Path(rest if separator else address))
+    if not is_utf8(str(local.root)):
         # No database opens such files.
-        what = f"{address}: the path of a dataset must be UTF-8"
-        raise InputError(what, "name another folder")
-    return found
+        problem = f"{address}: the path of a dataset must be UTF-8"
+        raise InputError(problem, "name another folder")
+    return local
 
 
 class LocalPlace(Place):
@@ -76,8 +76,8 @@ class LocalPlace(Place):
 
     def names(self, folder: str) -> list[str]:
         """Files in a folder and below, without those that are being written."""
-        found = (path for path in (self.root / folder).rglob("*") if path.is_file())
-        whole = (path for path in found if not _PARTIAL.fullmatch(path.name))
+        paths = (path for path in (self.root / folder).rglob("*") if path.is_file())
+        whole = (path for path in paths if not _PARTIAL.fullmatch(path.name))
         return sorted(str(path.relative_to(self.root)) for path in whole)
 
     def read(self, name: str) -> bytes:
@@ -146,8 +146,8 @@ class RemotePlace(Place):
         """Objects in a folder and below."""
         start = f"{self._root}/{folder}"
         self._fs.invalidate_cache()
-        found = self._fs.find(start) if self._fs.exists(start) else []
-        return sorted(name[len(self._root) :].lstrip("/") for name in found)
+        names = self._fs.find(start) if self._fs.exists(start) else []
+        return sorted(name[len(self._root) :].lstrip("/") for name in names)
 
     def read(self, name: str) -> bytes:
         """All of an object."""

@@ -71,11 +71,11 @@ def clashing(sources: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     for row in sources:
         if row["database"] is not None and row["host"]:
             hosts.setdefault((row["database"], row["instance"] or ""), set()).add(row["host"])
-    found: dict[str, set[str]] = {}
+    labels: dict[str, set[str]] = {}
     for (database, _), names in hosts.items():
         if len(names) > 1:
-            found.setdefault(database, set()).update(names)
-    return found
+            labels.setdefault(database, set()).update(names)
+    return labels
 
 
 def _waits_for(events: Iterable[str]) -> str:

@@ -66,8 +66,8 @@ def session(master: str | None) -> Iterator["SparkSession"]:
 def _reason(error: Exception) -> str:
     """What failed, in the words of whoever failed: the last line of a traceback, or the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Refusal): ", line)]
-    return (told or lines or [type(error).__name__])[-1 if told else 0]
+    reasons = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Refusal): ", line)]
+    return (reasons or lines or [type(error).__name__])[-1 if reasons else 0]
 
 
 def _must_listen(master: str) -> None:

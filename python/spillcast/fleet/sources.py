@@ -44,15 +44,15 @@ class Source:
 
 def find_sources(arguments: Sequence[str]) -> list[Source]:
     """All files, folders and patterns as sources by name. InputError for what is not there."""
-    found: dict[str, Source] = {}
+    by_name: dict[str, Source] = {}
     for argument in arguments:
         scheme, separator, rest = argument.partition("://")
         if separator and scheme not in {"file", "local"}:
             sources = _remote(argument)
         else:
             sources = _local(rest if separator else argument)
-        found.update({source.name: source for source in sources})
-    return [found[name] for name in sorted(found)]
+        by_name.update({source.name: source for source in sources})
+    return [by_name[name] for name in sorted(by_name)]
 
 
 def content_hash(path: Path) -> str:
@@ -116,14 +116,16 @@ def _remote(argument: str) -> Iterator[Source]:
     try:
         listed = filesystem.glob(path) if "*" in path else [path]
         files = {}
-        for one in listed:
-            files.update(filesystem.find(one, detail=True))
+        for recording in listed:
+            files.update(filesystem.find(recording, detail=True))
     except (OSError, ValueError) as error:
         raise InputError(f"{argument}: cannot be listed: {error}") from error
     recordings = {name.rpartition("/")[0] for name in files if name.endswith(f"/{META_FILE}")}
     sizes: dict[str, int] = {}
     for name, facts in files.items():
-        folder = next((one for one in recordings if name.startswith(f"{one}/")), None)
+        folder = next(
+            (recording for recording in recordings if name.startswith(f"{recording}/")), None
+        )
         if folder is not None or name == path or _is_evidence(name.rpartition("/")[2]):
             key = folder or name
             sizes[key] = sizes.get(key, 0) + int(facts["size"] or 0)

@@ -57,9 +57,9 @@ def ingest(
         for batch in batches(sources):
             new = []
             for source in batch:
-                content, what = contents[source.name]
+                content, digest = contents[source.name]
                 if content is None:
-                    done.unread.append({"file": source.name, "what": what})
+                    done.unread.append({"file": source.name, "what": digest})
                 elif content in known:
                     done.seen_before += 1
                 else:
@@ -100,50 +100,50 @@ class Cluster:
         self._spark, self._dataset, self._address = spark, dataset, address
         parts = dataset.parts(FACTS_FOLDER)
         if parts:
-            asked = _spread(spark, [[address, part] for part in parts])
-            facts = asked.mapInArrow(_facts, _spark_schema(_FACTS_COLUMNS))
+            parts_frame = _spread(spark, [[address, part] for part in parts])
+            facts = parts_frame.mapInArrow(_facts, _spark_schema(_FACTS_COLUMNS))
             # Each part is read once for all questions.
             facts.persist().createOrReplaceTempView("facts")
 
     def rows(self, sql: str) -> Rows:
         """What a query gives."""
-        found: Rows = self._spark.sql(sql).toArrow().to_pylist()
-        return found
+        records: Rows = self._spark.sql(sql).toArrow().to_pylist()
+        return records
 
     def runs(self, to: str, confidence: float) -> Rows:
         """A worker reads and forecasts a part, one recording at a time."""
         parts = self._dataset.parts(RUNS_FOLDER)
-        asked = [[self._address, part, to, confidence] for part in parts]
-        found = _texts(self._spark, _runs, asked)
-        return sorted(found, key=lambda row: str(row["source"]))
+        requests = [[self._address, part, to, confidence] for part in parts]
+        answers = _texts(self._spark, _runs, requests)
+        return sorted(answers, key=lambda row: str(row["source"]))
 
 
-def _texts(spark: "SparkSession", work: Any, asked: Sequence[Any]) -> list[Any]:
+def _texts(spark: "SparkSession", work: Any, requests: Sequence[Any]) -> list[Any]:
     """What ``work`` makes of each thing asked, in any order; both pass as JSON."""
-    found = _spread(spark, asked).mapInArrow(work, _spark_schema(_TEXT)).toArrow()
-    return [json.loads(text) for text in found["text"].to_pylist()]
+    answers = _spread(spark, requests).mapInArrow(work, _spark_schema(_TEXT)).toArrow()
+    return [json.loads(text) for text in answers["text"].to_pylist()]
 
 
-def _spread(spark: "SparkSession", asked: Sequence[Any]) -> Any:
+def _spread(spark: "SparkSession", requests: Sequence[Any]) -> Any:
     """A row for each thing asked, spread over all cores."""
-    lines = pa.table({"text": [json.dumps(one) for one in asked]}, schema=_TEXT)
+    lines = pa.table({"text": [json.dumps(request) for request in requests]}, schema=_TEXT)
     slices = max(1, min(len(lines), _WAVE * spark.sparkContext.defaultParallelism))
     return spark.createDataFrame(lines).repartition(slices)
 
 
-def _asked(batches_of_text: Batches) -> Iterator[Any]:
+def _requests(batches_of_text: Batches) -> Iterator[Any]:
     for batch in batches_of_text:
         for text in batch.column(0).to_pylist():
             yield json.loads(text)
 
 
-def _answer(found: Any) -> pa.RecordBatch:
-    return pa.record_batch([[json.dumps(found)]], schema=_TEXT)
+def _answer(answer: Any) -> pa.RecordBatch:
+    return pa.record_batch([[json.dumps(answer)]], schema=_TEXT)
 
 
-def _hashes(asked: Batches) -> Batches:
+def _hashes(batches: Batches) -> Batches:
     """Name and content of sources, or why one cannot be read."""
-    for name, size in _asked(asked):
+    for name, size in _requests(batches):
         try:
             with Source(name, size).local() as path:
                 yield _answer([name, [content_hash(path), None]])
@@ -151,9 +151,9 @@ def _hashes(asked: Batches) -> Batches:
             yield _answer([name, [None, error.strerror or str(error)]])
 
 
-def _batches(asked: Batches) -> Batches:
+def _batches(batches: Batches) -> Batches:
     """The name of a batch, its rows of the log, and what could not be read."""
-    for address, database, files in _asked(asked):
+    for address, database, files in _requests(batches):
         taken, unread = [], []
         for name, size in files:
             try:
@@ -164,18 +164,18 @@ def _batches(asked: Batches) -> Batches:
         yield _answer([name, rows, unread])
 
 
-def _facts(asked: Batches) -> Batches:
+def _facts(batches: Batches) -> Batches:
     """The rows of parts, with the columns that are in their paths."""
-    for address, part in _asked(asked):
+    for address, part in _requests(batches):
         table = read_facts(place(address), part)
         for name, value in partition_of(part).items():
             table = table.append_column(name, pa.array([value] * len(table), pa.string()))
         yield from table.select(_FACTS_COLUMNS.names).to_batches()
 
 
-def _runs(asked: Batches) -> Batches:
+def _runs(batches: Batches) -> Batches:
     """Forecasts of the recordings and plans of parts."""
-    for address, part, to, confidence in _asked(asked):
+    for address, part, to, confidence in _requests(batches):
         for row in of_runs(read_runs(place(address), part), to, confidence):
             yield _answer(row)
 

@@ -72,16 +72,16 @@ def _read(source: Source, path: Path, content: Callable[[], str], database: str 
     shelves: dict[Shelf, list[dict[str, Any]]] = {}
     try:
         with reading(path):
-            found = _shelves(path, content, database, row)
-            for (folder, _, _), rows in found.items():
+            by_shelf = _shelves(path, content, database, row)
+            for (folder, _, _), rows in by_shelf.items():
                 if folder == FACTS_FOLDER:
                     _check_facts(path, rows)
-            shelves = found
+            shelves = by_shelf
     except (InputError, Refusal) as error:
         # The name is told apart, and a fetched copy's means nothing.
-        what = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
+        reason = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
         hint = f"; {error.hint}" if error.hint else ""
-        row["set_aside"] = visible(what + hint)
+        row["set_aside"] = visible(reason + hint)
     return Taken(content(), {"source": content(), **row}, shelves)
 
 
@@ -105,7 +105,11 @@ def _shelves(
         ash = read_ash(path)
         who = Identity(database or database_of_export(path))
         _name(row, ASH_KINDS[ash.source], who)
-        _tell_damage(row, len(ash.damaged), [(one.line, one.what) for one in ash.damaged])
+        _tell_damage(
+            row,
+            len(ash.damaged),
+            [(damage_line.line, damage_line.what) for damage_line in ash.damaged],
+        )
         by_day = facts_of_ash(ash, content(), who)
         return {(FACTS_FOLDER, who.database, day): rows for day, rows in by_day.items()}
     if kind == "recordings":
@@ -140,7 +144,7 @@ def _name(row: dict[str, Any], kind: str, who: Identity) -> None:
 
 def _tell_damage(row: dict[str, Any], count: int, lines: list[tuple[int, str]]) -> None:
     row["damaged"] = count
-    row["damage"] = [{"line": line, "what": what} for line, what in lines[:_DAMAGE_KEPT]]
+    row["damage"] = [{"line": line, "what": problem} for line, problem in lines[:_DAMAGE_KEPT]]
 
 
 def order_of(source: Source) -> tuple[str, str, str]:

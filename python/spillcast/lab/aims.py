@@ -28,7 +28,7 @@ class Aim:
     """One figure, the bounds it is to keep, and what was measured."""
 
     of: str
-    what: str
+    criterion: str
     figure: float | None
     least: float | None
     most: float | None
@@ -50,12 +50,12 @@ class Aim:
 def aims(cases: Sequence[Case]) -> list[Aim]:
     """All of them, from the cases of a verification."""
     whole = of_evidence(cases)
-    engines, found = sorted({case.engine_kind for case in whole}), summarise(whole)
+    engines, summary = sorted({case.engine_kind for case in whole}), summarise(whole)
     return [
         *(aim for engine in engines for aim in _falling(engine, whole)),
         *(aim for engine in engines for aim in _other_ways(engine, whole)),
-        _aim("all", WIDTH, found.half_width, found, most=0.12),
-        _below("all", found),
+        _aim("all", WIDTH, summary.half_width, summary, most=0.12),
+        _below("all", summary),
         _slices(cases),
         _time(of_evidence(cases, "slices")),
         *(
@@ -74,17 +74,17 @@ def _falling(engine: str, whole: Sequence[Case]) -> list[Aim]:
         if case.engine_kind == engine and case.direction == FALLING and case.suite == TPCH
     ]
     of = f"{engine}, {FALLING}, {TPCH}"
-    one, two = ([case for case in its if case.threads == threads] for threads in (1, 2))
-    few = rehearsed([*one, *two])
-    found = summarise(its)
+    one_thread, two = ([case for case in its if case.threads == threads] for threads in (1, 2))
+    few = rehearsed([*one_thread, *two])
+    summary = summarise(its)
     return [
-        *_errors(f"{of}, 1 thread", one, 0.08, 0.20),
+        *_errors(f"{of}, 1 thread", one_thread, 0.08, 0.20),
         *_errors(f"{of}, 2 threads", two, 0.10, 0.25),
         *_errors(f"{of}, rehearsed", few, 0.05, 0.12),
         *_intervals(of, its, 0.20),
         *_intervals(f"{of}, rehearsed", few, 0.10),
-        _beside_seed(of, found),
-        _below(of, found),
+        _beside_seed(of, summary),
+        _below(of, summary),
     ]
 
 
@@ -102,57 +102,57 @@ def _parts(of: str, cases: Sequence[Case], bounds: Sequence[float | None]) -> li
 
 
 def _part(of: str, cases: Sequence[Case], bounds: Sequence[float | None]) -> list[Aim]:
-    found, (middle, p90, width) = summarise(cases), bounds
-    refused = found.refused / found.cases if found.cases else None
-    told = [
-        _aim(of, REFUSED, refused, found, most=REFUSED_MOST),
-        _aim(of, MEDIAN, found.median, found, most=middle),
+    summary, (middle, p90, width) = summarise(cases), bounds
+    refused = summary.refused / summary.cases if summary.cases else None
+    part_aims = [
+        _aim(of, REFUSED, refused, summary, most=REFUSED_MOST),
+        _aim(of, MEDIAN, summary.median, summary, most=middle),
     ]
     if p90 is None:
-        return told
+        return part_aims
     return [
-        *told,
-        _aim(of, P90, found.p90, found, most=p90),
-        _aim(of, HELD, found.coverage, found, least=HELD_LEAST, most=HELD_MOST),
-        _aim(of, WIDTH, found.half_width, found, most=width),
+        *part_aims,
+        _aim(of, P90, summary.p90, summary, most=p90),
+        _aim(of, HELD, summary.coverage, summary, least=HELD_LEAST, most=HELD_MOST),
+        _aim(of, WIDTH, summary.half_width, summary, most=width),
     ]
 
 
 def _aim(
     of: str,
-    what: str,
+    criterion: str,
     figure: float | None,
-    found: Summary,
+    summary: Summary,
     *,
     least: float | None = None,
     most: float | None = None,
     unit: str = "share",
 ) -> Aim:
-    return Aim(of, what, figure, least, most, unit, found.cases, found.refused)
+    return Aim(of, criterion, figure, least, most, unit, summary.cases, summary.refused)
 
 
 def _errors(of: str, cases: Sequence[Case], median: float, p90: float) -> list[Aim]:
-    found = summarise(cases)
+    summary = summarise(cases)
     return [
-        _aim(of, MEDIAN, found.median, found, most=median),
-        _aim(of, P90, found.p90, found, most=p90),
+        _aim(of, MEDIAN, summary.median, summary, most=median),
+        _aim(of, P90, summary.p90, summary, most=p90),
     ]
 
 
 def _intervals(of: str, cases: Sequence[Case], width: float) -> list[Aim]:
-    found = summarise(cases)
+    summary = summarise(cases)
     return [
-        _aim(of, HELD, found.coverage, found, least=HELD_LEAST, most=HELD_MOST),
-        _aim(of, WIDTH, found.half_width, found, most=width),
+        _aim(of, HELD, summary.coverage, summary, least=HELD_LEAST, most=HELD_MOST),
+        _aim(of, WIDTH, summary.half_width, summary, most=width),
     ]
 
 
-def _beside_seed(of: str, found: Summary) -> Aim:
-    return _aim(of, SEED, found.ratio, found, least=1.0, unit="times")
+def _beside_seed(of: str, summary: Summary) -> Aim:
+    return _aim(of, SEED, summary.ratio, summary, least=1.0, unit="times")
 
 
-def _below(of: str, found: Summary) -> Aim:
-    return _aim(of, BELOW, found.below_ceiling, found, most=0.05)
+def _below(of: str, summary: Summary) -> Aim:
+    return _aim(of, BELOW, summary.below_ceiling, summary, most=0.05)
 
 
 def _slices(cases: Sequence[Case]) -> Aim:
@@ -161,14 +161,16 @@ def _slices(cases: Sequence[Case]) -> Aim:
     by_whole = [case for case in of_evidence(cases) if _where(case) in by_slices]
     sliced, whole = summarise(list(by_slices.values())).median, summarise(by_whole).median
     more = None if sliced is None or whole is None else 100 * (sliced - whole)
-    what = "median error above that of whole recordings"
-    return Aim("ten slices of 0.3 s", what, more, None, 3.0, "points", len(by_slices))
+    criterion = "median error above that of whole recordings"
+    return Aim("ten slices of 0.3 s", criterion, more, None, 3.0, "points", len(by_slices))
 
 
 def _time(cases: Sequence[Case]) -> Aim:
     taken = [case.evidence.covers_s + case.evidence.probe_s for case in cases]
-    what = "longest time of recording and probe"
-    return Aim("ten slices of 0.3 s", what, max(taken, default=None), None, 60.0, "s", len(taken))
+    criterion = "longest time of recording and probe"
+    return Aim(
+        "ten slices of 0.3 s", criterion, max(taken, default=None), None, 60.0, "s", len(taken)
+    )
 
 
 def _where(case: Case) -> tuple[object, ...]:

@@ -59,30 +59,32 @@ def residuals_of(cases: Iterable[Case]) -> list[Residual]:
     return [
         Residual(
             f"{case.engine.split()[0]} {case.workload}",
-            said,
-            log(case.measured_to_s / said.forecast_s),
+            uncertainty,
+            log(case.measured_to_s / uncertainty.forecast_s),
         )
         for case in cases
-        if (said := case.forecast.uncertainty) is not None and said.forecast_s > 0
+        if (uncertainty := case.forecast.uncertainty) is not None and uncertainty.forecast_s > 0
     ]
 
 
-def calibrate(found: Sequence[Residual]) -> Residuals:
+def calibrate(residuals: Sequence[Residual]) -> Residuals:
     """What intervals are to be made from."""
     scored = [
-        (one, one.score(spreads))
-        for query in sorted({one.query for one in found})
-        for spreads in [_spreads([one for one in found if one.query != query])]
-        for one in found
-        if one.query == query
+        (residual, residual.score(spreads))
+        for query in sorted({residual.query for residual in residuals})
+        for spreads in [_spreads([residual for residual in residuals if residual.query != query])]
+        for residual in residuals
+        if residual.query == query
     ]
-    spreads = _spreads(found)
-    return replace(spreads, categories=[_category(one, scored) for one in spreads.categories])
+    spreads = _spreads(residuals)
+    return replace(
+        spreads, categories=[_category(residual, scored) for residual in spreads.categories]
+    )
 
 
-def _spreads(found: Sequence[Residual]) -> Residuals:
+def _spreads(residuals: Sequence[Residual]) -> Residuals:
     """The spreads, and how many times as far off each kind of evidence is; no quantiles yet."""
-    whole = [one for one in found if one.uncertainty.kind == WHOLE]
+    whole = [residual for residual in residuals if residual.uncertainty.kind == WHOLE]
     share, known, off = _columns(whole)
     rest = (SPREADS[:, None, None] * share) ** 2
     io = (SPREADS[:, None] * (1 - share)) ** 2
@@ -90,25 +92,25 @@ def _spreads(found: Sequence[Residual]) -> Residuals:
     rest_spread, io_spread = (float(SPREADS[n]) for n in np.unravel_index(at, (len(SPREADS),) * 2))
     categories = list[Category]()
     for kind in KINDS:
-        its = [one for one in found if one.uncertainty.kind == kind]
+        its = [residual for residual in residuals if residual.uncertainty.kind == kind]
         share, known, off = _columns(its)
         spread = np.hypot(rest_spread * share, io_spread * (1 - share))
         every = np.sqrt((FACTORS[:, None] * spread) ** 2 + known**2)
         enough = kind != WHOLE and len(its) >= CASES_MIN
         factor = float(FACTORS[np.argmin(_unlikely(every, off))]) if enough else 1.0
-        ways = Counter(one.uncertainty.direction for one in its)
-        told = sorted(way for way, cases in ways.items() if cases >= CASES_MIN)
-        categories += [Category(kind, way, 0, factor, 0.0, []) for way in (ANY, *told)]
+        ways = Counter(residual.uncertainty.direction for residual in its)
+        directions = sorted(way for way, cases in ways.items() if cases >= CASES_MIN)
+        categories += [Category(kind, way, 0, factor, 0.0, []) for way in (ANY, *directions)]
     return Residuals(rest_spread, io_spread, LEVELS, categories)
 
 
-def _columns(found: Sequence[Residual]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _columns(residuals: Sequence[Residual]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of each: the share that is not temp I/O, the spread that is known, and how far off it was."""
     rows = [
-        (one.uncertainty.rest_share, (one.uncertainty.below, one.uncertainty.above)[one.off > 0],
-         abs(one.off))
-        for one in found
-    ]  # fmt: skip
+        (u.rest_share, u.above if residual.off > 0 else u.below, abs(residual.off))
+        for residual in residuals
+        for u in [residual.uncertainty]
+    ]
     share, known, off = np.array(rows, dtype=float).reshape(-1, 3).T
     return share, known, off
 
@@ -119,24 +121,30 @@ def _unlikely(spreads: np.ndarray, off: np.ndarray) -> np.ndarray:
     By their size and not by its square, so that one outlier does not make the spread; of normal
     residuals it is their standard deviation that comes out.
     """
-    found: np.ndarray = (np.log(spreads) + (pi / 2) ** 0.5 * off / spreads).sum(axis=-1)
-    return found
+    unlikelihood: np.ndarray = (np.log(spreads) + (pi / 2) ** 0.5 * off / spreads).sum(axis=-1)
+    return unlikelihood
 
 
 def _category(category: Category, scored: Sequence[tuple[Residual, float]]) -> Category:
     """With its quantiles; where its cases are too few for a level, of ever more others too."""
-    kind = [(one, score) for one, score in scored if one.uncertainty.kind == category.kind]
-    own = [
-        (one, score)
-        for one, score in kind
-        if category.direction in (ANY, one.uncertainty.direction)
+    kind = [
+        (residual, score)
+        for residual, score in scored
+        if residual.uncertainty.kind == category.kind
     ]
-    whole = [(one, score) for one, score in scored if one.uncertainty.kind != PART]
-    pools = [[score for _, score in pool] for pool in (own, kind, whole)]
+    members = [
+        (residual, score)
+        for residual, score in kind
+        if category.direction in (ANY, residual.uncertainty.direction)
+    ]
+    whole = [(residual, score) for residual, score in scored if residual.uncertainty.kind != PART]
+    pools = [[score for _, score in pool] for pool in (members, kind, whole)]
     quantiles, alone_up_to, times = list[float](), 0.0, 1.0
     for level in LEVELS:
         normal = NormalDist().inv_cdf((1 + level) / 2)
-        known = [one for pool in pools if (one := conformal_quantile(pool, level)) is not None]
+        known = [
+            residual for pool in pools if (residual := conformal_quantile(pool, level)) is not None
+        ]
         # Beyond what any cases tell, in proportion to a normal distribution.
         quantile = known[0] if known else times * normal
         # A level that others are asked for is no nearer than one below it.
@@ -144,7 +152,7 @@ def _category(category: Category, scored: Sequence[tuple[Residual, float]]) -> C
         times = quantiles[-1] / normal
         if conformal_quantile(pools[0], level) is not None:
             alone_up_to = level
-    return replace(category, cases=len(own), alone_up_to=alone_up_to, quantiles=quantiles)
+    return replace(category, cases=len(members), alone_up_to=alone_up_to, quantiles=quantiles)
 
 
 def conformal_quantile(scores: Sequence[float], level: float) -> float | None:
@@ -166,13 +174,13 @@ class Judged:
     half_width: float
 
 
-def judge(found: Sequence[Residual], confidence: float) -> list[Judged]:
+def judge(all_residuals: Sequence[Residual], confidence: float) -> list[Judged]:
     """Each case by the intervals that the other queries make."""
     judged = []
-    for query in sorted({one.query for one in found}):
-        residuals = calibrate([one for one in found if one.query != query])
-        for one in (one for one in found if one.query == query):
-            low_s, high_s = one.uncertainty.bounds_s(confidence, residuals)
-            width = (high_s - low_s) / 2 / one.uncertainty.forecast_s
-            judged.append(Judged(one, one.held(residuals, confidence), width))
+    for query in sorted({residual.query for residual in all_residuals}):
+        residuals = calibrate([residual for residual in all_residuals if residual.query != query])
+        for residual in (residual for residual in all_residuals if residual.query == query):
+            low_s, high_s = residual.uncertainty.bounds_s(confidence, residuals)
+            width = (high_s - low_s) / 2 / residual.uncertainty.forecast_s
+            judged.append(Judged(residual, residual.held(residuals, confidence), width))
     return judged

@@ -121,8 +121,8 @@ class Case:
     target: str
     #: From a fast or a slow storage to a fast or a slow one: ``slow to fast`` and so on.
     direction: str
-    here: Runs
-    there: Runs
+    on_source: Runs
+    on_target: Runs
     forecast: Forecast
     seed_formula_s: float | None
     evidence: Evidence
@@ -152,12 +152,12 @@ class Case:
     @property
     def measured_from_s(self) -> float:
         """Median elapsed time on the source."""
-        return self.here.median_s
+        return self.on_source.median_s
 
     @property
     def measured_to_s(self) -> float:
         """Median elapsed time on the target."""
-        return self.there.median_s
+        return self.on_target.median_s
 
     @property
     def error(self) -> float | None:
@@ -184,10 +184,12 @@ class Case:
         That is the lower end of the ceiling, or the ceiling where it has no interval; None where
         the forecast was refused.
         """
-        said = self.forecast
-        if said.forecast_s is None:
+        forecast = self.forecast
+        if forecast.forecast_s is None:
             return None
-        least_s = said.ceiling_interval_s[0] if said.ceiling_interval_s else said.ceiling_s
+        least_s = (
+            forecast.ceiling_interval_s[0] if forecast.ceiling_interval_s else forecast.ceiling_s
+        )
         return self.measured_to_s < least_s
 
     @property
@@ -196,7 +198,7 @@ class Case:
         if self.forecast.interval_s is None:
             return []
         low_s, high_s = self.forecast.interval_s
-        return [low_s <= run_s <= high_s for run_s in self.there.elapsed_s]
+        return [low_s <= run_s <= high_s for run_s in self.on_target.elapsed_s]
 
     @property
     def half_width(self) -> float | None:
@@ -222,7 +224,7 @@ class Case:
             "seed_formula_s": self.seed_formula_s,
             "from_means": self.source_means,
             "to_means": self.target_means,
-            "variants": {name: one.to_json() for name, one in self.variants.items()},
+            "variants": {name: variant.to_json() for name, variant in self.variants.items()},
         }
 
 

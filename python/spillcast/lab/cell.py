@@ -37,7 +37,7 @@ AHEAD_S = 1.0
 
 
 @dataclass(frozen=True)
-class _Said:
+class _Answer:
     """A forecast, not yet beside what was measured."""
 
     source: str
@@ -68,30 +68,30 @@ class CellRun:
         with workspace(room) as recordings:
             self._warm_up()
             bare, evidence = self._run(recordings, repeat)
-            said = list(self._forecasts(evidence))
+            answers = list(self._forecasts(evidence))
         runs = {name: Runs(made, repeat) for name, made in bare.items()}
         return [
             Case(
                 engine=self._engine.label,
                 workload=self._workload.name,
                 threads=self._workload.threads,
-                source=one.source,
-                target=one.target,
-                direction=direction(self._places[one.source], self._places[one.target]),
-                here=runs[one.source],
-                there=runs[one.target],
-                forecast=one.forecast,
-                seed_formula_s=one.seed_formula_s,
-                evidence=one.evidence,
-                source_means=self._places[one.source].means,
-                target_means=self._places[one.target].means,
-                variants=one.variants,
+                source=answer.source,
+                target=answer.target,
+                direction=direction(self._places[answer.source], self._places[answer.target]),
+                on_source=runs[answer.source],
+                on_target=runs[answer.target],
+                forecast=answer.forecast,
+                seed_formula_s=answer.seed_formula_s,
+                evidence=answer.evidence,
+                source_means=self._places[answer.source].means,
+                target_means=self._places[answer.target].means,
+                variants=answer.variants,
             )
-            for one in said
+            for answer in answers
         ]
 
-    def _step(self, what: str) -> None:
-        self._stage.step(f"{self._title}: {what}")
+    def _step(self, activity: str) -> None:
+        self._stage.step(f"{self._title}: {activity}")
 
     def _warm_up(self) -> None:
         self._step("made ready")
@@ -163,7 +163,7 @@ class CellRun:
             # EXPLAIN takes CPU time of its own, so these are compared with each other.
             yield Series(f"{name}, explained", wanted, attempt)
 
-    def _forecasts(self, evidence: Mapping[str, Mapping[str, Recording]]) -> Iterator[_Said]:
+    def _forecasts(self, evidence: Mapping[str, Mapping[str, Recording]]) -> Iterator[_Answer]:
         """Of the pairs that were drawn: from whole recordings all, from the rest the first each."""
         first = {source: target for source, target in reversed(self._pairs)}
         for source, target in self._pairs:
@@ -175,10 +175,10 @@ class CellRun:
 
     def _say(
         self, name: str, source: str, target: str, recording: Recording, elapsed_s: float
-    ) -> _Said:
+    ) -> _Answer:
         """A forecast; one that cannot be made is refused with the reason."""
-        told = name in ("slices", "first_fifth")
-        part = told or name in PARTS
+        of_part = name in ("slices", "first_fifth")
+        part = of_part or name in PARTS
         known = Known(history=[self._former[source]]) if name == AGAIN else NOTHING
         like = read_back(recording) if name in PARTS else recording
         like = known.in_place_of(recording) or like
@@ -190,19 +190,21 @@ class CellRun:
                 progress = self._stage.progress
                 storage = probe(directory, like, budget=budget, on_progress=progress)
             storage = replace(storage, name=target)
-            whole_s = elapsed_s if told else None
-            said = forecast(recording, storage, elapsed_s=whole_s, known=known)
-            if name in PARTS and said.part is not None:
+            whole_s = elapsed_s if of_part else None
+            answer = forecast(recording, storage, elapsed_s=whole_s, known=known)
+            if name in PARTS and answer.part is not None:
                 raise Refusal("nothing tells how long the whole query takes")
             if name == "recording":
                 seed_s = seed_formula_s(recording, storage)
                 rehearsed = partial(self._rehearsed, recording, storage)
-                others = variants(recording, storage, said, rehearsed)
+                others = variants(recording, storage, answer, rehearsed)
         except (InputError, Refusal) as error:
             reason = str(error).removeprefix(f"{recording.path}: ")
             whole_s = elapsed_s if part else recording.elapsed_s
-            said = Forecast(target, whole_s, None, None, CONFIDENCE, whole_s, [], refused=reason)
-        return _Said(source, target, evidence_of(name, recording, storage), said, seed_s, others)
+            answer = Forecast(target, whole_s, None, None, CONFIDENCE, whole_s, [], refused=reason)
+        return _Answer(
+            source, target, evidence_of(name, recording, storage), answer, seed_s, others
+        )
 
     def _rehearsed(self, recording: Recording, storage: Storage) -> Storage | None:
         """The target with what the first seconds of the query tell there; None without such."""
@@ -224,6 +226,6 @@ class CellRun:
 
 def _evidence(whole: Recording) -> dict[str, Recording]:
     """What forecasts are made from, of one recorded run."""
-    found = {"recording": whole, "first_fifth": first_fifth(whole)}
+    recordings = {"recording": whole, "first_fifth": first_fifth(whole)}
     slices = ten_slices(whole)
-    return found if slices is None else {**found, "slices": slices}
+    return recordings if slices is None else {**recordings, "slices": slices}

@@ -51,21 +51,21 @@ def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
     That is how long it had run, its CPU time, its temp files with their sizes, and all that it had
     read and written.
     """
-    found = cut(recording, [(begin_s, end_s)], "attached")
+    attached_part = cut(recording, [(begin_s, end_s)], "attached")
     begin_ns = round(begin_s * 1e9)
     rows = recording.waits.filter(pa.compute.less(recording.waits["start_ns"], begin_ns))
     moved = {op: sum_of(rows.filter(pa.compute.equal(_op(rows), op))["bytes"]) for op in OPS}
     cpu_s = sum_of(rows["cpu_before_ns"]) / 1e9
     query = RecordedQuery(0, None, end_s, begin_s, "duration", None, [], 0, [])
-    found.meta = replace(
-        found.meta,
+    attached_part.meta = replace(
+        attached_part.meta,
         ended_by="duration",
-        raw=KeptWaits(found.waits.num_rows, found.waits.num_rows, None),
+        raw=KeptWaits(attached_part.waits.num_rows, attached_part.waits.num_rows, None),
         temp_before=_files_at(rows),
         before=DoneBefore(begin_s, cpu_s, sum(moved.values()), moved["read"], moved["write"]),
-        postgres=query if _of_server(found.meta) else None,
+        postgres=query if _of_server(attached_part.meta) else None,
     )
-    return found
+    return attached_part
 
 
 def _of_server(meta: Meta) -> bool:

@@ -79,10 +79,10 @@ def run_demo(
         ran, recording = run_recorded(opened, workload, slow, room / "slow.spill", stage.status)
         stage.step(f"the recorded I/O replayed on {fast.name}")
         storage = probe(fast.directory, recording, budget=OWNED, on_progress=stage.progress)
-        said = forecast(recording, replace(storage, name=fast.name))
+        answer = forecast(recording, replace(storage, name=fast.name))
         stage.step(f"the join on {fast.name}, to compare")
-        there = run(opened, workload, fast, stage.tick)
-        if there.rows != ran.rows:
+        on_target = run(opened, workload, fast, stage.tick)
+        if on_target.rows != ran.rows:
             raise AssertionError("the query returned other rows on the other storage")
         case = Case(
             engine=opened.label,
@@ -91,13 +91,13 @@ def run_demo(
             source="slow storage (1 ms an operation)",
             target=fast.name,
             direction=direction(slow, fast),
-            here=Runs([ran], 1),
-            there=Runs([there], 1),
-            forecast=said,
+            on_source=Runs([ran], 1),
+            on_target=Runs([on_target], 1),
+            forecast=answer,
             seed_formula_s=seed_formula_s(recording, storage),
             evidence=evidence_of("recording", recording, storage),
         )
-        disturbed = not (undisturbed([ran], workload) and undisturbed([there], workload))
+        disturbed = not (undisturbed([ran], workload) and undisturbed([on_target], workload))
         return Demo(case, slow.means, recording.meta.temp.bytes, disturbed)
 
 

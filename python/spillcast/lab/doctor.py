@@ -87,9 +87,9 @@ def _sources() -> Iterator[Finding]:
         try:
             source(None).environment()
         except OSError as error:
-            said = refused(error, "anything", None, source)
-            detail = said.message.partition(": ")[2] or said.message
-            yield Finding(source.name, False, detail, _mend(source, error))
+            refusal = refused(error, "anything", None, source)
+            detail = refusal.message.partition(": ")[2] or refusal.message
+            yield Finding(source.name, False, detail, _fix(source, error))
         except InputError as error:
             yield Finding(source.name, False, error.message, error.hint)
         else:
@@ -97,7 +97,7 @@ def _sources() -> Iterator[Finding]:
             yield Finding(source.name, True, f"records {whom} by {source.title}")
 
 
-def _mend(source: type[Source], error: OSError) -> str | None:
+def _fix(source: type[Source], error: OSError) -> str | None:
     """The command after which a source works, as far as one is known."""
     if not isinstance(error, PermissionError):
         return source.refusals.get(error.errno or 0, ("", None))[1]
@@ -118,10 +118,10 @@ def _paranoid() -> int:
 def _fuse() -> Iterator[Finding]:
     device, helper = Path("/dev/fuse"), shutil.which("fusermount3")
     if not os.access(device, os.R_OK | os.W_OK):
-        mend = "sudo modprobe fuse" if not device.exists() else "sudo chmod 666 /dev/fuse"
+        fix = "sudo modprobe fuse" if not device.exists() else "sudo chmod 666 /dev/fuse"
         if Path("/.dockerenv").exists():
-            mend = "docker run --device /dev/fuse --cap-add SYS_ADMIN"
-        yield Finding("FUSE", False, f"emulate cannot use {device}", mend)
+            fix = "docker run --device /dev/fuse --cap-add SYS_ADMIN"
+        yield Finding("FUSE", False, f"emulate cannot use {device}", fix)
     elif os.geteuid() == 0 and not _may_mount():
         detail = "emulate needs CAP_SYS_ADMIN, which root does not have here"
         yield Finding("FUSE", False, detail, "docker run --device /dev/fuse --cap-add SYS_ADMIN")

@@ -94,8 +94,8 @@ def _suits(storage: Storage, cell: Cell, storages: Mapping[str, Storage]) -> boo
     if storage.name in cell.storages:
         return False
     beside = [storages[name] for name in cell.storages]
-    bounded = any(isinstance(one, KernelSlowed) for one in (storage, *beside))
-    cached = any(isinstance(one, Plain) and not one.in_memory for one in (storage, *beside))
+    bounded = any(isinstance(drawn, KernelSlowed) for drawn in (storage, *beside))
+    cached = any(isinstance(drawn, Plain) and not drawn.in_memory for drawn in (storage, *beside))
     return not (bounded and (cell.workload.cold or cached))
 
 

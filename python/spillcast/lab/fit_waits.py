@@ -50,17 +50,17 @@ def kinds_of(query: str, runs: Sequence[Sequence[Bursts]], before: Sequence[int]
     everywhere, so that the n-th longest burst is the n-th longest. Repeated runs count by their
     median.
     """
-    found = []
+    kinds = []
     for op in (READ, WRITE):
         for next_op in before:
-            quantiles = [[_quantiles(one, op, next_op) for one in each] for each in runs]
-            if any(one is None for each in quantiles for one in each):
+            quantiles = [[_quantiles(bursts, op, next_op) for bursts in each] for each in runs]
+            if any(bursts is None for each in quantiles for bursts in each):
                 continue
             cpu_s = np.array([np.median(np.array(each), axis=0) for each in quantiles])
             its = (runs[0][0].op == op) & (runs[0][0].next_op == next_op)
             count = its.sum() / QUANTILES
-            found.append(Kind(query, count, cpu_s, _noise(quantiles, count)))
-    return found
+            kinds.append(Kind(query, count, cpu_s, _noise(quantiles, count)))
+    return kinds
 
 
 def fit(engine: str, kinds: Sequence[Kind], waits_s: Waits) -> WaitCost:
@@ -70,7 +70,7 @@ def fit(engine: str, kinds: Sequence[Kind], waits_s: Waits) -> WaitCost:
     """
     if not kinds:
         raise InputError(f"{engine}: too few temp operations to tell what a wait costs")
-    queries = sorted({one.query for one in kinds})
+    queries = sorted({kind.query for kind in kinds})
     return WaitCost(
         engine,
         len(queries),
@@ -88,13 +88,13 @@ def _spread(kinds: Sequence[Kind], queries: Sequence[str]) -> float:
     """
     off, noise = list[float](), list[float]()
     for query in queries:
-        its = [one for one in kinds if one.query == query]
-        others = [one for one in kinds if one.query != query]
+        its = [kind for kind in kinds if kind.query == query]
+        others = [kind for kind in kinds if kind.query != query]
         if others:
-            said = sum(_total(one, _said(one, _shares(others))[-1]) for one in its)
-            seen = sum(_total(one, one.extra_s[-1]) for one in its)
-            off.append(((seen - said) / said) ** 2 if said > 0 else SPREAD_MAX**2)
-            noise.append(sum(one.noise for one in its) / said**2 if said > 0 else 0.0)
+            predicted = sum(_total(kind, _predicted(kind, _shares(others))[-1]) for kind in its)
+            seen = sum(_total(kind, kind.extra_s[-1]) for kind in its)
+            off.append(((seen - predicted) / predicted) ** 2 if predicted > 0 else SPREAD_MAX**2)
+            noise.append(sum(kind.noise for kind in its) / predicted**2 if predicted > 0 else 0.0)
     if not off:
         return SPREAD_MAX
     squared = float(np.mean(off)) - float(np.mean(noise))
@@ -126,37 +126,39 @@ def _total(kind: Kind, extra_s: Floats) -> float:
     return float(kind.count * extra_s.sum())
 
 
-def _said(kind: Kind, shares: Floats) -> Floats:
+def _predicted(kind: Kind, shares: Floats) -> Floats:
     """Extra CPU time of its quantiles, a row for each wait."""
     return np.asarray(shares @ filled_s(kind.cpu_s[0], np.array(FILL_S)).T)
 
 
 def _shares(kinds: Sequence[Kind]) -> Floats:
     """s by wait and fill time: least squares in which a longer wait costs no less."""
-    warm_s = np.concatenate([one.cpu_s[0] for one in kinds])
-    count = np.concatenate([np.full(len(one.cpu_s[0]), one.count) for one in kinds])
+    warm_s = np.concatenate([kind.cpu_s[0] for kind in kinds])
+    count = np.concatenate([np.full(len(kind.cpu_s[0]), kind.count) for kind in kinds])
     weight = np.sqrt(count) / np.hypot(OFF_SHARE * warm_s, OFF_S)
     filled = filled_s(warm_s, np.array(FILL_S)) * weight[:, None]
-    extra = np.concatenate([one.extra_s for one in kinds], axis=1) * weight
+    extra = np.concatenate([kind.extra_s for kind in kinds], axis=1) * weight
     waits = len(extra)
     # What each wait adds to the one before is not below 0, so a wait's rows hold all up to it.
     up_to = np.tril(np.ones((waits, waits)))
-    found = _not_negative(np.kron(up_to, filled), extra.reshape(-1)).reshape(waits, len(FILL_S))
-    return np.asarray(np.cumsum(found, axis=0))
+    shares = _not_negative(np.kron(up_to, filled), extra.reshape(-1)).reshape(waits, len(FILL_S))
+    return np.asarray(np.cumsum(shares, axis=0))
 
 
 def _not_negative(table: Floats, wanted: Floats) -> Floats:
     """Least squares with nothing below 0, an unknown at a time."""
     square, right = table.T @ table, table.T @ wanted
-    found = np.zeros(len(right))
+    solution = np.zeros(len(right))
     for _ in range(STEPS):
         for at in np.flatnonzero(square.diagonal() > 0):
-            found[at] = max(found[at] + (right[at] - square[at] @ found) / square[at, at], 0.0)
-    return found
+            solution[at] = max(
+                solution[at] + (right[at] - square[at] @ solution) / square[at, at], 0.0
+            )
+    return solution
 
 
 def pooled(costs: Mapping[str, Sequence[Kind]], waits_s: Waits) -> list[WaitCost]:
     """A cost for each engine, and one of all together for what else spills."""
-    every = [one for kinds in costs.values() for one in kinds]
-    found = [fit(engine, kinds, waits_s) for engine, kinds in costs.items() if kinds]
-    return [*found, fit(ANY, every, waits_s)]
+    every = [kind for kinds in costs.values() for kind in kinds]
+    fits = [fit(engine, kinds, waits_s) for engine, kinds in costs.items() if kinds]
+    return [*fits, fit(ANY, every, waits_s)]

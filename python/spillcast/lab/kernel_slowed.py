@@ -80,10 +80,10 @@ class KernelSlowed:
 
     def limits(self) -> dict[str, int]:
         """Limits by the name of their file in a blkio cgroup."""
-        found = {"read_iops": round(1 / self.read_s), "write_iops": round(1 / self.write_s)}
+        limits = {"read_iops": round(1 / self.read_s), "write_iops": round(1 / self.write_s)}
         if self.s_per_byte:
-            found |= {f"{op}_bps": round(1 / self.s_per_byte) for op in ("read", "write")}
-        return found
+            limits |= {f"{op}_bps": round(1 / self.s_per_byte) for op in ("read", "write")}
+        return limits
 
 
 class SlowGroups:
@@ -196,10 +196,10 @@ def _missing() -> str | None:
 
 def _own_blkio() -> Path:
     """The blkio cgroup of this process."""
-    return BLKIO / _own("blkio").lstrip("/")
+    return BLKIO / _own_cgroup("blkio").lstrip("/")
 
 
-def _own(controller: str) -> str:
+def _own_cgroup(controller: str) -> str:
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controller in controllers.split(","):
@@ -210,7 +210,7 @@ def _own(controller: str) -> str:
 @contextmanager
 def _moved(group: Path, controller: str) -> Iterator[None]:
     """This process in a group and back; what it starts meanwhile stays."""
-    before = Path("/sys/fs/cgroup") / controller / _own(controller).lstrip("/")
+    before = Path("/sys/fs/cgroup") / controller / _own_cgroup(controller).lstrip("/")
     try:
         join(group)
     except NoMemoryGroup as error:
@@ -233,5 +233,5 @@ def _mount(image: Path, mountpoint: Path, storage: KernelSlowed) -> None:
     ):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-            raise SpillcastError(f"{command[0]}: {said}")
+            reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+            raise SpillcastError(f"{command[0]}: {reason}")

@@ -112,7 +112,7 @@ def all_cells(
     for shift, engine in enumerate(engines):
         usual = _in_turn(engine, [None], threads, shift)
         tpch = iter(_in_turn(engine, tpch_labs_of(engine), threads, shift))
-        mixed = [[one, *islice(tpch, TPCH_AFTER_EACH)] for one in usual]
+        mixed = [[first, *islice(tpch, TPCH_AFTER_EACH)] for first in usual]
         by_engine.append([*chain(*mixed), *tpch])
     cells = [cell for turn in zip_longest(*by_engine) for cell in turn if cell is not None]
     known = dict.fromkeys(name for cell in cells for name in _names(cell.workload))

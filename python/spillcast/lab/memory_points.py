@@ -64,6 +64,6 @@ def next_size(
         if not inside:
             continue
         middle = min(inside, key=lambda size: abs(log2(size) - (log2(low) + log2(end)) / 2))
-        found = (abs(elapsed_s[low] - elapsed_s[high]), log2(end / low), middle)
-        best = max(best, found) if best else found
+        candidate = (abs(elapsed_s[low] - elapsed_s[high]), log2(end / low), middle)
+        best = max(best, candidate) if best else candidate
     return None if best is None else best[2]

@@ -15,7 +15,7 @@ SWEEP_SCHEMA = "spillcast.sweep/1"
 
 
 @dataclass(frozen=True)
-class Told:
+class SpillState:
     """What is known of a size of memory on every storage."""
 
     state: State
@@ -34,21 +34,21 @@ class Point:
 
     storage: str
     memory_bytes: int
-    told: Told
+    state: SpillState
     run: MemoryRun | None
     between: Between | None
 
     @property
-    def said(self) -> MemoryRun | Between:
+    def estimate(self) -> MemoryRun | Between:
         """What was forecast, or else measured."""
-        found = self.between or self.run
-        assert found is not None
-        return found
+        answer = self.between or self.run
+        assert answer is not None
+        return answer
 
     @property
     def elapsed_s(self) -> float:
         """As forecast, or else measured."""
-        return self.said.elapsed_s
+        return self.estimate.elapsed_s
 
     @property
     def interval_s(self) -> tuple[float, float] | None:
@@ -78,7 +78,7 @@ class Point:
     @property
     def spilled_bytes(self) -> int:
         """Bytes written, as forecast where they were."""
-        return round(self.said.spilled_bytes)
+        return round(self.estimate.spilled_bytes)
 
     @property
     def cell(self) -> Cell:
@@ -95,11 +95,11 @@ class Turn:
     after: State
 
 
-def turns_of(told: Mapping[int, Told]) -> list[Turn]:
+def turns_of(forecasts: Mapping[int, SpillState]) -> list[Turn]:
     """Where it spills less than with the size before."""
     return [
         Turn(size, before.state, after.state)
-        for (_, before), (size, after) in pairwise(told.items())
+        for (_, before), (size, after) in pairwise(forecasts.items())
         if before.state != after.state
     ]
 
@@ -170,9 +170,9 @@ def _point_json(point: Point) -> dict[str, object]:
         "interval_s": None if point.interval_s is None else list(point.interval_s),
         "reads": point.count("read"),
         "writes": point.count("write"),
-        "state": point.told.state,
-        "passes": point.told.passes,
-        "batches": point.told.batches,
+        "state": point.state.state,
+        "passes": point.state.passes,
+        "batches": point.state.batches,
         "spilled_bytes": point.spilled_bytes,
         "histograms": None
         if run is None

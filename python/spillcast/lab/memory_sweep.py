@@ -23,7 +23,7 @@ from spillcast.forecast.work_memory.spills import (
 )
 from spillcast.lab.demo import Stage
 from spillcast.lab.memory_points import next_size
-from spillcast.lab.memory_result import Point, Sweep, Told, turns_of
+from spillcast.lab.memory_result import Point, SpillState, Sweep, turns_of
 from spillcast.lab.run import run, run_recorded_if_spilled
 from spillcast.lab.storages import Place
 from spillcast.lab.turns import least_disturbed, undisturbed
@@ -73,7 +73,7 @@ class _Run:
     places: Sequence[Place]
     room: Path
     runs: dict[tuple[str, int], MemoryRun] = field(default_factory=dict)
-    told: dict[int, Told] = field(default_factory=dict)
+    states: dict[int, SpillState] = field(default_factory=dict)
     spills: Sequence[Spill] = ()
     enough_bytes: int | None = None
     held_bytes: int = 0
@@ -100,7 +100,7 @@ class _Run:
                 break
             self._size(size)
         # What is measured to check takes no part in what is forecast.
-        forecasts, told = self._forecasts(), {size: self._told(size) for size in plan.sizes}
+        forecasts, by_size = self._forecasts(), {size: self._state(size) for size in plan.sizes}
         for place, size in self._cells() if plan.check else ():
             if (place.name, size) in forecasts:
                 self._measure(size, place)
@@ -108,7 +108,7 @@ class _Run:
             text = "other work on the machine disturbed some runs: their times are less reliable"
             self.warnings.append(Warned("busy", text))
         points = [
-            Point(place.name, size, told[size], self.runs.get(key), forecasts.get(key))
+            Point(place.name, size, by_size[size], self.runs.get(key), forecasts.get(key))
             for place, size in self._cells()
             for key in [(place.name, size)]
         ]
@@ -120,7 +120,7 @@ class _Run:
             names,
             plan.sizes,
             points,
-            turns_of(told),
+            turns_of(by_size),
             self.warnings,
         )
 
@@ -142,7 +142,7 @@ class _Run:
         """A size on every storage; on one of them where it spills nothing."""
         first, *others = self.places
         run, recording = self._measure(size, first)
-        self.told[size] = self._tell(size, recording, first)
+        self.states[size] = self._tell(size, recording, first)
         if not run.ops:
             return
         for place in others:
@@ -157,12 +157,12 @@ class _Run:
         runs = [self._run(size, place) for _ in range(self.plan.repeat)]
         ran, recording = sorted(runs, key=lambda done: done[0].elapsed_s)[(len(runs) - 1) // 2]
         self.busy = self.busy or not undisturbed([ran], self.plan.workload)
-        found = memory_run(place.name, size, ran.elapsed_s, ran.run_queue_delay_s, recording)
+        measured = memory_run(place.name, size, ran.elapsed_s, ran.run_queue_delay_s, recording)
         if recording is None and ran.peak_buffer_bytes is not None:
             self.enough_bytes = min(ran.peak_buffer_bytes, self.enough_bytes or size, size)
-        self.runs[place.name, size] = found
+        self.runs[place.name, size] = measured
         self.took_s.setdefault(place.name, []).append(time.monotonic() - begun)
-        return found, recording
+        return measured, recording
 
     def _run(self, size: int, place: Place) -> tuple[Ran, Recording | None]:
         """Once, or again where other work on the machine took CPU."""
@@ -175,33 +175,35 @@ class _Run:
 
         return least_disturbed(workload, recorded)
 
-    def _tell(self, size: int, recording: Recording | None, place: Place) -> Told:
+    def _tell(self, size: int, recording: Recording | None, place: Place) -> SpillState:
         """How it spilled, by the server's own plan where it has one."""
         if recording is None:
-            return Told("none", 0, None, measured=True)
+            return SpillState("none", 0, None, measured=True)
         self.held_bytes = max(self.held_bytes, spill_bytes(recording))
         engine = self.engine
         if not isinstance(engine, Explains):
             # Without a plan nothing tells of passes.
-            return Told("spills", None, None, measured=True)
+            return SpillState("spills", None, None, measured=True)
         workload = self._workload(size)
         explained = run(engine, engine.explaining(workload), place)
         spills = engine.spills(workload, engine.plan_of(explained))
         self.spills = self.spills or spills
-        state: State = "multi-pass" if any((one.passes or 0) > 1 for one in spills) else "one-pass"
+        state: State = (
+            "multi-pass" if any((each.passes or 0) > 1 for each in spills) else "one-pass"
+        )
         counts = [(spill.passes, spill.batches) for spill in spills]
-        return _told(counts, state if spills else "none", measured=True)
+        return _spill_state(counts, state if spills else "none", measured=True)
 
-    def _told(self, size: int) -> Told:
+    def _state(self, size: int) -> SpillState:
         """What a run said of a size, or arithmetic."""
-        if size in self.told:
-            return self.told[size]
+        if size in self.states:
+            return self.states[size]
         if not self._curve().spills(size):
-            return Told("none", 0, None, measured=False)
+            return SpillState("none", 0, None, measured=False)
         if not self.spills:
-            return Told("spills", None, None, measured=False)
+            return SpillState("spills", None, None, measured=False)
         counts = [(spill.passes_with(size), spill.batches_with(size)) for spill in self.spills]
-        return _told(counts, state_with(self.spills, size), measured=False)
+        return _spill_state(counts, state_with(self.spills, size), measured=False)
 
     def _forecasts(self) -> dict[tuple[str, int], Between]:
         """For what was not measured; nothing that is measured later takes part."""
@@ -225,13 +227,13 @@ class _Run:
         """Times of the sizes that were measured, summed over the storages."""
         sums: dict[int, float] = {}
         for size in {size for _, size in self.runs}:
-            found = [self.runs.get((place.name, size)) for place in self.places]
-            shared = next(run for run in found if run is not None)
-            sums[size] = sum((run or shared).elapsed_s for run in found)
+            runs = [self.runs.get((place.name, size)) for place in self.places]
+            shared = next(run for run in runs if run is not None)
+            sums[size] = sum((run or shared).elapsed_s for run in runs)
         return sums
 
     def _next(self) -> int | None:
-        fits = [size for size, told in self.told.items() if told.state == "none"]
+        fits = [size for size, forecast in self.states.items() if forecast.state == "none"]
         enough = self.enough_bytes
         if self.spills:
             computed = [size for size in self.plan.sizes if not io_share(self.spills, size)]
@@ -261,11 +263,13 @@ class _Run:
         return f", about {format_duration(round(left_s))} left"
 
 
-def _told(counts: Sequence[tuple[int | None, int | None]], state: State, *, measured: bool) -> Told:
+def _spill_state(
+    counts: Sequence[tuple[int | None, int | None]], state: State, *, measured: bool
+) -> SpillState:
     """The most passes and the most batches of the nodes that spill, where they are known."""
     passes = max((each for each, _ in counts if each is not None), default=None)
     batches = max((each for _, each in counts if each is not None), default=None)
-    return Told(state, passes, batches, measured)
+    return SpillState(state, passes, batches, measured)
 
 
 @contextmanager

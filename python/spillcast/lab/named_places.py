@@ -26,12 +26,12 @@ def named_places(words: Sequence[str], room: Path, option: str = "--on") -> Iter
     """
     if len(set(words)) < len(words):
         raise InputError(f"{option}: a storage is named twice")
-    asked = [_asked(word, option) for word in words]
+    requested = [_requested(word, option) for word in words]
     with ExitStack() as stack:
         memory = fast_parent(SPILL_BYTES)
         fast = stack.enter_context(workspace(memory)) if memory is not None else room
         places = []
-        for word, storage in zip(words, asked, strict=True):
+        for word, storage in zip(words, requested, strict=True):
             if isinstance(storage, Path):
                 if not storage.parts and memory is None:
                     raise InputError(f"{option} {word}: there is no room in shared memory")
@@ -42,7 +42,7 @@ def named_places(words: Sequence[str], room: Path, option: str = "--on") -> Iter
         yield places
 
 
-def _asked(word: str, option: str) -> Path | Emulated | Modelled:
+def _requested(word: str, option: str) -> Path | Emulated | Modelled:
     """What a word names; a path without parts is shared memory."""
     check_word(word, option)
     kind, colon, value = word.partition(":")

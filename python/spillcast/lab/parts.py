@@ -19,12 +19,12 @@ def parts(whole: Recording, chance: Random, plan: Recording | None) -> dict[str,
     """
     began_s = chance.uniform(0, LATEST) * whole.elapsed_s
     lasted_s = min(MINUTE_S, SHARE * whole.elapsed_s)
-    found = {
+    recordings = {
         MINUTE: attached(whole, began_s, began_s + lasted_s),
         FIFTH: attached(whole, 0.0, whole.elapsed_s / 5),
     }
     document = None if plan is None else plan.meta.engine.document
-    for part in found.values():
+    for part in recordings.values():
         if document:
             part.documents[ESTIMATE_FILE] = document
-    return found
+    return recordings

@@ -65,10 +65,10 @@ def summarise(cases: Sequence[Case]) -> Summary:
 
 def grouped(cases: Iterable[Case], key: Callable[[Case], str]) -> dict[str, list[Case]]:
     """Cases by what they have in common, in the order of its words."""
-    found: dict[str, list[Case]] = {}
+    groups: dict[str, list[Case]] = {}
     for case in cases:
-        found.setdefault(key(case), []).append(case)
-    return dict(sorted(found.items()))
+        groups.setdefault(key(case), []).append(case)
+    return dict(sorted(groups.items()))
 
 
 def of_evidence(cases: Iterable[Case], name: str = "recording") -> list[Case]:
@@ -78,8 +78,10 @@ def of_evidence(cases: Iterable[Case], name: str = "recording") -> list[Case]:
 
 def repeated(cases: Iterable[Case]) -> list[float]:
     """How far runs on the targets are from others there; those of several cases count once."""
-    runs = {(case.engine, case.workload, case.threads, case.target): case.there for case in cases}
-    return [apart for one in runs.values() for apart in one.apart]
+    runs = {
+        (case.engine, case.workload, case.threads, case.target): case.on_target for case in cases
+    }
+    return [apart for run in runs.values() for apart in run.apart]
 
 
 def without_estimate(cases: Iterable[Case], name: str) -> list[Case]:
@@ -89,7 +91,7 @@ def without_estimate(cases: Iterable[Case], name: str) -> list[Case]:
 
 def rehearsed(cases: Iterable[Case]) -> list[Case]:
     """The cases that were also forecast with a rehearsal, with that forecast."""
-    return [one for case in cases if (one := case.otherwise(REHEARSED)) is not None]
+    return [variant for case in cases if (variant := case.otherwise(REHEARSED)) is not None]
 
 
 def worst(cases: Sequence[Case], count: int = 10) -> list[Case]:
@@ -110,7 +112,7 @@ def refusals(cases: Iterable[Case]) -> dict[str, list[Case]]:
         if case.forecast.refused is not None:
             kind = re.sub(r"\d[\d.,]*( (ns|us|ms|s|min|h)\b)?", "", case.forecast.refused)
             by_kind.setdefault(kind, []).append(case)
-    return {str(found[0].forecast.refused): found for found in by_kind.values()}
+    return {str(refused[0].forecast.refused): refused for refused in by_kind.values()}
 
 
 def _median(values: Iterable[float]) -> float | None:

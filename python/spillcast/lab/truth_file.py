@@ -135,9 +135,9 @@ def read_truth(path: Path) -> Truth:
 
 
 def _row(case: Case) -> dict[str, Any]:
-    said, evidence = case.forecast, case.evidence
-    low_s, high_s = said.interval_s or (None, None)
-    rest_s = [term.forecast_s for term in said.terms if term.op is None]
+    forecast, evidence = case.forecast, case.evidence
+    low_s, high_s = forecast.interval_s or (None, None)
+    rest_s = [term.forecast_s for term in forecast.terms if term.op is None]
     return {
         "engine": case.engine,
         "workload": case.workload,
@@ -148,48 +148,48 @@ def _row(case: Case) -> dict[str, Any]:
         "direction": case.direction,
         "measured_from_s": case.measured_from_s,
         "measured_to_s": case.measured_to_s,
-        "runs_from_s": case.here.elapsed_s,
-        "runs_to_s": case.there.elapsed_s,
-        "delays_from_s": case.here.run_queue_delay_s,
-        "delays_to_s": case.there.run_queue_delay_s,
-        "cpu_from_s": case.here.cpu_s,
-        "cpu_to_s": case.there.cpu_s,
-        "runs_wanted": case.there.wanted,
-        "recorded_s": said.baseline_s,
+        "runs_from_s": case.on_source.elapsed_s,
+        "runs_to_s": case.on_target.elapsed_s,
+        "delays_from_s": case.on_source.run_queue_delay_s,
+        "delays_to_s": case.on_target.run_queue_delay_s,
+        "cpu_from_s": case.on_source.cpu_s,
+        "cpu_to_s": case.on_target.cpu_s,
+        "runs_wanted": case.on_target.wanted,
+        "recorded_s": forecast.baseline_s,
         "evidence_s": evidence.covers_s,
         "evidence_delay_s": evidence.run_queue_delay_s,
         "operation_from_s": evidence.operation_from_s,
         "operation_to_s": evidence.operation_to_s,
         "probe_s": evidence.probe_s,
-        "forecast_s": said.forecast_s,
+        "forecast_s": forecast.forecast_s,
         "low_s": low_s,
         "high_s": high_s,
-        "confidence": said.confidence,
-        "ceiling_s": said.ceiling_s,
-        "ceiling_low_s": said.ceiling_interval_s and said.ceiling_interval_s[0],
-        "ceiling_high_s": said.ceiling_interval_s and said.ceiling_interval_s[1],
-        "remainder_s": None if said.forecast_s is None else sum(rest_s),
-        "terms": [asdict(term) for term in said.terms],
-        "method": said.method,
+        "confidence": forecast.confidence,
+        "ceiling_s": forecast.ceiling_s,
+        "ceiling_low_s": forecast.ceiling_interval_s and forecast.ceiling_interval_s[0],
+        "ceiling_high_s": forecast.ceiling_interval_s and forecast.ceiling_interval_s[1],
+        "remainder_s": None if forecast.forecast_s is None else sum(rest_s),
+        "terms": [asdict(term) for term in forecast.terms],
+        "method": forecast.method,
         "seed_formula_s": case.seed_formula_s,
-        "refused": said.refused,
-        "warnings": [asdict(warning) for warning in said.warnings],
-        "uncertainty": said.uncertainty and asdict(said.uncertainty),
+        "refused": forecast.refused,
+        "warnings": [asdict(warning) for warning in forecast.warnings],
+        "uncertainty": forecast.uncertainty and asdict(forecast.uncertainty),
         "from_means": case.source_means,
         "to_means": case.target_means,
-        "variants": [_variant_row(name, one) for name, one in case.variants.items()],
+        "variants": [_variant_row(name, variant) for name, variant in case.variants.items()],
     }
 
 
-def _variant_row(name: str, one: Variant) -> dict[str, Any]:
-    low_s, high_s = one.interval_s or (None, None)
-    ceiling_low_s, ceiling_high_s = one.ceiling_interval_s or (None, None)
+def _variant_row(name: str, variant: Variant) -> dict[str, Any]:
+    low_s, high_s = variant.interval_s or (None, None)
+    ceiling_low_s, ceiling_high_s = variant.ceiling_interval_s or (None, None)
     return {
         "name": name,
-        "forecast_s": one.forecast_s,
+        "forecast_s": variant.forecast_s,
         "low_s": low_s,
         "high_s": high_s,
-        "ceiling_s": one.ceiling_s,
+        "ceiling_s": variant.ceiling_s,
         "ceiling_low_s": ceiling_low_s,
         "ceiling_high_s": ceiling_high_s,
     }
@@ -203,7 +203,7 @@ def _case(row: Mapping[str, Any]) -> Case:
         raise ValueError(f"direction is {row['direction']!r}")
     if (row["forecast_s"] is None) != (row["low_s"] is None):
         raise ValueError("a case has a forecast_s without low_s, or the reverse")
-    said = Forecast(
+    forecast = Forecast(
         row["to"],
         row["recorded_s"],
         row["forecast_s"],
@@ -214,7 +214,9 @@ def _case(row: Mapping[str, Any]) -> Case:
         row["method"],
         [Warned(**warning) for warning in row["warnings"]],
         row["refused"],
-        uncertainty=Uncertainty(**said_of) if (said_of := row.get("uncertainty")) else None,
+        uncertainty=Uncertainty(**stored_uncertainty)
+        if (stored_uncertainty := row.get("uncertainty"))
+        else None,
         ceiling_interval_s=_bounds(row, "ceiling_"),
     )
     evidence = Evidence(
@@ -234,12 +236,12 @@ def _case(row: Mapping[str, Any]) -> Case:
         row["direction"],
         _runs(row, "from"),
         _runs(row, "to"),
-        said,
+        forecast,
         row["seed_formula_s"],
         evidence,
         row.get("from_means"),
         row.get("to_means"),
-        {one["name"]: _variant(one) for one in row.get("variants") or ()},
+        {variant["name"]: _variant(variant) for variant in row.get("variants") or ()},
     )
 
 

@@ -68,13 +68,13 @@ def take_turns(workload: Workload, series: Sequence[Series[Any]]) -> None:
 
     By turns, so that what drifts on the machine drifts for all.
     """
-    for number in range(max(one.wanted for one in series) + RETRIES):
-        for one in series:
-            others = [other for other in series if other.place == one.place and other is not one]
+    for number in range(max(turn.wanted for turn in series) + RETRIES):
+        for turn in series:
+            others = [other for other in series if other.place == turn.place and other is not turn]
             beside = [ran for other in others for ran in other.runs]
-            enough = undisturbed(one.runs, workload, beside) >= one.wanted
-            if len(one.done) < one.wanted + RETRIES and not enough:
-                one.done.append(one.attempt(number))
+            enough = undisturbed(turn.runs, workload, beside) >= turn.wanted
+            if len(turn.done) < turn.wanted + RETRIES and not enough:
+                turn.done.append(turn.attempt(number))
 
 
 def least_disturbed(workload: Workload, attempt: Callable[[int], tuple[Ran, T]]) -> tuple[Ran, T]:

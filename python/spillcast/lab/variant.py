@@ -30,14 +30,18 @@ class Variant:
     ceiling_interval_s: tuple[float, float] | None
 
     @classmethod
-    def of(cls, said: Forecast) -> "Variant":
+    def of(cls, answer: Forecast) -> "Variant":
         """The numbers of ``said``."""
-        return cls(said.forecast_s, said.interval_s, said.ceiling_s, said.ceiling_interval_s)
+        return cls(
+            answer.forecast_s, answer.interval_s, answer.ceiling_s, answer.ceiling_interval_s
+        )
 
-    def instead_of(self, said: Forecast) -> Forecast:
+    def instead_of(self, answer: Forecast) -> Forecast:
         """A forecast of the same question with these numbers, and without terms."""
-        refused = None if self.forecast_s is not None else said.refused or "refused"
-        return replace(said, **vars(self), refused=refused, terms=(), warnings=(), uncertainty=None)
+        refused = None if self.forecast_s is not None else answer.refused or "refused"
+        return replace(
+            answer, **vars(self), refused=refused, terms=(), warnings=(), uncertainty=None
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The entry of docs/schema.md."""
@@ -58,7 +62,7 @@ def rehearsed_s(recording: Recording) -> float:
 def variants(
     recording: Recording,
     storage: Storage,
-    said: Forecast,
+    answer: Forecast,
     rehearsed: Callable[[], Storage | None],
 ) -> dict[str, Variant]:
     """All that say anything else than ``said``, by name.
@@ -66,17 +70,21 @@ def variants(
     ``rehearsed`` rehearses the query there and returns the storage with what it told, None where
     that cannot be done.
     """
-    found = {}
+    results = {}
     for name in LEFT_OUT:
-        one = _variant(recording, storage, said, name)
-        if one != Variant.of(said):
-            found[without(name)] = one
-    there = rehearsed()
-    return found if there is None else {**found, REHEARSED: _variant(recording, there, said)}
+        variant = _variant(recording, storage, answer, name)
+        if variant != Variant.of(answer):
+            results[without(name)] = variant
+    rehearsal_storage = rehearsed()
+    return (
+        results
+        if rehearsal_storage is None
+        else {**results, REHEARSED: _variant(recording, rehearsal_storage, answer)}
+    )
 
 
-def _variant(recording: Recording, storage: Storage, said: Forecast, *names: str) -> Variant:
+def _variant(recording: Recording, storage: Storage, answer: Forecast, *names: str) -> Variant:
     try:
         return Variant.of(forecast(recording, storage, without=names))
     except (InputError, Refusal):
-        return Variant(None, None, said.ceiling_s, None)
+        return Variant(None, None, answer.ceiling_s, None)

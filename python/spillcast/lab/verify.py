@@ -53,20 +53,22 @@ def verify(
                 labs[cell.lab] = _made_ready(cell.lab, room)
         used = {name for cell in drawn.cells for name in cell.storages}
         stage.step(f"{format_count(len(used), 'storage')} made ready")
-        with _places([one for one in storages if one.name in used], room, fast) as places:
+        with _places(
+            [cell_run for cell_run in storages if cell_run.name in used], room, fast
+        ) as places:
             clock = _Clock(end, storages, repeat)
             for number, cell in enumerate(drawn.cells):
                 title = f"{number + 1}/{len(drawn.cells)} {cell.words}"
                 if not clock.has_time_for(cell):
                     left_out.append(_named(cell, "no time was left"))
                     continue
-                there = [places[name] for name in cell.storages]
+                cell_places = [places[name] for name in cell.storages]
                 try:
                     lab = labs[cell.lab]
                     if isinstance(lab, SpillcastError):
                         raise lab
-                    one = CellRun(stage, title, lab, cell, there)
-                    cases.extend(one.verify(room, repeat))
+                    cell_run = CellRun(stage, title, lab, cell, cell_places)
+                    cases.extend(cell_run.verify(room, repeat))
                 except InputError:
                     raise
                 except SpillcastError as error:
@@ -137,11 +139,11 @@ def _named(cell: Cell, why: str | None = None) -> dict[str, Any]:
     }
 
 
-def _told(storage: Storage) -> dict[str, Any]:
+def _document_of(storage: Storage) -> dict[str, Any]:
     """A storage in what is to be known; ``why`` nothing was drawn on it where it cannot be made."""
     why = unavailable(storage)
-    told = {"name": storage.name, "what": storage.words}
-    return told if why is None else {**told, "why": why}
+    document = {"name": storage.name, "what": storage.words}
+    return document if why is None else {**document, "why": why}
 
 
 def _about(
@@ -159,7 +161,7 @@ def _about(
         "budget_s": budget_s,
         "seed": drawn.seed,
         "repeat": repeat,
-        "storages": [_told(one) for one in storages],
+        "storages": [_document_of(storage) for storage in storages],
         "drawn": [_named(cell) for cell in drawn.cells],
         "left_out": left_out,
     }

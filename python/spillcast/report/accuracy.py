@@ -126,7 +126,7 @@ def _introduction(truth: Truth) -> str:
 def _aims(found: Sequence[Aim]) -> str:
     words = {True: "met", False: "**missed**", None: "no cases"}
     rows = [
-        [aim.of, aim.what, _asked(aim), _figure(aim, aim.figure), _count(aim), words[aim.met]]
+        [aim.of, aim.criterion, _asked(aim), _figure(aim, aim.figure), _count(aim), words[aim.met]]
         for aim in found
     ]
     return markdown_table(("cases of", "figure", "aim", "measured", "cases", ""), rows)
@@ -211,8 +211,8 @@ def _worst(cases: Sequence[Case]) -> str:
                 f"{share:.0%}"
                 for share in (
                     case.evidence.run_queue_delay_s / case.evidence.covers_s,
-                    case.here.delay_share,
-                    case.there.delay_share,
+                    case.on_source.delay_share,
+                    case.on_target.delay_share,
                 )
             ),
         ]

@@ -70,13 +70,13 @@ def _spill_table(sweep: Sweep) -> Table:
     """By size what is spilled, which is the same on every storage or nearly."""
     rows = []
     for point in (point for point in sweep.points if point.storage == sweep.storages[0]):
-        mark = "" if point.told.measured else f"{FORECAST} "
+        mark = "" if point.state.measured else f"{FORECAST} "
         rows.append(
             [
                 format_bytes(point.memory_bytes),
-                mark + point.told.state,
-                point.told.passes or None,
-                point.told.batches or None,
+                mark + point.state.state,
+                point.state.passes or None,
+                point.state.batches or None,
                 f"{mark}{point.count('read'):,}",
                 f"{mark}{point.count('write'):,}",
                 mark + format_bytes(point.spilled_bytes),

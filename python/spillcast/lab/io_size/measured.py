@@ -116,7 +116,7 @@ def _planned(size: np.ndarray[Any, Any], groups: list[dict[str, Any]]) -> OpTime
 def _trial(replays: Sequence[_Replay]) -> Trial:
     """The mean of some rounds, and where it would lie in others."""
     reads, writes = (
-        OpTime(times[0].count, times[0].bytes, fmean(one.total_s for one in times))
+        OpTime(times[0].count, times[0].bytes, fmean(time.total_s for time in times))
         for times in ([r.reads for r in replays], [r.writes for r in replays])
     )
     totals = [r.reads.total_s + r.writes.total_s for r in replays]
@@ -127,7 +127,7 @@ def _trial(replays: Sequence[_Replay]) -> Trial:
 
 def _warnings(directory: Path, rounds: Sequence[Sequence[_Replay]]) -> list[dict[str, str]]:
     """What weakens the measurement."""
-    found = []
+    warnings = []
     replays = [replay for of_plan in rounds for replay in of_plan]
     least = min(replay.share for replay in replays)
     if least < WHOLE:
@@ -135,14 +135,14 @@ def _warnings(directory: Path, rounds: Sequence[Sequence[_Replay]]) -> list[dict
             f"a replay had time or room for {least:.0%} of the spill, which stands for all of it. "
             "A write cache that only the rest would fill does not show; --budget gives more"
         )
-        found.append({"code": "partial", "message": message})
+        warnings.append({"code": "partial", "message": message})
     if replays[0].filesystem in IN_MEMORY:
         message = f"{directory} is {replays[0].filesystem}: this measures memory, not storage"
-        found.append({"code": "memory", "message": message})
+        warnings.append({"code": "memory", "message": message})
     elif any(replay.from_memory for replay in replays):
         message = (
             "reads were as fast as memory: the page cache held the spill, as it would for a query "
             "of this size; a spill larger than memory shows the storage"
         )
-        found.append({"code": "page_cache", "message": message})
-    return found
+        warnings.append({"code": "page_cache", "message": message})
+    return warnings

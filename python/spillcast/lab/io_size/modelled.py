@@ -88,15 +88,15 @@ def _error_s(
         return 0.0
     error_s = 0.0
     for at in np.unique(size):
-        found = known.latency(op, int(at))
+        estimate = known.latency(op, int(at))
         if not known.storage.source.stated:
-            counts, means = found.blocks[:, 0], found.blocks[:, 1]
+            counts, means = estimate.blocks[:, 0], estimate.blocks[:, 1]
             noise = 0.0
-            if len(means) > 1 and found.mean_s > 0:
-                spread = np.average((means - found.mean_s) ** 2, weights=counts)
-                noise = math.sqrt(spread / len(means)) / found.mean_s
+            if len(means) > 1 and estimate.mean_s > 0:
+                spread = np.average((means - estimate.mean_s) ** 2, weights=counts)
+                noise = math.sqrt(spread / len(means)) / estimate.mean_s
             # Neighbouring sizes are missed alike, so their errors add up.
-            error_s += math.hypot(noise, found.error) * float(elapsed_s[size == at].sum())
+            error_s += math.hypot(noise, estimate.error) * float(elapsed_s[size == at].sum())
     return error_s
 
 

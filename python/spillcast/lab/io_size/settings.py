@@ -76,13 +76,13 @@ def _size(flag: str, text: str, part: str, block_bytes: int) -> int:
 
 def settings_of(mins: Sequence[int], maxs: Sequence[int]) -> list[Setting]:
     """Every pair whose least size is not above its most. InputError where there is none."""
-    found = sorted(Setting(most, least) for least in mins for most in maxs if least <= most)
-    if not found:
+    settings = sorted(Setting(most, least) for least in mins for most in maxs if least <= most)
+    if not settings:
         raise InputError("every --min is above every --max", "for example --min 48K --max 240K")
-    if len(found) > SETTINGS_MAX:
-        message = f"--min and --max make {len(found)} settings, and {SETTINGS_MAX} are the most"
+    if len(settings) > SETTINGS_MAX:
+        message = f"--min and --max make {len(settings)} settings, and {SETTINGS_MAX} are the most"
         raise InputError(message, "give a range, which doubles: 48K..1M")
-    return found
+    return settings
 
 
 def size_text(size_bytes: int) -> str:

@@ -114,27 +114,27 @@ class Recorded(Spill):
 
     def factor(self, setting: Setting) -> float:
         """Levels over those with the recorded sizes; more where only slices were recorded."""
-        found = self.levels(setting)
-        if self._memory_bytes is None or found is None:
+        levels = self.levels(setting)
+        if self._memory_bytes is None or levels is None:
             return self._whole
-        return self._whole * found / self._levels(self._memory_bytes, self._usual_bytes)
+        return self._whole * levels / self._levels(self._memory_bytes, self._usual_bytes)
 
     def warnings(self) -> list[dict[str, str]]:
         """Of waits that were not recorded, and of levels that are not known."""
-        found = []
+        warnings = []
         if self._whole > WHOLE:
             message = (
                 f"{1 / self._whole:.0%} of the run's I/O was recorded wait by wait and stands for "
                 "all of it"
             )
-            found.append({"code": "slices", "message": message})
+            warnings.append({"code": "slices", "message": message})
         if self._memory_bytes is None:
             message = (
                 "larger I/Os leave room for fewer runs or partitions at once, which may cost a "
                 "level: not in these figures; --memory, the query's work memory, adds it"
             )
-            found.append({"code": "fan_in", "message": message})
-        return found
+            warnings.append({"code": "fan_in", "message": message})
+        return warnings
 
     def _levels(self, memory_bytes: int, unit_bytes: int) -> int:
         return levels(self._data_bytes, memory_bytes, unit_bytes)

@@ -91,9 +91,9 @@ class Sweep(Tabular):
         """Advice on settings, by engine."""
         best = self.best.setting
         return [
-            Advice(one.name, *one.io_size(best.min_bytes, best.max_bytes))
-            for one in engines()
-            if one.io_size is not None
+            Advice(engine.name, *engine.io_size(best.min_bytes, best.max_bytes))
+            for engine in engines()
+            if engine.io_size is not None
         ]
 
     def to_arrow(self) -> "pa.Table":
@@ -135,7 +135,7 @@ class Sweep(Tabular):
                 {"min_bytes": row.setting.min_bytes, "max_bytes": row.setting.max_bytes}
                 for row in self.as_good()
             ],
-            "advice": [one.to_json() for one in self.advice()],
+            "advice": [advice.to_json() for advice in self.advice()],
             "warnings": list(self.warnings),
         }
 
@@ -154,9 +154,9 @@ def sweep_io_size(
     """
     possible, warnings = _possible(spill, settings)
     warnings += spill.warnings()
-    asked = possible if spill.recorded is None else [*possible, spill.recorded]
-    sizes = list(dict.fromkeys(spill.sizes(setting) for setting in asked))
-    first = {spill.sizes(setting): setting for setting in reversed(asked)}
+    tried = possible if spill.recorded is None else [*possible, spill.recorded]
+    sizes = list(dict.fromkeys(spill.sizes(setting) for setting in tried))
+    first = {spill.sizes(setting): setting for setting in reversed(tried)}
     plans = [spill.steps(first[of]) for of in sizes]
     trials: Trials
     if isinstance(where, Storage):
@@ -174,8 +174,8 @@ def sweep_io_size(
     rows = [row(setting) for setting in possible]
     recorded = None if spill.recorded is None else row(spill.recorded)
     measured_here = not isinstance(where, Storage)
-    found = Sweep(name, spill.name, measured_here, rows, recorded, [*warnings, *trials.warnings])
-    return replace(found, warnings=[*found.warnings, *_noise(found)])
+    sweep = Sweep(name, spill.name, measured_here, rows, recorded, [*warnings, *trials.warnings])
+    return replace(sweep, warnings=[*sweep.warnings, *_noise(sweep)])
 
 
 def _possible(
@@ -224,7 +224,7 @@ def _flat(row: Row) -> tuple[float | None, ...]:
     return row.setting.min_bytes, row.setting.max_bytes, row.trial.total_s, low_s, high_s
 
 
-def _meet(one: Trial, other: Trial) -> bool:
-    if one.interval_s is None or other.interval_s is None:
+def _meet(trial: Trial, other: Trial) -> bool:
+    if trial.interval_s is None or other.interval_s is None:
         return False
-    return one.interval_s[0] <= other.interval_s[1] and other.interval_s[0] <= one.interval_s[1]
+    return trial.interval_s[0] <= other.interval_s[1] and other.interval_s[0] <= trial.interval_s[1]
