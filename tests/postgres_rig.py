@@ -34,8 +34,9 @@ SPILLING = {"work_mem": "128kB", "temp_tablespaces": "slow"}
 
 @contextmanager
 def private_server(room, settings=None, installation=None):
-    """A server with new data in ``room``, which lets every role in."""
+    """A server with new data in ``room``, which lets every user in as any role."""
     cluster = make_cluster(room, installation)
+    cluster.home.chmod(0o755)
     (cluster.home / "data" / "pg_hba.conf").write_text(ALL_ROLES)
     with serve(cluster, settings) as server:
         yield server
