@@ -129,6 +129,22 @@ def test_with_what_is_called_enough_nothing_spills(server, name):
     assert nodes_of(after["Plan"]).all_temp.blocks == 0
 
 
+@pytest.mark.parametrize("group", ["k, count(*)", "t, count(*)", "k, sum(id), max(g), min(g)", "t"])
+def test_a_hash_aggregate_needs_more_than_half_of_what_is_called_enough(server, group):
+    """Sizes of work_mem that one would set are up to 1.5 times apart."""
+    query = f"select {group} from big group by {group.partition(',')[0]}"
+    before = ("set enable_sort = off",)
+    [spill] = spills_of(nodes_of(plan(server, query, 256, before)["Plan"]))
+    assert spill.kind == "hash aggregate"
+
+    def spilled(size_bytes):
+        after = plan(server, query, round(size_bytes / K), before)
+        return nodes_of(after["Plan"]).all_temp.blocks
+
+    assert spilled(rounded_up(spill.needed_bytes)) == 0
+    assert spilled(0.6 * spill.needed_bytes) > 0
+
+
 def test_with_what_is_called_one_pass_a_sort_writes_its_rows_once(server):
     recording = recording_of_plan(plan(server, SORT, 256))
     memory = forecast(recording, resolve("factor:2", recording)).work_memory

@@ -150,7 +150,7 @@ def _node(node: Mapping[str, Any], memory: int, multiplier: float) -> float:
     if kind == "Aggregate" and node.get("Strategy") in {"Hashed", "Mixed"}:
         rows, width = _rows(below[0])
         groups, group_width = _rows(node)
-        needed = aggregate_bytes(groups, group_width)
+        needed = aggregate_bytes(groups, group_width, width, older=True)
         kept = memory * multiplier / max(needed, 1)
         return rows * (width + _HASH_ROW_BYTES) * max(1 - kept, 0.0)
     if kind == "Materialize":

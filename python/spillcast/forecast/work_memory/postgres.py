@@ -20,6 +20,11 @@ _FILE_LESS_BYTES = 6
 _TUPLE_HEADER_BYTES = 16
 _POINTER_BYTES = 8
 _BUCKETS_MIN = 1024
+#: A table of groups doubles at the latest when it is so full; its entries, up to 17 and since.
+_TABLE_FILL, _OLDER_ENTRY_BYTES, _ENTRY_BYTES = 0.6, 24, 16
+_OLDER_CHUNK_BYTES = 16
+#: States of a group: those of two aggregates at least, and more the wider the results are.
+_STATES_BYTES_MIN, _STATES_PER_NEW_WIDTH, _STATES_PER_WIDTH = 32, 4, 1.5
 #: A number with its length in a temp file takes so much.
 _DATUM_BYTES = 12.5
 
@@ -91,9 +96,23 @@ def hash_tuple_bytes(width: float) -> int:
     return _TUPLE_HEADER_BYTES + _TUPLE_HEADER_BYTES + aligned(width)
 
 
-def aggregate_bytes(groups: float, width: float) -> int:
-    """Memory of a hash aggregate: a table half full at worst, keys and states of each group."""
-    return ceil(groups * 2 * (aligned(width) + 72))
+def aggregate_bytes(groups: float, width: float, input_width: float, *, older: bool) -> int:
+    """Memory of a hash aggregate: a table of entries, and of each group its key and its states.
+
+    What its rows of ``width`` are wider than its input is made of states for sure; of the rest, a
+    part may be. ``older``: each entry, key and state takes more before PostgreSQL 18.
+    """
+    key = _TUPLE_HEADER_BYTES + aligned(min(width, input_width))
+    states = max(
+        _STATES_BYTES_MIN,
+        _STATES_PER_NEW_WIDTH * (width - input_width),
+        _STATES_PER_WIDTH * aligned(width),
+    )
+    entry, group = _ENTRY_BYTES, key + states
+    if older:
+        entry = _OLDER_ENTRY_BYTES
+        group = power_of_two(key) + states + 2 * _OLDER_CHUNK_BYTES
+    return ceil(groups * group) + power_of_two(groups / _TABLE_FILL) * entry
 
 
 def store_bytes(rows: float, row_bytes: int) -> int:

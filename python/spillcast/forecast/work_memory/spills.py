@@ -112,7 +112,7 @@ def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> li
         elif node.kind == "Sort":
             spill = _sort(node, weight, older)
         elif "HashAgg Batches" in node.values:
-            spill = _aggregate(node, weight, hash_mem_multiplier)
+            spill = _aggregate(node, weight, hash_mem_multiplier, older=not balanced)
         else:
             spill = _store(node, weight, older)
         spills.append(spill)
@@ -192,9 +192,11 @@ def _sort(node: Node, weight: float, older: bool) -> Spill:
     )
 
 
-def _aggregate(node: Node, weight: float, multiplier: float) -> Spill:
+def _aggregate(node: Node, weight: float, multiplier: float, *, older: bool) -> Spill:
     groups = node.rows + float(node.values.get("Rows Removed by Filter", 0))
-    needed = aggregate_bytes(groups, float(node.values.get("Plan Width", 0)))
+    width = float(node.values.get("Plan Width", 0))
+    below = float(node.children[0].values.get("Plan Width", width)) if node.children else width
+    needed = aggregate_bytes(groups, width, below, older=older)
     batches = int(node.values["HashAgg Batches"])
     taken = multiplier * node.processes
     needed = round(needed / multiplier)
