@@ -153,9 +153,9 @@ def format_setting(size: int) -> str:
     return f"{size // 1024}kB"
 
 
-def format_level(confidence: float) -> str:
-    """The percentage of a level of confidence, without its sign: ``90``, ``99.9``."""
-    return f"{100 * confidence:.3g}"
+def interval_name(confidence: float) -> str:
+    """What an interval of a level of confidence is called: ``90 % interval``."""
+    return f"{100 * confidence:.3g} % interval"
 
 
 def format_speedup(ratio: float) -> str:

@@ -144,7 +144,7 @@ def test_an_oracle_general_file(tmp_path):
 def test_a_curve_tells_its_bound(tmp_path):
     path = oracle_general(tmp_path / "t.oracleGeneral", [*range(1, 50_000)] * 2)
     found = spillcast("cache", path, "--runs", 1, "--sample", 0.3)
-    assert "points in the mean of all sizes, 95% sure" in " ".join(found.stdout.split())
+    assert "points in the mean of all sizes (95 % interval)" in " ".join(found.stdout.split())
     rounded = ("cache", path, "--runs", 1, "--error", 5)
     assert "Distances are rounded: off by at most" in spillcast(*rounded).stdout
     curve = json.loads(spillcast(*rounded, "--json").stdout)["curve"]

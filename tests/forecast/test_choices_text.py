@@ -34,7 +34,7 @@ def row(text, target):
 
 def test_the_fastest_stands_first_with_its_share_of_what_storage_can_save(text):
     targets = [line.split()[0] for line in text[5:11]]
-    assert targets == ["(no", "nvme", "wish", "as", "disk", "tmpfs"]
+    assert targets == ["zero-latency", "nvme", "wish", "today", "disk", "tmpfs"]
     best = [
         "nvme",
         *["28", "s", "27", "s", "to", "29", "s"],
@@ -59,8 +59,8 @@ def test_the_verdict_names_the_best_value_first():
 @pytest.mark.parametrize(("confidence", "level"), [(0.9, "90"), (0.999, "99.9"), (0.905, "90.5")])
 def test_nothing_is_said_to_be_surer_than_it_is(confidence, level):
     found = replace(forecast("nvme", 28.0), confidence=confidence)
-    assert f", {level}% sure between " in found.sentence()
-    assert f" {level} % sure " in forecast_page(choices("a", [found])).text(120)
+    assert f", {level} % interval " in found.sentence()
+    assert f" {level} % interval " in forecast_page(choices("a", [found])).text(120)
 
 
 def test_a_warning_has_one_line_and_names_those_it_is_of(text):

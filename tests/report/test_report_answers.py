@@ -108,7 +108,7 @@ def test_sweeps_and_caches():
 def test_a_fleet():
     said = answer_of(fleet())
     assert said.startswith(
-        "aws-gp3 saves 1 h 07 min of the time of 3 spilling statements, 90 % sure between"
+        "aws-gp3 saves 1 h 07 min of the time of 3 spilling statements, 90 % interval 1 h"
     )
     assert "2 of them bring 80 % of it." in said
     assert "nothing would be saved" in answer_of(fleet() | {"saved_s": 0.0})

@@ -16,6 +16,9 @@ class Gain:
 
     saved_s: float
     interval_s: tuple[float, float]
+    #: Elapsed time of all calls where memory is not free; None unless the page cache holds the temp
+    #: files, so that storage changes nothing.
+    without_cache_s: float | None = None
 
 
 @dataclass(frozen=True)

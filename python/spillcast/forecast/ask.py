@@ -9,7 +9,7 @@ from spillcast.errors import InputError, Refusal
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.result import Forecast, Warned
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.estimate import forecast_of, refused, total_on
+from spillcast.forecast.sum.estimate import forecast_of, refused
 from spillcast.forecast.sum.page_cache import either_way, with_and_without
 from spillcast.forecast.sum.sampling import sample_of, too_unsure
 from spillcast.forecast.sum.shared import ends_of, forecast_between
@@ -182,7 +182,7 @@ def _answers(
             forecast = forecast_between(baseline, ends, on_it)
             if either_way(baseline, forecast):
                 without = forecast_between(baseline, ends, partial(on_it, cached=False))
-                forecast = with_and_without(forecast, without, total_on(baseline, storage))
+                forecast = with_and_without(forecast, without)
             target_storage = storage
         forecast = replace(
             forecast, work_memory=memory, statement=baseline.recording.meta.of_statement

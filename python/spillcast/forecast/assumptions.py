@@ -57,6 +57,8 @@ PAGE_CACHE_ERROR = 0.1
 # What is worth a warning: from there on a reader would decide otherwise.
 #: Share of the time outside temp I/O from which storage for temp files can help little.
 LITTLE = 0.9
+#: Share of the elapsed time below which more or less of it is about nothing.
+NEGLIGIBLE = 0.001
 #: Share of the I/O that was not measured, or only with other sizes.
 SHARE_REPORTED = 0.05
 #: Share of the elapsed time for which the query waited for CPUs that others had.

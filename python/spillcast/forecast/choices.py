@@ -6,6 +6,7 @@ from typing import Any
 
 from spillcast.document import read
 from spillcast.errors import InputError
+from spillcast.forecast.in_memory import negligible, rank_s
 from spillcast.forecast.result import FORECAST_SCHEMA, Forecast
 from spillcast.forecast.told import Told
 from spillcast.forecast.verdict import Verdict, verdict_of
@@ -31,9 +32,10 @@ class Choice:
 
     @property
     def saved_s(self) -> float:
-        """Time saved; 0 without a number."""
-        forecast_s = self.forecast.forecast_s
-        return 0.0 if forecast_s is None else self.forecast.baseline_s - forecast_s
+        """Time saved; 0 without a number, and where it is about nothing."""
+        one = self.forecast
+        saved_s = 0.0 if one.forecast_s is None else one.baseline_s - one.forecast_s
+        return 0.0 if negligible(saved_s, one.baseline_s) else saved_s
 
     def to_json(self) -> dict[str, Any]:
         """The forecast's document, with the price."""
@@ -54,12 +56,9 @@ def choices(
 
 def ranked(choices: Sequence[Choice]) -> list[Choice]:
     """From the fastest to the slowest, refused ones last."""
-
-    def elapsed_s(choice: Choice) -> float:
-        seconds = choice.forecast.forecast_s
-        return float("inf") if seconds is None else seconds
-
-    return sorted(choices, key=elapsed_s)
+    return sorted(
+        choices, key=lambda one: rank_s(one.forecast.forecast_s, one.forecast.without_cache_s)
+    )
 
 
 def told_of(choices: Sequence[Choice]) -> list[Told]:

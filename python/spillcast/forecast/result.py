@@ -9,7 +9,7 @@ from spillcast.explained import warning_document
 from spillcast.recording.part import Part, recorded_words
 from spillcast.recording.postgres_meta import Statement
 from spillcast.tabular import Tabular, html_paragraph, html_table
-from spillcast.units import format_bytes, format_duration, format_level, format_speedup
+from spillcast.units import format_bytes, format_duration, format_speedup, interval_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,6 +116,9 @@ class Forecast(Tabular):
     ceiling_interval_s: tuple[float, float] | None = None
     #: Of a query that was seen in part: what is to come, where something tells it.
     to_come: "ToCome | None" = None
+    #: Elapsed time on the target where memory is not free. None unless the page cache is taken to
+    #: hold the temp files.
+    without_cache_s: float | None = None
     #: Whose it is, where it was picked out of a file that may hold many.
     statement: Statement | None = None
     #: Where not all waits of a large recording were taken.
@@ -134,9 +137,9 @@ class Forecast(Tabular):
     def ceiling_share(self) -> float | None:
         """Time saved over the time that storage without any latency would save.
 
-        Below 0 the query gets slower; None if no storage saves anything.
+        None if the query gets slower, or if no storage saves anything.
         """
-        if self.forecast_s is None or self.ceiling_s >= self.baseline_s:
+        if self.forecast_s is None or not self.ceiling_s < self.baseline_s >= self.forecast_s:
             return None
         return (self.baseline_s - self.forecast_s) / (self.baseline_s - self.ceiling_s)
 
@@ -153,7 +156,7 @@ class Forecast(Tabular):
         else:
             sentence = f"{self.part.words}: on {self.target} this part would take about {then}"
         return (
-            f"{sentence}, {format_level(self.confidence)}% sure between {low} and {high}; "
+            f"{sentence}, {interval_name(self.confidence)} {low} to {high}; "
             f"{self.ceiling_words(beside)}."
         )
 
@@ -163,7 +166,7 @@ class Forecast(Tabular):
         ``beside`` are forecasts of the same query that are shown with this one: the limit stated is
         not above any of theirs.
         """
-        words = f"storage without any latency would leave about {format_duration(self.ceiling_s)}"
+        words = f"zero-latency storage would leave about {format_duration(self.ceiling_s)}"
         if self.ceiling_interval_s is None:
             return words
         floor = floor_s((self, *beside))
@@ -203,6 +206,7 @@ class Forecast(Tabular):
             "confidence": self.confidence,
             "ceiling_s": self.ceiling_s,
             "ceiling_interval_s": self.ceiling_interval_s and list(self.ceiling_interval_s),
+            "without_cache_s": self.without_cache_s,
             "speedup": self.speedup,
             "ceiling_share": self.ceiling_share,
             "terms": [asdict(term) for term in self.terms],

@@ -103,6 +103,7 @@ class Told:
     refused: str | None
     ceiling_interval_s: Interval | None = None
     ceiling_share: float | None = key("", signed=True, optional=True)
+    without_cache_s: float | None = None
     recorded_s: float | None = None
     part: Part | None = None
     to_come: ToCome | None = None

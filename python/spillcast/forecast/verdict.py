@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from spillcast.forecast.assumptions import LITTLE
+from spillcast.forecast.in_memory import in_memory_words, negligible, rank_s
 from spillcast.forecast.told import Interval, Told, WorkMemory
 from spillcast.recording.part import recorded_words
 from spillcast.units import format_duration, format_setting
@@ -15,8 +16,9 @@ PROBLEM = 0.5
 NAMED = 0.1
 
 #: ``storage`` is the problem; ``partly``: of a part of the time; ``data``: reads of tables are;
-#: ``other``: no storage for temp files helps; ``none``: no target has a number.
-Kind = Literal["storage", "partly", "data", "other", "none"]
+#: ``memory``: the page cache holds the temp files; ``other``: no storage for temp files helps;
+#: ``none``: no target has a number.
+Kind = Literal["storage", "partly", "data", "memory", "other", "none"]
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,9 @@ class Cure:
     best_value: bool = False
 
     def gains(self, baseline_s: float) -> bool:
-        """Whether even the upper end of its interval is below the time as it is."""
-        return self.interval_s[1] < baseline_s
+        """Whether even the upper end of its interval is below today's time, by a notable part."""
+        saved_s = baseline_s - self.interval_s[1]
+        return saved_s > 0 and not negligible(saved_s, baseline_s)
 
     @property
     def words(self) -> str:
@@ -49,10 +52,10 @@ class Verdict:
     kind: Kind
     #: Where the time goes; then what to do.
     sentences: Sequence[str]
-    #: Parts of the elapsed time as it is; None where that is not known.
+    #: Parts of today's elapsed time; None where that is not known.
     temp_share: float | None
     data_share: float | None
-    #: The cures that gain for sure, the cheapest or fastest first.
+    #: The cures whose whole interval is a gain, the cheapest or fastest first.
     cures: Sequence[Cure]
 
     @property
@@ -73,9 +76,13 @@ def verdict_of(forecasts: Sequence[Told]) -> Verdict:
         return Verdict("none", [f"No forecast: {reasons}."], None, None, [])
     query = given[0]
     cures = _cures(given)
-    kind = _kind(query)
-    lines = [_where(query, kind), *(_in_memory(query) if kind == "data" else [])]
-    lines.append(_advice(query, kind, cures))
+    cached = {one.target: one.without_cache_s for one in given if one.without_cache_s is not None}
+    kind: Kind = "memory" if cached else _kind(query)
+    lines = [_where(query, kind), *(_warm(query) if kind == "data" else [])]
+    if cached:
+        lines += in_memory_words(cached, query.baseline_s)
+    if not cached or any(cure.gains(query.baseline_s) for cure in cures):
+        lines.append(_advice(query, kind, cures))
     return Verdict(kind, lines, _share(query, query.temp_s), _share(query, query.data_s),
                    [cure for cure in cures if cure.gains(query.baseline_s)])  # fmt: skip
 
@@ -108,7 +115,7 @@ def _where(query: Told, kind: Kind) -> str:
     elif kind == "data":
         activity = "reading table files that were not cached"
         sentence = f"{data} of {of}{comma} is {activity}, {temp} is {moved}."
-    elif kind == "partly":
+    elif kind in ("partly", "memory"):
         sentence = f"{moved} is {temp} of {of}" + (f", {rest}." if rest else ".")
     elif rest:
         sentence = f"no storage for temp files will help: of {of}{comma} {rest}, {temp} is {moved}."
@@ -129,6 +136,9 @@ def _largest(query: Told) -> list[str]:
 
 def _cures(given: Sequence[Told]) -> list[Cure]:
     """All of them, the fastest first; but more work memory, which costs nothing, where it gains."""
+    order = sorted(
+        given, key=lambda one: (not one.best_value, rank_s(one.forecast_s, one.without_cache_s))
+    )
     cures = [
         Cure(
             forecast.target,
@@ -138,10 +148,9 @@ def _cures(given: Sequence[Told]) -> list[Cure]:
             forecast.cost,
             bool(forecast.best_value),
         )
-        for forecast in given
+        for forecast in order
         if forecast.forecast_s is not None and forecast.interval_s is not None
     ]
-    cures.sort(key=lambda cure: (not cure.best_value, cure.forecast_s))
     memory = given[0].work_memory
     if memory is None:
         return cures
@@ -164,20 +173,18 @@ def _advice(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
     if kind == "data" and query.temp_s < NAMED * query.observed_s:
         return "No other storage for temp files will help."
     if kind == "other":
-        return (
-            f"Even storage without latency would leave {format_duration(query.ceiling_s)} of {now}."
-        )
+        return f"Even zero-latency storage would leave {format_duration(query.ceiling_s)} of {now}."
     gaining = [cure for cure in cures if cure.gains(query.baseline_s)]
     if not gaining:
         best = min(cures, key=lambda cure: cure.forecast_s)
-        sure = "sure to be faster" if best.forecast_s < query.baseline_s else "faster"
+        faster = "certainly faster" if best.forecast_s < query.baseline_s else "faster"
         low, high = map(format_duration, best.interval_s)
         if len(cures) == 1 and best.interval_s[0] > query.baseline_s:
             then = format_duration(best.forecast_s)
             return f"{best.target} makes it slower: {then} ({low} to {high}) instead of {now}."
         if len(cures) == 1:
-            return f"It is not {sure} than the {now} now: {best.words}."
-        return f"No target is {sure} than the {now} now; the fastest is {best.words}."
+            return f"It is not {faster} than the {now} now: {best.words}."
+        return f"No target is {faster} than the {now} now; the fastest is {best.words}."
     first, *others = gaining
     if first.work_mem_bytes is not None:
         lead = "Cheapest fix"
@@ -189,7 +196,7 @@ def _advice(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
     return f"{text}; then {others[0].words}." if others else f"{text}."
 
 
-def _in_memory(query: Told) -> list[str]:
+def _warm(query: Told) -> list[str]:
     """What it takes where it finds the tables in memory."""
     if query.warm is None:
         return []

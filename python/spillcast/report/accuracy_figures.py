@@ -127,7 +127,7 @@ def estimates(cases: Sequence[Case]) -> str:
         return "The file of these cases contains no forecasts without an estimate."
     rows = []
     for of, its in _falling_or_not(cases).items():
-        rows.append([of, "as it is", "", *figures("", its)[1:7]])
+        rows.append([of, "today", "", *figures("", its)[1:7]])
         for name, words in LEFT_OUT.items():
             differ = sum(without(name) in case.variants for case in its)
             if differ:

@@ -225,7 +225,7 @@ def _curve_words(curve: Curve) -> list[str]:
     if curve.rate < 1:
         said.append(
             f"  From a sample of {curve.rate:.3g} of the lines (SHARDS): off by at most "
-            f"{100 * curve.error_max:.2g} points in the mean of all sizes, 95% sure."
+            f"{100 * curve.error_max:.2g} points in the mean of all sizes (95 % interval)."
         )
     elif curve.error_max > 0:
         said.append(

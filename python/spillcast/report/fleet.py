@@ -8,7 +8,7 @@ from spillcast.fleet.result import MOST, Fleet
 from spillcast.report.histogram import bar
 from spillcast.report.page import Page, Words
 from spillcast.report.table import Column, Table
-from spillcast.units import format_bytes, format_count, format_duration, format_level
+from spillcast.units import format_bytes, format_count, format_duration, interval_name
 
 #: Columns of the longest bar.
 BAR = 24
@@ -113,7 +113,7 @@ def _sentence(found: Fleet) -> str:
         f"{format_count(len(found.rows), 'spilling statement')}, "
         f"{format_count(len(found.databases), 'database')}. Temp files on {found.to} save "
         f"{format_duration(found.saved_s)} "
-        f"({format_level(found.confidence)}% between {low_s} and {high_s})."
+        f"({interval_name(found.confidence)} {low_s} to {high_s})."
     ).replace("%", " %")
     if found.statements_for_most > 1:
         text += (

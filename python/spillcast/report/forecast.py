@@ -5,18 +5,19 @@ from typing import Any
 
 from spillcast.explained import title_of
 from spillcast.forecast.choices import Choice, ranked, told_of, verdict
+from spillcast.forecast.in_memory import rank_s
 from spillcast.forecast.verdict import work_mem_cure
 from spillcast.recording.postgres_meta import Statement
 from spillcast.report.forecast_details import common_warnings, details
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.to_come import to_come_parts
-from spillcast.units import format_count, format_level
+from spillcast.units import format_count, format_duration, interval_name
 
 #: Letters of a statement that are shown.
 STATEMENT_MAX = 200
-#: The rows of a table that are no target: as it is, and without any latency.
-NOW, NO_LATENCY = "as it is", "(no latency at all)"
+#: The rows of a table that are no target.
+NOW, NO_LATENCY = "today", "zero-latency storage (limit)"
 MORE = "  --details: what the numbers are made of, and what to do about warnings"
 
 
@@ -53,12 +54,12 @@ def statement_said(statement: Statement) -> str:
 
 
 def _table(order: Sequence[Choice]) -> Table:
-    """A row for each target, for more work memory, as it is and without latency: best first."""
+    """A row for each target, for more work memory, today and the limit: best first."""
     first = next(c.forecast for c in order if c.forecast.forecast_s is not None)
     columns = [
         Column("target", None),
         Column("elapsed", None, "s"),
-        Column(f"{format_level(first.confidence)} % sure", None, "interval"),
+        Column(interval_name(first.confidence), None, "interval"),
         Column("speed-up", None, "ratio", spare=1),
         *[Column("cost", None, "number")] * any(choice.cost is not None for choice in order),
         Column("", None, "words"),
@@ -72,23 +73,29 @@ def _table(order: Sequence[Choice]) -> Table:
     rows = []
     for choice in order:
         one = choice.forecast
-        rows.append(row(one.target, one.forecast_s, one.interval_s, choice.cost, _remark(choice)))
+        cells = row(one.target, one.forecast_s, one.interval_s, choice.cost, _remark(choice))
+        rows.append((rank_s(one.forecast_s, one.without_cache_s), cells))
     if first.work_memory is not None:
         told = next(one for one in told_of(order) if one.work_memory is not None)
         assert told.work_memory is not None
         more = work_mem_cure(told.work_memory)
         room = "if the plan stays" if told.work_memory.fits else "more than is free"
-        rows.append(row(more.target, more.forecast_s, more.interval_s, None, room))
-    rows.append(row(NO_LATENCY, first.ceiling_s, first.ceiling_interval_s, None, "the limit"))
-    rows.append([NOW, first.baseline_s, *[None] * (len(columns) - 3), ""])
-    rows.sort(key=lambda cells: float("inf") if cells[1] is None else cells[1])
-    return Table(columns, rows)
+        cells = row(more.target, more.forecast_s, more.interval_s, None, room)
+        rows.append((more.forecast_s, cells))
+    cells = row(NO_LATENCY, first.ceiling_s, first.ceiling_interval_s, None, "")
+    rows.append((first.ceiling_s, cells))
+    rows.append((first.baseline_s, [NOW, first.baseline_s, *[None] * (len(columns) - 3), ""]))
+    rows.sort(key=lambda pair: pair[0])
+    return Table(columns, [cells for _, cells in rows])
 
 
 def _remark(choice: Choice) -> str:
     if choice.forecast.refused:
         return "no number"
-    return "best value" if choice.best_value else ""
+    said = ["best value"] if choice.best_value else []
+    if (without_s := choice.forecast.without_cache_s) is not None:
+        said.append(f"{format_duration(without_s)} where memory is not free")
+    return ", ".join(said)
 
 
 def _notes(order: Sequence[Choice]) -> list[str]:

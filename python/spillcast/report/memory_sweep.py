@@ -10,7 +10,7 @@ from spillcast.report.histogram import bar
 from spillcast.report.memory_table import FORECAST, advice_said, memory_table
 from spillcast.report.page import Drawn, Page, Part, Words
 from spillcast.report.table import Column, Table
-from spillcast.units import format_bytes, format_count, format_duration, format_level
+from spillcast.units import format_bytes, format_count, format_duration, interval_name
 
 #: Columns that the longest bar has at least.
 BAR_MIN = 10
@@ -48,7 +48,7 @@ def _chart(sweep: Sweep, width: int) -> str:
         Column("memory", None),
         Column("storage", None),
         Column("elapsed", None, "raw"),
-        Column(f"{format_level(sweep.confidence)}% sure", None, "raw", spare=1),
+        Column(interval_name(sweep.confidence), None, "raw", spare=1),
     ]
     lines = Table(columns, rows, grouped=1).text(width - BAR_MIN - 2).splitlines()
     column = max(map(len, lines)) + 2

@@ -21,7 +21,7 @@ def memory_table(cells: Sequence[Cell], advice: Advice | None, *, measured: bool
     by_place = {(cell.storage, cell.memory_bytes): cell for cell in cells}
     rows = []
     for size in sizes:
-        row: list[str | None] = ["as it is" if size is None else format_bytes(size)]
+        row: list[str | None] = ["today" if size is None else format_bytes(size)]
         for storage in storages:
             cell = by_place.get((storage, size))
             row.append(None if cell is None else _said(cell, advice, measured))
@@ -50,7 +50,7 @@ def advice_said(advice: Advice) -> str:
         priced = " that has a price" if advice.by == "price" else ""
         if advice.now_s is not None and advice.now_s < advice.within_s:
             now = format_duration(advice.now_s)
-            return f"As it is it takes {now}, and no memory and storage{priced} makes it faster."
+            return f"Today it takes {now}, and no memory and storage{priced} makes it faster."
         return f"No memory and storage{priced} takes {limit} or less."
     cell, bounds = advice.cell, advice.cell.interval_s
     memory = "" if cell.memory_bytes is None else f"{format_bytes(cell.memory_bytes)} on "

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spillcast.engines.ranking import Gain, Ranked, ServerRanking
+from spillcast.forecast.in_memory import in_memory_words, negligible
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.units import format_bytes, format_count, format_duration, format_setting
@@ -46,10 +47,19 @@ def _verdict(found: ServerRanking) -> list[str]:
     lines = [f"{said}."]
     first = found.statements[0]
     if first.no_spill is not None:
-        cures = [f"{_cure(first)} saves {_saved(first.no_spill, found)}"]
+        cures = [f"{_cure(first)} saves {_saved(first.no_spill, first, found)}"]
         gains = sorted(first.gains.items(), key=lambda one: -one[1].saved_s)
-        cures += [f"{name} {_saved(gain, found)}" for name, gain in gains]
+        cures += [
+            f"{name} {_saved(gain, first, found)}"
+            for name, gain in gains
+            if gain.without_cache_s is None
+        ]
         lines.append(f"Fixes for the first: {', '.join(cures)}.")
+        cached = {
+            name: gain.without_cache_s for name, gain in gains if gain.without_cache_s is not None
+        }
+        if cached:
+            lines += in_memory_words(cached, first.elapsed_s or 0.0)
     return lines
 
 
@@ -71,7 +81,9 @@ def _span(low_s: float, high_s: float, found: ServerRanking) -> str:
     return span if found.per_day is None else f"{span} a day"
 
 
-def _saved(gain: Gain, found: ServerRanking) -> str:
+def _saved(gain: Gain, of: Ranked, found: ServerRanking) -> str:
+    if negligible(gain.saved_s, of.elapsed_s or 0.0):
+        return "about nothing"
     if gain.interval_s[1] <= 0:
         return "nothing: it gets slower"
     low, high = (format_duration(max(s, 0.0) * (found.per_day or 1)) for s in gain.interval_s)
@@ -99,7 +111,7 @@ def _table(found: ServerRanking, shown: Sequence[Ranked]) -> Table:
     for name in names:
         columns += [
             Column(name.removeprefix("catalogue:"), None, "s"),
-            Column("sure", None, "interval", spare=2),
+            Column("interval", None, "interval", spare=2),
         ]
     columns.append(Column("work_mem", None))
     rows = []
@@ -111,13 +123,15 @@ def _table(found: ServerRanking, shown: Sequence[Ranked]) -> Table:
         row: list[Any] = [_text(one), calls, temp, share and min(share, 1.0)]
         for name in names:
             gain = one.no_spill if name == NO_SPILL else one.gains.get(name)
-            row += [None, None] if gain is None else _cells(gain, scale)
+            row += [None, None] if gain is None else _cells(gain, one, scale)
         enough = one.work_mem_bytes
         rows.append([*row, None if enough is None else format_setting(enough)])
     return Table(columns, rows)
 
 
-def _cells(gain: Gain, scale: float) -> list[Any]:
+def _cells(gain: Gain, of: Ranked, scale: float) -> list[Any]:
+    if negligible(gain.saved_s, of.elapsed_s or 0.0):
+        return [0.0, None]
     low_s, high_s = (max(s, 0.0) * scale for s in gain.interval_s)
     return [max(gain.saved_s, 0.0) * scale, (low_s, high_s)]
 

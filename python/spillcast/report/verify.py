@@ -7,7 +7,13 @@ from spillcast.lab.demo import Demo
 from spillcast.lab.summary import Summary, grouped, of_evidence, refusals, summarise, worst
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
-from spillcast.units import format_bytes, format_count, format_duration, format_speedup
+from spillcast.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_speedup,
+    interval_name,
+)
 
 #: As many cases are listed one by one; of more there are summaries and the worst.
 LISTED_MAX = 24
@@ -30,7 +36,7 @@ def demo_page(demo: Demo) -> Page:
     rows = [
         ["measured on " + case.source, format_duration(case.measured_from_s)],
         [f"forecast for {case.target}", format_duration(case.forecast.forecast_s or 0.0)],
-        [f"  {case.forecast.confidence:.0%} sure", f"{low} to {high}"],
+        [f"  {interval_name(case.forecast.confidence)}", f"{low} to {high}"],
         [f"measured on {case.target}", format_duration(case.measured_to_s)],
         ["error of the forecast", percent(case.error)],
         ["error of the blog post's formula", percent(case.seed_error)],

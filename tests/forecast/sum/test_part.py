@@ -74,7 +74,7 @@ def test_of_a_query_that_was_attached_late_the_whole_is_known(run):
 def test_the_sentence_says_what_part_of_a_known_whole_was_seen(run):
     change(run, postgres=query(before_s=3.2, whole_s=4.8), ended_by="end")
     said = forecast(run, THERE)
-    seen = " instead of 4.80 s, judging by the 1.60 s recorded, 90% sure between "
+    seen = " instead of 4.80 s, judging by the 1.60 s recorded, 90 % interval "
     assert seen in said.sentence()
     document = json.loads(json.dumps(said.to_json()))
     assert document["recorded_s"] == 1.6

@@ -27,7 +27,11 @@ from spillcast.forecast.sum.interval import (
     Uncertainty,
     drawn_totals,
 )
-from spillcast.forecast.sum.page_cache import about_page_cache, about_skipped_cache
+from spillcast.forecast.sum.page_cache import (
+    about_page_cache,
+    about_skipped_cache,
+    without_cache_s,
+)
 from spillcast.forecast.sum.projection import Projection, project
 from spillcast.forecast.sum.rehearsed import as_measured, drawn_run_s, rehearsed_of, run_s
 from spillcast.forecast.sum.sampling import sampled_of
@@ -97,6 +101,7 @@ def forecast_of(
         unsaid,
         uncertainty=uncertainty,
         sampled=sample,
+        without_cache_s=without_cache_s(projection, total_s, unhelped_s),
         warnings=[
             *warn(baseline, target, projection, ceiling.about_s),
             *about_page_cache(baseline, projection, total_s, unhelped_s),

@@ -8,13 +8,24 @@ from spillcast.forecast.result import Forecast, Warned
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.projection import Projection
 from spillcast.forecast.sum.shared import bounds_s
-from spillcast.forecast.too_wide import too_wide
 from spillcast.recording.spill import spill_bytes
 from spillcast.recording.temp_places import told_places
 from spillcast.storage import Storage
 from spillcast.storage.page_cache import IN_MEMORY
 from spillcast.storage.source import ASSUMED
 from spillcast.units import format_bytes, format_duration
+
+
+def without_cache_s(
+    projection: Projection, total_s: float, unhelped_s: float | None
+) -> float | None:
+    """The elapsed time without the page cache; None unless it holds the temp files.
+
+    Memory is never slower than the storage behind it, whatever a model says of that storage.
+    """
+    if unhelped_s is None or projection.missed is None or projection.missed > SHARE_REPORTED:
+        return None
+    return max(total_s, unhelped_s)
 
 
 def about_page_cache(
@@ -66,26 +77,19 @@ def about_skipped_cache(
     return [Warned("page-cache-skipped", text)]
 
 
-def with_and_without(cached: Forecast, without: Forecast, without_s: float) -> Forecast:
-    """A forecast from counts for either answer, as how much memory there is no count tells.
+def with_and_without(cached: Forecast, without: Forecast) -> Forecast:
+    """A forecast from counts, with an interval over both answers.
 
-    ``without`` is the forecast where no page cache holds temp files, ``without_s`` its time.
+    No count tells how much memory there is. ``without`` is the forecast where no page cache holds
+    temp files.
     """
     bounds = bounds_s(cached), bounds_s(without)
     if cached.forecast_s is None or bounds[0] is None or bounds[1] is None:
         return cached
     low_s, high_s = min(bounds[0][0], bounds[1][0]), max(bounds[0][1], bounds[1][1])
-    if too_wide(low_s, high_s) is None:
-        return replace(cached, interval_s=(low_s, high_s), uncertainty=None)
-    text = (
-        f"it would take about {format_duration(cached.forecast_s)} if the page cache holds the "
-        f"temp files, as it probably did, and {format_duration(without_s)} if not: record the "
-        "query, which also records how much memory is free"
-    )
-    return replace(cached, forecast_s=None, interval_s=None, refused=text, warnings=[])
+    return replace(cached, interval_s=(low_s, high_s), uncertainty=None)
 
 
 def either_way(baseline: Baseline, forecast: Forecast) -> bool:
     """Whether a forecast rests on a page cache of which only counts tell."""
-    codes = {warning.code for warning in forecast.warnings}
-    return baseline.recording.meta.only_counts and "page-cache-answers" in codes
+    return baseline.recording.meta.only_counts and forecast.without_cache_s is not None

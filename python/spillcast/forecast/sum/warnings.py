@@ -148,7 +148,7 @@ def _about_cold_data(baseline: Baseline) -> list[Warned]:
     warm = format_duration(baseline.whole_s - cold.baseline_s)
     text = (
         f"{took} of the {whole} were reads of data files that were not cached: moving temp files "
-        f"does not change that, and with warm caches the run takes about {warm} as it is; to "
+        f"does not change that, and with warm caches the run takes about {warm} today; to "
         "compare runs, record one with caches as warm as theirs"
     )
     return [Warned("cold-data", text)]

@@ -5,6 +5,7 @@ from statistics import median
 from typing import Any
 
 from spillcast.document import read
+from spillcast.forecast.in_memory import rank_s
 from spillcast.forecast.told import Told
 from spillcast.forecast.verdict import verdict_of
 from spillcast.profile.timeline import READ, WRITE
@@ -17,15 +18,14 @@ from spillcast.units import (
     format_bytes,
     format_count,
     format_duration,
-    format_level,
+    interval_name,
     parse_duration_s,
 )
 
 
 def ranked(forecasts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """From the fastest to the slowest, refused ones last."""
-    infinite = float("inf")
-    return sorted(forecasts, key=lambda f: infinite if f["forecast_s"] is None else f["forecast_s"])
+    return sorted(forecasts, key=lambda f: rank_s(f["forecast_s"], f.get("without_cache_s")))
 
 
 def answer(material: Material) -> list[str]:
@@ -82,10 +82,9 @@ def _of_fleet(fleets: Sequence[Mapping[str, Any]]) -> list[str]:
             said.append(f"On {target} nothing would be saved for {statements}.")
             continue
         low, high = map(format_duration, fleet["saved_interval_s"])
-        sure = f"{format_level(fleet['confidence'])} %"
         said.append(
             f"{target} saves {format_duration(fleet['saved_s'])} of the time of {statements}, "
-            f"{sure} sure between {low} and {high}."
+            f"{interval_name(fleet['confidence'])} {low} to {high}."
         )
         if fleet["statements_for_most"]:
             most = f"{fleet['most']:.0%}".replace("%", " %")

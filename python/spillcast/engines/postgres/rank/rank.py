@@ -170,7 +170,9 @@ def _with_gains(found: Ranked, recordings: Sequence[Recording], calls: int, aske
             for one in recordings
         ]
         if (gain := _gain([_elapsed_s(one) for one in said], said, calls)) is not None:
-            gains[target] = gain
+            cached = [one.without_cache_s for one in said if one.without_cache_s is not None]
+            without_s = calls * max(cached) if cached else None
+            gains[target] = replace(gain, without_cache_s=without_s)
     ceilings = [(one.ceiling_s, one.ceiling_interval_s) for one in said]
     no_spill = _gain(ceilings, said, calls)
     refused = next((one.refused for one in said if one.refused), None) if not gains else None

@@ -107,7 +107,7 @@ def choices(ranked: Sequence[Mapping[str, Any]], layout: Layout) -> Any:
     now_s, ceiling_s = given[0]["baseline_s"], min(one["ceiling_s"] for one in given)
     most = max(now_s, *(row["high"] for row in rows))
     rules = [
-        ({"at": ceiling_s, "words": "no latency"}, "right" if ceiling_s < now_s else "left"),
+        ({"at": ceiling_s, "words": "zero latency"}, "right" if ceiling_s < now_s else "left"),
         ({"at": now_s, "words": "now"}, "left" if ceiling_s < now_s else "right"),
     ]
     axis = duration_axis(most, "elapsed time", 3 if layout.narrow else 6, grid=True, domain=False)

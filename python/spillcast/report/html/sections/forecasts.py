@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from spillcast.forecast.in_memory import rank_s
 from spillcast.report.forecast import NO_LATENCY, NOW
 from spillcast.report.html.answer import ranked, refusal
 from spillcast.report.html.charts import forecasts as charts
@@ -20,9 +21,9 @@ from spillcast.report.html.words import (
 from spillcast.units import (
     format_bytes,
     format_duration,
-    format_level,
     format_setting,
     format_speedup,
+    interval_name,
 )
 
 Forecast = Mapping[str, Any]
@@ -35,13 +36,12 @@ def numbers(forecasts: Sequence[Forecast]) -> list[tuple[str, str]]:
     best = ranked(forecasts)[0]
     if best["forecast_s"] is None:
         return [("now", seconds(best["baseline_s"]))]
-    sure = f"{format_level(best['confidence'])} %"
     return [
         ("now", seconds(best["baseline_s"])),
         ("there", seconds(best["forecast_s"])),
-        (f"{sure} sure", between(best["interval_s"])),
+        (interval_name(best["confidence"]), between(best["interval_s"])),
         ("speed-up", format_speedup(best["speedup"])),
-        ("no latency at all", _ceiling(best)),
+        (NO_LATENCY, _ceiling(best)),
     ]
 
 
@@ -68,7 +68,7 @@ def choices(forecasts: Sequence[Forecast]) -> list[Section]:
 
 def _remarks(order: Sequence[Forecast]) -> list[str]:
     """What the rows that are no target are, and the remarks."""
-    said = f"{NO_LATENCY} is the limit: no storage for temp files is faster. "
+    said = f"No storage for temp files is faster than {NO_LATENCY}. "
     said += f"'{NOW}' is the query on its present storage."
     if any(one.get("best_value") for one in order):
         said += " 'best value' saves the most time for its price."
@@ -80,7 +80,7 @@ def _remarks(order: Sequence[Forecast]) -> list[str]:
 def _work_memory(forecast: Forecast) -> Section:
     """Settings of work memory on the present storage, with what each does to the spill."""
     memory = forecast["work_memory"]
-    settings = [(memory["current_bytes"], forecast["baseline_s"], None, "as it is")]
+    settings = [(memory["current_bytes"], forecast["baseline_s"], None, NOW)]
     for cure, does in ((memory["one_pass"], "sorts take one pass"), (memory["enough"], "no spill")):
         if cure is not None:
             of = cure["work_mem_bytes"], cure["forecast_s"], cure["interval_s"], does
@@ -89,8 +89,8 @@ def _work_memory(forecast: Forecast) -> Section:
         [NOTHING if b is None else format_setting(b), seconds(s), between(bounds), does]
         for b, s, bounds, does in settings
     ]
-    sure = f"{format_level(forecast['confidence'])} % sure"
-    table = Table(["work_mem", "elapsed", sure, "effect"], rows, left=(0, 3))
+    interval = interval_name(forecast["confidence"])
+    table = Table(["work_mem", "elapsed", interval, "effect"], rows, left=(0, 3))
     most = format_bytes(memory["most_bytes"])
     words = [
         "Elapsed time on the present storage, if the plan stays as it is. Without a spill all "
@@ -107,7 +107,7 @@ def terms(forecasts: Sequence[Forecast]) -> list[Section]:
     words = [
         "The forecast is the sum of these terms. Only temp I/O changes, apart from CPU time that "
         "waits make longer or shorter. The line through the last bar is the forecast's interval; "
-        "the dotted line is the time with storage of no latency, the band its interval."
+        "the dotted line is the time on zero-latency storage, the band its interval."
     ]
     figures = [_waterfall(one) for one in given[:_DRAWN_MAX]]
     return [Section("What the forecast is made of", words, figures)]
@@ -143,8 +143,8 @@ def _waterfall(forecast: Forecast) -> Figure:
         f"From {now} now to {there} on {target}",
         "",
         f"Waterfall of the forecast for {target}: {now} now, {there} there, "
-        f"{between(forecast['interval_s'])} with "
-        f"{format_level(forecast['confidence'])}% confidence; " + "; ".join(moved),
+        f"{interval_name(forecast['confidence'])} {between(forecast['interval_s'])}; "
+        + "; ".join(moved),
         partial(charts.waterfall, forecast),
         _terms(forecast),
     )
@@ -172,10 +172,9 @@ def _choices(given: Sequence[Forecast]) -> Figure:
         f"{one['target']} {seconds(one['forecast_s'])} ({between(one['interval_s'])})"
         for one in given
     )
-    sure = f"{format_level(given[0]['confidence'])} %"
     return figure(
         "Elapsed time by storage",
-        f"Points are forecasts; the lines are their {sure} intervals.",
+        f"Points are forecasts; each line is a {interval_name(given[0]['confidence'])}.",
         f"Forecasts side by side: {names}; now {seconds(given[0]['baseline_s'])}",
         partial(charts.choices, given),
         _table(given),
@@ -186,7 +185,7 @@ def _table(order: Sequence[Forecast]) -> Table:
     """The rows of the terminal's table."""
     first = next(one for one in order if one["forecast_s"] is not None)
     priced = any(one.get("cost") is not None for one in order)
-    header = ["storage", "elapsed", f"{format_level(first['confidence'])} % sure", "speed-up"]
+    header = ["storage", "elapsed", interval_name(first["confidence"]), "speed-up"]
     header += [*["cost"] * priced, "remarks"]
     now_s = first["baseline_s"]
 
@@ -198,18 +197,21 @@ def _table(order: Sequence[Forecast]) -> Table:
     rows = []
     for one in order:
         remark = "no number" if one["forecast_s"] is None else ""
-        remark = "best value" if one.get("best_value") else remark
+        if one.get("best_value"):
+            remark = "best value"
+        elif (without_s := one.get("without_cache_s")) is not None:
+            remark = f"{format_duration(without_s)} where memory is not free"
         cells = row(one["target"], one["forecast_s"], one["interval_s"], remark, one.get("cost"))
-        rows.append((one["forecast_s"], cells))
+        rows.append((rank_s(one["forecast_s"], one.get("without_cache_s")), cells))
     if memory := first.get("work_memory"):
         more = memory["enough"]
         name = f"work_mem {format_setting(more['work_mem_bytes'])}"
         cells = row(name, more["forecast_s"], more["interval_s"], "if the plan stays")
         rows.append((more["forecast_s"], cells))
     bounds = first.get("ceiling_interval_s")
-    rows.append((first["ceiling_s"], row(NO_LATENCY, first["ceiling_s"], bounds, "the limit")))
+    rows.append((first["ceiling_s"], row(NO_LATENCY, first["ceiling_s"], bounds, "")))
     rows.append((now_s, row(NOW, now_s, None, "")))
-    rows.sort(key=lambda pair: float("inf") if pair[0] is None else pair[0])
+    rows.sort(key=lambda pair: pair[0])
     return Table(header, [cells for _, cells in rows], left=(0, len(header) - 1))
 
 

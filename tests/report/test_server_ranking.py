@@ -1,0 +1,22 @@
+"""The ranking of a server's statements as it is read."""
+
+from spillcast.engines.ranking import Gain, Ranked, ServerRanking
+from spillcast.report.server_ranking import ranking_page
+
+
+def _text(gains):
+    one = Ranked("1", "select 1", 4, 2.0, 1 << 20, (0.1, 0.1), gains, Gain(0.1, (0.05, 0.2)))
+    page = ranking_page(ServerRanking("db", 60.0, [one], list(gains), 0.9, elapsed_s=9.0), 5)
+    return " ".join(page.text(100).split())
+
+
+def test_storage_behind_the_page_cache_is_no_fix():
+    said = _text({"catalogue:aws-gp3": Gain(1.36e-6, (-8.0, 0.1), 10.0)})
+    assert "1.36 us" not in said
+    assert "10 s on catalogue:aws-gp3 instead of 2 s" in said
+
+
+def test_a_saving_below_a_thousandth_is_about_nothing():
+    said = _text({"disk": Gain(1.9e-3, (1e-3, 3e-3)), "flash": Gain(0.08, (0.05, 0.1))})
+    assert "1.9 ms (" not in said
+    assert "80 ms (50 ms to 100 ms)" in said
