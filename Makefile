@@ -19,14 +19,19 @@ TIMED := $(addprefix tests/,forecast/duckdb/test_compression.py lab/test_demo.py
 # What builds and checks what goes to other machines; PLATFORMS=native is one, none is all.
 RELEASE := build/release/tools
 PLATFORMS ?=
-# Real servers and captures share two cores: tests that failed, which is status 1, are run once more,
-# alone. A worker that ends is not replaced, for pytest-xdist then waits forever.
-AGAIN := { [ $$? = 1 ] && $(BIN)/pytest --last-failed --last-failed-no-failures none; }
+# What takes minutes and changes seldom: browsers, notebooks, Spark, Sphinx, experiments on engines.
+LONG := $(addprefix tests/,fleet/test_spark.py lab/test_kernel_slowed.py lab/test_memory_sweep.py lab/test_verify.py \
+	report/test_report_pages.py skeptic/test_skeptic.py test_docs_site.py test_interactive.py)
+# A worker that ends is not replaced, for pytest-xdist then waits forever.
+PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# Real servers and captures share two cores: up to three tests that failed, which is status 1, are run
+# once more, alone, and named.
+AGAIN := { [ $$? = 1 ] && $(BIN)/python tests/again.py; }
 # Where bytecode is not kept, each start of a command compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 RUST := $(shell find crates -name '*.rs' -o -name '*.[ch]' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help build demo docs test fuzz check wheel recorder bundle wheel-check bench bench-wide
+.PHONY: help build demo docs test nightly fuzz check wheel recorder bundle wheel-check bench bench-wide
 .PHONY: constants truth truth-quick requirements clean
 .DEFAULT_GOAL := help
 
@@ -57,11 +62,19 @@ $(BUILT): $(VENV)/tools $(RUST) pyproject.toml
 demo: build ## the whole loop on a real engine: record, probe, forecast, run it there, compare
 	$(BIN)/spillcast demo
 
-test: build ## every test; what wants a missing system package is skipped by name
+test: build ## the tests; what wants a missing system package is skipped by name
 	cargo test --profile quick --locked --workspace
 	rm -rf .pytest_cache
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(addprefix --ignore=,$(TIMED)) || $(AGAIN)
+	$(BIN)/pytest $(PARALLEL) $(addprefix --ignore=,$(TIMED) $(LONG)) || $(AGAIN)
+
+nightly: build ## the tests that take long, and five minutes of damaged evidence
+	rm -rf .pytest_cache
+	$(BIN)/pytest $(PARALLEL) $(LONG) || $(AGAIN)
+	rm -rf .pytest_cache
 	$(BIN)/pytest $(TIMED) || $(AGAIN)
+	# The fast reader of traces must agree with a slow one.
+	TRACES_S=30 cargo test --profile quick --locked --workspace --test oracle damaged -- --nocapture
+	$(MAKE) fuzz
 
 fuzz: build ## damaged evidence for every reader, MINUTES=5; what came of it, counted
 	PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),5)

@@ -1,5 +1,6 @@
 """Fixtures for all tests: places for temp files and base tables, and a recording to work with."""
 
+import atexit
 import os
 import signal
 import tempfile
@@ -11,13 +12,22 @@ import pytest
 import leftovers
 from harness import account_of, available, environment, spillcast, target
 from leftovers import SESSION
+from spillcast.recording.choice import Choice
+from spillcast.recording.source import AUTO
 
 #: What observing costs is measured once for all tests, and kept apart from the user's own, as is
 #: what calibrations find.
 CACHE = tempfile.TemporaryDirectory(prefix=f"spillcast-cache-{SESSION}-")
+atexit.register(CACHE.cleanup)
 os.environ["XDG_CACHE_HOME"] = CACHE.name
 os.environ["XDG_STATE_HOME"] = str(Path(CACHE.name) / "state")
 Path(CACHE.name).chmod(0o777)
+
+# The first recording of a user names its capture source. Of those of the tests none is the first:
+# how the core was built and what the kernel allows changes nothing that they print.
+Choice(AUTO).new_notice()
+for folder in (Path(os.environ["XDG_STATE_HOME"]), Path(os.environ["XDG_STATE_HOME"], "spillcast")):
+    folder.chmod(0o777)
 
 BASE_BYTES = 512 * 101
 

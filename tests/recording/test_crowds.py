@@ -170,7 +170,8 @@ def test_a_command_gets_the_next_source_where_the_first_cannot_begin(places):
     output, few = places.root / "run.spill", [*limited(64), *refuse_bpf()]
     command = target("spill", "--file", places.temp / "spill", "--base", places.base)
     asked = ("record", "-o", output, "--", *command)
-    result = spillcast(*asked, under=few, env=places.env)
+    state = {"XDG_STATE_HOME": str(places.root / "state")}
+    result = spillcast(*asked, under=few, env=places.env | state)
     assert result.returncode == 0, result.stderr
     assert json.loads((output / "meta.json").read_text())["capture"]["method"] == "preload"
     assert result.stderr.splitlines() == [

@@ -90,13 +90,35 @@ def test_why_another_source_observes_is_one_line(places):
     result = spillcast(
         "record", "-o", places.root / "x.spill", "--",
         *target("spill", "--file", places.temp / "spill", "--base", places.base),
-        under=refuse_bpf(), env=places.env,
+        under=refuse_bpf(), env=places.env | {"XDG_STATE_HOME": str(places.root / "state")},
     )  # fmt: skip
     assert result.returncode == 0
     assert result.stderr.splitlines() == [
         "spillcast: cannot use eBPF (refused by the kernel): perf events instead",
         f"spillcast: {PROPOSAL}",
     ]
+
+
+def test_the_source_is_named_once_for_each_reason(places):
+    available("bpf")
+    command = target("spill", "--file", places.temp / "spill", "--base", places.base)
+    env = places.env | {"XDG_STATE_HOME": str(places.root / "state")}
+
+    outputs = (places.root / f"{number}.spill" for number in range(9))
+
+    def recorded(*asked, under=()):
+        words = ("record", *asked, "-o", next(outputs), "--", *command)
+        result = spillcast(*words, under=under, env=env)
+        assert result.returncode == 0, result.stderr
+        return [title for title in ("eBPF", "perf events") if title in result.stderr]
+
+    # One that was asked for needs no word.
+    assert recorded("--capture", "perf") == []
+    assert recorded() == ["eBPF"]
+    assert recorded() == []
+    assert recorded(under=refuse_bpf()) == ["eBPF", "perf events"]
+    assert recorded(under=refuse_bpf()) == []
+    assert recorded() == []
 
 
 def test_a_running_process_where_perf_is_refused(places):

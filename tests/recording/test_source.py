@@ -211,7 +211,7 @@ def test_a_command_is_started_anew_for_the_source_that_comes_next(monkeypatch, t
     recorder.abandon()
     assert target.exit_status == 0
     assert mark.read_text() == "1\n"
-    assert recorder.notices == [
+    assert recorder.new_notices() == [
         f"cannot use what fails (Too many open files): {Paper.title} instead"
     ]
     (tried,) = Failing.started

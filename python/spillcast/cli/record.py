@@ -252,7 +252,7 @@ def begin(
         assert pid is not None
         with progress_bar(f"attaching to process {pid}"):
             recorder = record_pid(pid, output, options, running)
-    for notice in recorder.notices:
+    for notice in recorder.new_notices():
         print(f"spillcast: {notice}", file=sys.stderr)
     return recorder
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from spillcast.recording.once import is_new
 from spillcast.recording.refused import refused
-from spillcast.recording.source import Capture, Source, check_attaches, named
+from spillcast.recording.source import AUTO, Capture, Source, check_attaches, named
 
 
 class StartAgain(Exception):
@@ -30,6 +31,7 @@ class Choice:
     ) -> None:
         self._what = what or ("a command" if pid is None else f"process {pid}")
         self._pid, self._calls = pid, calls
+        self._is_auto = capture == AUTO
         if pid is not None:
             hint = f"start it under: spillcast record --capture {capture} -- COMMAND"
             check_attaches(capture, self._what, hint)
@@ -65,9 +67,16 @@ class Choice:
             if environment := self.source.environment():
                 raise StartAgain(environment)
 
+    def new_notice(self) -> str | None:
+        """The notice where this user never got it."""
+        notice = self.notice()
+        return notice if notice is not None and is_new(notice) else None
+
     def notice(self) -> str | None:
-        """Which sources were not taken for this one, and why, in a line; None: it is the best."""
-        if not self._refusals:
+        """Which source observes and why no better one, in a line; None where it was asked for."""
+        if not self._is_auto:
             return None
+        if not self._refusals:
+            return f"the capture source is {self.source.title}, the best one"
         reasons = [f"{one.title} ({one.reason(why)})" for one, why in self._refusals]
         return f"cannot use {', '.join(reasons)}: {self.source.title} instead"

@@ -170,14 +170,13 @@ class Recorder:
         """Keep what the target, which runs already, had done until now."""
         self._before = done_before(self.target.pid)
 
-    @property
-    def notices(self) -> list[str]:
-        """What whoever asked for the recording should know from its start on, a line each."""
+    def new_notices(self) -> list[str]:
+        """What a user needs to know as the recording starts, a line each; of the source once."""
         if self._source is None:
             return []
         sampled = sampled_threads(self.status()["sampled"])
-        said = self._choice.notice(), sampled, too_little_for_us()
-        return [one for one in said if one is not None]
+        lines = self._choice.new_notice(), sampled, too_little_for_us()
+        return [line for line in lines if line is not None]
 
     def observe_from_afar(self, target: Target, because: str) -> None:
         """Begin without a capture, for the reason given: the recording holds samples alone."""

@@ -160,7 +160,7 @@ class _Watch:
             absent_because = _refusal(recorder, self._observe, say)
         if absent_because is not None:
             recorder.observe_from_afar(self, absent_because)
-        for notice in recorder.notices:
+        for notice in recorder.new_notices():
             say(notice)
         try:
             (self._attached_s,) = row(connection, "select date_part('epoch', clock_timestamp())")
