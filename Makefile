@@ -67,9 +67,10 @@ test: build ## the tests; what wants a missing system package is skipped by name
 	rm -rf .pytest_cache
 	$(BIN)/pytest $(PARALLEL) $(addprefix --ignore=,$(TIMED) $(LONG)) || $(AGAIN)
 
+nightly: export SPILLCAST_SERVERS = all
 nightly: build ## the tests that take long, and five minutes of damaged evidence
 	rm -rf .pytest_cache
-	$(BIN)/pytest $(PARALLEL) $(LONG) || $(AGAIN)
+	$(BIN)/pytest $(PARALLEL) $(LONG) tests/engines/postgres/move || $(AGAIN)
 	rm -rf .pytest_cache
 	$(BIN)/pytest $(TIMED) || $(AGAIN)
 	# The fast reader of traces must agree with a slow one.

@@ -1,5 +1,6 @@
 """A PostgreSQL server of each version found, with a role, a database and a place to move to."""
 
+import os
 import shutil
 import time
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -16,7 +17,8 @@ from spillcast.cli import _run
 from spillcast.engines.postgres.server import embedded
 from spillcast.workspace import workspace
 
-INSTALLATIONS = [embedded(), *of_debian()]
+#: The newest, and with SPILLCAST_SERVERS=all every one that is installed: `make nightly`.
+INSTALLATIONS = [embedded(), *(of_debian() if os.environ.get("SPILLCAST_SERVERS") == "all" else [])]
 
 
 class Moving(SimpleNamespace):
