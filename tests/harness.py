@@ -1,5 +1,6 @@
 """How tests run spillcast and the programs that it observes."""
 
+import errno
 import json
 import os
 import subprocess
@@ -51,6 +52,15 @@ def available(capture):
     except OSError as error:
         pytest.skip(f"{capture} is not to be had here: {error.strerror}")
     return capture
+
+
+def bpf_is_built():
+    """A skip where the core was built without the eBPF programs, which BPF=no chooses."""
+    try:
+        SOURCES["bpf"](None)
+    except OSError as error:
+        if error.errno == errno.ENOSYS:
+            pytest.skip("the core was built with BPF=no")
 
 
 def refuse_perf():

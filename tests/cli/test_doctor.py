@@ -3,7 +3,7 @@
 import json
 from dataclasses import fields
 
-from harness import ordinary_user, refuse_tracing, spillcast
+from harness import bpf_is_built, ordinary_user, refuse_tracing, spillcast
 from spillcast.lab.doctor import Diagnosis, Finding
 
 
@@ -19,6 +19,7 @@ def findings(under=()):
 
 
 def test_where_the_kernel_refuses_the_preload_library_is_left():
+    bpf_is_built()
     found = findings(refuse_tracing())
     assert found["preload"]["works"]
     for name in ("bpf", "perf"):
@@ -27,6 +28,7 @@ def test_where_the_kernel_refuses_the_preload_library_is_left():
 
 
 def test_an_ordinary_user_is_told_what_wants_root():
+    bpf_is_built()
     found = findings(ordinary_user())
     assert not found["bpf"]["works"]
     assert found["bpf"]["mend"].startswith("sudo ")

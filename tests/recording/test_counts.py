@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from harness import account_of, environment, expected_rows, rows, spillcast, target
+from harness import account_of, available, environment, expected_rows, rows, spillcast, target
 from spillcast.recording import Recording
 
 READS, WRITES = 60, 40
@@ -52,6 +52,7 @@ def test_rows_are_the_programs_own_account(places, capture, shape):
 
 @pytest.mark.parametrize("shape", ["four threads", "threads and child, sequential too"])
 def test_both_captures_agree(places, shape):
+    available("bpf")
     options, _ = SHAPES[shape]
     anonymous = []
     for capture in CAPTURES:
@@ -69,6 +70,7 @@ SHORT_ONES = "for i in $(seq 30); do head -c 50000 /dev/zero > a; tr x y < a > b
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_shells_short_programs_are_seen_whole(tmp_path, named):
+    available("bpf")
     options = ["--temp", tmp_path] if named else []
     result = spillcast(
         *("record", "--json", "--capture", "bpf", *options, "-o", tmp_path.parent / "short.spill"),
