@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.recording import Recording
 from spillcast.recording.calibration import is_old
+from spillcast.recording.checks import differing
 from spillcast.recording.likely_temp import unrecognised
 from spillcast.recording.meta import Meta, Temp
 from spillcast.recording.part import Part
@@ -160,6 +161,7 @@ def recording_warnings(recording: Recording) -> list[str]:
     if capture.dropped:
         dropped = format_count(capture.dropped, "single wait")
         texts.append(f"{dropped} dropped; the totals by second are complete")
+    texts += [check.text for check in differing(recording)]
     hidden = unrecognised(recording)
     return [*texts, *([] if hidden is None else [hidden]), *_about_evidence(meta)]
 

@@ -25,6 +25,7 @@ from spillcast.forecast.sum.projection import Projection
 from spillcast.forecast.sum.shared import told_by, unknown_words
 from spillcast.forecast.sum.target_warnings import about_storages
 from spillcast.recording import Recording
+from spillcast.recording.checks import DIFFERENCE_MAX, differing
 from spillcast.recording.likely_temp import large_other_io, unrecognised
 from spillcast.recording.thread_trace import wakings_seen
 from spillcast.storage import Storage
@@ -37,6 +38,9 @@ def refusal(baseline: Baseline) -> str | None:
     capture, unseen = recording.meta.capture, recording.meta.unseen
     if unseen.excessive:
         return f"{unseen.text}; {unseen.remedy}"
+    for check in differing(recording):
+        if check.difference > DIFFERENCE_MAX:
+            return f"parts of the recording contradict each other: {check.text}; record again"
     if capture.io_uring_depth > 1:
         at_once = f"up to {capture.io_uring_depth:,} at once"
         return f"temp files are read or written through io_uring, {at_once}: their times overlap"
@@ -102,6 +106,7 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
     unseen = recording.meta.unseen
     if unseen.notable:
         warnings.append(Warned("unseen", f"{unseen.text}; {unseen.remedy}"))
+    warnings += [Warned("contradiction", check.text) for check in differing(recording)]
     others_s = baseline.others_s
     if others_s > BUSY_REPORTED * recording.elapsed_s:
         text = (

@@ -1,0 +1,150 @@
+"""Parts of a PostgreSQL recording hold each other to account, and no worker is lost unnoticed."""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from harness import available
+from postgres_rig import JOIN, PARALLEL, SERIAL, SPILLING
+from spillcast.engines.postgres.live.record import record_postgres
+from spillcast.forecast import forecast
+from spillcast.recording import Recording
+from spillcast.recording.checks import checks_of, differing
+from spillcast.recording.counted import seconds_of, totals
+from spillcast.recording.options import RecordOptions
+from spillcast.storage import Storage
+from spillcast.storage.target import resolve
+
+
+def explained(newest, output, more, capture="auto"):
+    settings = {name: str(value) for name, value in {**SPILLING, **more}.items()}
+    options = RecordOptions(capture=capture)
+    return record_postgres(newest.dsn, output, explain=JOIN, settings=settings, options=options)
+
+
+@pytest.fixture(scope="module")
+def parallel(newest, tmp_path_factory):
+    """A recording of a query with two workers, and its plan beside it."""
+    available("bpf")
+    return explained(newest, tmp_path_factory.mktemp("parallel") / "run.spill", PARALLEL)
+
+
+@pytest.fixture(scope="module")
+def serial(newest, tmp_path_factory):
+    """The same without workers, whose temp files the server lists."""
+    available("bpf")
+    return explained(newest, tmp_path_factory.mktemp("serial") / "run.spill", SERIAL)
+
+
+def refused(recording):
+    storage = resolve("factor:2", recording)
+    assert isinstance(storage, Storage)
+    return forecast(recording, storage).refused
+
+
+def kept(recording, rows):
+    """The recording with some of its waits alone, without its plan."""
+    waits = recording.waits.filter(rows)
+    temp, other_io = totals(waits)
+    found = Recording(Path("gone.spill"), replace(recording.meta, temp=temp, other_io=other_io))
+    found.waits, found.seconds, found.samples = waits, seconds_of(waits), recording.samples
+    return found
+
+
+def test_what_agrees_says_nothing(parallel, serial):
+    by_plan = {"temp blocks read", "temp blocks written"}
+    compared = {check.quantity for check in checks_of(parallel)}
+    assert compared >= by_plan | {"parallel workers with waits"}
+    compared = {check.quantity for check in checks_of(serial)}
+    assert compared == by_plan | {"temp files", "bytes written to temp files"}
+    assert differing(serial) == []
+    assert refused(serial) is None
+
+
+def test_a_worker_without_waits(parallel):
+    worker = parallel.meta.postgres.workers[0].pid
+    found = kept(parallel, pc.not_equal(parallel.waits["session"], worker))
+    [check] = differing(found)
+    assert (check.recorded, check.expected) == (1, 2)
+    assert check.text in refused(found)
+
+
+def test_fewer_files_than_the_server_listed(serial):
+    [listed] = serial.meta.postgres.temp_files
+    names = serial.temp_waits["file"].unique().to_pylist()
+    assert len(names) >= listed.peak_files > 4
+    few = pa.array(names[:2])
+    rows = pc.or_(
+        pc.is_in(serial.waits["file"].cast(pa.string()), few), pc.invert(serial.waits["temp"])
+    )
+    found = kept(serial, rows)
+    checks = {check.quantity: check for check in differing(found)}
+    assert (checks["temp files"].recorded, checks["temp files"].expected) == (2, listed.peak_files)
+    assert checks["bytes written to temp files"].expected == listed.peak_bytes
+    assert differing(found)[0].text in refused(found)
+
+
+@pytest.mark.parametrize(("factor", "is_refused"), [(1.1, False), (2, True)])
+def test_a_plan_of_another_run(serial, tmp_path, factor, is_refused):
+    output = tmp_path / "run.spill"
+    shutil.copytree(serial.path, output)
+    plan = json.loads((output / "plan.json").read_text())
+    was = plan[0]["Plan"]["Temp Read Blocks"]
+    plan[0]["Plan"]["Temp Read Blocks"] = round(was * factor)
+    (output / "plan.json").write_text(json.dumps(plan))
+    found = Recording.open(output)
+    [check] = differing(found)
+    assert check.expected == round(was * factor)
+    assert check.recorded == pytest.approx(was, abs=2)
+    assert (refused(found) is not None) == is_refused
+
+
+@contextmanager
+def reader_delayed():
+    """Whenever this process starts to read a capture, that thread gets a CPU only now and then."""
+    ended = threading.Event()
+
+    def look():
+        while not ended.wait(0.005):
+            for task in Path("/proc/self/task").iterdir():
+                try:
+                    if (task / "comm").read_text() == "spillcast-read\n":
+                        os.sched_setscheduler(int(task.name), os.SCHED_IDLE, os.sched_param(0))
+                        os.sched_setaffinity(int(task.name), {0})
+                except OSError:
+                    pass
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    busy = ["taskset", "-c", "0", "sh", "-c", "while :; do :; done"]
+    with subprocess.Popen(busy) as spinner:
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
+            spinner.kill()
+
+
+def test_what_a_late_reader_misses_is_told(newest, tmp_path):
+    available("perf")
+    for number in range(2):
+        with reader_delayed():
+            run = explained(
+                newest, tmp_path / f"{number}.spill", PARALLEL | {"temp_tablespaces": ""}, "perf"
+            )
+        [by_plan, by_plan_written] = list(checks_of(run))[:2]
+        counted = by_plan.expected + by_plan_written.expected
+        missing = counted - by_plan.recorded - by_plan_written.recorded
+        assert missing <= 4 or missing / counted <= run.meta.unseen.calls_share
+        waits = set(run.waits["session"].to_pylist())
+        assert waits >= {worker.pid for worker in run.meta.postgres.workers}
