@@ -4,7 +4,7 @@ import pytest
 
 from ash_files import EXEC_ID, SQL_ID, execution, without, write_ash
 from spillcast.errors import InputError
-from spillcast.recording.ash import Chosen, executions, hints, only_one, read_ash
+from spillcast.recording.ash import Chosen, check_single_execution, executions, hints, read_ash
 
 HOUR_S = 3600
 NEXT = EXEC_ID + 1
@@ -48,7 +48,7 @@ def test_several_are_listed_and_no_forecast_is_of_them(tmp_path):
     second = execution(163, after_s=HOUR_S, sql_exec_id=NEXT)
     ash = read_ash(write_ash(tmp_path / "ash.csv", execution(773), second))
     with pytest.raises(InputError, match="the samples are of 2 executions") as caught:
-        only_one(ash)
+        check_single_execution(ash)
     choose, heading, *rows = caught.value.hint.splitlines()
     assert choose.startswith("choose it with --exec-id, --since and --until")
     assert [row.split() for row in rows] == [
@@ -63,7 +63,7 @@ def test_several_are_listed_and_no_forecast_is_of_them(tmp_path):
 def test_of_many_the_longest_are_listed(tmp_path):
     many = [execution(n, after_s=100 * n, sql_exec_id=EXEC_ID + n) for n in range(1, 15)]
     with pytest.raises(InputError) as caught:
-        only_one(read_ash(write_ash(tmp_path / "ash.csv", *many)))
+        check_single_execution(read_ash(write_ash(tmp_path / "ash.csv", *many)))
     listed = caught.value.hint.splitlines()
     assert len(listed) == 2 + 10 + 1
     assert listed[-1].strip() == "and 4 shorter ones"
@@ -87,7 +87,7 @@ def test_what_chooses_one(chosen, elapsed_s, tmp_path):
     path = write_ash(tmp_path / "ash.csv", execution(773), second)
     [one] = told(path, chosen)
     assert one[-1] == elapsed_s
-    only_one(read_ash(path, chosen))
+    check_single_execution(read_ash(path, chosen))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ FEW = without("SQL_EXEC_ID", "SQL_EXEC_START", "QC_SESSION_ID", "QC_INSTANCE_ID"
 def test_exports_that_do_not_tell_stay_one_and_say_where_they_have_a_gap(tmp_path):
     second = execution(163, after_s=HOUR_S, session_id=99)
     ash = read_ash(write_ash(tmp_path / "ash.csv", execution(773), second, columns=FEW))
-    only_one(ash)
+    check_single_execution(ash)
     assert [one.elapsed_s for one in executions(ash)] == [HOUR_S + 163]
     [hint] = hints(ash)
     assert hint.startswith("no sample between 2024-09-03 20:38:54 and 2024-09-03 21:26:02 (47 min")

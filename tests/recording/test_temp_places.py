@@ -15,7 +15,7 @@ from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
 from spillcast.recording.schema import WAITS_SCHEMA
-from spillcast.recording.temp_places import TempPlace, temp_places, told_places
+from spillcast.recording.temp_places import TempPlace, named_temp_places, temp_places
 from spillcast.recording.writer import RecordingWriter
 
 SHARED = Path("/dev/shm")
@@ -93,7 +93,7 @@ def test_a_relative_directory_is_that_of_who_recorded(tmp_path):
     assert [Path(path) for path in recording.meta.asked.temp_dirs] == [tmp_path / "temp"]
     # As earlier versions wrote it.
     told = replace(recording.meta, asked=replace(recording.meta.asked, temp_dirs=[Path("temp")]))
-    assert [place.directory for place in told_places(told)] == [str(tmp_path / "temp")]
+    assert [place.directory for place in named_temp_places(told)] == [str(tmp_path / "temp")]
     done = spillcast("forecast", tmp_path / "run.spill", "--to", "latency:1ms")
     assert done.returncode == 0, done.stderr
 

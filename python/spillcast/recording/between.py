@@ -67,6 +67,6 @@ def _with(recording: Recording, temp: Temp, seconds: pa.Table) -> Recording:
 
 
 def _replaced(recording: Recording, meta: Meta, seconds: pa.Table) -> Recording:
-    found = Recording(recording.path, meta)
-    found.seconds, found.waits = seconds, recording.waits
-    return found
+    bound = Recording(recording.path, meta)
+    bound.seconds, bound.waits = seconds, recording.waits
+    return bound

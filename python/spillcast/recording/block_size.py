@@ -39,19 +39,19 @@ def parse_block(text: str) -> int:
 
 
 def block_size(
-    asked: str | None = None, parameters: Sequence[Path] = (), traces: Sequence[Path] = ()
+    option: str | None = None, parameters: Sequence[Path] = (), traces: Sequence[Path] = ()
 ) -> BlockSize:
     """What is asked, or else what spooled parameters say, or else the first header that tells.
 
     InputError for a size that no block has, or where parameters of several databases are given.
     """
-    if asked is not None:
-        return BlockSize(parse_block(asked), "--block")
-    told = {size: path for path in parameters if (size := _spooled(path))}
-    if len(told) > 1:
-        each = " and ".join(f"{format_bytes(size)} in {path}" for size, path in told.items())
+    if option is not None:
+        return BlockSize(parse_block(option), "--block")
+    sizes = {size: path for path in parameters if (size := _spooled(path))}
+    if len(sizes) > 1:
+        each = " and ".join(f"{format_bytes(size)} in {path}" for size, path in sizes.items())
         raise InputError(f"{_PARAMETER} is {each}", "give the parameters of one database")
-    for size, path in told.items():
+    for size, path in sizes.items():
         return BlockSize(size, path.name)
     for path in traces:
         if size := _possible(block_bytes_of(path)):

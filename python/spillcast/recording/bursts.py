@@ -60,15 +60,15 @@ def bursts_of(recording: Recording) -> Bursts | None:
         stretch = slice_numbers(recording.slices_s, start_ns[rows])
         together &= stretch[:-1] == stretch[1:]
     del number
-    here, cpu_s = rows[:-1][together], np.diff(cpu_ns)[together] / 1e9
+    positions, cpu_s = rows[:-1][together], np.diff(cpu_ns)[together] / 1e9
     ops = np.where(equals(waits["op"], "write"), np.int8(WRITE), np.int8(READ))
-    wait_s = waits["elapsed_ns"].to_numpy()[here] / 1e9
+    wait_s = waits["elapsed_ns"].to_numpy()[positions] / 1e9
     return Bursts(
-        start_ns[here] / 1e9 + wait_s,
+        start_ns[positions] / 1e9 + wait_s,
         wait_s,
-        waits["bytes"].fill_null(0).to_numpy()[here],
-        ops[here],
+        waits["bytes"].fill_null(0).to_numpy()[positions],
+        ops[positions],
         ops[rows[1:][together]],
-        session[here],
+        session[positions],
         cpu_s,
     )

@@ -70,9 +70,9 @@ class CachedReads:
         group, sequential = (pushed[name].to_numpy(False) for name in ("group", "sequential"))
         fast = self._room.as_fast(chosen["elapsed_ns"].to_numpy(), size)
         row, part = self._rows + np.flatnonzero(moving), part[moving]
-        found = _Reads(row, chosen["session"].to_numpy(), fast, sequential, ~write, group)
-        self._picked.append(found.at(np.flatnonzero(group >= 0)))
-        sampled = replace(found, group=part % self._groups)
+        reads = _Reads(row, chosen["session"].to_numpy(), fast, sequential, ~write, group)
+        self._picked.append(reads.at(np.flatnonzero(group >= 0)))
+        sampled = replace(reads, group=part % self._groups)
         self._sampled.append(sampled.at(np.flatnonzero(part != NONE)))
         self._rows += waits.num_rows
 
@@ -83,18 +83,18 @@ class CachedReads:
 
     def missing_bytes(self, sampled: Array) -> Array:
         """Of waits of the sample, by their numbers in all: what it lacked; NONE of no reads."""
-        picked, asked = _Reads.of(self._picked), _Reads.of(self._sampled)
+        picked, sampled_reads = _Reads.of(self._picked), _Reads.of(self._sampled)
         table = self._core.missing_bytes(self._room.bytes)
         known = pa.record_batch(table)["missing_bytes"].to_numpy()[picked.read]
-        picked, asked = picked.at(picked.read), asked.at(asked.read)
-        found = np.full(len(sampled), NONE, dtype=np.int64)
+        picked, sampled_reads = picked.at(picked.read), sampled_reads.at(sampled_reads.read)
+        matches = np.full(len(sampled), NONE, dtype=np.int64)
         for group in range(self._groups):
-            its, of = asked.at(asked.group == group), picked.group == group
+            its, of = sampled_reads.at(sampled_reads.group == group), picked.group == group
             if not of.any():
                 of = np.ones(len(of), dtype=bool)
             if len(of):
-                found[np.searchsorted(sampled, its.row)] = _like(picked.at(of), known[of], its)
-        return found
+                matches[np.searchsorted(sampled, its.row)] = _like(picked.at(of), known[of], its)
+        return matches
 
     def _files(self, names: pa.ChunkedArray) -> NDArray[np.int32]:
         """The number of each name; in parts of a file the same name has not the same code."""
@@ -133,7 +133,7 @@ class _Reads:
         return cls(*map(np.concatenate, columns))
 
 
-def _like(picked: _Reads, known: Array, asked: _Reads) -> Array:
+def _like(picked: _Reads, known: Array, sampled: _Reads) -> Array:
     """What those asked had to read: what is known of them, or of one near by.
 
     Of the same session, sequential or not, and as fast as memory or not, if there is one; else as
@@ -141,18 +141,18 @@ def _like(picked: _Reads, known: Array, asked: _Reads) -> Array:
     same. A disk seeks for what is not sequential, and that is seldom in memory by reading ahead.
     """
     draws = np.random.default_rng(0)
-    off = draws.integers(-NEIGHBOURS, NEIGHBOURS, len(asked.row))
-    found = np.full(len(asked.row), NONE, dtype=np.int64)
+    off = draws.integers(-NEIGHBOURS, NEIGHBOURS, len(sampled.row))
+    matches = np.full(len(sampled.row), NONE, dtype=np.int64)
     for group_of in (_by_session, _by_speed, _any):
-        left = np.flatnonzero(found == NONE)
+        left = np.flatnonzero(matches == NONE)
         near = _near(
-            group_of(picked), picked.row, group_of(asked.at(left)), asked.row[left], off[left]
+            group_of(picked), picked.row, group_of(sampled.at(left)), sampled.row[left], off[left]
         )
-        found[left[near != NONE]] = known[near[near != NONE]]
-    own = np.searchsorted(picked.row, asked.row)
-    is_own = picked.row[np.minimum(own, len(picked.row) - 1)] == asked.row
-    found[is_own] = known[own[is_own]]
-    return found
+        matches[left[near != NONE]] = known[near[near != NONE]]
+    position = np.searchsorted(picked.row, sampled.row)
+    is_own = picked.row[np.minimum(position, len(picked.row) - 1)] == sampled.row
+    matches[is_own] = known[position[is_own]]
+    return matches
 
 
 def _by_session(reads: _Reads) -> Array:
@@ -167,23 +167,23 @@ def _any(reads: _Reads) -> Array:
     return np.zeros(len(reads.row), dtype=np.int64)
 
 
-def _near(group: Array, row: Array, asked_group: Array, asked_row: Array, off: Array) -> Array:
+def _near(group: Array, row: Array, sampled_group: Array, sampled_row: Array, off: Array) -> Array:
     """One that is ``off`` ones of the same group away, from its ends back again; NONE in an empty.
 
     Positions in ``row``, which ascends.
     """
     order = np.argsort(group, kind="stable")
-    found = np.full(len(asked_row), NONE)
-    for one in np.unique(asked_group):
-        asked = np.flatnonzero(asked_group == one)
-        low, high = np.searchsorted(group, [one, one + 1], sorter=order)
+    matches = np.full(len(sampled_row), NONE)
+    for group_id in np.unique(sampled_group):
+        members = np.flatnonzero(sampled_group == group_id)
+        low, high = np.searchsorted(group, [group_id, group_id + 1], sorter=order)
         if low == high:
             continue
-        at = np.searchsorted(row[order[low:high]], asked_row[asked]) + off[asked]
+        at = np.searchsorted(row[order[low:high]], sampled_row[members]) + off[members]
         # There and back: 0 1 2 1 0 1 ...
         at %= max(2 * (high - low - 1), 1)
-        found[asked] = order[low + np.minimum(at, 2 * (high - low - 1) - at)]
-    return found
+        matches[members] = order[low + np.minimum(at, 2 * (high - low - 1) - at)]
+    return matches
 
 
 def _batch(columns: dict[str, Any]) -> pa.RecordBatch:

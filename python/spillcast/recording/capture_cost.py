@@ -83,11 +83,11 @@ def cost_of(source: "Source") -> CaptureCost | None:
     """
     if (kept := kept_cost(source, FRESH_S)) is not None:
         return kept
-    found = source.measure_cost()
-    if found is None:
+    capture_cost = source.measure_cost()
+    if capture_cost is None:
         return kept_cost(source)
-    _keep(_path(source), KeptCost(COST_SCHEMA, time.time(), _setting(source), found))
-    return found
+    _keep(_path(source), KeptCost(COST_SCHEMA, time.time(), _setting(source), capture_cost))
+    return capture_cost
 
 
 def kept_cost(source: "Source", within_s: float = DAY_S) -> CaptureCost | None:
@@ -160,8 +160,8 @@ def _setting(source: "Source") -> Setting:
 
 def cpu_model() -> str:
     """The CPU's model, or its architecture where the kernel names none."""
-    found = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
-    return found[1] if found else platform.machine()
+    match = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
+    return match[1] if match else platform.machine()
 
 
 def _text(path: str) -> str:

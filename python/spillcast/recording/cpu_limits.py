@@ -93,13 +93,15 @@ class CpuWatch:
 def _tightest(pid: int, cgroups: Path) -> _Group | None:
     """The group of a process that may have the least CPU time; None where none is limited."""
     groups = (_limited(folder) for folder in group_folders(pid, "cpu", cgroups))
-    return min((one for one in groups if one), key=lambda group: group.quota_cpus, default=None)
+    return min(
+        (limit for limit in groups if limit), key=lambda group: group.quota_cpus, default=None
+    )
 
 
 def _limited(folder: Path) -> _Group | None:
     quota, _, period = read(folder / "cpu.max").partition(" ")
     if not quota:
-        quota, period = (read(folder / f"cpu.cfs_{what}_us") for what in ("quota", "period"))
+        quota, period = (read(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
     # No limit is `max` in version 2, and -1 in version 1.
     if not quota.isdigit() or not period.isdigit() or 0 in (int(quota), int(period)):
         return None

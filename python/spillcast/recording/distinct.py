@@ -15,13 +15,13 @@ def distinct(values: NDArray[Any]) -> tuple[NDArray[Any], Numbers]:
     if len(values) and (values == values[0]).all():
         return values[:1], np.zeros(len(values), dtype=np.int32)
     encoded = pa.array(values).dictionary_encode()
-    found = encoded.dictionary.to_numpy()
-    order = np.argsort(found)
+    values = encoded.dictionary.to_numpy()
+    order = np.argsort(values)
     if (order[1:] > order[:-1]).all():
-        return found, encoded.indices.to_numpy()
+        return values, encoded.indices.to_numpy()
     number = np.empty(len(order), dtype=np.int32)
     number[order] = np.arange(len(order))
-    return found[order], number[encoded.indices.to_numpy()]
+    return values[order], number[encoded.indices.to_numpy()]
 
 
 def grouped(codes: NDArray[Any]) -> Array:

@@ -25,7 +25,7 @@ class SizedFile:
 
 def open_files(pid: int) -> list[SizedFile]:
     """The files that a process and those it started have open now."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for member in family(pid):
         folder = Path(f"/proc/{member}/fd")
         try:
@@ -37,28 +37,32 @@ def open_files(pid: int) -> list[SizedFile]:
                 name = os.readlink(folder / number)
                 if name.startswith("/") and not name.startswith(_NO_DATA):
                     size = os.stat(folder / number).st_size
-                    found[name.removesuffix(_DELETED)] = size
+                    sizes[name.removesuffix(_DELETED)] = size
             except OSError:
                 continue
-    return [SizedFile(name, size) for name, size in found.items()]
+    return [SizedFile(name, size) for name, size in sizes.items()]
 
 
 def inputs_of(read_bytes: Mapping[str, int]) -> list[SizedFile]:
     """Of other files than temp files, by name what was read of each: the largest there are."""
-    found = []
+    sized_files = []
     for name, count in read_bytes.items():
         if not count or name.startswith(_NO_DATA) or not name.startswith("/"):
             continue
         with suppress(OSError):
-            found.append(SizedFile(name, os.stat(name).st_size))
-    return _largest(found)
+            sized_files.append(SizedFile(name, os.stat(name).st_size))
+    return _largest(sized_files)
 
 
 def temp_of(before: Iterable[SizedFile], folders: Iterable[str]) -> list[SizedFile]:
     """Of files that were there before, those in folders of temp files, the largest first."""
     known = {folder.rstrip("/") for folder in folders}
-    return _largest(one for one in before if one.bytes and os.path.dirname(one.file) in known)
+    return _largest(
+        sized_file
+        for sized_file in before
+        if sized_file.bytes and os.path.dirname(sized_file.file) in known
+    )
 
 
 def _largest(files: Iterable[SizedFile]) -> list[SizedFile]:
-    return sorted(files, key=lambda one: (-one.bytes, one.file))[:FILES_MAX]
+    return sorted(files, key=lambda sized_file: (-sized_file.bytes, sized_file.file))[:FILES_MAX]

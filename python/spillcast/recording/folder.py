@@ -33,7 +33,7 @@ class RecordingFolder:
     def __init__(self, path: Path, *, share: bool = False) -> None:
         check_output(path)
         self._path, self._share = path, share
-        self._there = _identity(path)
+        self._replaced = _identity(path)
         self._partial = PartialFolder(path)
         self.folder = self._partial.path
 
@@ -52,10 +52,10 @@ class RecordingFolder:
         """In place of the recording that was there; False where that is another by now."""
         try:
             check_replaceable(self._path)
-            if self._there is None:
+            if self._replaced is None:
                 _core.rename(self.folder, self._path)
                 return True
-            if _identity(self._path) != self._there:
+            if _identity(self._path) != self._replaced:
                 return False
             # What was there has the partial name then, and goes with it.
             _core.rename(self.folder, self._path, exchange=True)

@@ -80,8 +80,8 @@ def resident_bytes(pid: int) -> int | None:
 
 
 def _status_bytes(pid: int, key: str) -> int | None:
-    found = re.search(rf"^{key}:\s+(\d+) kB", read(Path(f"/proc/{pid}/status")), re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
+    match = re.search(rf"^{key}:\s+(\d+) kB", read(Path(f"/proc/{pid}/status")), re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
 
 
 def meminfo_bytes() -> dict[str, int]:
@@ -101,13 +101,13 @@ class MemoryGroup:
 
 def memory_groups(pid: int | str = "self", cgroups: Path = CGROUPS) -> list[MemoryGroup]:
     """The memory cgroups with a limit that a process is in, innermost first."""
-    found = []
+    groups = []
     for group in group_folders(pid, "memory", cgroups):
         limit = read(group / "memory.max") or read(group / "memory.limit_in_bytes")
         # `max` in version 2, a number near 2**63 in version 1: no limit.
         if limit.isdigit() and int(limit) < 1 << 60:
-            found.append(MemoryGroup(int(limit), _held_bytes(group)))
-    return found
+            groups.append(MemoryGroup(int(limit), _held_bytes(group)))
+    return groups
 
 
 def tightest_group(pid: int | str = "self") -> MemoryGroup | None:
@@ -117,10 +117,10 @@ def tightest_group(pid: int | str = "self") -> MemoryGroup | None:
 
 def too_little_for_us() -> str | None:
     """What is wrong where our own memory cgroup may end us, in a line; None: nothing."""
-    group, own = tightest_group(), resident_bytes(os.getpid())
-    if group is None or own is None:
+    group, resident = tightest_group(), resident_bytes(os.getpid())
+    if group is None or resident is None:
         return None
-    room = group.limit_bytes - group.held_bytes + own
+    room = group.limit_bytes - group.held_bytes + resident
     need = WITH_ARROW_BYTES if "pyarrow" in sys.modules else RECORDER_BYTES
     if room >= need:
         return None

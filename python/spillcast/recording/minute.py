@@ -58,36 +58,36 @@ def record_bursts(
 
     A burst without any temp I/O tells nothing and is left out. NothingSeen where all are.
     """
-    found: list[Recording] = []
+    recordings: list[Recording] = []
     nothing: NothingSeen | None = None
     for gap_s in [*gaps_s(span_s), 0.0]:
         try:
-            one = burst(burst_s(span_s))
+            burst_recording = burst(burst_s(span_s))
         except NothingSeen as error:
             nothing = error
         except SpillcastError:
-            if not found:
+            if not recordings:
                 raise
             say(f"the run {ENDED}")
             break
         except KeyboardInterrupt:
-            if not found:
+            if not recordings:
                 raise
             break
         else:
-            if found and not _same_query(found[0].meta, one.meta):
+            if recordings and not _same_query(recordings[0].meta, burst_recording.meta):
                 say(f"the query {ENDED}, and another began, which is not kept")
                 break
-            found.append(one)
-            if one.meta.ended_by != "duration":
+            recordings.append(burst_recording)
+            if burst_recording.meta.ended_by != "duration":
                 break
         try:
             pause(gap_s)
         except KeyboardInterrupt:
             break
-    if not found and nothing is not None:
+    if not recordings and nothing is not None:
         raise nothing
-    return found
+    return recordings
 
 
 def _same_query(first: Meta, later: Meta) -> bool:
@@ -110,8 +110,8 @@ def keep(parts: Sequence[Recording], output: Path, *, share: bool = False) -> Re
             for batch in _later(part.samples, "time_ns", round(begin_s * 1e9)).to_batches():
                 writer.add_samples(batch)
         for name in (ESTIMATE_FILE, FORMER_FILE):
-            if (told := parts[-1].path / name).is_file():
-                writer.add_document(name, json.loads(told.read_bytes()))
+            if (source := parts[-1].path / name).is_file():
+                writer.add_document(name, json.loads(source.read_bytes()))
         return writer.finish(_meta(parts, edges_s))
     except BaseException:
         writer.discard()
@@ -131,16 +131,16 @@ def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
         started_at=parts[0].meta.started_at,
         elapsed_s=edges_s[-1],
         recorded_s=sum(part.meta.recorded_s for part in parts),
-        cpu_s=None if None in cpu_s else sum(one or 0.0 for one in cpu_s),
+        cpu_s=None if None in cpu_s else sum(cpu or 0.0 for cpu in cpu_s),
         temp=Temp(
-            reads=sum(one.temp.reads for one in metas),
-            writes=sum(one.temp.writes for one in metas),
-            bytes=sum(one.temp.bytes for one in metas),
-            total_s=sum(one.temp.total_s for one in metas),
+            reads=sum(cpu.temp.reads for cpu in metas),
+            writes=sum(cpu.temp.writes for cpu in metas),
+            bytes=sum(cpu.temp.bytes for cpu in metas),
+            total_s=sum(cpu.temp.total_s for cpu in metas),
         ),
         other_io=OtherIO(
-            count=sum(one.other_io.count for one in metas),
-            total_s=sum(one.other_io.total_s for one in metas),
+            count=sum(cpu.other_io.count for cpu in metas),
+            total_s=sum(cpu.other_io.total_s for cpu in metas),
         ),
         capture=together([part.meta.capture for part in parts]),
         raw=_kept(metas, edges_s),
@@ -159,8 +159,8 @@ def _kept(metas: Sequence[Meta], edges_s: Sequence[float]) -> KeptWaits:
         for start_s, end_s in _slices_s(meta.raw, until_s - begin_s)
     ]
     raw = [meta.raw for meta in metas]
-    because = next((one.because for one in raw if one.because is not None), None)
-    rows, rows_seen = sum(one.rows for one in raw), sum(one.rows_seen for one in raw)
+    because = next((waits.because for waits in raw if waits.because is not None), None)
+    rows, rows_seen = sum(waits.rows for waits in raw), sum(waits.rows_seen for waits in raw)
     return KeptWaits(rows, rows_seen, slices_s, because)
 
 
@@ -172,12 +172,12 @@ def _query(last: RecordedQuery, metas: Sequence[Meta], edges_s: Sequence[float])
     """The query of all bursts: a worker may have come and gone before the last of them."""
     workers: dict[int, Worker] = {}
     for meta, begin_s in zip(metas, edges_s, strict=False):
-        for one in meta.postgres.workers if meta.postgres else ():
-            started_s = None if one.started_s is None else begin_s + one.started_s
-            later = replace(one, started_s=started_s, attached_s=begin_s + one.attached_s)
-            workers.setdefault(one.pid, later)
+        for worker in meta.postgres.workers if meta.postgres else ():
+            started_s = None if worker.started_s is None else begin_s + worker.started_s
+            later = replace(worker, started_s=started_s, attached_s=begin_s + worker.attached_s)
+            workers.setdefault(worker.pid, later)
     # One that cannot be attached is seen in every burst anew.
-    unattached = max(one.postgres.workers_not_attached for one in metas if one.postgres)
+    unattached = max(worker.postgres.workers_not_attached for worker in metas if worker.postgres)
     before_s = max(last.before_recording_s - edges_s[-2], 0.0)
     return replace(
         last,
@@ -189,18 +189,18 @@ def _query(last: RecordedQuery, metas: Sequence[Meta], edges_s: Sequence[float])
 
 def _looked(looks: Sequence[Sampling | None]) -> Sampling | None:
     """How a session was looked at in all bursts."""
-    known = [one for one in looks if one is not None]
+    known = [look for look in looks if look is not None]
     if not known:
         return None
-    server_cpu_s = [one.server_cpu_s for one in known]
+    server_cpu_s = [look.server_cpu_s for look in known]
     return replace(
         known[-1],
-        samples=sum(one.samples for one in known),
-        ticks=sum(one.ticks for one in known),
-        discarded=sum(one.discarded for one in known),
-        gap_s=sum(one.gap_s for one in known),
-        client_cpu_s=sum(one.client_cpu_s for one in known),
-        server_cpu_s=None if None in server_cpu_s else sum(one or 0.0 for one in server_cpu_s),
+        samples=sum(look.samples for look in known),
+        ticks=sum(look.ticks for look in known),
+        discarded=sum(look.discarded for look in known),
+        gap_s=sum(look.gap_s for look in known),
+        client_cpu_s=sum(look.client_cpu_s for look in known),
+        server_cpu_s=None if None in server_cpu_s else sum(look or 0.0 for look in server_cpu_s),
     )
 
 

@@ -27,10 +27,10 @@ def mounted(path: str) -> Mounted | None:
     """
     from spillcast import _core
 
-    found = _core.mounted(path)
-    if found is None:
+    entry = _core.mounted(path)
+    if entry is None:
         return None
-    device, filesystem, network, point, options = found
+    device, filesystem, network, point, options = entry
     # Its many patterns take 9 ms to compile.
     from spillcast.redaction import struck_text
 
@@ -46,8 +46,8 @@ def _device_name(device: str) -> str | None:
     folder = folder.resolve()
     # A partition lies in its disk's folder; device-mapper has a name of its own.
     about = (folder / "dm/name", folder / "device/model", folder.parent / "device/model")
-    said = next((text for path in about if (text := _line(path))), None)
-    return f"{folder.name} ({said})" if said else folder.name
+    name = next((text for path in about if (text := _line(path))), None)
+    return f"{folder.name} ({name})" if name else folder.name
 
 
 def _line(path: Path) -> str:

@@ -44,7 +44,7 @@ class PartialFolder:
     def __init__(self, path: Path) -> None:
         self._closing = ExitStack()
         self.path = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
-        with _one_at_a_time(path.absolute().parent):
+        with _creation_lock(path.absolute().parent):
             _remove_left(path)
             self.path.mkdir(mode=0o700)
             self._lock = os.open(self.path, _DIRECTORY)
@@ -70,8 +70,8 @@ def check_free(path: Path) -> None:
 def partial_folders(path: Path) -> list[Path]:
     """The folders in which something called ``path`` is being written, or was."""
     siblings = path.absolute().parent.glob("*.partial")
-    found = (one for one in siblings if PARTIAL.sub("", one.name) == path.name)
-    return [one for one in found if one.is_dir() and not one.is_symlink()]
+    paths = (sibling for sibling in siblings if PARTIAL.sub("", sibling.name) == path.name)
+    return [sibling for sibling in paths if sibling.is_dir() and not sibling.is_symlink()]
 
 
 def _remove_left(path: Path) -> None:
@@ -99,7 +99,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _one_at_a_time(directory: Path) -> Iterator[None]:
+def _creation_lock(directory: Path) -> Iterator[None]:
     """Of two recorders that begin at the same time, the second sees the folder of the first."""
     try:
         lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -55,8 +55,8 @@ def read_back(recording: Recording) -> Recording:
         raw=KeptWaits(waits.num_rows, waits.num_rows, None),
     )
     path = recording.path.with_name(f"{recording.path.stem}-read-back.spill")
-    found = Recording(path, meta)
-    found.waits = waits
-    found.seconds = seconds_of(waits.filter(waits["op"].is_valid()))
-    found.samples = recording.samples
-    return found
+    in_memory = Recording(path, meta)
+    in_memory.waits = waits
+    in_memory.seconds = seconds_of(waits.filter(waits["op"].is_valid()))
+    in_memory.samples = recording.samples
+    return in_memory

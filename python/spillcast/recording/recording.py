@@ -33,7 +33,7 @@ class Recording:
         self.path = path
         self.meta = meta
         #: What meta.json says of the rows beside it; None of rows that were never apart from it.
-        self._told: Meta | None = None
+        self._stored_meta: Meta | None = None
         #: Those whose files were read to their end, and were whole.
         self._whole_tables = set[str]()
         #: JSON documents of a recording that is nowhere on disk, by name.
@@ -63,9 +63,9 @@ class Recording:
                 f"{path}: not a recording, or an incomplete one: it has no {META_FILE}",
                 "record again with: spillcast record -o run.spill -- COMMAND",
             )
-        found = cls(path, Meta.from_json(text_of(meta_path, AGAIN), str(meta_path)))
-        found._told = found.meta
-        return found
+        recording = cls(path, Meta.from_json(text_of(meta_path, AGAIN), str(meta_path)))
+        recording._stored_meta = recording.meta
+        return recording
 
     def need_io(self) -> None:
         """Refusal if there are only samples, which show shares but neither counts nor sizes."""
@@ -100,7 +100,7 @@ class Recording:
     def seconds(self) -> "pa.Table":
         """Per second, op and size: the whole run. See recording/schema.py."""
         rows = self._table("seconds")
-        sums.check_seconds(rows, self._told, self.path / "seconds.parquet")
+        sums.check_seconds(rows, self._stored_meta, self.path / "seconds.parquet")
         return rows
 
     @cached_property
@@ -109,19 +109,23 @@ class Recording:
         from spillcast.recording.distinct import ascending
 
         rows = self._table("waits")
-        sums.check_waits(sums.of_waits(rows), self._told, self.path / "waits.parquet")
+        sums.check_waits(sums.of_waits(rows), self._stored_meta, self.path / "waits.parquet")
         return rows if ascending(rows["start_ns"].to_numpy()) else rows.sort_by("start_ns")
 
     def with_waits(self, waits: "pa.Table", sample: "Sample") -> "Recording":
         """The same recording with a sample of its waits, which need not be in order."""
         from spillcast.recording.distinct import ascending
 
-        found = Recording(self.path, self.meta)
-        found._told, found.documents, found.ends = self._told, self.documents, self.ends
-        found.seconds, found.sample = self.seconds, sample
+        recording = Recording(self.path, self.meta)
+        recording._stored_meta, recording.documents, recording.ends = (
+            self._stored_meta,
+            self.documents,
+            self.ends,
+        )
+        recording.seconds, recording.sample = self.seconds, sample
         in_order = ascending(waits["start_ns"].to_numpy())
-        found.waits = waits if in_order else waits.sort_by("start_ns")
-        return found
+        recording.waits = waits if in_order else waits.sort_by("start_ns")
+        return recording
 
     @property
     def whole(self) -> "Recording":
@@ -137,7 +141,7 @@ class Recording:
     def samples(self) -> "pa.Table":
         """Samples of what sessions did."""
         rows = self._table("samples")
-        sums.check_samples(rows, self._told, self.path / "samples.parquet")
+        sums.check_samples(rows, self._stored_meta, self.path / "samples.parquet")
         return rows
 
     @cached_property
@@ -169,11 +173,11 @@ class Recording:
 
         if "waits" in vars(self):
             return _chosen(self.waits, _is_temp(self.waits, moved=False))
-        found = [WAITS_SCHEMA.empty_table()]
+        tables = [WAITS_SCHEMA.empty_table()]
         # The seconds, which are read in no time, mostly count none.
         if len(_chosen(self.seconds, _is_temp(self.seconds, moved=False))):
-            found += [_chosen(r, _is_temp(r, moved=False)) for r in self.batches("waits")]
-        return pa.concat_tables(found).unify_dictionaries().sort_by("start_ns")
+            tables += [_chosen(r, _is_temp(r, moved=False)) for r in self.batches("waits")]
+        return pa.concat_tables(tables).unify_dictionaries().sort_by("start_ns")
 
     @cached_property
     def temp_seconds(self) -> "pa.Table":
@@ -192,8 +196,8 @@ class Recording:
 
     def to_arrow(self, table: Table = "waits") -> "pa.Table":
         """One of its tables; docs/schema.md lists the columns."""
-        found: pa.Table = getattr(self, table)
-        return found
+        selected: pa.Table = getattr(self, table)
+        return selected
 
     def to_polars(self, table: Table = "waits") -> "pl.DataFrame":
         """The same for Polars. SpillcastError if Polars is not installed."""
@@ -241,7 +245,7 @@ class Recording:
 
     def check_waits(self, seen: sums.Totals) -> None:
         """InputError if the waits are incomplete; their rows were checked elsewhere."""
-        sums.check_waits(seen, self._told, self.path / "waits.parquet")
+        sums.check_waits(seen, self._stored_meta, self.path / "waits.parquet")
         self._whole_tables.add("waits")
 
     def batches(self, table: Literal["waits", "samples"]) -> Iterator["pa.Table"]:
@@ -259,10 +263,10 @@ class Recording:
             if table == "waits":
                 seen = seen.plus(sums.of_waits(rows))
             else:
-                sums.check_samples(rows, self._told, path)
+                sums.check_samples(rows, self._stored_meta, path)
             yield rows
         if table == "waits":
-            sums.check_waits(seen, self._told, path)
+            sums.check_waits(seen, self._stored_meta, path)
         self._whole_tables.add(table)
 
     def waits_unchecked(self, *names: str) -> Iterator["pa.Table"]:

@@ -112,10 +112,10 @@ def row_sources_of_trace(folder: Path, block_bytes: int) -> list[RowSource]:
     with duckdb.connect() as connection:
         path = str(folder / "row_sources.parquet").replace("'", "''")
         connection.execute(f"create view row_sources as from read_parquet('{path}')")
-        found = connection.sql(_OF_TRACE).to_arrow_table().to_pylist()
-    depths: dict[tuple[str | None, int], int] = {(row["sql_id"], 0): -1 for row in found}
+        records = connection.sql(_OF_TRACE).to_arrow_table().to_pylist()
+    depths: dict[tuple[str | None, int], int] = {(row["sql_id"], 0): -1 for row in records}
     sources = []
-    for row in found:
+    for row in records:
         depth = depths.get((row["sql_id"], row["parent"]), -1) + 1
         depths[row["sql_id"], row["plan_line"]] = depth
         sources.append(_of_stat(row, depth, block_bytes))
@@ -145,16 +145,16 @@ def row_sources_of_samples(samples: pa.Table, block_bytes: int) -> list[RowSourc
     """Out of the plan lines of ASH; empty where the samples tell none."""
     if "plan_line" not in samples.column_names or samples["plan_line"].null_count == len(samples):
         return []
-    there = samples.column_names
-    parts = [name for name in ("plan_operation", "plan_options") if name in there]
+    columns = samples.column_names
+    parts = [name for name in ("plan_operation", "plan_options") if name in columns]
     operation = f"any_value(concat_ws(' ', {', '.join(parts)}))" if parts else "''"
-    blocks = "p3" if "p3" in there else "null"
+    blocks = "p3" if "p3" in columns else "null"
     import duckdb
 
     with duckdb.connect() as connection:
         connection.register("samples", samples)
         query = _OF_ASH.format(operation=operation, blocks=blocks)
-        found = connection.sql(query).to_arrow_table().to_pylist()
+        records = connection.sql(query).to_arrow_table().to_pylist()
     return [
         RowSource(
             sql_id=row["sql_id"],
@@ -166,7 +166,7 @@ def row_sources_of_samples(samples: pa.Table, block_bytes: int) -> list[RowSourc
             temp_bytes_read=row["blocks_read"] * block_bytes if blocks == "p3" else None,
             temp_bytes_written=row["blocks_written"] * block_bytes if blocks == "p3" else None,
         )
-        for row in found
+        for row in records
     ]
 
 

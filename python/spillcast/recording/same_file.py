@@ -16,17 +16,17 @@ def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
     Known by device and inode, or by their bytes; only files of one size are read for that. What is
     no plain file, or cannot be looked at, is kept: whoever reads it says why.
     """
-    found = {path: status for path in paths if (status := _status(path)) is not None}
+    by_path = {path: status for path in paths if (status := _status(path)) is not None}
     by_inode: dict[tuple[int, int], Path] = {}
-    for path, status in found.items():
+    for path, status in by_path.items():
         by_inode.setdefault((status.st_dev, status.st_ino), path)
-    sizes = Counter(found[path].st_size for path in by_inode.values())
+    sizes = Counter(by_path[path].st_size for path in by_inode.values())
     by_content: dict[tuple[int, bytes], Path] = {}
     kept: dict[Path, None] = {}
     repeated: list[Repeated] = []
     for path in paths:
         first = path
-        if (of := found.get(path)) is not None:
+        if (of := by_path.get(path)) is not None:
             first = by_inode[of.st_dev, of.st_ino]
             if sizes[of.st_size] > 1 and of.st_size and (digest := _digest(first)) is not None:
                 first = by_content.setdefault((of.st_size, digest), first)

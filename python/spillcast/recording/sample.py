@@ -66,18 +66,18 @@ def parts_of(recording: Recording) -> list[Recording]:
         return []
     part_of = np.array(sample.windows) % PARTS
     at = slice_numbers(sample.slices_s, recording.waits["start_ns"].to_numpy()) - 1
-    found = []
+    recordings = []
     for part in range(PARTS):
         waits = recording.waits.filter(pa.array(part_of[at] == part))
         its = np.flatnonzero(part_of == part).tolist()
-        own = replace(
+        part_sample = replace(
             sample,
             rows=len(waits),
             slices_s=[sample.slices_s[n] for n in its],
             windows=[sample.windows[n] for n in its],
         )
-        found.append(recording.with_waits(waits, own))
-    return found
+        recordings.append(recording.with_waits(waits, part_sample))
+    return recordings
 
 
 def _beginning_in(
@@ -91,14 +91,14 @@ def _beginning_in(
     for rows in recording.batches("waits"):
         edge = np.searchsorted(edges, rows["start_ns"].to_numpy(), side="right")
         within = edge % 2 == 1
-        found = rows.filter(pa.array(within))
+        selected = rows.filter(pa.array(within))
         if reads is not None:
             part = np.full(len(edge), NONE)
             part[within] = part_of[edge[within] // 2]
             reads.push(rows, part)
-            found = found.append_column(_NUMBER, pa.array(before + np.flatnonzero(within)))
+            selected = selected.append_column(_NUMBER, pa.array(before + np.flatnonzero(within)))
         before += rows.num_rows
-        yield found
+        yield selected
 
 
 def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:
@@ -129,9 +129,9 @@ def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:
 
 def _some_starts_ns(recording: Recording) -> Array:
     """When every so manieth wait began, in order."""
-    found = [
+    starts = [
         # A copy, for a view would hold them all.
         rows["start_ns"].to_numpy()[::STEP].copy()
         for rows in recording.waits_unchecked("start_ns")
     ]
-    return np.sort(np.concatenate(found))
+    return np.sort(np.concatenate(starts))

@@ -49,7 +49,7 @@ class _Kind:
             if part * PART_NS <= end_ns and (part + 1) * PART_NS > begin_ns:
                 tables = [pq.read_table(path) for path, _ in self._files.get(part, ())]
                 tables.append(pa.Table.from_batches(self._open.get(part, []), self.schema))
-                yield pa.concat_tables([one.cast(self.schema) for one in tables])
+                yield pa.concat_tables([table.cast(self.schema) for table in tables])
 
     def forget(self, before: int) -> None:
         """Drop whole seconds."""
@@ -120,8 +120,10 @@ class SessionRows:
         """Whether any of these did temp I/O in the seconds of a window."""
         seconds = range(max(begin_ns, 0) // PART_NS, end_ns // PART_NS + 1)
         if len(seconds) * len(sessions) < len(self._temp):
-            return any((one, second) in self._temp for one in sessions for second in seconds)
-        return any(one in sessions and second in seconds for one, second in self._temp)
+            return any(
+                (session, second) in self._temp for session in sessions for second in seconds
+            )
+        return any(session in sessions and second in seconds for session, second in self._temp)
 
     def waits(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[pa.Table]:
         """Their waits in a window, whose begin becomes zero, second by second."""
@@ -152,7 +154,7 @@ class SessionRows:
         """Drop what began before, of which no query will be asked."""
         second = before_ns // PART_NS
         self._drop(second)
-        self._temp = {(one, at) for one, at in self._temp if at >= second}
+        self._temp = {(session, at) for session, at in self._temp if at >= second}
 
     def _drop(self, second: int) -> None:
         """Drop the rows before a second, but one for waits that reach over."""

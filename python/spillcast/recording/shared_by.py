@@ -7,7 +7,7 @@ from spillcast.errors import Refusal
 from spillcast.units import format_duration
 
 #: What tells how many processes there were.
-TOLD_BY = "EXPLAIN (ANALYZE, BUFFERS) of a query shows it"
+HINT = "EXPLAIN (ANALYZE, BUFFERS) of a query shows it"
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,10 @@ def sequential_share(recording: Recording) -> dict[tuple[str, int], float]:
     read = equals(waits["op"], "read")
     stream = codes(waits["file"]) * 2 + read
     follows = _follows(stream, offset, size)
-    told = _told(recording, stream, waits["start_ns"].to_numpy())
+    is_sequential = _is_sequential(recording, stream, waits["start_ns"].to_numpy())
     classes, which = size_classes(size)
     shares = {}
-    for name, its in (("read", read & told), ("write", ~read & told)):
+    for name, its in (("read", read & is_sequential), ("write", ~read & is_sequential)):
         count = np.bincount(which[its], minlength=len(classes))
         following = np.bincount(which[its & follows], minlength=len(classes))
         for at in np.flatnonzero(count):
@@ -88,8 +88,8 @@ def equals(names: pa.ChunkedArray, name: str) -> NDArray[np.bool_]:
     known = encoded.dictionary.cast(pa.string()).to_pylist()
     if name not in known:
         return np.zeros(len(encoded), dtype=bool)
-    found: NDArray[np.bool_] = encoded.indices.fill_null(-1).to_numpy() == known.index(name)
-    return found
+    is_equal: NDArray[np.bool_] = encoded.indices.fill_null(-1).to_numpy() == known.index(name)
+    return is_equal
 
 
 def _encoded(names: pa.ChunkedArray) -> pa.DictionaryArray:
@@ -99,15 +99,15 @@ def _encoded(names: pa.ChunkedArray) -> pa.DictionaryArray:
     return names.unify_dictionaries().combine_chunks()
 
 
-def _told(recording: Recording, stream: Numbers, start_ns: Array) -> NDArray[np.bool_]:
+def _is_sequential(recording: Recording, stream: Numbers, start_ns: Array) -> NDArray[np.bool_]:
     """Whether it is known what came before each row in its stream."""
-    told = np.ones(len(stream), dtype=bool)
+    is_sequential = np.ones(len(stream), dtype=bool)
     if recording.slices_s is not None:
         number = slice_numbers(recording.slices_s, start_ns)
         order = grouped(stream)
         same = stream[order][1:] == stream[order][:-1]
-        told[order[1:]] = ~same | (number[order][1:] == number[order][:-1])
-    return told
+        is_sequential[order[1:]] = ~same | (number[order][1:] == number[order][:-1])
+    return is_sequential
 
 
 def slice_numbers(slices_s: Sequence[tuple[float, float]], start_ns: Array) -> Array:

@@ -63,8 +63,8 @@ def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
     for path in [paths] if isinstance(paths, str | Path) else paths:
         spooled = read_spooled(Path(path), _NAMES)
         if not {"name", "value"} <= spooled.columns.keys():
-            found = ", ".join(spooled.heading[:20]) or "nothing"
-            raise InputError(f"{path}: statistics need NAME and VALUE; found: {found}")
+            columns = ", ".join(spooled.heading[:20]) or "nothing"
+            raise InputError(f"{path}: statistics need NAME and VALUE; found: {columns}")
         intervals = _intervals(spooled.columns["name"], first)
         first = intervals[-1] + 1 if intervals else first
         numbers = [_numbers(spooled, name, damaged) for name in _NUMBERS]
@@ -115,8 +115,8 @@ def _numbers(spooled: Spooled, name: str, damaged: list[Damage]) -> list[int | N
     numbers = [None if cell is None else parse_integer(cell) for cell in cells]
     for line, cell, number in zip(spooled.lines, cells, numbers, strict=True):
         if cell is not None and number is None:
-            what = f"{name} is {cell!r}: treated as unknown"
-            damaged.append(Damage(str(spooled.path), line, what))
+            problem = f"{name} is {cell!r}: treated as unknown"
+            damaged.append(Damage(str(spooled.path), line, problem))
     return numbers
 
 

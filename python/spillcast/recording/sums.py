@@ -64,7 +64,7 @@ def other_files(batches: Iterable["pa.Table"]) -> dict[str, FileSums]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found: dict[str, FileSums] = {}
+    by_file: dict[str, FileSums] = {}
     for waits in batches:
         others = waits.filter(pc.and_(waits["file"].is_valid(), pc.invert(waits["temp"])))
         groups = others.set_column(
@@ -73,11 +73,11 @@ def other_files(batches: Iterable["pa.Table"]) -> dict[str, FileSums]:
         for row in groups.aggregate(
             [("bytes", "sum"), ("start_ns", "min"), ("start_ns", "max")]
         ).to_pylist():
-            before = found.get(row["file"], FileSums(0, None, 0, None))
-            found[row["file"]] = before.plus(
+            before = by_file.get(row["file"], FileSums(0, None, 0, None))
+            by_file[row["file"]] = before.plus(
                 row["op"], row["bytes_sum"] or 0, row["start_ns_min"], row["start_ns_max"]
             )
-    return found
+    return by_file
 
 
 @dataclass(frozen=True)
@@ -117,22 +117,22 @@ def of_waits(waits: "pa.Table") -> Totals:
     return Totals(len(waits), _sum(waits, "bytes"), _sum(waits, "elapsed_ns"), end or 0)
 
 
-def check_waits(found: Totals, told: "Meta | None", path: Path) -> None:
+def check_waits(totals: Totals, meta: "Meta | None", path: Path) -> None:
     """InputError where the single waits are not those that ``told`` counts."""
-    if told is None or not told.captured:
+    if meta is None or not meta.captured:
         return
-    _check(path, [("waits", found.rows, told.raw.rows)])
-    if told.sums is not None:
-        said = ("bytes", found.bytes, told.sums.waits_bytes)
-        _check(path, [said, ("ns of waits", found.total_ns, told.sums.waits_ns)])
-    _check_end(found.end_ns / 1e9, told, path)
+    _check(path, [("waits", totals.rows, meta.raw.rows)])
+    if meta.sums is not None:
+        figures = ("bytes", totals.bytes, meta.sums.waits_bytes)
+        _check(path, [figures, ("ns of waits", totals.total_ns, meta.sums.waits_ns)])
+    _check_end(totals.end_ns / 1e9, meta, path)
 
 
-def check_seconds(seconds: "pa.Table", told: "Meta | None", path: Path) -> None:
+def check_seconds(seconds: "pa.Table", meta: "Meta | None", path: Path) -> None:
     """InputError where the per-second rows are not all that ``told`` counts."""
     import pyarrow.compute as pc
 
-    if told is None or not told.captured:
+    if meta is None or not meta.captured:
         return
     latencies, counts = seconds["latency_ns"], seconds["latency_count"]
     lengths = (pc.list_value_length(column) for column in (latencies, counts))
@@ -140,25 +140,25 @@ def check_seconds(seconds: "pa.Table", told: "Meta | None", path: Path) -> None:
     alike = pc.all(pc.equal(*lengths), min_count=0).as_py()
     if not alike or in_histograms != _sum(seconds, "count"):
         raise damaged(path, "its histograms do not add up to its counts", AGAIN)
-    if told.sums is None:
-        _check_temp(seconds, told, path)
+    if meta.sums is None:
+        _check_temp(seconds, meta, path)
     else:
         figures = [
-            ("rows", len(seconds), told.sums.seconds_rows),
-            ("waits", _sum(seconds, "count"), told.sums.seconds_count),
-            ("bytes", _sum(seconds, "bytes"), told.sums.seconds_bytes),
-            ("ns of waits", _sum(seconds, "total_ns"), told.sums.seconds_ns),
+            ("rows", len(seconds), meta.sums.seconds_rows),
+            ("waits", _sum(seconds, "count"), meta.sums.seconds_count),
+            ("bytes", _sum(seconds, "bytes"), meta.sums.seconds_bytes),
+            ("ns of waits", _sum(seconds, "total_ns"), meta.sums.seconds_ns),
         ]
         _check(path, figures)
-    _check_end(pc.max(seconds["second"]).as_py() or 0, told, path)
+    _check_end(pc.max(seconds["second"]).as_py() or 0, meta, path)
 
 
-def check_samples(samples: "pa.Table", told: "Meta | None", path: Path) -> None:
+def check_samples(samples: "pa.Table", meta: "Meta | None", path: Path) -> None:
     """InputError where samples are of another time than the recording."""
     import pyarrow.compute as pc
 
-    if told is not None:
-        _check_end((pc.max(samples["time_ns"]).as_py() or 0) / 1e9, told, path)
+    if meta is not None:
+        _check_end((pc.max(samples["time_ns"]).as_py() or 0) / 1e9, meta, path)
 
 
 def _sum(rows: "pa.Table", name: str) -> int:
@@ -168,12 +168,12 @@ def _sum(rows: "pa.Table", name: str) -> int:
 
 
 def _check(path: Path, figures: Sequence[tuple[str, int, int]]) -> None:
-    for what, has, told in figures:
-        if has != told:
-            raise damaged(path, f"it holds {has:,} {what}, and meta.json counts {told:,}", AGAIN)
+    for name, has, stated in figures:
+        if has != stated:
+            raise damaged(path, f"it holds {has:,} {name}, and meta.json counts {stated:,}", AGAIN)
 
 
-def _check_temp(seconds: "pa.Table", told: "Meta", path: Path) -> None:
+def _check_temp(seconds: "pa.Table", meta: "Meta", path: Path) -> None:
     """Of a recording that does not tell what its rows sum to: by its counts of temp I/O.
 
     These may be more, by what was done before the run began.
@@ -182,16 +182,16 @@ def _check_temp(seconds: "pa.Table", told: "Meta", path: Path) -> None:
     import pyarrow.compute as pc
 
     op = seconds["op"].cast(pa.string())
-    for name, all_of_them in (("read", told.temp.reads), ("write", told.temp.writes)):
+    for name, all_of_them in (("read", meta.temp.reads), ("write", meta.temp.writes)):
         rows = seconds.filter(pc.and_(seconds["temp"], pc.fill_null(pc.equal(op, name), False)))
-        found = _sum(rows, "count")
-        if not _BEFORE_SHARE * all_of_them <= found <= all_of_them:
-            _check(path, [(f"{name}s of temp files", found, all_of_them)])
+        counted = _sum(rows, "count")
+        if not _BEFORE_SHARE * all_of_them <= counted <= all_of_them:
+            _check(path, [(f"{name}s of temp files", counted, all_of_them)])
 
 
-def _check_end(end_s: float, told: "Meta", path: Path) -> None:
+def _check_end(end_s: float, meta: "Meta", path: Path) -> None:
     """InputError where rows lie after the end. Some recordings do not tell how long they were."""
-    length_s = max(told.recorded_s, told.elapsed_s)
-    if told.recorded_s and end_s > length_s * (1 + _LATER_SHARE) + _LATER_S:
+    length_s = max(meta.recorded_s, meta.elapsed_s)
+    if meta.recorded_s and end_s > length_s * (1 + _LATER_SHARE) + _LATER_S:
         text = f"a row at {end_s:,.1f} s of a recording of {length_s:,.1f} s"
         raise damaged(path, text, AGAIN)

@@ -66,15 +66,15 @@ def temp_places(folders: Mapping[str, int]) -> list[TempPlace]:
     return sorted(places, key=lambda place: -place.bytes)
 
 
-def told_places(meta: "Meta") -> list[TempPlace]:
+def named_temp_places(meta: "Meta") -> list[TempPlace]:
     """Those of a recording, without what lies elsewhere where the user named directories."""
     # A path that is relative was so to a directory that nobody knows.
-    asked = [str(path) for path in map(Path, meta.asked.temp_dirs) if path.is_absolute()]
+    lines = [str(path) for path in map(Path, meta.asked.temp_dirs) if path.is_absolute()]
     return [
         place
         for place in meta.temp_places
-        if not asked
+        if not lines
         or any(
-            os.path.commonpath((place.directory, one)) in (place.directory, one) for one in asked
+            os.path.commonpath((place.directory, text)) in (place.directory, text) for text in lines
         )
     ]

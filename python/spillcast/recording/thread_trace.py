@@ -287,11 +287,11 @@ class _Rows:
         order = np.argsort(begin, kind="stable")
         at = np.searchsorted(self.start_ns, begin[order], side="left")
 
-        def joined(beginnings: NDArray, own: NDArray) -> NDArray:  # type: ignore[type-arg]
+        def joined(beginnings: NDArray, ends: NDArray) -> NDArray:  # type: ignore[type-arg]
             # A piece of the rows after each beginning, which numpy's insert is slow to make.
-            pieces = np.split(own, at)
-            one_by_one = beginnings[order].astype(own.dtype)[:, None]
-            between = chain.from_iterable(zip(pieces, one_by_one, strict=False))
+            pieces = np.split(ends, at)
+            single = beginnings[order].astype(ends.dtype)[:, None]
+            between = chain.from_iterable(zip(pieces, single, strict=False))
             return np.concatenate([*between, pieces[-1]])
 
         return _Rows(
@@ -339,12 +339,12 @@ class _Edges:
         """Rows that their waker ended: it had ended a row of its own, and worked since."""
         for waker in np.unique(self._rows.woken_by[blocked]):
             which = blocked[self._rows.woken_by[blocked] == waker]
-            own = self._of[waker]
-            ends = self._rows.end_ns[own]
+            edges = self._of[waker]
+            ends = self._rows.end_ns[edges]
             woken = self._rows.end_ns[which]
             last = np.searchsorted(ends, woken, side="right") - 1
             seen = last >= 0
-            self._tie(which[seen], own, last[seen], woken[seen] - ends[last[seen]])
+            self._tie(which[seen], edges, last[seen], woken[seen] - ends[last[seen]])
 
     def by_latest(self, which: Array) -> None:
         """Rows that end when, of all rows of other threads, the last one had ended by then."""
@@ -362,14 +362,14 @@ class _Edges:
         during = (at >= 0) & (rows.end_ns[other] > rows.start_ns[which])
         for owner in np.unique(rows.thread[other[during]]):
             its = during & (rows.thread[other] == owner)
-            own = self._of[owner]
-            last = np.searchsorted(own, other[its])
-            self._tie(which[its], own, last, woken[its] - rows.end_ns[other[its]])
+            edges = self._of[owner]
+            last = np.searchsorted(edges, other[its])
+            self._tie(which[its], edges, last, woken[its] - rows.end_ns[other[its]])
 
-    def _tie(self, which: Array, own: Array, last: Array, since_ns: Array) -> None:
-        following = np.minimum(last + 1, len(own) - 1)
-        most_ns = np.where(last + 1 < len(own), self._rows.cpu_ns[own[following]], 0)
-        self.after[which] = own[last]
+    def _tie(self, which: Array, threads: Array, last: Array, since_ns: Array) -> None:
+        following = np.minimum(last + 1, len(threads) - 1)
+        most_ns = np.where(last + 1 < len(threads), self._rows.cpu_ns[threads[following]], 0)
+        self.after[which] = threads[last]
         self.after_cpu_ns[which] = np.clip(since_ns, 0, most_ns)
 
 

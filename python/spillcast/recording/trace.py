@@ -55,9 +55,9 @@ class Traces:
     def damaged(self) -> list[dict[str, Any]]:
         """The first damaged lines of each file, with what is wrong."""
         return [
-            {"file": str(path), "line": line, "what": what}
+            {"file": str(path), "line": line, "what": problem}
             for path, file in zip(self.paths, self.files, strict=True)
-            for line, what in file["damage"]
+            for line, problem in file["damage"]
         ]
 
     def damaged_count(self) -> int:
@@ -88,14 +88,14 @@ def read_once(paths: Sequence[Path], read: Callable[[list[Path]], Read]) -> Trac
 def _copies(paths: Sequence[Path], files: Sequence[Mapping[str, Any]]) -> list[Repeated]:
     """Files of which all that was counted is that of another: no two sessions share each us."""
     first: dict[str, Path] = {}
-    found = []
+    copies = []
     for path, file in zip(paths, files, strict=True):
         if not any(session["first_tim_us"] for session in file["sessions"]):
             continue
         same = first.setdefault(repr(sorted(file.items())), path)
         if same != path:
-            found.append((path, same))
-    return found
+            copies.append((path, same))
+    return copies
 
 
 def profile_traces(
@@ -127,9 +127,9 @@ def profile_traces(
                 watch,
             )
 
-    found = read_once(paths, read)
-    found.check(window)
-    return found
+    traces = read_once(paths, read)
+    traces.check(window)
+    return traces
 
 
 def open_reader(

@@ -28,5 +28,5 @@ def block_bytes_of(path: Path) -> int | None:
     """The size of a database block, where the header tells the parameter."""
     if not path.is_file():
         return None
-    found = _BLOCK_SIZE.search(head_of(path))
-    return None if found is None else int(found[1])
+    match = _BLOCK_SIZE.search(head_of(path))
+    return None if match is None else int(match[1])

@@ -82,10 +82,10 @@ def _temp_waits(paths: Sequence[Path], block_bytes: int, lenient: bool) -> pa.Ta
     with ReadFailures():
         run_interruptibly(lambda: reader.rows(take), reader.cancel)
     rows = pa.Table.from_batches(batches).unify_dictionaries().sort_by("start_ns")
-    found = {name: rows[name] for name in _COLUMNS}
-    found["file"] = rows["file"].cast(pa.string())
-    found["offset"] = pa.compute.multiply(rows["p2"], block_bytes)
-    found["bytes"] = pa.compute.multiply(rows["blocks"], block_bytes)
-    found["blocked"] = pa.repeat(True, rows.num_rows)
+    columns = {name: rows[name] for name in _COLUMNS}
+    columns["file"] = rows["file"].cast(pa.string())
+    columns["offset"] = pa.compute.multiply(rows["p2"], block_bytes)
+    columns["bytes"] = pa.compute.multiply(rows["blocks"], block_bytes)
+    columns["blocked"] = pa.repeat(True, rows.num_rows)
     none = {field.name: pa.nulls(rows.num_rows, field.type) for field in WAITS_SCHEMA}
-    return pa.table({**none, **found}).select(WAITS_SCHEMA.names).cast(WAITS_SCHEMA)
+    return pa.table({**none, **columns}).select(WAITS_SCHEMA.names).cast(WAITS_SCHEMA)

@@ -37,9 +37,9 @@ def spool_traces(
     def spool(kept: list[Path]) -> Read:
         return _spool(kept, folder, columns, lenient, on_progress, window)
 
-    found = read_once(paths, spool)
-    found.check(window)
-    return found
+    traces = read_once(paths, spool)
+    traces.check(window)
+    return traces
 
 
 def _spool(

@@ -34,13 +34,13 @@ def windows_us(
     sessions = [session for file in files for session in file["sessions"]]
     firsts = [s["first_tim_us"] for s in sessions if s["first_tim_us"] is not None]
     first_us = min(firsts, default=0)
-    found = []
+    windows = []
     for path, file in zip(paths, files, strict=True):
         more_us = file["local_less_tim_us"]
         pair = (("since", window.since), ("until", window.until))
         low, high = (_tim_us(option, text, path, first_us, more_us) for option, text in pair)
-        found.append((_ENDS_US[0] if low is None else low, _ENDS_US[1] if high is None else high))
-    return found
+        windows.append((_ENDS_US[0] if low is None else low, _ENDS_US[1] if high is None else high))
+    return windows
 
 
 def nothing_inside(window: Window) -> InputError:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from spillcast.recording.meta import Meta
 
 #: From this share on it is worth a warning; above the other there is no forecast.
-SHARE_TOLD, SHARE_MAX = 0.01, 0.2
+SHARE_REPORTED, SHARE_MAX = 0.01, 0.2
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Unseen:
     @property
     def notable(self) -> bool:
         """Whether it is worth a warning."""
-        return self.calls_share > SHARE_TOLD
+        return self.calls_share > SHARE_REPORTED
 
     @property
     def excessive(self) -> bool:

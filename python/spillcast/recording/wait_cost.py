@@ -93,7 +93,7 @@ class MachineCalibration:
 
     def cost_of(self, engine: str) -> WaitCost:
         """That of an engine, or of all where it was not measured."""
-        return next((one for one in self.costs if one.engine == engine), self.costs[-1])
+        return next((cost for cost in self.costs if cost.engine == engine), self.costs[-1])
 
 
 def weights_of(waits_s: "Floats") -> "Floats":

@@ -67,8 +67,8 @@ def _read(
     for path in paths:
         spooled = read_spooled(path, names)
         if lacking := [name for name in needed if name not in spooled.columns]:
-            found = ", ".join(spooled.heading[:20]) or "nothing"
-            raise InputError(f"{path}: {words} {', '.join(lacking)}; found: {found}")
+            heading_words = ", ".join(spooled.heading[:20]) or "nothing"
+            raise InputError(f"{path}: {words} {', '.join(lacking)}; found: {heading_words}")
         nothing: list[str | None] = [None] * len(spooled.lines)
         cells = [spooled.columns.get(name, nothing) for name in columns]
         converted = [
@@ -81,8 +81,8 @@ def _read(
 
 def passes_by_line(areas: pa.Table) -> dict[tuple[str | None, int | None], int]:
     """The most passes that a work area of each statement and plan line took; 0: it fits."""
-    found: dict[tuple[str | None, int | None], int] = {}
+    passes: dict[tuple[str | None, int | None], int] = {}
     for row in areas.to_pylist():
         key = row["sql_id"], row["plan_line"]
-        found[key] = max(found.get(key, 0), row["passes"] or 0)
-    return found
+        passes[key] = max(passes.get(key, 0), row["passes"] or 0)
+    return passes

@@ -14,8 +14,8 @@ from spillcast.recording.ash import (
     ALL,
     Ash,
     Chosen,
+    check_single_execution,
     hints,
-    only_one,
     profile_ash,
     read_ash,
     wall_clock_share,
@@ -216,7 +216,7 @@ def read_shares(
     InputError lists the executions where what is chosen is of several.
     """
     ash = read_ash(list(paths), chosen, on_progress=on_progress)
-    only_one(ash)
+    check_single_execution(ash)
     whole = wall_clock_share(ash, boost)
     share = {event: _share_of(ash, event) for event in whole.events}
     latency_s = {

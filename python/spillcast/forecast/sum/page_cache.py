@@ -9,7 +9,7 @@ from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.projection import Projection
 from spillcast.forecast.sum.shared import bounds_s
 from spillcast.recording.spill import spill_bytes
-from spillcast.recording.temp_places import told_places
+from spillcast.recording.temp_places import named_temp_places
 from spillcast.storage import Storage
 from spillcast.storage.page_cache import IN_MEMORY
 from spillcast.storage.source import ASSUMED
@@ -63,7 +63,7 @@ def about_skipped_cache(
     on_it: Callable[[Baseline, Storage], float],
 ) -> list[Warned]:
     """That an assumed latency is also that of what a page cache answered. ``on_it`` is with one."""
-    places = told_places(baseline.recording.meta)
+    places = named_temp_places(baseline.recording.meta)
     on_disk = any(place.filesystem not in IN_MEMORY for place in places)
     if target.source is not ASSUMED or not on_disk or baseline.threads.page_cache is None:
         return []

@@ -9,7 +9,7 @@ from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.too_wide import too_wide
 from spillcast.recording import Recording
 from spillcast.recording.between import shared_among, timed_in_all
-from spillcast.recording.shared_by import TOLD_BY
+from spillcast.recording.shared_by import HINT
 from spillcast.units import format_duration
 
 
@@ -84,7 +84,7 @@ def told_by(recording: Recording) -> str:
     if recording.ends is not None:
         return recording.ends.unknown.mend
     within = recording.meta.temp.within
-    return TOLD_BY if within is None else within.mend
+    return HINT if within is None else within.mend
 
 
 def bounds_s(forecast: Forecast) -> tuple[float, float] | None:

@@ -9,7 +9,7 @@ from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.provenance import about_provenance
 from spillcast.recording import Recording
 from spillcast.recording.spill import spill_bytes
-from spillcast.recording.temp_places import TempPlace, told_places
+from spillcast.recording.temp_places import TempPlace, named_temp_places
 from spillcast.storage import Storage
 from spillcast.storage.tmpfs import HEADROOM
 from spillcast.units import format_bytes
@@ -20,7 +20,7 @@ Facts = Mapping[str, Any]
 def about_storages(recording: Recording, target: Storage, loads: Sequence[Load]) -> list[Warned]:
     """All of it: of where temp files were recorded, and of the target."""
     return [
-        *_about_source(told_places(recording.meta)),
+        *_about_source(named_temp_places(recording.meta)),
         *about_measuring(target.facts, loads),
         *about_provenance(target, recording.meta.machine.host),
         *_about_room(recording, target.facts),

@@ -3,9 +3,9 @@
 from spillcast.recording.ash.chosen import ALL as ALL
 from spillcast.recording.ash.chosen import Chosen as Chosen
 from spillcast.recording.ash.executions import Execution as Execution
+from spillcast.recording.ash.executions import check_single_execution as check_single_execution
 from spillcast.recording.ash.executions import executions as executions
 from spillcast.recording.ash.executions import hints as hints
-from spillcast.recording.ash.executions import only_one as only_one
 from spillcast.recording.ash.profile import ON_CPU as ON_CPU
 from spillcast.recording.ash.profile import profile_ash as profile_ash
 from spillcast.recording.ash.reader import Ash as Ash

@@ -42,13 +42,13 @@ class Chosen:
             high_ns = _time_ns("until", self.until, samples, month_first=month_first)
         times = samples["time_ns"]
         inside = pc.and_(pc.greater_equal(times, low_ns), pc.less_equal(times, high_ns))
-        found = samples.filter(inside)
-        if found.num_rows == 0:
+        kept = samples.filter(inside)
+        if kept.num_rows == 0:
             raise InputError(
                 f"no sample lies between {clock(low_ns)} and {clock(high_ns)}",
                 f"the samples are of {clock(first_ns)} to {clock(last_ns)}",
             )
-        return found
+        return kept
 
 
 #: All of an export.
@@ -66,8 +66,8 @@ def _with(samples: pa.Table, name: str, wanted: str) -> pa.Table:
     if chosen.num_rows == 0:
         counts = pc.value_counts(column.drop_null()).to_pylist()
         counts.sort(key=lambda entry: (-entry["counts"], entry["values"]))
-        there = ", ".join(entry["values"] for entry in counts[:5]) or "none"
-        raise InputError(f"no sample has {name.upper()} {wanted}", f"there are: {there}")
+        top_values = ", ".join(entry["values"] for entry in counts[:5]) or "none"
+        raise InputError(f"no sample has {name.upper()} {wanted}", f"there are: {top_values}")
     return chosen
 
 
@@ -80,10 +80,10 @@ def _time_ns(option: str, text: str, samples: pa.Table, *, month_first: bool) ->
     """A time, or a time of the day that the samples are of."""
     first_ns, last_ns = _ends_ns(samples)
     day_ns = first_ns // _DAY_NS * _DAY_NS
-    if (found := values.parse_time_ns(text, month_first=month_first)) is not None:
-        return found
-    found = values.parse_time_ns(f"1970-01-01 {text}")
-    if found is None:
+    if (time_ns := values.parse_time_ns(text, month_first=month_first)) is not None:
+        return time_ns
+    time_ns = values.parse_time_ns(f"1970-01-01 {text}")
+    if time_ns is None:
         raise InputError(
             f"--{option} '{text}' is not a time", f"write for example {clock(first_ns)}"
         )
@@ -92,4 +92,4 @@ def _time_ns(option: str, text: str, samples: pa.Table, *, month_first: bool) ->
             f"--{option} {text}: the samples are of several days",
             f"write the day too, as in '{clock(first_ns)}'",
         )
-    return day_ns + found
+    return day_ns + time_ns

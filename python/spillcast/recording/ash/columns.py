@@ -71,9 +71,9 @@ class Columns:
         column = column.cast(pa.string())
         return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
 
-    def _damage(self, row: int, what: str) -> None:
+    def _damage(self, row: int, problem: str) -> None:
         line = self.lines[row] if self.lines is not None else row + 1
-        self.damaged.append(Damage(str(self.path), line, what))
+        self.damaged.append(Damage(str(self.path), line, problem))
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -49,38 +49,47 @@ class Execution:
 
 def executions(ash: Ash) -> list[Execution]:
     """All that the samples are of, in the order of their begin."""
-    rows = _told_apart(ash)
-    _own(rows, ash.exported)
+    rows = _grouped_by_execution(ash)
+    _add_own_rows(rows, ash.exported)
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         key = (row["sql_id"], row["sql_exec_id"], row["exec_start"], row["owner"])
         groups.setdefault(key, []).append(row)
     for least in ("exec_start", "sql_exec_id", "sql_id"):
         _join(groups, least)
-    found = [_execution(ash, group) for group in groups.values()]
-    return sorted(found, key=lambda one: (one.began, -one.elapsed_s))
+    results = [_execution(ash, group) for group in groups.values()]
+    return sorted(results, key=lambda execution: (execution.began, -execution.elapsed_s))
 
 
-def only_one(ash: Ash) -> None:
+def check_single_execution(ash: Ash) -> None:
     """InputError that lists the executions where there are several."""
-    found = executions(ash)
-    if len(found) > 1:
+    candidates = executions(ash)
+    if len(candidates) > 1:
         raise InputError(
-            f"the samples are of {len(found):,} executions, and a forecast is for one",
-            "\n  ".join([f"choose it with {_what_chooses(found)}:", *listing(found)]),
+            f"the samples are of {len(candidates):,} executions, and a forecast is for one",
+            "\n  ".join(
+                [f"choose it with {_options_that_choose(candidates)}:", *listing(candidates)]
+            ),
         )
 
 
-def listing(found: Sequence[Execution]) -> list[str]:
+def listing(executions: Sequence[Execution]) -> list[str]:
     """The longest as lines of columns, in the order of their begin."""
-    longest = sorted(found, key=lambda one: -one.elapsed_s)[:_LISTED]
+    longest = sorted(executions, key=lambda execution: -execution.elapsed_s)[:_LISTED]
     table = [["began", "lasted", "samples", "sql", "exec id", "instance", "session"]]
-    for one in (one for one in found if one in longest):
-        keys = (one.sql_id, one.exec_id, one.instance, one.session)
+    for execution in (execution for execution in executions if execution in longest):
+        keys = (execution.sql_id, execution.exec_id, execution.instance, execution.session)
         words = ("-" if key is None else str(key) for key in keys)
-        table.append([one.began, format_duration(one.elapsed_s), f"{one.samples:,}", *words])
+        table.append(
+            [
+                execution.began,
+                format_duration(execution.elapsed_s),
+                f"{execution.samples:,}",
+                *words,
+            ]
+        )
     lines = aligned(table)
-    more = len(found) - len(longest)
+    more = len(executions) - len(longest)
     return [*lines, f"and {more:,} shorter ones"] if more else lines
 
 
@@ -102,19 +111,19 @@ def hints(ash: Ash) -> list[str]:
     return [text]
 
 
-def _told_apart(ash: Ash) -> list[Row]:
+def _grouped_by_execution(ash: Ash) -> list[Row]:
     """A row for all samples that are alike, with their number, first and last time."""
-    there = [name for name in _KEYS if name in ash.samples.schema.names]
-    columns = {name: ash.samples[name] for name in (*there, "time_ns")}
+    keys = [name for name in _KEYS if name in ash.samples.schema.names]
+    columns = {name: ash.samples[name] for name in (*keys, "time_ns")}
     for name in ("sql_id", "exec_start"):
         if name in columns:
             columns[name] = columns[name].cast(pa.string())
-    grouped = pa.table(columns).group_by(there, use_threads=False)
+    grouped = pa.table(columns).group_by(keys, use_threads=False)
     table = grouped.aggregate([("time_ns", "min"), ("time_ns", "max"), ("time_ns", "count")])
     return [dict.fromkeys(_KEYS) | row for row in table.to_pylist()]
 
 
-def _own(rows: Sequence[Row], exported: frozenset[str]) -> None:
+def _add_own_rows(rows: Sequence[Row], exported: frozenset[str]) -> None:
     """Gives each row its owner: the session that coordinates it, by instance and number.
 
     Where no column says who coordinates whom, sessions may be workers of one execution.
@@ -174,7 +183,7 @@ def _execution(ash: Ash, rows: Sequence[Row]) -> Execution:
     head = next((row for row in rows if row["coordinator"] is None), rows[0])
     instance, session = head["owner"]
     alone = len({(row["instance"], row["session"]) for row in rows}) == 1
-    found = Execution(
+    result = Execution(
         head["sql_id"],
         head["sql_exec_id"],
         instance,
@@ -185,19 +194,19 @@ def _execution(ash: Ash, rows: Sequence[Row]) -> Execution:
         len({(row["instance"], row["session"]) for row in rows}),
     )
     if session is None and alone:
-        return replace(found, instance=head["instance"], session=head["session"])
-    return found
+        return replace(result, instance=head["instance"], session=head["session"])
+    return result
 
 
 def _clock(ash: Ash, time_ns: int) -> str:
     return f"{ash.began + timedelta(microseconds=time_ns // 1000):%Y-%m-%d %H:%M:%S}"
 
 
-def _what_chooses(found: Sequence[Execution]) -> str:
+def _options_that_choose(executions: Sequence[Execution]) -> str:
     """The options that tell these apart."""
     several = {
-        "--sql-id": len({one.sql_id for one in found}) > 1,
-        "--exec-id": len({one.exec_id for one in found}) > 1,
+        "--sql-id": len({execution.sql_id for execution in executions}) > 1,
+        "--exec-id": len({execution.exec_id for execution in executions}) > 1,
     }
     options = [option for option, differs in several.items() if differs]
     return ", ".join([*options, "--since and --until"]) + ", or export it alone"

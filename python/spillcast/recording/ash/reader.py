@@ -106,9 +106,9 @@ def read_ash(
     several, repeated = distinct([Path(path) for path in given])
     exports, before = [], 0
     for path in several:
-        told = None if on_progress is None else partial(_on, on_progress, before)
+        report_progress = None if on_progress is None else partial(_on, on_progress, before)
         with reading(path, "export it again"):
-            exports.append(_read_export(path, told))
+            exports.append(_read_export(path, report_progress))
         before += path.stat().st_size
     if len({export.source for export in exports}) > 1:
         raise InputError(
@@ -163,8 +163,8 @@ def _read_export(path: Path, on_progress: Callable[[int], None] | None) -> _Expo
         heading, lines, damaged = spooled.heading, spooled.lines, list(spooled.damaged)
         columns = {name: pa.array(cells, pa.string()) for name, cells in spooled.columns.items()}
     if "sample_time" not in columns or not {"event", "session_state"} & columns.keys():
-        found = ", ".join(heading[:20]) or "nothing"
-        raise InputError(f"{path}: an ASH export needs {_NEEDED}; found: {found}")
+        heading_words = ", ".join(heading[:20]) or "nothing"
+        raise InputError(f"{path}: an ASH export needs {_NEEDED}; found: {heading_words}")
     reader = Columns(path, columns, lines, damaged)
     times = reader.times()
     numbers = {name: reader.numbers(name) for name in _NUMBERS}

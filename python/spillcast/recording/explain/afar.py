@@ -13,10 +13,10 @@ def with_counts(
     path = recording.plan_alone
     if path is None:
         return recording
-    found, engine = read_plan(path, elapsed_s=elapsed_s, timed=timed), recording.meta.engine
-    found.meta = replace(
-        found.meta,
-        engine=replace(engine, document=found.meta.engine.document),
-        capture=replace(found.meta.capture, absent_because=recording.meta.capture.absent_because),
+    counted, engine = read_plan(path, elapsed_s=elapsed_s, timed=timed), recording.meta.engine
+    counted.meta = replace(
+        counted.meta,
+        engine=replace(engine, document=counted.meta.engine.document),
+        capture=replace(counted.meta.capture, absent_because=recording.meta.capture.absent_because),
     )
-    return found
+    return counted

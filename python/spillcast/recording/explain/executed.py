@@ -42,17 +42,21 @@ def executed_plan(
     """
     documents = read_documents(path)
     with reading(path, HOW):
-        mine = [one for one in documents if queryid is not None and _queryid(one) == queryid]
-        document = max(mine or documents, key=lambda one: _weight(path, one))
-        own_s = elapsed_s or elapsed_of(path, document)
+        mine = [
+            candidate
+            for candidate in documents
+            if queryid is not None and _queryid(candidate) == queryid
+        ]
+        document = max(mine or documents, key=lambda candidate: _weight(path, candidate))
+        call_s = elapsed_s or elapsed_of(path, document)
         blocks = blocks_of(document["Plan"])
     if "Temp Written Blocks" not in document["Plan"]:
-        return Executed(own_s, None)
+        return Executed(call_s, None)
     try:
-        found = recording_of_plan(document, path=path, elapsed_s=elapsed_s) if blocks else None
+        recording = recording_of_plan(document, path=path, elapsed_s=elapsed_s) if blocks else None
     except Refusal:
-        found = None
-    return Executed(own_s, blocks, found)
+        recording = None
+    return Executed(call_s, blocks, recording)
 
 
 def executed_statement(
@@ -68,14 +72,14 @@ def executed_statement(
 
 def executed_row(row: Row, path: Path, elapsed_s: float | None = None) -> Executed:
     """The mean call of a row, which has some."""
-    own_s = elapsed_s or row.elapsed_s / row.calls
-    found = None
+    call_s = elapsed_s or row.elapsed_s / row.calls
+    recording = None
     try:
         if row.spills:
-            found = recording_of_row(path, row, elapsed_s=elapsed_s)
+            recording = recording_of_row(path, row, elapsed_s=elapsed_s)
     except Refusal:
-        found = None
-    return Executed(own_s, round(row.blocks / row.calls), found)
+        recording = None
+    return Executed(call_s, round(row.blocks / row.calls), recording)
 
 
 def _weight(path: Path, document: Mapping[str, Any]) -> tuple[int, float]:
@@ -83,5 +87,5 @@ def _weight(path: Path, document: Mapping[str, Any]) -> tuple[int, float]:
 
 
 def _queryid(document: Mapping[str, Any]) -> str | None:
-    found = document.get("Query Identifier")
-    return None if found is None else str(found)
+    queryid = document.get("Query Identifier")
+    return None if queryid is None else str(queryid)

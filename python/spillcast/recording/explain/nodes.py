@@ -85,10 +85,10 @@ class Node:
             yield from child.walk()
 
 
-def amount(value: Any, what: str, most: float = COUNT_MAX) -> float:
+def amount(value: Any, name: str, most: float = COUNT_MAX) -> float:
     """A count or a time of a plan. ValueError where it is none."""
     if not isinstance(value, int | float) or not 0 <= value <= most:
-        raise ValueError(f"{what} is {str(value)[:40]}")
+        raise ValueError(f"{name} is {str(value)[:40]}")
     return value
 
 
@@ -99,9 +99,9 @@ def nodes_of(plan: Mapping[str, Any]) -> Node:
     therefore counted, where it is scanned.
     """
     shared = {
-        str(one["Subplan Name"]).removeprefix("CTE "): _temp(one)
-        for one in _all(plan)
-        if _is_cte(one)
+        str(child["Subplan Name"]).removeprefix("CTE "): _temp(child)
+        for child in _all(plan)
+        if _is_cte(child)
     }
     return _node(plan, 1, "", shared)
 
@@ -113,7 +113,7 @@ def _node(
         amount(values[name], name)
     below = _processes_below(values, processes)
     kind, spread = values["Node Type"], _spread(values, processes)
-    children = [_node(one, below, kind, shared) for one in values.get("Plans", ())]
+    children = [_node(plan, below, kind, shared) for plan in values.get("Plans", ())]
     inside = [child.all_temp for child in children if not _is_cte(child.values)]
     temp = _temp(values)
     made = shared.get(values.get("CTE Name", "")) if kind == "CTE Scan" else None
@@ -129,7 +129,8 @@ def _processes_below(values: Mapping[str, Any], processes: int) -> int:
         return processes
     launched = int(amount(values.get("Workers Launched", 0), "Workers Launched", WORKERS_MAX))
     loops = [
-        int(amount(one.get("Actual Loops", 1), "Actual Loops")) for one in values.get("Plans", ())
+        int(amount(child.get("Actual Loops", 1), "Actual Loops"))
+        for child in values.get("Plans", ())
     ]
     alone = values.get("Single Copy") or (launched and loops[:1] == [launched])
     return max(1, launched if alone else launched + 1)
@@ -138,12 +139,12 @@ def _processes_below(values: Mapping[str, Any], processes: int) -> int:
 def _spread(values: Mapping[str, Any], processes: int) -> float:
     """From the blocks of each worker (VERBOSE), or what each sorted; else even."""
     workers = values.get("Workers", ())
-    parts = [_temp(one).blocks for one in workers]
+    parts = [_temp(worker).blocks for worker in workers]
     if any(parts):
         parts.append(max(0, _temp(values).blocks - sum(parts)))
     else:
         used = "Sort Space Used"
-        parts = [int(amount(one.get(used, 0), used)) for one in (values, *workers)]
+        parts = [int(amount(worker.get(used, 0), used)) for worker in (values, *workers)]
     if processes == 1 or len(parts) == 1 or not any(parts):
         return float(processes)
     return min(float(processes), sum(parts) / max(parts))
@@ -170,5 +171,5 @@ def _left(whole_s: float | None, parts_s: Sequence[float | None]) -> float | Non
 
 def _all(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield values
-    for one in values.get("Plans", ()):
-        yield from _all(one)
+    for child in values.get("Plans", ()):
+        yield from _all(child)

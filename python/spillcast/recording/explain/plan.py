@@ -34,11 +34,11 @@ def read_plan(path: str | Path, *, elapsed_s: float | None = None, timed: bool =
     path = Path(path)
     documents = read_documents(path)
     with reading(path, HOW):
-        most = max(documents, key=lambda one: blocks_of(one["Plan"]))
-        spilling = sum(blocks_of(one["Plan"]) > 0 for one in documents)
-    found = recording_of_plan(most, path=path, elapsed_s=elapsed_s, timed=timed)
-    found.meta = replace(found.meta, statement=_statement(most, spilling))
-    return found
+        most = max(documents, key=lambda document: blocks_of(document["Plan"]))
+        spilling = sum(blocks_of(document["Plan"]) > 0 for document in documents)
+    recording = recording_of_plan(most, path=path, elapsed_s=elapsed_s, timed=timed)
+    recording.meta = replace(recording.meta, statement=_statement(most, spilling))
+    return recording
 
 
 def recording_of_plan(
@@ -56,7 +56,7 @@ def recording_of_plan(
         document = document[0]
     with reading(path, HOW):
         _need_blocks(path, document["Plan"])
-        own_s = elapsed_of(path, document)
+        plan_s = elapsed_of(path, document)
         top = nodes_of(document["Plan"])
     temp = top.all_temp
     if not temp.blocks:
@@ -69,7 +69,7 @@ def recording_of_plan(
     with reading(path, HOW):
         counted = Counted(
             path,
-            own_s if elapsed_s is None else elapsed_s,
+            plan_s if elapsed_s is None else elapsed_s,
             temp,
             _processes(top),
             _held_bytes(top),

@@ -21,15 +21,15 @@ def chosen(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
     """
     spilling = _ranked([row for row in rows if row.spills])
     if queryid is not None:
-        found = named(path, rows, queryid)
-        if not found.spills:
+        named_row = named(path, rows, queryid)
+        if not named_row.spills:
             raise InputError(f"{path}: this query does not spill: there are no temp blocks")
-        return found
+        return named_row
     if not spilling:
         raise InputError(f"{path}: its queries do not spill: there are no temp blocks")
     if len(spilling) > 1:
-        said = f"{len(spilling):,} statements spill, the most temp I/O first:"
-        raise several(path, spilling, said)
+        summary = f"{len(spilling):,} statements spill, the most temp I/O first:"
+        raise several(path, spilling, summary)
     return spilling[0]
 
 
@@ -40,16 +40,16 @@ def named(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
     """
     if queryid is None:
         return rows[0] if len(rows) == 1 else chosen(path, rows, None)
-    found = next((row for row in rows if row.queryid == queryid.strip()), None)
-    if found is None:
+    match = next((row for row in rows if row.queryid == queryid.strip()), None)
+    if match is None:
         spilling = _ranked([row for row in rows if row.spills])
         known = [row.queryid for row in (*spilling, *rows) if row.queryid is not None]
-        there = ", ".join(list(dict.fromkeys(known))[:5])
-        raise InputError(f"{path}: no row has queryid {queryid}", f"there are: {there}")
-    return found
+        examples = ", ".join(list(dict.fromkeys(known))[:5])
+        raise InputError(f"{path}: no row has queryid {queryid}", f"there are: {examples}")
+    return match
 
 
-def several(path: Path, rows: Sequence[Row], said: str) -> InputError:
+def several(path: Path, rows: Sequence[Row], summary: str) -> InputError:
     """That one of them is to be named, with a list of the first."""
     heading = ("queryid", "calls", "mean time", "temp I/O", "statement")
     timed = _timed(rows)
@@ -58,7 +58,7 @@ def several(path: Path, rows: Sequence[Row], said: str) -> InputError:
     hint = "name one with --queryid"
     if any(row.queryid is None for row in rows):
         hint += "; a role with pg_read_all_stats can export those without a queryid"
-    return InputError("\n    ".join([f"{path}: {said}", *lines]), hint)
+    return InputError("\n    ".join([f"{path}: {summary}", *lines]), hint)
 
 
 def _cells(row: Row, *, timed: bool) -> tuple[str, ...]:

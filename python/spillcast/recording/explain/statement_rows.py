@@ -118,20 +118,20 @@ def read_rows(path: Path) -> list[Row]:
 
 def merged(rows: Iterable[Row]) -> list[Row]:
     """Rows of one statement added up; one that is hidden is like no other."""
-    found: dict[str | int, Row] = {}
+    by_id: dict[str | int, Row] = {}
     for number, row in enumerate(rows):
         name = number if row.queryid is None else row.queryid
-        found[name] = found[name].plus(row) if name in found else row
-    return list(found.values())
+        by_id[name] = by_id[name].plus(row) if name in by_id else row
+    return list(by_id.values())
 
 
 def _of_json(text: str, path: Path) -> list[dict[str, Any]]:
     """A list of rows, or one row after the other."""
     try:
-        found = json_of(text, path, HOW)
+        document = json_of(text, path, HOW)
     except InputError:
-        found = [json_of(line, path, HOW) for line in text.split("\n") if line.strip()]
-    rows = [found] if isinstance(found, dict) else found
+        document = [json_of(line, path, HOW) for line in text.split("\n") if line.strip()]
+    rows = [document] if isinstance(document, dict) else document
     return [dict(row.items()) for row in rows]
 
 
@@ -179,5 +179,5 @@ def _seconds(milliseconds: Any) -> float | None:
     return None if milliseconds is None else _number(milliseconds) / 1e3
 
 
-def _sum(one: Any, other: Any) -> Any:
-    return other if one is None else one if other is None else one + other
+def _sum(left: Any, other: Any) -> Any:
+    return other if left is None else left if other is None else left + other

@@ -40,8 +40,8 @@ def document_of_text(lines: list[str]) -> dict[str, Any] | None:
         indent = len(line) - len(line.lstrip())
         if nodes and (heading := _HEADING.match(line)):
             headings.append((indent, heading["name"]))
-        elif (found := _node(line, first=not nodes)) is not None:
-            at, node = found
+        elif (indented := _node(line, first=not nodes)) is not None:
+            at, node = indented
             while nodes and nodes[-1][0] >= at:
                 nodes.pop()
             if nodes:
@@ -155,18 +155,18 @@ def _temp(text: str) -> Iterator[tuple[str, float]]:
 def _batches(text: str) -> dict[str, Any]:
     """Of a hash, which tells of its buckets, or of a hash aggregate."""
     hashed = "Buckets:" in text
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value, originally in _BATCHES.findall(text):
         if name in {"Buckets", "Batches"}:
             key = f"Hash {name}" if hashed else "HashAgg Batches"
-            found[key] = int(value)
+            values[key] = int(value)
             if hashed:
-                found[f"Original {key}"] = int(originally or value)
+                values[f"Original {key}"] = int(originally or value)
         elif name.endswith("Memory Usage"):
-            found["Peak Memory Usage"] = int(value)
+            values["Peak Memory Usage"] = int(value)
         else:
-            found[name] = int(value)
-    return found
+            values[name] = int(value)
+    return values
 
 
 def _all(node: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -26,7 +26,7 @@ _UNTOLD = (
     "an AWR or Statspack report has sums over all sessions of an interval: nothing about one run, "
     "its phases, latency by size, or I/O that overlapped other work"
 )
-_MEND = "SQL Monitor, ASH or a trace of the statement shows it"
+_HINT = "SQL Monitor, ASH or a trace of the statement shows it"
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
     report = _report(path, text_of(path, HOW))
     if choice.sql_id is None:
         return _of_all(path, report, choice)
-    one = chosen(
+    statement = chosen(
         path,
         report.statements,
         choice.sql_id,
         "--sql-id",
         {name: sql.elapsed_s for name, sql in report.statements.items()},
     )
-    return _of_one(path, report, one, choice)
+    return _of_statement(path, report, statement, choice)
 
 
 def _of_all(path: Path, report: Report, choice: Choice) -> Figures:
@@ -89,7 +89,7 @@ def _of_all(path: Path, report: Report, choice: Choice) -> Figures:
     )
 
 
-def _of_one(path: Path, report: Report, sql: Sql, choice: Choice) -> Figures:
+def _of_statement(path: Path, report: Report, sql: Sql, choice: Choice) -> Figures:
     """One execution: its part of the temp waits goes with its part of all waits for I/O."""
     temp_s = sum(total_s for _, total_s in report.waits.values())
     waited_s = sql.io_s
@@ -100,14 +100,14 @@ def _of_one(path: Path, report: Report, sql: Sql, choice: Choice) -> Figures:
     least_s = max(0.0, temp_s - (all_s - waited_s)) if report.user_io_s else 0.0
     middle_s = min(max(temp_s * waited_s / all_s, least_s), most_s)
     if middle_s <= 0:
-        raise InputError(f"{path}: this statement did not wait for I/O", _MEND)
+        raise InputError(f"{path}: this statement did not wait for I/O", _HINT)
     runs = max(sql.executions, 1.0)
     within = TimedWithin(
         least_s / runs,
         most_s / runs,
         "the report has no waits by statement: its waits for temp files may be all of its waits "
         "for I/O, or only what other statements leave",
-        _MEND,
+        _HINT,
         True,
     )
     untold = [
@@ -178,7 +178,7 @@ def _pairs(tables: Sequence[Table], key: str, *values: str) -> Iterator[tuple[st
 
 def _temp_waits(tables: Sequence[Table]) -> dict[str, tuple[float, float]]:
     """Waits for temp files and their seconds, by op: of several lists the fullest."""
-    found: dict[str, tuple[float, float]] = {}
+    waits: dict[str, tuple[float, float]] = {}
     for table in tables:
         if not table.has("event", "waits", "time(s"):
             continue
@@ -190,9 +190,9 @@ def _temp_waits(tables: Sequence[Table]) -> dict[str, tuple[float, float]]:
                 continue
             op, count = event.split()[2], _number(row.get("waits", ""))
             total_s = _total_s(count, row.get(total, ""), row.get(mean or "", ""))
-            if total_s > found.get(op, (0.0, 0.0))[1]:
-                found[op] = (count, total_s)
-    return found
+            if total_s > waits.get(op, (0.0, 0.0))[1]:
+                waits[op] = (count, total_s)
+    return waits
 
 
 def _total_s(count: float, total: str, mean: str) -> float:
@@ -205,7 +205,7 @@ def _total_s(count: float, total: str, mean: str) -> float:
 
 def _sizes(tables: Sequence[Table], elapsed_s: float) -> dict[str, float]:
     """Mean bytes of reads and writes of temp files, by the I/O of each type of file."""
-    found: dict[str, float] = {}
+    sizes: dict[str, float] = {}
     for table in tables:
         if not table.has("filetypename"):
             continue
@@ -215,13 +215,13 @@ def _sizes(tables: Sequence[Table], elapsed_s: float) -> dict[str, float]:
             for op, at in (("read", 1), ("write", 4)):
                 requests = _number(cells[at + 1]) * elapsed_s
                 if requests > 0 and (moved := _bytes(cells[at])) > 0:
-                    found[op] = moved / requests
-    return found
+                    sizes[op] = moved / requests
+    return sizes
 
 
 def _statements(tables: Sequence[Table]) -> dict[str, Sql]:
     """By SQL_ID or old hash value: of several lists the first that has the elapsed time."""
-    found: dict[str, Sql] = {}
+    statements: dict[str, Sql] = {}
     for table in tables:
         key = table.named("sqlid") or table.named("hashvalue")
         elapsed = next((n for n in table.names if n.startswith("elapsedtime(s")), None)
@@ -229,9 +229,9 @@ def _statements(tables: Sequence[Table]) -> dict[str, Sql]:
             continue
         for row in table.rows:
             name = row.get(key, "")
-            if _SQL_ID.fullmatch(name) and name not in found and row.get(elapsed):
-                found[name] = _sql(row, elapsed)
-    return found
+            if _SQL_ID.fullmatch(name) and name not in statements and row.get(elapsed):
+                statements[name] = _sql(row, elapsed)
+    return statements
 
 
 def _sql(row: Row, elapsed: str) -> Sql:

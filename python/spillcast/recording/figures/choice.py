@@ -34,14 +34,14 @@ def chosen(
     """The run that is ``wanted``, or the only one. InputError lists them by time otherwise."""
     if wanted is not None:
         if str(wanted) not in runs:
-            there = ", ".join(list(runs)[:LISTED]) or "none"
-            raise InputError(f"{path}: no run has {option[2:]} {wanted}", f"there are: {there}")
+            names = ", ".join(list(runs)[:LISTED]) or "none"
+            raise InputError(f"{path}: no run has {option[2:]} {wanted}", f"there are: {names}")
         return runs[str(wanted)]
     if len(runs) == 1:
         return next(iter(runs.values()))
-    longest = sorted(runs, key=lambda one: elapsed_s[one], reverse=True)
+    longest = sorted(runs, key=lambda run: elapsed_s[run], reverse=True)
     rows = [(name, format_duration(elapsed_s[name])) for name in longest[:LISTED]]
     lines = aligned([(option[2:], "elapsed"), *rows])
     lines += [f"and {len(runs) - LISTED:,} more"] * (len(runs) > LISTED)
-    said = f"{path}: {len(runs):,} runs, the longest first:"
-    raise InputError("\n    ".join([said, *lines]), f"name one with {option}")
+    summary = f"{path}: {len(runs):,} runs, the longest first:"
+    raise InputError("\n    ".join([summary, *lines]), f"name one with {option}")

@@ -29,7 +29,7 @@ HOW = (
     "make it with: PRAGMA enable_profiling = 'json'; PRAGMA profiling_output = 'profile.json'; "
     "then the query"
 )
-_MEND = "a recording of the query shows it: spillcast record -o run.spill -- COMMAND"
+_HINT = "a recording of the query shows it: spillcast record -o run.spill -- COMMAND"
 #: Before it there is no size of temp files in a profile.
 _SIZED = "DuckDB 1.2 and newer report it, unless the metric is turned off"
 
@@ -73,7 +73,7 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
     """
     [path] = paths
     document = object_of(text_of(path, HOW, bytes_max=JSON_LENGTH_MAX), path, HOW)
-    elapsed_s, query, peak_bytes = _told(document, path)
+    elapsed_s, query, peak_bytes = _facts_of(document, path)
     if peak_bytes is None:
         raise InputError(f"{path}: the profile has no size of temp files", _SIZED)
     if not peak_bytes:
@@ -104,10 +104,10 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
         f"{sizes}, by 1 to {THREADS_MOST} threads"
     )
     between = _with(figures, peak_bytes * middle[0], middle[1])
-    return replace(between, ends=(least, most), unknown=Unknown(words, _MEND))
+    return replace(between, ends=(least, most), unknown=Unknown(words, _HINT))
 
 
-def _told(document: dict[str, Any], path: Path) -> tuple[float, str | None, int | None]:
+def _facts_of(document: dict[str, Any], path: Path) -> tuple[float, str | None, int | None]:
     """Elapsed time (s), the statement and the most that temp files held (bytes)."""
     if "latency" in document:
         old = read_document(OldProfile, document, str(path), HOW)
@@ -119,5 +119,5 @@ def _told(document: dict[str, Any], path: Path) -> tuple[float, str | None, int 
 
 def _with(figures: Figures, moved_bytes: float, size_bytes: float) -> Figures:
     """Where so much was written and read again, in blocks of this size."""
-    one = Moved(max(1, round(moved_bytes / size_bytes)), round(moved_bytes))
-    return replace(figures, reads=one, writes=one)
+    moved = Moved(max(1, round(moved_bytes / size_bytes)), round(moved_bytes))
+    return replace(figures, reads=moved, writes=moved)

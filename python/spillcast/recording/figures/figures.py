@@ -63,7 +63,7 @@ class Figures:
     @property
     def times_s(self) -> list[float]:
         """The times that are known."""
-        return [one.time_s for one in (self.reads, self.writes) if one.time_s is not None]
+        return [moved.time_s for moved in (self.reads, self.writes) if moved.time_s is not None]
 
 
 def recording_of_figures(
@@ -105,12 +105,12 @@ def recording_of_figures(
     recording = Recording(figures.path, meta)
     recording.waits = WAITS_SCHEMA.empty_table()
     recording.seconds = even_seconds(
-        (op, one.count, one.bytes, one.time_s or 0.0)
-        for op, one in (("read", reads), ("write", writes))
+        (op, bound.count, bound.bytes, bound.time_s or 0.0)
+        for op, bound in (("read", reads), ("write", writes))
     )
     if figures.ends is not None and figures.unknown is not None:
         least, most = (
-            recording_of_figures(one, elapsed_s=elapsed_s, timed=timed) for one in figures.ends
+            recording_of_figures(bound, elapsed_s=elapsed_s, timed=timed) for bound in figures.ends
         )
         recording.ends = Ends(least, most, figures.unknown)
     return recording

@@ -28,8 +28,8 @@ class Reader:
     def read(self, paths: Sequence[Path], choice: "Choice") -> "Figures":
         """What the files say of the run that is chosen. InputError where they are damaged."""
         module = import_module(f"spillcast.recording.figures.{self.module}")
-        found: Figures = module.read(paths, choice)
-        return found
+        figures: Figures = module.read(paths, choice)
+        return figures
 
 
 def _stated(path: Path, head: bytes) -> bool:
@@ -73,7 +73,7 @@ READERS = (
 
 def reader_of(path: Path, head: bytes) -> Reader | None:
     """What reads a file that begins so; None where it holds no figures."""
-    return next((one for one in READERS if one.known(path, head)), None)
+    return next((reader for reader in READERS if reader.known(path, head)), None)
 
 
 def is_word(text: str) -> bool:

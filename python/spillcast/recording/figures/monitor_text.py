@@ -25,13 +25,13 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
     lines = text_of(path, HOW).splitlines()
     facts = _facts(lines)
     tables = list(_tables(lines))
-    stats = next((one for one in tables if "elapsed time(s)" in one[0]), None)
-    plan = next((one for one in tables if "operation" in one[0]), None)
+    stats = next((table for table in tables if "elapsed time(s)" in table[0]), None)
+    plan = next((table for table in tables if "operation" in table[0]), None)
     if stats is None or plan is None:
         raise InputError(f"{path}: it lacks Global Stats or Plan Monitoring Details", HOW)
     totals = dict(zip(stats[0], stats[1][0], strict=True))
     database_s = _seconds(totals.get("elapsed time(s)", ""))
-    found = _lines(plan)
+    plan_lines = _lines(plan)
     return figures_of(
         Monitored(
             path=path,
@@ -41,7 +41,7 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
             cpu_s=_seconds(totals.get("cpu time(s)", "")),
             io_s=_seconds(totals.get("io waits(s)", "")),
             requests=sum(amount(totals.get(f"{op} reqs", ""), 1000) for op in ("read", "write")),
-            lines=found,
+            lines=plan_lines,
             running=facts.get("Status", "").startswith("EXECUTING"),
             rounded=True,
         )
@@ -50,16 +50,16 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
 
 def _facts(lines: Sequence[str]) -> dict[str, str]:
     """Global Information, which stands before the tables."""
-    found: dict[str, str] = {}
+    facts: dict[str, str] = {}
     for line in lines:
         if match := _FACT.match(line):
-            found.setdefault(match[1], match[2])
-    return found
+            facts.setdefault(match[1], match[2])
+    return facts
 
 
 def _tables(lines: Sequence[str]) -> "list[tuple[list[str], list[list[str]]]]":
     """Each table between rules: the names of its columns in lower case, and its rows."""
-    found, block, blocks = [], list[list[str]](), list[list[list[str]]]()
+    tables, block, blocks = [], list[list[str]](), list[list[list[str]]]()
     for line in lines:
         if _RULE.fullmatch(line):
             if block:
@@ -76,20 +76,20 @@ def _tables(lines: Sequence[str]) -> "list[tuple[list[str], list[list[str]]]]":
             names = [
                 " ".join(" ".join(parts).lower().split()) for parts in zip(*heading, strict=True)
             ]
-            found.append((names, [row for row in rows if len(row) == len(names)]))
+            tables.append((names, [row for row in rows if len(row) == len(names)]))
             blocks = []
-    return found
+    return tables
 
 
 def _lines(plan: tuple[list[str], list[list[str]]]) -> list[Line]:
     names, rows = plan
-    temp = next((one for one in ("temp (max)", "temp") if one in names), None)
-    found: list[Line] = []
+    temp = next((column for column in ("temp (max)", "temp") if column in names), None)
+    monitored_lines: list[Line] = []
     for row in rows:
         cells = dict(zip(names, row, strict=True))
         detail = _SAMPLES.fullmatch(cells.get("activity detail (# samples)", ""))
         if cells.get("id", "").strip("-> *"):
-            found.append(
+            monitored_lines.append(
                 Line(
                     operation=cells["operation"],
                     reads=amount(cells.get("read reqs", ""), 1000),
@@ -99,10 +99,10 @@ def _lines(plan: tuple[list[str], list[list[str]]]) -> list[Line]:
                     temp_bytes=amount(cells[temp], 1024) if temp else None,
                 )
             )
-        if detail and found:
-            samples = {**found[-1].samples, detail[1].strip(): int(detail[2])}
-            found[-1] = replace(found[-1], samples=samples)
-    return found
+        if detail and monitored_lines:
+            samples = {**monitored_lines[-1].samples, detail[1].strip(): int(detail[2])}
+            monitored_lines[-1] = replace(monitored_lines[-1], samples=samples)
+    return monitored_lines
 
 
 def amount(text: str, step: int) -> int:

@@ -56,22 +56,22 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
 
 def _rows(path: Path) -> list[Row]:
     spooled = read_spooled(path, {name: name for name in _NAMES})
-    lacks = [one for one in ("sql_id", "sql_exec_id") if one not in spooled.columns]
+    lacks = [damage for damage in ("sql_id", "sql_exec_id") if damage not in spooled.columns]
     if lacks or not {_PLAN, _RUN} & spooled.columns.keys():
         raise InputError(f"{path}: it lacks the column {(lacks or [_RUN])[0].upper()}", HOW)
     if spooled.damaged:
-        one = spooled.damaged[0]
-        raise InputError(f"{path}: line {one.line}: {one.what}", HOW)
+        damage = spooled.damaged[0]
+        raise InputError(f"{path}: line {damage.line}: {damage.what}", HOW)
     names = list(spooled.columns)
     columns = spooled.columns.values()
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _by(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row.get(name) or "", []).append(row)
-    return found
+        groups.setdefault(row.get(name) or "", []).append(row)
+    return groups
 
 
 def _of(runs: Sequence[Row], sql_id: str, exec_id: str) -> list[Row]:

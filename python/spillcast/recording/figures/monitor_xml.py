@@ -44,12 +44,12 @@ def _unpacked(content: str, path: Path) -> str:
     packed = re.sub(r"<report_id>.*?</report_id>|\s+", "", content, flags=re.DOTALL)
     try:
         inner = zlib.decompressobj()
-        found = inner.decompress(base64.b64decode(packed, validate=True), TEXT_BYTES_MAX)
+        unpacked = inner.decompress(base64.b64decode(packed, validate=True), TEXT_BYTES_MAX)
     except (ValueError, zlib.error) as error:
         raise damaged(path, f"the embedded report cannot be unpacked: {error}", HOW) from error
     if not inner.eof:
         raise damaged(path, "the embedded report is cut, or too long to be read", HOW)
-    return found.decode(errors="replace")
+    return unpacked.decode(errors="replace")
 
 
 def _monitored(path: Path, report: "Element") -> Monitored:
@@ -59,7 +59,7 @@ def _monitored(path: Path, report: "Element") -> Monitored:
     totals = _stats(stats)
     database_s = totals.get("elapsed_time", 0) / 1e6
     duration = target.findtext("duration") or "0"
-    lines = [_line(one) for one in report.iterfind("plan_monitor/operation")]
+    lines = [_line(element) for element in report.iterfind("plan_monitor/operation")]
     text = target.findtext("sql_fulltext")
     return Monitored(
         path=path,
@@ -95,12 +95,12 @@ def _line(operation: "Element") -> Line:
 
 def _stats(stats: "Element") -> dict[str, int]:
     """Those that are numbers; others are times of day."""
-    found = {}
-    for one in stats.iterfind("stat"):
-        text = (one.text or "").strip()
+    stats_by_name = {}
+    for element in stats.iterfind("stat"):
+        text = (element.text or "").strip()
         if re.fullmatch(r"\d+", text):
-            found[one.get("name", "")] = _whole(text)
-    return found
+            stats_by_name[element.get("name", "")] = _whole(text)
+    return stats_by_name
 
 
 def _whole(text: str | None) -> int:

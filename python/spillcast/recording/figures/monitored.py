@@ -66,37 +66,40 @@ class Monitored:
 def figures_of(monitored: Monitored) -> Figures:
     """The temp I/O of the lines that spill. InputError where none does."""
     spilling = [line for line in monitored.lines if line.spills]
-    reads, writes = sum(one.reads for one in spilling), sum(one.writes for one in spilling)
+    reads, writes = (
+        sum(spilling_line.reads for spilling_line in spilling),
+        sum(spilling_line.writes for spilling_line in spilling),
+    )
     if not reads + writes:
-        what = "no line of its plan read or wrote temp files"
-        raise InputError(f"{monitored.path}: it does not spill: {what}")
-    read_s, write_s, within, told = _times(monitored, reads, writes)
+        reason = "no line of its plan read or wrote temp files"
+        raise InputError(f"{monitored.path}: it does not spill: {reason}")
+    read_s, write_s, within, remarks = _times(monitored, reads, writes)
     return Figures(
         path=monitored.path,
         elapsed_s=monitored.elapsed_s,
-        reads=Moved(reads, sum(one.read_bytes for one in spilling), read_s),
-        writes=Moved(writes, sum(one.write_bytes for one in spilling), write_s),
+        reads=Moved(reads, sum(spilling_line.read_bytes for spilling_line in spilling), read_s),
+        writes=Moved(writes, sum(spilling_line.write_bytes for spilling_line in spilling), write_s),
         cpu_s=monitored.cpu_s,
         threads=max(1.0, monitored.database_s / monitored.elapsed_s),
         within=within,
         capture=REPORT,
         statement=Statement(monitored.sql_id, monitored.sql_text, 1, 1),
-        untold=[*_untold(monitored), *told],
+        untold=[*_untold(monitored), *remarks],
     )
 
 
 def _untold(monitored: Monitored) -> list[str]:
-    said = [
+    remarks = [
         "SQL Monitor has requests and bytes of each line and no single waits: nothing about "
         "latency by size, stalls, or I/O that overlapped other work"
     ]
     if monitored.running:
-        said.append("the statement was still running: this is for what it had done by then")
+        remarks.append("the statement was still running: this is for what it had done by then")
     if monitored.rounded:
-        said.append(
+        remarks.append(
             "a text report rounds counts and bytes to whole K, M and G; type => 'XML' has them all"
         )
-    return said
+    return remarks
 
 
 def _times(
@@ -156,5 +159,5 @@ def _by_requests(
             False,
         )
     whole_s = share(1) * io_s
-    told = ["there are too few samples: the time of I/O is divided by requests"]
-    return whole_s * reads / temp, whole_s * writes / temp, within, told
+    remarks = ["there are too few samples: the time of I/O is divided by requests"]
+    return whole_s * reads / temp, whole_s * writes / temp, within, remarks

@@ -29,7 +29,7 @@ def read_figures(
 
         figures = figures_of_word(str(given[0]))
     else:
-        paths = [Path(one) for one in given]
+        paths = [Path(path) for path in given]
         reader = _reader(paths)
         with reading(paths[0]):
             figures = reader.read(paths, choice)
@@ -38,11 +38,11 @@ def read_figures(
 
 def _reader(paths: Sequence[Path]) -> Reader:
     """What reads all of them. InputError where they are no parts of one."""
-    found = []
+    readers = []
     for path in paths:
         with reading(path), path.open("rb") as file:
-            found.append(reader_of(path, file.read(HEAD_BYTES)))
-    reader = found[0]
-    if reader is None or set(found) != {reader} or (len(paths) > 1 and not reader.joins):
+            readers.append(reader_of(path, file.read(HEAD_BYTES)))
+    reader = readers[0]
+    if reader is None or set(readers) != {reader} or (len(paths) > 1 and not reader.joins):
         raise InputError(f"{len(paths)} files of figures are given", "forecast one run at a time")
     return reader

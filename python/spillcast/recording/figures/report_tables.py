@@ -23,10 +23,10 @@ class Table:
     def rows(self) -> Iterator[Row]:
         """The rows by name; of columns of one name the first."""
         for row in self.cells:
-            found: Row = {}
+            cells: Row = {}
             for name, cell in zip(self.names, row, strict=False):
-                found.setdefault(name, cell)
-            yield found
+                cells.setdefault(name, cell)
+            yield cells
 
     def has(self, *parts: str) -> bool:
         """Whether each of these is a part of some column's name."""

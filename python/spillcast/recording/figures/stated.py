@@ -101,13 +101,14 @@ def _number(value: str, where: str) -> float:
 
 
 def _figures(path: Path, stated: StatedFigures) -> Figures:
-    reads, writes = (_moved(one) for one in (stated.reads, stated.writes))
+    reads, writes = (_moved(side) for side in (stated.reads, stated.writes))
     if stated.io_s is not None:
         if reads.time_s is not None or writes.time_s is not None:
             raise InputError(f"{path}: io_s beside the times of reads and writes", "give one")
         moved = max(reads.bytes + writes.bytes, 1)
         reads, writes = (
-            Moved(one.count, one.bytes, stated.io_s * one.bytes / moved) for one in (reads, writes)
+            Moved(side.count, side.bytes, stated.io_s * side.bytes / moved)
+            for side in (reads, writes)
         )
     untold = ["stated figures cannot be checked"]
     if stated.io_s is not None:

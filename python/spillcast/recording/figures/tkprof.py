@@ -43,35 +43,35 @@ class Section:
 def read(paths: Sequence[Path], choice: Choice) -> Figures:
     """The figures of one statement. InputError where none waited for temp files, or several did."""
     (path,) = paths
-    found = {one.name: one for one in _sections(text_of(path, HOW))}
-    if not found:
+    sections = {section.name: section for section in _sections(text_of(path, HOW))}
+    if not sections:
         raise InputError(f"{path}: no statement waited for temp files: it does not spill", HOW)
-    elapsed_s = {name: one.elapsed_s for name, one in found.items()}
-    one = chosen(path, found, choice.sql_id, "--sql-id", elapsed_s)
+    elapsed_s = {name: section.elapsed_s for name, section in sections.items()}
+    section = chosen(path, sections, choice.sql_id, "--sql-id", elapsed_s)
     untold = [
         "tkprof counts waits, not requests: I/O that overlapped other work is not among them",
         "the client's time between calls is not a part of the elapsed time here",
     ]
-    if one.executions > 1:
-        untold.append(f"this is for all {one.executions:,} executions together")
+    if section.executions > 1:
+        untold.append(f"this is for all {section.executions:,} executions together")
     block, moved = choice.block_bytes, list[Moved]()
     for (count, total_s), blocks in (
-        (one.reads, one.read_blocks),
-        (one.writes, one.written_blocks),
+        (section.reads, section.read_blocks),
+        (section.writes, section.written_blocks),
     ):
-        moved.append(Moved(count, (blocks * one.executions or count * BLOCKS) * block, total_s))
-    if not (one.read_blocks or one.written_blocks):
+        moved.append(Moved(count, (blocks * section.executions or count * BLOCKS) * block, total_s))
+    if not (section.read_blocks or section.written_blocks):
         untold.append(
             f"no row source has blocks of temp files: each I/O is assumed to move {BLOCKS}"
         )
     return Figures(
         path=path,
-        elapsed_s=one.elapsed_s,
+        elapsed_s=section.elapsed_s,
         reads=moved[0],
         writes=moved[1],
-        cpu_s=one.cpu_s,
+        cpu_s=section.cpu_s,
         capture=REPORT,
-        statement=Statement(one.name, one.text, 1, 1),
+        statement=Statement(section.name, section.text, 1, 1),
         untold=untold,
     )
 
