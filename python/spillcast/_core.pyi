@@ -418,33 +418,16 @@ class TraceReader:
         by: Sequence[str],
         *,
         calls: bool = True,
-        condition: str | None = None,
         quantiles: Sequence[tuple[str, float]] = ...,
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Groups by each of event, op, temp, blocks, file, object, sql, session, second, ..."""
-    @staticmethod
-    def understands(condition: str) -> bool:
-        """Whether ``profile`` can test this condition, which is SQL."""
     def rows(
         self,
         take: Any,
         *,
         columns: Sequence[tuple[str, str]] | None = None,
-        condition: str | None = None,
     ) -> dict[str, Any]:
         """Hand all rows to ``take(waits, calls, statements, row_sources, binds)`` in batches."""
-    def sums(
-        self,
-        take: Any,
-        keys: Sequence[str],
-        numbers: Sequence[str],
-        *,
-        condition: str | None = None,
-    ) -> dict[str, Any]:
-        """Hand sums of waits by columns to ``take(table)``, some groups several times."""
-    @staticmethod
-    def no_sums(keys: Sequence[str], numbers: Sequence[str]) -> Table:
-        """The table of ``sums`` without a row."""
     @staticmethod
     def no_rows() -> list[Table]:
         """The tables of ``rows`` where columns are given, without a row."""

@@ -30,9 +30,6 @@ QUERIES = [
     "select count(*), sum(dep) from calls",
     "select count(*) from call_tree",
     "select 1 as one",
-]
-#: What sums answer.
-SUMMED = [
     "select event, count(*), sum(elapsed_ns) from waits group by all order by 1",
     "select count(*), count(), min(event), max(op), count(distinct event) from waits",
     "select count(*), sum(p1), avg(p1), min(p1), max(p1), count(object), sum(bytes) from waits "
@@ -54,9 +51,6 @@ SUMMED = [
     "select event, op, count(*) from waits group by rollup (event, op) order by all",
     "select session, sql_id, source, sum(session) is null, count(*) from waits "
     "where op in ('read', 'write') and op is not null group by all order by all",
-]
-#: What they do not, in whole or in part.
-SINGLE = [
     "select sum(elapsed_ns / 1000) from waits where temp",
     "select median(elapsed_ns) from waits where elapsed_ns > 200000",
     "select elapsed_ns, count(*) from waits group by all order by all",
@@ -103,43 +97,21 @@ def test_as_if_all_rows_were_kept(trace, query):
     if query.endswith("call_tree"):
         assert run_sql(query, [str(trace)])[1] == [[1]]
     else:
-        assert run_sql(query, [str(trace)])[1] == kept(trace, query)
-
-
-@pytest.mark.parametrize("query", SUMMED)
-def test_sums_answer_as_rows_do(trace, query):
-    assert does(query).query is not None
-    expected = kept(trace, query)
-    assert [list(map(near, row)) for row in expected] == run_sql(query, [str(trace)])[1]
-    assert run_sql(query, [str(trace)])[0] == titles(trace, query)
+        assert run_sql(query, [str(trace)])[1] == [
+            list(map(near, row)) for row in kept(trace, query)
+        ]
+        assert run_sql(query, [str(trace)])[0] == titles(trace, query)
 
 
 def near(value):
     return pytest.approx(value, rel=1e-15) if isinstance(value, float) else value
 
 
-@pytest.mark.parametrize("query", SINGLE)
-def test_what_sums_do_not_answer_is_asked_of_rows(trace, query):
-    assert does(query).query is None
-    assert run_sql(query, [str(trace)])[1] == kept(trace, query)
-
-
-def test_conditions_that_are_understood_are_the_readers():
-    query = "from waits w where w.elapsed_ns > 5 and op = 'read' and length(event) > 3"
-    assert does(query).condition == "(elapsed_ns > 5) and (op = 'read')"
-
-
-def test_a_group_that_comes_several_times_is_one(tmp_path):
-    waits = [(READ, 100 + n, blocks(n % 20_000)) for n in range(50_000)]
-    path = write_trace(tmp_path / "many.trc", waits)
-    query = "select p3, count(*), sum(elapsed_ns), min(line) from waits group by all order by all"
-    assert does(query).query is not None
-    assert run_sql(query, [str(path)])[1] == kept(path, query)
-
-
-def does(query):
-    """What of a query the reader does."""
-    return asked(query)[2]
+def test_only_columns_that_a_query_needs_are_read():
+    query = "select event, sum(elapsed_ns) from waits where op = 'read' group by all"
+    columns, scans = asked(query)
+    assert scans == 1
+    assert set(columns) == {("waits", name) for name in ("event", "elapsed_ns", "op", "")}
 
 
 def test_a_query_that_has_enough_ends_the_reading(trace):

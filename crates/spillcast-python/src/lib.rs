@@ -20,7 +20,6 @@ mod simulate;
 mod stretches;
 mod trace;
 mod trace_rows;
-mod trace_sums;
 
 use std::io;
 

@@ -9,19 +9,14 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use spillcast_core::oracle::{
-    Batch, Bind, Condition, Dictionary, Dimension, Options, Origin, Profile, ReadError, Reading,
-    Rows, Sink, StatLine, Statement, SumGroups, Summed, Sums, Tables, TimedCall, TimedWait, Window,
-    read,
+    Batch, Bind, Dictionary, Dimension, Options, Origin, Profile, ReadError, Reading, Rows, Sink,
+    StatLine, Statement, Tables, TimedCall, TimedWait, Window, read,
 };
 
 use spillcast_core::wait::Op;
 
 use crate::arrow::Table;
 use crate::trace_rows::{self, Wanted};
-use crate::trace_sums;
-
-/// Groups that are handed on at a time.
-const GROUPS_MAX: usize = 1 << 14;
 
 /// Reads traces; `profile` or `rows` does the work, other threads may watch and cancel.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -48,19 +43,18 @@ impl TraceReader {
     }
 
     /// Count waits and CPU by each dimension named: event (calls: their kind), op, temp, idle, blocks,
-    /// file, object, sql, session, second, minute, bytes, cursor, p1, p2, p3; without `calls` waits alone, and
-    /// those for which `condition` holds. Returns the groups, with sums of blocks where a dimension is a
+    /// file, object, sql, session, second, minute, bytes, cursor, p1, p2, p3; without `calls` waits alone.
+    /// Returns the groups, with sums of blocks where a dimension is a
     /// figure of waits, with `quantiles` of them in microseconds by
     /// name, and what was read of each file.
     ///
     /// ValueError where there are no trace lines, OSError where a file cannot be read.
-    #[pyo3(signature = (by, *, calls=true, condition=None, quantiles=Vec::new()))]
+    #[pyo3(signature = (by, *, calls=true, quantiles=Vec::new()))]
     fn profile<'py>(
         &self,
         py: Python<'py>,
         by: Vec<String>,
         calls: bool,
-        condition: Option<&str>,
         quantiles: Vec<(String, f64)>,
     ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyDict>)> {
         let known = |name: &String| Dimension::NAMED.into_iter().find(|(known, _)| known == name);
@@ -69,14 +63,13 @@ impl TraceReader {
             .iter()
             .map(|name| known(name).ok_or_else(|| unknown(name)))
             .collect::<PyResult<_>>()?;
-        let condition = condition_of(condition)?;
         let mut dimensions: Vec<_> = by.iter().map(|&(_, dimension)| dimension).collect();
         if dimensions.contains(&Dimension::Event) {
             dimensions.push(Dimension::Call);
         }
         let counted = match calls {
             true => Profile::new(dimensions),
-            false => Profile::of_waits(dimensions, condition),
+            false => Profile::of_waits(dimensions),
         };
         let mut sink = self.watched(counted);
         let reading =
@@ -95,24 +88,16 @@ impl TraceReader {
             .map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
-    /// Whether `profile` can test this condition, which is SQL.
-    #[staticmethod]
-    fn understands(condition: &str) -> bool {
-        Condition::of_text(condition).is_some()
-    }
-
     /// Hand all rows to `take(waits, calls, statements, row_sources, binds)` in batches; returns what
     /// was read. Where pairs of a table and a column are given, what is not among them holds no
-    /// rows, or nulls; where a condition, waits for which it does not hold are left out.
-    #[pyo3(signature = (take, *, columns=None, condition=None))]
+    /// rows, or nulls.
+    #[pyo3(signature = (take, *, columns=None))]
     fn rows<'py>(
         &self,
         py: Python<'py>,
         take: Py<PyAny>,
         columns: Option<Vec<(String, String)>>,
-        condition: Option<&str>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let condition = condition_of(condition)?;
         let batch_rows = if columns.is_some() { 16_000 } else { 200_000 };
         let wanted = Wanted::new(columns);
         let kinds = Tables {
@@ -121,6 +106,7 @@ impl TraceReader {
             statements: wanted.table("statements"),
             row_sources: wanted.table("row_sources"),
             binds: wanted.table("binds"),
+            figures: wanted.figures(),
         };
         let mut failure = None;
         let hand_on = |names: &Dictionary, batch| -> PyResult<()> {
@@ -139,7 +125,7 @@ impl TraceReader {
                     false
                 }
             });
-            let mut sink = self.watched(rows.with_condition(condition));
+            let mut sink = self.watched(rows);
             let reading = read(&self.paths, &options, &mut sink);
             reading.map(|reading| (sink.inner.finish(), reading))
         });
@@ -149,49 +135,6 @@ impl TraceReader {
         let (last, reading) = reading.map_err(to_python)?;
         hand_on(&reading.dictionary, last)?;
         facts(py, &reading)
-    }
-
-    /// Sum up waits by columns of theirs: hand groups to `take(table)`, with the sums of `numbers`;
-    /// some may come several times. Returns what was read. Tables are as `no_sums` gives.
-    #[pyo3(signature = (take, keys, numbers, *, condition=None))]
-    fn sums<'py>(
-        &self,
-        py: Python<'py>,
-        take: Py<PyAny>,
-        keys: Vec<String>,
-        numbers: Vec<String>,
-        condition: Option<&str>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let (of, condition) = (summed(&keys, &numbers)?, condition_of(condition)?);
-        let mut failure = None;
-        let hand_on = |names: &Dictionary, groups: SumGroups| -> PyResult<()> {
-            let table = sums_table(names, &groups, &of)?;
-            Python::attach(|py| take.call1(py, (table,)).map(drop))
-        };
-        let reading = py.detach(|| {
-            let hand_on = |names: &Dictionary, groups| match hand_on(names, groups) {
-                Ok(()) => true,
-                Err(error) => {
-                    failure = Some(error);
-                    false
-                }
-            };
-            let mut sink = self.watched(Sums::new(of.clone(), condition, GROUPS_MAX, hand_on));
-            let reading = read(&self.paths, &self.options, &mut sink);
-            reading.map(|reading| (sink.inner.finish(), reading))
-        });
-        if let Some(error) = failure {
-            return Err(error);
-        }
-        let (last, reading) = reading.map_err(to_python)?;
-        hand_on(&reading.dictionary, last)?;
-        facts(py, &reading)
-    }
-
-    /// The table of `sums` without a row. ValueError for what cannot be summed up.
-    #[staticmethod]
-    fn no_sums(keys: Vec<String>, numbers: Vec<String>) -> PyResult<Table> {
-        sums_table(&Dictionary::default(), &SumGroups::default(), &summed(&keys, &numbers)?)
     }
 
     /// Bytes read so far.
@@ -209,21 +152,6 @@ impl TraceReader {
     fn watched<S: Sink>(&self, inner: S) -> Watched<S> {
         Watched { inner, bytes: self.bytes.clone(), cancelled: self.cancelled.clone() }
     }
-}
-
-fn condition_of(text: Option<&str>) -> PyResult<Option<Condition>> {
-    let refused = || PyValueError::new_err("a condition that the reader cannot test");
-    text.map(|text| Condition::of_text(text).ok_or_else(refused)).transpose()
-}
-
-fn summed(keys: &[String], numbers: &[String]) -> PyResult<Summed> {
-    let refused = || PyValueError::new_err("columns that the reader cannot sum up by");
-    Summed::new(keys, numbers).ok_or_else(refused)
-}
-
-fn sums_table(names: &Dictionary, groups: &SumGroups, of: &Summed) -> PyResult<Table> {
-    let table = trace_sums::table(names, groups, of);
-    table.map(Table).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
 /// A sink whose progress is seen from outside, and that can be told to end.

@@ -25,6 +25,13 @@ impl Wanted {
         self.0.as_ref().is_none_or(|columns| columns.iter().any(|(table, _)| table == name))
     }
 
+    /// Whether a column of waits is asked for that is a figure of the wait's line, or depends on one.
+    pub fn figures(&self) -> bool {
+        const FIGURES: [&str; 9] =
+            ["file", "bytes", "sql_id", "object", "blocks", "p1", "p2", "p3", "cursor"];
+        FIGURES.iter().any(|name| self.column("waits", name))
+    }
+
     fn column(&self, table: &str, name: &str) -> bool {
         let same = |(of, column): &(String, String)| of == table && column == name;
         self.0.as_ref().is_none_or(|columns| columns.iter().any(same))
@@ -47,7 +54,7 @@ pub fn tables(
 }
 
 /// Texts by their position in a list.
-pub fn coded(list: &[String], codes: impl Iterator<Item = Option<i32>>) -> ArrayRef {
+fn coded(list: &[String], codes: impl Iterator<Item = Option<i32>>) -> ArrayRef {
     let texts = Arc::new(list.iter().map(Some).collect::<StringArray>());
     let codes: Int32Array = codes.collect();
     Arc::new(DictionaryArray::new(codes, texts))

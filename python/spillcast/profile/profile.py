@@ -128,12 +128,10 @@ def _of_traces(
     on_progress: "Progress | None",
     window: "Window",
 ) -> Profile:
-    from spillcast.profile.traces import of_traces, understands
+    from spillcast.profile.traces import counts_by, of_traces
 
-    if understands(by, where):
-        return of_traces(
-            found.traces, by, where, lenient=lenient, on_progress=on_progress, window=window
-        )
+    if where is None and counts_by(by):
+        return of_traces(found.traces, by, lenient=lenient, on_progress=on_progress, window=window)
     from spillcast.profile.rows import of_trace_rows
 
     return of_trace_rows(found.traces, by, where, lenient, on_progress, window)

@@ -1,8 +1,7 @@
 """The tables of traces for one query: a stream of what it asks, or files of it.
 
 A query that scans one table once gets its rows while they are read, so that they are never all in
-memory; where it only sums up waits, sums are all it gets. Any other gets what it asks as Parquet
-files, for rows are read once.
+memory. Any other gets what it asks as Parquet files, for rows are read once.
 """
 
 import json
@@ -19,7 +18,6 @@ from spillcast import _core
 from spillcast.interruptible import run_interruptibly
 from spillcast.profile.call_tree import add_call_tree
 from spillcast.profile.expressions import confine
-from spillcast.profile.pushed import TABLE, Pushed, pushed
 from spillcast.recording.trace import (
     TABLES,
     Progress,
@@ -54,7 +52,7 @@ def ask_traces(
     window: Window = ALWAYS,
 ) -> tuple[Any, Traces]:
     """What ``ask`` makes of the connection, in which the traces are tables for this query."""
-    columns, scans, does = asked(query)
+    columns, scans = asked(query)
     if scans > 1:
         from spillcast.recording.trace_spool import spool_traces
 
@@ -65,8 +63,6 @@ def ask_traces(
     if scans == 0:
         read = profile_traces(paths, [], lenient=lenient, on_progress=on_progress, window=window)
     tables = {name: _Stream(table) for name, table in _no_rows().items()}
-    if does.query is not None:
-        tables[TABLE] = _Stream(_core.TraceReader.no_sums(does.keys, does.numbers))
     _register(connection, tables)
     confine(connection, folder)
     if scans == 0:
@@ -80,17 +76,13 @@ def ask_traces(
         reader, watch = open_reader(kept, lenient, on_progress, window)
 
         def fill(take: Take) -> dict[str, Any]:
-            if does.query is not None:
-                return reader.sums(take, does.keys, does.numbers, condition=does.condition)
             at = TABLES.index(table)
-            return reader.rows(
-                lambda *batch: take(batch[at]), columns=columns, condition=does.condition
-            )
+            return reader.rows(lambda *batch: take(batch[at]), columns=columns)
 
         with ReadFailures(), stream.of(fill, reader.cancel):
             try:
                 answer = run_interruptibly(
-                    lambda: ask(connection, does.query or query), connection.interrupt, watch
+                    lambda: ask(connection, query), connection.interrupt, watch
                 )
             except duckdb.Error:
                 stream.check()
@@ -136,10 +128,8 @@ def _register(connection: duckdb.DuckDBPyConnection, tables: "dict[str, _Stream]
     add_call_tree(connection)
 
 
-def asked(query: str) -> tuple[list[Column] | None, int, Pushed]:
-    """The columns that a query needs, None for all, how many scans of tables it makes, and what of
-    it the reader does.
-    """
+def asked(query: str) -> tuple[list[Column] | None, int]:
+    """The columns that a query needs, None for all, and how many scans of tables it makes."""
     tables = {name: _Stream(table) for name, table in _no_rows().items()}
     with duckdb.connect() as connection:
         _register(connection, tables)
@@ -147,14 +137,11 @@ def asked(query: str) -> tuple[list[Column] | None, int, Pushed]:
             table.bound = False
         try:
             if len(connection.extract_statements(query)) != 1 or "call_tree" in query.lower():
-                return None, 2, Pushed()
+                return None, 2
             [(_, plan)] = connection.execute(f"explain (format json) {query}").fetchall()
             scans = list(_scans(json.loads(plan)))
-            of_waits = len(scans) == 1 and tables[TABLE].bound
-            names_there = tables[TABLE].empty.names()
-            does = pushed(connection, query, names_there) if of_waits else Pushed()
         except (duckdb.Error, ValueError):
-            return None, 2, Pushed()
+            return None, 2
     bound = [name for name, table in tables.items() if table.bound]
     names = {name for scan in scans for name in scan}
     columns = [
@@ -162,7 +149,7 @@ def asked(query: str) -> tuple[list[Column] | None, int, Pushed]:
     ]
     # Of a table that is only counted no column is needed, but its rows.
     columns += [(name, "") for name in bound]
-    return columns, len(scans), does
+    return columns, len(scans)
 
 
 def _scans(nodes: Sequence[dict[str, Any]]) -> Iterator[list[str]]:

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spillcast import _core, histogram
-from spillcast.errors import InputError
+from spillcast import histogram
 from spillcast.profile.result import DIMENSIONS, QUANTILES, Profile, bare_row
 from spillcast.recording.same_file import repeated_words
 from spillcast.recording.trace import Progress, Traces, profile_traces
@@ -20,36 +19,31 @@ COLUMNS = {
 } | {"sql_id": "sql"}
 
 
-def understands(by: Sequence[str], where: str | None) -> bool:
-    """Whether the core can count by all of these, of the waits for which the condition holds."""
-    known = all(name in DIMENSIONS or name in COLUMNS for name in by)
-    return known and (where is None or _core.TraceReader.understands(where))
+def counts_by(by: Sequence[str]) -> bool:
+    """Whether the core can count by all of these."""
+    return all(name in DIMENSIONS or name in COLUMNS for name in by)
 
 
 def of_traces(
     paths: Sequence[Path],
     by: Sequence[str],
-    where: str | None = None,
     *,
     lenient: bool = False,
     on_progress: Progress | None = None,
     window: Window = ALWAYS,
 ) -> Profile:
-    """Waits and CPU by names of DIMENSIONS; waits alone where there is a condition, or a column."""
-    waits_alone = where is not None or not all(name in DIMENSIONS for name in by)
+    """Waits and CPU by names of DIMENSIONS; waits alone where a column is among them."""
+    waits_alone = not all(name in DIMENSIONS for name in by)
     asked = {name: DIMENSIONS.get(name) or COLUMNS.get(name, name) for name in by}
     read = profile_traces(
         paths,
         sorted(set(asked.values())),
         calls=not waits_alone,
-        condition=where,
         lenient=lenient,
         on_progress=on_progress,
         window=window,
         quantiles=QUANTILES,
     )
-    if where is not None and not read.groups:
-        raise InputError(f"--where: no wait meets '{where}'")
     sessions = read.sessions()
     elapsed_us = sum(session["elapsed_us"] for session in sessions)
     _name_groups(read)
@@ -65,9 +59,7 @@ def of_traces(
         rows.append((row, (group["latency_ns"], group["latency_count"])))
     unaccounted_us = sum(session["unaccounted_us"] for session in sessions)
     if waits_alone:
-        warnings = trace_warnings(read, 0)
-        if where is None:
-            warnings.append(WAITS_ALONE)
+        warnings = [*trace_warnings(read, 0), WAITS_ALONE]
     else:
         warnings = trace_warnings(read, unaccounted_us)
         if "event" in by and unaccounted_us > 0:

@@ -103,7 +103,6 @@ def profile_traces(
     by: Sequence[str],
     *,
     calls: bool = True,
-    condition: str | None = None,
     lenient: bool = False,
     on_progress: Progress | None = None,
     window: Window = ALWAYS,
@@ -112,7 +111,7 @@ def profile_traces(
     """Count waits and CPU by the dimensions in ``by``; without ``calls`` waits alone.
 
     Groups have ``quantiles`` of their latencies (us), the shares below them by name.
-    The dimensions, and what ``condition`` may be, are those of ``_core.TraceReader.profile``.
+    The dimensions are those of ``_core.TraceReader.profile``.
     InputError where there are no trace lines or a file cannot be read.
     """
 
@@ -120,9 +119,7 @@ def profile_traces(
         reader, watch = open_reader(kept, lenient, on_progress, window)
         with ReadFailures():
             return run_interruptibly(
-                lambda: reader.profile(
-                    list(by), calls=calls, condition=condition, quantiles=list(quantiles.items())
-                ),
+                lambda: reader.profile(list(by), calls=calls, quantiles=list(quantiles.items())),
                 reader.cancel,
                 watch,
             )

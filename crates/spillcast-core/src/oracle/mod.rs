@@ -2,13 +2,9 @@
 //!
 //! `chunks` cuts files into whole lines, `scan` turns each chunk into records by the `grammar` on
 //! all threads, `follow` takes the records in their order and hands timed rows to a [`Sink`]:
-//! [`Profile`] and [`Sums`] count them without keeping any, [`Rows`] collects them.
+//! [`Profile`] counts them without keeping any, [`Rows`] collects them.
 
-mod arithmetic;
 mod chunks;
-mod condition;
-mod condition_lexer;
-mod condition_words;
 mod damage;
 mod digits;
 mod events;
@@ -25,9 +21,7 @@ mod scanned;
 mod session;
 mod sessions;
 mod sink;
-mod sums;
 
-pub use condition::{Column, Condition, Number, Text};
 pub use damage::{Damage, Damages, KEPT_PER_FILE};
 pub use events::{EventClass, classify};
 pub use follow::FileSummary;
@@ -39,4 +33,3 @@ pub use session::{SessionId, SessionTimes};
 pub use sink::{
     Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement, TimedCall, TimedWait,
 };
-pub use sums::{Sum, SumGroups, Summed, Sums};

@@ -2,7 +2,6 @@
 
 use rustc_hash::FxHashMap;
 
-use super::condition::Condition;
 use super::latencies::Latencies;
 use super::line::CallKind;
 use super::sink::{Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
@@ -203,7 +202,6 @@ impl Group {
 /// Counts rows in groups, by the dimensions given.
 pub struct Profile {
     by: Vec<Dimension>,
-    condition: Option<Condition>,
     /// Whether calls count too.
     calls: bool,
     groups: Vec<(Key, Group)>,
@@ -216,7 +214,6 @@ impl Profile {
     pub fn new(by: Vec<Dimension>) -> Self {
         Profile {
             by,
-            condition: None,
             calls: true,
             groups: Vec::new(),
             position: FxHashMap::default(),
@@ -224,9 +221,9 @@ impl Profile {
         }
     }
 
-    /// Of waits alone, and of those for which the condition holds.
-    pub fn of_waits(by: Vec<Dimension>, condition: Option<Condition>) -> Self {
-        Profile { condition, calls: false, ..Profile::new(by) }
+    /// Of waits alone.
+    pub fn of_waits(by: Vec<Dimension>) -> Self {
+        Profile { calls: false, ..Profile::new(by) }
     }
 
     /// The groups, in the order of their first rows.
@@ -281,11 +278,6 @@ impl Profile {
 impl Sink for Profile {
     #[inline(always)]
     fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) {
-        if let Some(condition) = &mut self.condition
-            && !condition.holds(names, origin, wait)
-        {
-            return;
-        }
         let class = wait.class;
         let value = |dimension| match dimension {
             Dimension::Event => Some(i64::from(wait.event)),
@@ -333,6 +325,5 @@ impl Sink for Profile {
 
     fn needs_figures(&self) -> bool {
         self.by.iter().any(|dimension| dimension.is_figure())
-            || self.condition.as_ref().is_some_and(Condition::needs_figures)
     }
 }

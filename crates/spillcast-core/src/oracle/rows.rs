@@ -1,6 +1,5 @@
 //! The rows of traces, for tables: waits, calls and statements, handed on in batches.
 
-use super::condition::Condition;
 use super::line::StatLine;
 use super::sink::{Bind, Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
 use crate::wait::Wait;
@@ -60,11 +59,19 @@ pub struct Tables {
     pub statements: bool,
     pub row_sources: bool,
     pub binds: bool,
+    /// Columns of waits beyond their event, their session and when they were.
+    pub figures: bool,
 }
 
 impl Tables {
-    pub const ALL: Tables =
-        Tables { waits: true, calls: true, statements: true, row_sources: true, binds: true };
+    pub const ALL: Tables = Tables {
+        waits: true,
+        calls: true,
+        statements: true,
+        row_sources: true,
+        binds: true,
+        figures: true,
+    };
 }
 
 /// Collects rows, and hands on each batch that is full.
@@ -72,20 +79,13 @@ pub struct Rows<F> {
     batch: Batch,
     batch_rows: usize,
     tables: Tables,
-    /// Of waits.
-    condition: Option<Condition>,
     take: F,
 }
 
 impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Rows<F> {
     /// `take` gets batches of about `batch_rows` rows, and returns false to end the reading.
     pub fn new(batch_rows: usize, tables: Tables, take: F) -> Self {
-        Rows { batch: Batch::default(), batch_rows, tables, condition: None, take }
-    }
-
-    /// Only those waits for which the condition holds.
-    pub fn with_condition(self, condition: Option<Condition>) -> Self {
-        Rows { condition, ..self }
+        Rows { batch: Batch::default(), batch_rows, tables, take }
     }
 
     /// The rows left when the reading is over.
@@ -97,11 +97,6 @@ impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Rows<F> {
 impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Sink for Rows<F> {
     fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) {
         if !self.tables.waits {
-            return;
-        }
-        if let Some(condition) = &mut self.condition
-            && !condition.holds(names, origin, wait)
-        {
             return;
         }
         let session = names.sessions[origin.session].number().unwrap_or(0);
@@ -148,6 +143,10 @@ impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Sink for Rows<F> {
         if self.tables.binds {
             self.batch.binds.push((origin, bind));
         }
+    }
+
+    fn needs_figures(&self) -> bool {
+        self.tables.figures
     }
 
     /// A batch is handed on between chunks, so that it is somewhat larger than asked for.
