@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,11 @@ Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]
 #: Of a second of latency this much adds to the elapsed time, however many others overlap with it.
 LEAST_SHARE = 1e-3
+T = TypeVar("T")
+
+
+class _of_loads(cached_property[T]):
+    """A cached property that depends on the loads, so that ``of_whole`` computes it again."""
 
 
 class Threads:
@@ -58,22 +63,20 @@ class Threads:
     ) -> None:
         """``there`` are the CPUs on the target, by default those of the recording."""
         self._recording = recording
-        self._loads = loads
+        self._loads = self._recorded_loads = loads
         self.source = Cpus.of(recording)
         self.target = self.source if target_cpus is None else target_cpus
         self._unwaited_on = dict[Cpus, Simulated]()
         self._without_on_s = dict[Cpus, float]()
 
     def of_whole(self, loads: Sequence[Load]) -> "Threads":
-        """The same threads, of a query whose loads are known as a whole: what was simulated stays.
-
-        Only what counts the operations of loads is made anew.
-        """
-        scaled = copy(self)
-        scaled._loads = loads
-        for name in ("_load_of", "_kept", "quota_s", "cores_s", "page_cache"):
-            scaled.__dict__.pop(name, None)
-        return scaled
+        """The same threads for the loads of the whole query, with what is simulated already."""
+        whole = copy(self)
+        whole._loads = loads
+        for name, value in vars(Threads).items():
+            if isinstance(value, _of_loads):
+                vars(whole).pop(name, None)
+        return whole
 
     @property
     def of_waits(self) -> float:
@@ -104,7 +107,7 @@ class Threads:
         wait_ns[trace.change] = trace.wait_ns[trace.change] * self._times_as_long(changes)
         return self._simulated(wait_ns, self.target, behaviour, share, page_cache)
 
-    @cached_property
+    @_of_loads
     def page_cache(self) -> PageCache | None:
         """The page cache that its temp I/O went through; None where none is known."""
         trace = self.trace
@@ -172,7 +175,7 @@ class Threads:
         more_s = result.elapsed_s - self._of_all(self._without_s(cpus))
         return replace(result, of_waits=max(more_s, 0.0) * self._seen / sum_s)
 
-    @cached_property
+    @_of_loads
     def quota_s(self) -> tuple[float, float]:
         """What quotas make longer without any latency of temp I/O, here and on the target."""
         if not self._simulates:
@@ -183,7 +186,7 @@ class Threads:
         )
         return max(source_s, 0.0), max(target_s, 0.0)
 
-    @cached_property
+    @_of_loads
     def cores_s(self) -> float:
         """What other cores on the target make longer without latency and quota; below 0 shorter."""
         if not self._simulates or self.source.cores == self.target.cores:
@@ -247,8 +250,10 @@ class Threads:
         if self._recording.temp_columns("start_ns").num_rows:
             return thread_trace(self._recording)
         threads = sessions(self._recording)
-        io_s = sum(load.total_s for load in self._loads) / self._in_flight
-        return counted_trace(self._loads, threads, max(self._recording.elapsed_s - io_s, 0.0))
+        io_s = sum(load.total_s for load in self._recorded_loads) / self._in_flight
+        return counted_trace(
+            self._recorded_loads, threads, max(self._recording.elapsed_s - io_s, 0.0)
+        )
 
     @cached_property
     def _in_flight(self) -> float:
@@ -288,7 +293,7 @@ class Threads:
             self._unwaited_on[cpus] = self._simulated(wait_ns, cpus)
         return self._unwaited_on[cpus]
 
-    @cached_property
+    @_of_loads
     def _load_of(self) -> Array:
         """The number of the load that each temp operation belongs to."""
         trace = self.trace
