@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import time
@@ -18,7 +19,12 @@ from spillcast.recording.sums import WrittenBytes
 from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
 from spillcast.storage.rehearsal import check_room
-from spillcast.storage.rehearse.command import command_to_run, rehearse_command, writing_word
+from spillcast.storage.rehearse.command import (
+    command_to_run,
+    reads_only,
+    rehearse_command,
+    writing_word,
+)
 
 #: An operation of the slow storage.
 OPERATION_S = 0.004
@@ -71,7 +77,7 @@ def running(word):
 def rehearse(recording, slow, tmp_path, duration_s, **options):
     folder = tmp_path / "rehearsals"
     folder.mkdir(exist_ok=True)
-    return rehearse_command(recording, slow, duration_s, folder, **options)
+    return rehearse_command(recording, slow, duration_s, folder, confirmed=True, **options)
 
 
 def test_the_whole_command(open_places, slow, tmp_path):
@@ -160,7 +166,9 @@ def test_killed_in_the_middle(open_places, slow, how):
 
 def test_a_forecast_says_that_it_was_rehearsed(open_places, slow):
     recording = recorded(open_places, *spilling(open_places))
-    result = spillcast("forecast", recording.path, "--to", slow, "--rehearse", "60s", "--json")
+    again = ("--command", shlex.join(map(str, spilling(open_places))))
+    asked = ("--to", slow, "--rehearse", "60s", "--json")
+    result = spillcast("forecast", recording.path, *asked, *again)
     assert result.returncode == 0, result.stderr
     said = json.loads(result.stdout)
     assert said["rehearsed"]["ended"]
@@ -177,7 +185,8 @@ def test_an_ordinary_user(open_places, slow, tmp_path):
     fast = open_places.root / "fast"
     fast.mkdir()
     fast.chmod(0o777)
-    asked = ("--to", fast, "--rehearse", "60s", "--json")
+    again = shlex.join(map(str, spilling(open_places)))
+    asked = ("--to", fast, "--rehearse", "60s", "--json", "--command", again)
     result = spillcast(
         "forecast", recording.path, *asked, under=ordinary_user(), env=open_places.env
     )
@@ -202,6 +211,44 @@ def test_an_ordinary_user(open_places, slow, tmp_path):
 )
 def test_words_by_which_a_command_writes(arguments, word):
     assert writing_word(arguments) == word
+
+
+@pytest.mark.parametrize(
+    ("command", "reads"),
+    [
+        ("duckdb -readonly dw.db -c 'select 1 from t'", True),
+        ("/usr/bin/psql -h db -d dw -X -c 'set work_mem = 64' -c 'with x as (values (1)) from x'",
+         True),
+        ("psql -f reads.psql", True),
+        ("psql -f writes.psql", False),
+        ("psql -f none.psql", False),
+        ("psql --file=reads.psql -c 'select 1'", False),
+        ("psql -Xc vacuum -c 'select 1'", False),
+        ("psql -c 'select 1' -o rows.txt", False),
+        ("psql -c checkpoint -c 'select 1'", False),
+        ("psql -c '\\i load.psql'", False),
+        ("psql -d dw", False),
+        ("duckdb dw.db 'select * into x from t'", False),
+        ("duckdb dw.db -c 'replace into t values (1)'", False),
+        ("duckdb dw.db -c 'select 1; call load()'", False),
+        ("./etl.sh", False),
+        ("python job.py", False),
+        ("sh -c 'psql -c \"select 1\"'", False),
+    ],
+)  # fmt: skip
+def test_commands_that_are_known_to_read_alone(tmp_path, monkeypatch, command, reads):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reads.psql").write_text("-- delete nothing\nselect 1;\n")
+    (tmp_path / "writes.psql").write_text("select 1;\ninsert into t values (1);\n")
+    assert reads_only(shlex.split(command)) is reads
+
+
+def test_a_recorded_command_that_may_write_is_not_run_again(spilled, tmp_path):
+    asked = ("--to", tmp_path, "--rehearse", "1s", "--json")
+    refused = spillcast("forecast", spilled.path, *asked)
+    assert refused.returncode == 3
+    assert "--command" in json.loads(refused.stdout)["refused"]
+    assert not list(tmp_path.glob("spillcast-*"))
 
 
 def test_a_script_that_writes(tmp_path):

@@ -98,7 +98,8 @@ def forecast(
     command: Annotated[
         str | None,
         typer.Option(
-            help="Command or statement to rehearse, if the recording does not contain all of it."
+            help="Command or statement to rehearse, if the recording does not contain all of it, "
+            "or it is not known to write nothing."
         ),
     ] = None,
     server: Server | None = None,
@@ -121,8 +122,9 @@ def forecast(
     """Forecast a run with its temp files on other storage.
 
     A directory is probed now. --rehearse runs the recorded command or SELECT again and kills it
-    after a while; commands that write are refused. Exits with 3 if the evidence does not allow a
-    forecast.
+    after a while. It refuses SQL that writes, and any command but duckdb, psql or sqlite3 whose
+    statements all read: give such a command with --command. Exits with 3 if the evidence does not
+    allow a forecast.
 
     Example: spillcast forecast run.spill --to /mnt/nvme --to latency:150us
 

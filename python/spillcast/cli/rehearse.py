@@ -63,7 +63,8 @@ def rehearse_recorded(
     from spillcast.workspace import workspace
 
     with workspace() as folder:
-        rehearse = rehearsing(DURATION_S, None, server, folder)
+        # Who asks for it names the command in the same line.
+        rehearse = rehearsing(DURATION_S, None, server, folder, confirmed=True)
         for directory in directories:
             try:
                 check_room(recording, directory)
@@ -76,9 +77,17 @@ def rehearse_recorded(
 
 
 def rehearsing(
-    duration_s: float, command: str | None, server: Server | None, folder: Path
+    duration_s: float,
+    command: str | None,
+    server: Server | None,
+    folder: Path,
+    *,
+    confirmed: bool = False,
 ) -> "Callable[[Recording, Path], Rehearsal]":
-    """What rehearses the query of a recording on a directory; it keeps its files in ``folder``."""
+    """What rehearses the query of a recording on a directory; it keeps its files in ``folder``.
+
+    A recorded command that may write runs again only if ``confirmed``.
+    """
     from spillcast.engines.registry import engine_of
     from spillcast.errors import Refusal
     from spillcast.storage.rehearse.command import rehearse_command
@@ -105,7 +114,9 @@ def rehearsing(
         if recording.meta.server_query is not None:
             raise Refusal("its query ran in a server", f"name the server with {DSN_OPTIONS} DSN")
         words = None if command is None else _words(command)
-        return rehearse_command(recording, directory, duration_s, folder, command=words, say=say)
+        return rehearse_command(
+            recording, directory, duration_s, folder, command=words, confirmed=confirmed, say=say
+        )
 
     return rehearse
 

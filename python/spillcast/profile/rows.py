@@ -187,7 +187,9 @@ class _Asked:
         ]
         groups = ", ".join(str(number + 1) for number in range(len(keys)))
         rows = f"select * from {self.source} where {self.condition}"
-        return f"select {', '.join(columns)} from ({rows}) group by {groups} order by total_us desc"
+        select = f"select {', '.join(columns)} from ({rows}) group by {groups}"
+        # Rows with the same total have an order too.
+        return f"{select} order by total_us desc, {groups}"
 
     def _known(self) -> dict[str, str]:
         return {name: column.replace("{size}", self.size) for name, column in _COLUMNS.items()}

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,10 +25,20 @@ from spillcast.storage.rehearse.place import Replaced, replaced
 from spillcast.units import format_duration
 
 INSIDE = Path(__file__).with_name("inside.py")
-#: What these words begin in SQL changes something.
+#: Words of SQL that change something.
 WRITES = re.compile(
     r"(?i)\b(insert|update|delete|create|copy|drop|alter|merge|truncate|vacuum|export|reindex)\b"
 )
+#: Clients whose arguments hold the SQL that they run, and how their statements begin that read.
+CLIENTS = frozenset(("duckdb", "psql", "sqlite3"))
+READS = re.compile(r"(?is)\s*(select|with|from|values|table|explain|set|pragma|show|describe)\b")
+INTO = re.compile(r"(?i)\binto\b")
+COMMENT = re.compile(r"(?s)--[^\n]*|/\*.*?\*/")
+#: Options of clients with SQL, or with a file of SQL, as the next argument.
+STATEMENTS = frozenset(("-c", "--command", "-s", "-cmd"))
+SCRIPTS = frozenset(("-f", "--file", "-init"))
+#: Options of psql that hold one of these themselves (-Xc, --file=x), or name a file to write.
+OPAQUE = re.compile(r"-\w*[cfoL]|--(command|file|output|log-file)\b")
 GIVE = "give the command to run: --command 'duckdb -readonly dw.db -c \"select ...\"'"
 
 
@@ -38,14 +49,21 @@ def rehearse_command(
     folder: Path,
     *,
     command: Sequence[str] | None = None,
+    confirmed: bool = False,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Rehearsal:
     """Run the recorded command, or the one given, for so long with its temp files in ``directory``.
 
     ``say`` is told what is about to be run. The recording of it is made in ``folder``. Refusal
-    where it cannot be run again, would write, or did no temp I/O until then.
+    where it cannot be run again, would write, or did no temp I/O until then; and for a recorded
+    command that is not known to read alone, unless the user has ``confirmed`` that it may run.
     """
     arguments = command_to_run(recording, command)
+    if command is None and not confirmed and not reads_only(arguments):
+        raise Refusal(
+            f"it is not known whether {shlex.join(arguments)} writes",
+            "if it may run again, give it with --command '...'",
+        )
     if (word := writing_word(arguments)) is not None:
         raise Refusal(f"its command contains '{word}', and commands that write are not rehearsed")
     directories = temp_directories(recording)
@@ -92,6 +110,33 @@ def writing_word(arguments: Sequence[str]) -> str | None:
         if (match := WRITES.search(statement)) is not None:
             return match[0]
     return None
+
+
+def reads_only(arguments: Sequence[str]) -> bool:
+    """Whether it is a known client, all of whose SQL is in arguments or named files, and reads."""
+    name = Path(arguments[0]).name
+    if name not in CLIENTS:
+        return False
+    texts = []
+    for option, text in pairwise(arguments):
+        if option in SCRIPTS:
+            if not Path(text).is_file():
+                return False
+            texts.append(Path(text).read_text(errors="replace"))
+        elif option in STATEMENTS or re.search(r"\s", text) or WRITES.fullmatch(text):
+            texts.append(text)
+        elif text not in STATEMENTS | SCRIPTS and name == "psql" and OPAQUE.match(text):
+            return False
+    statements = [
+        statement
+        for text in texts
+        for statement in COMMENT.sub(" ", text).split(";")
+        if statement.strip()
+    ]
+    return bool(statements) and all(
+        READS.match(statement) and not WRITES.search(statement) and not INTO.search(statement)
+        for statement in statements
+    )
 
 
 def temp_directories(recording: Recording) -> list[Path]:
