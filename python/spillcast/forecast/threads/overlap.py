@@ -73,9 +73,8 @@ class Threads:
         """The same threads for the loads of the whole query, with what is simulated already."""
         whole = copy(self)
         whole._loads = loads
-        for name, value in vars(Threads).items():
-            if isinstance(value, _of_loads):
-                vars(whole).pop(name, None)
+        for name in (name for name, of in vars(Threads).items() if isinstance(of, _of_loads)):
+            vars(whole).pop(name, None)
         return whole
 
     @property

@@ -29,8 +29,8 @@ INSIDE = Path(__file__).with_name("inside.py")
 WRITES = re.compile(
     r"(?i)\b(insert|update|delete|create|copy|drop|alter|merge|truncate|vacuum|export|reindex)\b"
 )
-#: Clients whose arguments hold the SQL that they run, and how their statements begin that read.
-CLIENTS = frozenset(("duckdb", "psql", "sqlite3"))
+#: Programs whose arguments hold the SQL that they run, and how their statements begin that read.
+CLIENT = re.compile("duckdb|psql|sqlite3")
 READS = re.compile(r"(?is)\s*(select|with|from|values|table|explain|set|pragma|show|describe)\b")
 INTO = re.compile(r"(?i)\binto\b")
 COMMENT = re.compile(r"(?s)--[^\n]*|/\*.*?\*/")
@@ -115,7 +115,7 @@ def writing_word(arguments: Sequence[str]) -> str | None:
 def reads_only(arguments: Sequence[str]) -> bool:
     """Whether it is a known client, all of whose SQL is in arguments or named files, and reads."""
     name = Path(arguments[0]).name
-    if name not in CLIENTS:
+    if not CLIENT.fullmatch(name):
         return False
     texts = []
     for option, text in pairwise(arguments):
