@@ -94,6 +94,17 @@ def test_sizes_are_matched(tmp_path):
     assert "rest-kept" not in codes(said)
 
 
+def test_as_much_beside_smaller_operations_is_not_more_work(tmp_path):
+    """400 us beside 31 blocks and beside 15: as much in all, or by operation twice as much."""
+    here = trace(tmp_path / "here.trc", 10_000, 400, size=31, fetches=2)
+    there = trace(tmp_path / "there.trc", 150, 400, size=15)
+    said = estimate(here, there)
+    waits_s = COUNT * 150e-6 * 31 / 15
+    assert rest_of(said).forecast_s == pytest.approx(COUNT * 400e-6, rel=1e-3)
+    assert said.interval_s[0] < waits_s + COUNT * 400e-6
+    assert said.interval_s[1] > waits_s + 0.85 * COUNT * 400e-6 * 31 / 15
+
+
 @pytest.mark.parametrize("other", [{"fetches": 3}, {"event": WRITE}], ids=["calls", "writes"])
 def test_other_work_on_the_target_tells_nothing(tmp_path, other):
     here = trace(tmp_path / "reads.trc", 10_000, 200)

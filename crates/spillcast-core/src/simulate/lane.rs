@@ -60,6 +60,8 @@ pub struct Lane {
     signals: Vec<Signal>,
     signalled: usize,
     waits_for_signal: bool,
+    /// When what is under way ends, and the number of that event.
+    pub due: (u64, u64),
     pub on_core: bool,
     /// Since the lane was given its core.
     pub held_ns: u64,
@@ -115,6 +117,7 @@ impl Lane {
             signals: Vec::new(),
             signalled: 0,
             waits_for_signal: false,
+            due: (0, 0),
             on_core: false,
             held_ns: 0,
         }
@@ -208,6 +211,16 @@ impl Lane {
         self.held_ns += ns;
         let begins = self.row.temp && self.at == At::OnCore(0);
         (ns, begins.then(|| self.on_core_ns()))
+    }
+
+    pub fn stretch_ns(&self) -> u64 {
+        self.stretch_ns
+    }
+
+    /// The stretch on the core that is under way ends earlier.
+    pub fn shorten_stretch(&mut self, ns: u64) {
+        self.held_ns -= self.stretch_ns - ns;
+        self.stretch_ns = ns;
     }
 
     /// The stretch is over; whether a temp operation ended with it.

@@ -121,10 +121,13 @@ struct Simulation<'a, R: Rows + ?Sized> {
     rows: &'a R,
     lanes: Vec<Lane>,
     now_ns: u64,
-    /// When each lane goes on that has something to do; the number keeps equal times in order.
+    /// When each lane goes on that has something to do; the number keeps equal times in order. An
+    /// entry that is not what its lane has as `due` is of a stretch that was shortened.
     due: BinaryHeap<Reverse<(u64, u64, usize)>>,
     numbered: u64,
     free_cores: usize,
+    /// Lanes on a core for longer than a quantum, as nobody waited for it when they began.
+    unbroken: Vec<usize>,
     /// Lanes that want a core.
     ready: VecDeque<usize>,
     budget: Budget,
@@ -147,6 +150,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
             now_ns: 0,
             due: BinaryHeap::new(),
             numbered: 0,
+            unbroken: Vec::new(),
             free_cores: cpus.cores.max(1),
             ready: VecDeque::new(),
             budget: Budget::new(cpus.quota),
@@ -168,12 +172,13 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
             self.go_on(lane);
         }
         loop {
-            while let Some(Reverse((at_ns, _, lane))) = self.due.pop() {
-                self.now_ns = at_ns;
+            while let Some(Reverse((at_ns, number, lane))) = self.due.pop() {
                 if lane == NEW_PERIOD {
+                    self.now_ns = at_ns;
                     self.throttled = false;
                     self.hand_out();
-                } else {
+                } else if self.lanes[lane].due == (at_ns, number) {
+                    self.now_ns = at_ns;
                     self.stretch_ended(lane);
                 }
             }
@@ -237,6 +242,24 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
             };
             self.take_core(lane, ns);
         }
+        if !self.ready.is_empty() {
+            self.break_stretches();
+        }
+    }
+
+    /// Lanes that have a core to themselves share it from the end of their quantum on.
+    fn break_stretches(&mut self) {
+        for lane in std::mem::take(&mut self.unbroken) {
+            let (ends_ns, number) = self.lanes[lane].due;
+            let began_ns = ends_ns - self.lanes[lane].stretch_ns();
+            let quanta = (self.now_ns - began_ns).div_ceil(QUANTUM_NS).max(1);
+            let stretch_ns = quanta * QUANTUM_NS;
+            if began_ns + stretch_ns < ends_ns {
+                self.lanes[lane].shorten_stretch(stretch_ns);
+                self.lanes[lane].due = (began_ns + stretch_ns, number);
+                self.due.push(Reverse((began_ns + stretch_ns, number, lane)));
+            }
+        }
     }
 
     /// Nobody gets a core before the next period.
@@ -256,8 +279,13 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
     }
 
     fn take_stretch(&mut self, lane: usize, ns: u64) {
-        let most_ns = self.budget.left_ns(self.now_ns).min(QUANTUM_NS);
+        let shared = self.budget.limited() || !self.ready.is_empty();
+        let most_ns = if shared { QUANTUM_NS } else { u64::MAX };
+        let most_ns = most_ns.min(self.budget.left_ns(self.now_ns));
         let (stretch_ns, temp) = self.lanes[lane].take_stretch(ns.min(most_ns));
+        if stretch_ns > QUANTUM_NS {
+            self.unbroken.push(lane);
+        }
         self.budget.take(stretch_ns);
         self.temp_begins(temp);
         self.schedule(lane, stretch_ns);
@@ -271,6 +299,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
     }
 
     fn stretch_ended(&mut self, lane: usize) {
+        self.unbroken.retain(|&unbroken| unbroken != lane);
         let ended_temp = self.lanes[lane].stretch_ended();
         self.temp_ends(ended_temp);
         self.go_on(lane);
@@ -288,6 +317,9 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
 
     fn schedule(&mut self, lane: usize, ns: u64) {
         self.numbered += 1;
+        if lane != NEW_PERIOD {
+            self.lanes[lane].due = (self.now_ns + ns, self.numbered);
+        }
         self.due.push(Reverse((self.now_ns + ns, self.numbered, lane)));
     }
 

@@ -25,6 +25,10 @@ impl Budget {
         Budget { quota, left_ns: 0, until_ns: 0 }
     }
 
+    pub fn limited(&self) -> bool {
+        self.quota.is_some()
+    }
+
     /// What may be had at `now_ns`.
     pub fn left_ns(&mut self, now_ns: u64) -> u64 {
         let Some(quota) = self.quota else { return u64::MAX };

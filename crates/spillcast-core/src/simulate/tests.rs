@@ -107,6 +107,50 @@ fn no_rows_take_no_time() {
     assert_eq!(run(&[], 2), Outcome::default());
 }
 
+/// As `run`, quantum by quantum: a quota that is never used up has that effect.
+fn by_quanta(rows: &[Row], cores: usize) -> Outcome {
+    let quota = Some(Quota { quota_ns: 1 << 60, period_ns: 1 << 60 });
+    super::run(rows, Cpus { cores, quota }, Model::default(), Memory::default(), None)
+}
+
+#[test]
+fn long_stretches_on_a_core_end_as_quantum_by_quantum() {
+    let mut state = 7;
+    let mut below = |most: u64| crate::random::next(&mut state) % most;
+    for case in 0..400 {
+        let threads = 1 + below(6);
+        let rows: Vec<Row> = (0..40)
+            .map(|at| {
+                let ns = below(40_000_000) + 1;
+                let wait = match below(4) {
+                    0 => Wait::OnCore(ns),
+                    1 if at > 0 => {
+                        Wait::Until { row: below(at) as usize, cpu_ns: below(9_000_000) }
+                    }
+                    _ => Wait::For(ns),
+                };
+                row(below(threads) as u32, below(50_000_000), wait)
+            })
+            .collect();
+        for cores in 1..4 {
+            assert_eq!(run(&rows, cores), by_quanta(&rows, cores), "case {case}, {cores} cores");
+        }
+    }
+}
+
+#[test]
+fn work_grows_with_rows_and_not_with_cpu_time() {
+    let events = |cpu_ns| {
+        let rows: Vec<Row> =
+            (0..90).map(|at| row(at % 3, cpu_ns + u64::from(at), Wait::For(1_000))).collect();
+        let target = Target::new(Model::default(), Memory::default(), None, rows.as_slice());
+        let mut simulation = Simulation::new(rows.as_slice(), of(3), target);
+        simulation.run();
+        simulation.numbered
+    };
+    assert_eq!(events(1_000_000), events(1_000_000_000_000));
+}
+
 #[test]
 fn many_threads_are_within_the_bounds_that_always_hold() {
     let mut state = 1u64;

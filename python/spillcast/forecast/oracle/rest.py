@@ -39,6 +39,9 @@ class TargetRest:
     toward: float
     #: Why the target's trace tells nothing of it.
     kept: str | None = None
+    #: Where operations on the target move another number of blocks: how much less and more the
+    #: logarithm is, if the time goes with the blocks and if it goes with the operations.
+    by_size: tuple[float, float] = (0.0, 0.0)
 
     @property
     def change_s(self) -> float:
@@ -49,6 +52,8 @@ class TargetRest:
         """``change_s`` in which what is not known varies."""
         either_way = draws.normal(0, self.spread, DRAWS)
         sideways = self.toward * np.abs(draws.normal(0, 1, DRAWS))
+        if any(self.by_size):
+            sideways = sideways + draws.uniform(*self.by_size, DRAWS)
         drawn: Array = self.near_s * np.expm1(self.log_ratio + either_way + sideways)
         return drawn
 
@@ -57,9 +62,12 @@ class TargetRest:
 class _Outside:
     """What one trace says of the time outside its waits."""
 
-    #: Boosted operations, in those of the baseline's size, and seconds outside for each.
+    #: Boosted operations, in those of the baseline's size, and seconds outside for each of those
+    #: that there are.
     count: float
     each_s: float
+    #: Logarithm of how many there are for each of the baseline's size.
+    log_smaller: float
     #: Relative error of the latter, as far as the trace's own parts tell.
     apart: float
     #: How often each kind of wait and call came for each operation.
@@ -117,8 +125,14 @@ def target_rest(
     # As sure as it is, beside what is likely without: that little changes.
     likely = hypot(known.oracle_rest_spread, moves)
     weight = likely**2 / (likely**2 + error**2)
-    ratio = log(target_rest.each_s / source_rest.each_s)
-    return TargetRest(near_s, weight * ratio, error * weight**0.5, 0.0)
+    # The blocks are as many on either side, and so is the work on them. Where sizes differ, traces
+    # cannot tell what is of a block and what of an operation: only the change that both imply is
+    # sure.
+    by_operation = log(target_rest.each_s / source_rest.each_s)
+    low, high = sorted((by_operation, by_operation + target_rest.log_smaller))
+    ratio = min(max(0.0, low), high)
+    by_size = weight * (low - ratio), weight * (high - ratio)
+    return TargetRest(near_s, weight * ratio, error * weight**0.5, 0.0, by_size=by_size)
 
 
 def _why_not(
@@ -154,7 +168,9 @@ def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _Outside |
         return None
     others = {n: s.count for n, s in trace.events.items() if n not in sizes and not s.idle}
     kinds = {name: n / count for name, n in {**others, **trace.calls, **boosted}.items()}
-    return _Outside(count, outside_s / count, _apart(trace, sizes), kinds)
+    operations = sum(counts[name] for name in boosted)
+    each_s, log_smaller = outside_s / operations, log(operations / count)
+    return _Outside(count, each_s, log_smaller, _apart(trace, sizes), kinds)
 
 
 def _alike(source_shares: dict[str, float], target_shares: dict[str, float]) -> float:
