@@ -29,7 +29,7 @@ _OPTION = rf"((?<![\w-])--?(?:[\w-]*[_-])?{_NAME}\s+)(?:{_QUOTED}|[^\s-]\S*)"
 #: ``password '...'``, ``identified by ...``, functions that are given a password or a key.
 _SQL = (
     r"((?<!['\"])\b(?:password|secret|identified\s+(?:with\s+\S+\s+)?(?:by|as)(?:\s+values)?)\s*"
-    r"|\b(?:password|crypt|hmac|(?:en|de)crypt\w*|pgp_\w+)\s*\(\s*(?:[^,()\x1f]*,\s*)?)"
+    r"|\b(?:password|crypt|hmac|(?:en|de)crypt\w*|pgp_\w+)\s*\(\s*+(?:[^,()\x1f]*,\s*)?)"
     rf"(?:{_QUOTED})"
 )
 _IDENTIFIED = r"(\bidentified\s+by\s+)(?!values\b)[^\s'\"*;]+"
@@ -64,7 +64,7 @@ _ORACLE_CLIENTS = re.compile(r"(?:^|[\s/])(?:sqlplus|sql|sqlldr|rman|expd?p?|imp
 _LOGON = re.compile(r"((?<!\S)(?:userid=)?[a-z][\w$#]*/)(?!/)[^\s@]+", re.IGNORECASE)
 #: Arguments that are a secret as a whole, to their end: the one after a name, and those with one.
 _NAME_ALONE = re.compile(rf"--?(?:[\w-]*[_-])?{_NAME}", re.IGNORECASE)
-_ASSIGNED = re.compile(rf"([\w.-]*{_NAME}=).+", re.IGNORECASE | re.DOTALL)
+_ASSIGNED = re.compile(rf"((?<![\w.-])[\w.-]*{_NAME}=).+", re.IGNORECASE | re.DOTALL)
 #: ``-pSECRET``; a number is a port, and some words are options of others.
 _SHORT = re.compile(
     r"(-p)(?!\d{1,5}$|(?:rint\w*|ath|erm|rune|thread|ipe|ort|arents|id)$|[\w-]{2,}=).+", re.DOTALL

@@ -20,7 +20,7 @@ _DURATIONS = "write for example 150us, 9ms, 60s, 12m53s or 12:53"
 #: Nobody means a longer duration (300 years), nor a longer operation or a factor beyond.
 _DURATION_MAX_S, _LATENCY_MAX_S, _FACTOR_MAX = 1e10, 3600.0, 1e9
 _NUMBER = r"\d+(?:\.\d+)?"
-_PART = re.compile(rf"({_NUMBER})\s*([a-z]+)\s*")
+_PART = re.compile(rf"(?<!\d)({_NUMBER})\s*+([a-z]+)\s*")
 #: Minutes and seconds, or hours before them, as psql and SQL*Plus print them.
 _CLOCK = re.compile(r"(?:(\d+):)?(\d+):([0-5]\d(?:\.\d+)?)")
 
@@ -91,7 +91,7 @@ def parse_bytes(text: str, option: str = "") -> int:
     InputError, which names ``option``, for what is none, and for a bare number that is too small to
     be one in bytes.
     """
-    match = re.fullmatch(rf"\s*({_NUMBER})\s*([kmgt]?)(?:i?b)?\s*", text.lower())
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*+([kmgt]?)(?:i?b)?\s*", text.lower())
     if match is None:
         hint = _decimal_point(text, "write for example 256K, 200M or 10G")
         raise InputError(f"{_named(option)}'{text}' is not a size", hint)

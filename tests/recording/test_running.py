@@ -1,5 +1,6 @@
 """What is known of a recording under way is what the finished recording says."""
 
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -90,3 +91,42 @@ def test_single_waits_are_thinned_and_totals_are_not(recording, monkeypatch):
     assert {start // 10**9 for start in so_far.waits["start_ns"].to_pylist()} == {
         first for first, _ in slices
     }
+
+
+def test_sums_by_second_of_a_long_run_take_no_more_memory(recording, monkeypatch):
+    monkeypatch.setattr(running, "SECONDS_MAX", 200)
+    monkeypatch.setattr(running, "BATCHES_MAX", 50)
+    (rows,) = recording.seconds.combine_chunks().to_batches()
+    rows, whole, many = rows.slice(0, 8), [], Running()
+    for second in range(500):
+        column = pa.array([second] * rows.num_rows, pa.int64())
+        whole.append(rows.set_column(0, rows.schema.field(0), column))
+        many.add_seconds(whole[-1])
+        assert many._seconds_rows <= 200
+    found, expected = many.recording(recording.meta).seconds, pa.Table.from_batches(whole)
+    assert found.num_rows <= 200
+    assert set(found["second"].to_pylist()) < set(range(500))
+    for name in ("count", "bytes", "total_ns"):
+        assert pa.compute.sum(found[name]) == pa.compute.sum(expected[name])
+    assert histogram(found) == histogram(expected)
+
+
+def histogram(seconds):
+    """Waits by what they are and their latency."""
+    sums = Counter()
+    for row in seconds.to_pylist():
+        for latency_ns, count in zip(row["latency_ns"], row["latency_count"], strict=True):
+            sums[row["op"], row["temp"], row["size_class_bytes"], latency_ns] += count
+    return sums
+
+
+def test_waits_of_ever_new_threads_take_no_more_memory(recording, monkeypatch):
+    monkeypatch.setattr(running, "WAITS_MAX", 20)
+    rows = recording.waits.filter(pa.compute.is_null(recording.waits["op"])).slice(0, 3)
+    (batch,) = rows.combine_chunks().to_batches()
+    position, many = batch.schema.get_field_index("session"), Running()
+    for session in range(200):
+        column = pa.array([session] * batch.num_rows, pa.int64())
+        many.add_waits(batch.set_column(position, batch.schema.field(position), column))
+        assert len(many._waits) <= 20 + len(batch)
+    assert sum(tally.count for tally in many.waits().values()) == 200 * batch.num_rows

@@ -1,5 +1,6 @@
 """A capture source made of paper goes from the recorder to a profile, a forecast and a page."""
 
+import gc
 import os
 import runpy
 import typing
@@ -243,3 +244,41 @@ def test_a_name_that_is_none_is_refused():
     with pytest.raises(InputError, match="--capture magic: there is no such source") as refused:
         Choice("magic")
     assert refused.value.hint == "give one of auto, bpf, perf, preload"
+
+
+@pytest.mark.parametrize("of_command", [True, False])
+def test_a_recording_that_cannot_begin_leaves_nothing_running(monkeypatch, paper, of_command):
+    """The capture has begun when what watches the CPU limits fails."""
+    ended, started = [], []
+    monkeypatch.setattr(PaperCapture, "stop", lambda capture: ended.append(capture))
+
+    def fail(pid):
+        started.append(pid)
+        raise PermissionError(1, "no look at the control group")
+
+    monkeypatch.setattr("spillcast.recording.recorder.CpuWatch", fail)
+    begin, what = (record_command, ["true"]) if of_command else (record_pid, os.getpid())
+    with pytest.raises(PermissionError):
+        begin(what, None, paper)
+    assert len(ended) == len(started) == 1
+    if of_command:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(started[0], os.WNOHANG)
+
+
+def test_a_recording_leaves_no_descriptor_open(paper):
+    def record_both():
+        command, _ = record_command(["true"], None, paper)
+        process = record_pid(os.getpid(), None, paper)
+        while not command.poll():
+            pass
+        for recorder in (command, process):
+            recorder.abandon()
+
+    record_both()
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        record_both()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before

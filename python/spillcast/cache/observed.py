@@ -28,7 +28,7 @@ _ATTRIBUTE = re.compile(
     r"^(?:[\w.-]+: )?\s*(objectNumber|hitCount|missCount|cachedSize):\s+([\d,]+)"
 )
 _METRIC = re.compile(
-    r"^(?:(?P<cell>[\w.-]+): )?\s*(?P<name>FC_IO_\w+)\s+\S+\s+(?P<value>[\d,.]+)\s+\D+?"
+    r"^(?:(?P<cell>[\w.-]+): )?\s*(?P<name>FC_IO_\w+)\s+\S+\s+(?P<value>[\d,.]+)\s\D++"
     r"(?P<time>\d{4}-\d\d-\d\dT[\d:.]+(?:[+-]\d\d:\d\d)?)\s*$"
 )
 

@@ -31,6 +31,9 @@ def record_command(
             command.abandon()
             environment = again.environment
             continue
+        except BaseException:
+            command.abandon()
+            raise
         command.release()
         return recorder, command
 

@@ -78,6 +78,7 @@ class Recorder:
         self.options = options or RecordOptions()
         self._absent_because: str | None = None
         self._source: Source | None = None
+        self._capture: Capture = AbsentCapture()
         self._given, self._sinks = sink, list[Sink]()
         self._samples = 0
         self._only_calls = False
@@ -150,21 +151,25 @@ class Recorder:
         """
         self._only_calls = only_calls
         dirs = [str(path.resolve()) for path in self.options.temp_dirs or temp_dirs]
-        self._capture: Capture = self._choice.begin(target.pid, dirs)
-        self._source = self._choice.source
-        self.cost = kept_cost(self._source)
-        self._command = (
-            machine.command_of(target.pid) if command is None else struck_arguments(command)
-        )
-        self._machine = machine.describe_machine()
-        if isinstance(target, Process):
-            self._before = done_before(target.pid)
-        # Of a command, held before it does anything, there is no temp file.
-        self._temp_before = open_files(target.pid)
-        self._memory: PeakMemory | None = PeakMemory(target.pid) if watch_memory else None
-        self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
-        self._cpu: CpuWatch | None = CpuWatch(target.pid)
-        self._begin(target)
+        self._capture = self._choice.begin(target.pid, dirs)
+        try:
+            self._source = self._choice.source
+            self.cost = kept_cost(self._source)
+            self._command = (
+                machine.command_of(target.pid) if command is None else struck_arguments(command)
+            )
+            self._machine = machine.describe_machine()
+            if isinstance(target, Process):
+                self._before = done_before(target.pid)
+            # Of a command, held before it does anything, there is no temp file.
+            self._temp_before = open_files(target.pid)
+            self._memory: PeakMemory | None = PeakMemory(target.pid) if watch_memory else None
+            self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
+            self._cpu: CpuWatch | None = CpuWatch(target.pid)
+            self._begin(target)
+        except BaseException:
+            self.abandon()
+            raise
 
     def know_before(self) -> None:
         """Keep what the target, which runs already, had done until now."""
@@ -325,9 +330,8 @@ class Recorder:
 
     def abandon(self) -> None:
         """End the capture and leave nothing."""
-        if self._sinks:
-            self._capture.stop()
-            self._discard()
+        self._capture.stop()
+        self._discard()
 
     def _discard(self) -> None:
         for sink in self._sinks:

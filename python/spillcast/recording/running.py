@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.file_sizes import inputs_of, temp_of
+from spillcast.recording.longer_seconds import added_up
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
@@ -22,6 +23,13 @@ BINS, POWERS = 40, 13
 #: Single waits kept for a forecast: enough for its sums, and few enough to be quick.
 ROWS_MAX = 200_000
 PART_NS = 1_000_000_000
+#: Rows of sums by second that are kept, and waits by event and thread: enough for hours of a query
+#: with hundreds of threads.
+SECONDS_MAX, WAITS_MAX = 100_000, 2_000
+#: In the place of a thread: those whose waits were added up, without and with temp I/O.
+OTHERS, OTHERS_SPILLING = -1, -2
+#: Batches of these that are kept before they become one.
+BATCHES_MAX = 1_000
 #: Seconds of which each one's mean latency is kept.
 RECENT = 120
 ON_CPU = "CPU"
@@ -50,6 +58,9 @@ class Tally:
         for second, count, sum_ns in zip(seconds.tolist(), counts, sums, strict=True):
             before, before_ns = self.recent.get(second, (0, 0))
             self.recent[second] = before + int(count), before_ns + int(sum_ns)
+        self._forget()
+
+    def _forget(self) -> None:
         for second in sorted(self.recent)[:-RECENT]:
             del self.recent[second]
 
@@ -62,6 +73,7 @@ class Tally:
         for second, (count, sum_ns) in other.recent.items():
             before, before_ns = self.recent.get(second, (0, 0))
             self.recent[second] = before + count, before_ns + sum_ns
+        self._forget()
 
     @property
     def mean_ns(self) -> float:
@@ -79,7 +91,8 @@ class Running:
     """What came in so far; a recorder feeds it.
 
     Of single waits whole seconds are kept, every second one dropped whenever they grow too many;
-    counts and totals are of all.
+    counts and totals are of all. Of a long run, sums by second become sums by 2, 4, 8 ... seconds,
+    and waits of many threads are added up, so that it takes no more memory however long it goes on.
     """
 
     def __init__(self) -> None:
@@ -95,6 +108,8 @@ class Running:
         self._stride = 1
         self._documents: dict[str, object] = {}
         self._seconds: list[pa.RecordBatch] = []
+        self._seconds_rows = 0
+        self._seconds_stride = 1
 
     def add_waits(self, rows: Any) -> None:
         """Count waits and keep some."""
@@ -120,6 +135,7 @@ class Running:
     def _count(self, batch: pa.RecordBatch) -> None:
         event, op = batch["event"], batch["op"]
         temp = batch["temp"].to_numpy(zero_copy_only=False)
+        self._spilling.update(np.unique(batch["session"].to_numpy()[temp]).tolist())
         codes = event.indices.to_numpy().astype(np.int64) * 6 + temp
         codes += 2 * (op.indices.fill_null(-1).to_numpy().astype(np.int64) + 1)
         start, elapsed = batch["start_ns"].to_numpy(), batch["elapsed_ns"].to_numpy()
@@ -133,7 +149,6 @@ class Running:
                 continue
             tally = self.tallies.setdefault(key, Tally())
             tally.add(start[which], elapsed[which], int(size[which].sum()))
-        self._spilling.update(np.unique(batch["session"].to_numpy()[temp]).tolist())
 
     def _count_waits(
         self, event: str, session: Array, start: Array, elapsed: Array, which: NDArray[np.bool_]
@@ -141,6 +156,18 @@ class Running:
         for one in np.unique(session[which]).tolist():
             of_one = which & (session == one)
             self._waits.setdefault((event, one), Tally()).add(start[of_one], elapsed[of_one], 0)
+        if len(self._waits) > WAITS_MAX:
+            self._add_up_waits()
+
+    def _add_up_waits(self) -> None:
+        found: dict[tuple[str, int], Tally] = {}
+        for (event, session), tally in self._waits.items():
+            spills = session in self._spilling
+            key = event, OTHERS_SPILLING if spills else OTHERS
+            found.setdefault(key, Tally()).merge(tally)
+        if self._spilling:
+            self._spilling.add(OTHERS_SPILLING)
+        self._waits = found
 
     def waits(self) -> dict[str, Tally]:
         """Waits that move no data, by event: of sessions that do temp I/O, once there are any."""
@@ -153,8 +180,18 @@ class Running:
     def add_seconds(self, rows: Any) -> None:
         """Keep per-second rows."""
         batch = pa.record_batch(rows).cast(SECONDS_SCHEMA)
-        if batch.num_rows:
-            self._seconds.append(batch)
+        if not batch.num_rows:
+            return
+        self._seconds.append(batch)
+        self._seconds_rows += batch.num_rows
+        # Many small batches take much more memory than their rows.
+        if len(self._seconds) > BATCHES_MAX or self._seconds_rows > SECONDS_MAX:
+            rows = pa.Table.from_batches(self._seconds, SECONDS_SCHEMA)
+            while rows.num_rows > SECONDS_MAX / 2 and self._seconds_rows > SECONDS_MAX:
+                self._seconds_stride *= 2
+                rows = added_up(rows, self._seconds_stride)
+            self._seconds = rows.unify_dictionaries().combine_chunks().to_batches()
+            self._seconds_rows = rows.num_rows
 
     def add_samples(self, batch: pa.RecordBatch) -> None:
         """Count the time that samples stand for."""

@@ -5,6 +5,7 @@ import os
 import select
 import shutil
 import signal
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +39,7 @@ class Command:
         self._held = _core.HeldCommand([program, *arguments[1:]], pairs)
         self.pid = self._held.pid
         self._pidfd = os.pidfd_open(self.pid)
+        self._close = weakref.finalize(self, os.close, self._pidfd)
         self.exit_status: int | None = None
 
     def release(self) -> None:
@@ -55,7 +57,7 @@ class Command:
     def abandon(self) -> None:
         """End it before it has done anything."""
         del self._held
-        os.close(self._pidfd)
+        self._close()
         os.waitpid(self.pid, 0)
 
     def wait(self, timeout_s: float) -> bool:
@@ -92,6 +94,7 @@ class Process:
             if error.errno in (errno.EINVAL, errno.ENOENT):
                 raise InputError(f"--pid {pid}: there is no such process", _GONE) from error
             raise
+        weakref.finalize(self, os.close, self._pidfd)
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until it has ended or the time is over; True when it has ended."""

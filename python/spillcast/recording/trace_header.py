@@ -8,7 +8,7 @@ import pyarrow as pa
 HEAD_BYTES = 64 << 10
 _CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
 #: As a dump of parameters has it, which a trace may begin with.
-_BLOCK_SIZE = re.compile(rb"\bdb_block_size\s*[=:]?\s*\"?(\d{4,5})\b")
+_BLOCK_SIZE = re.compile(rb"\bdb_block_size\s*+(?:[=:]\s*+)?\"?(\d{4,5})\b")
 
 
 def head_of(path: Path) -> bytes:

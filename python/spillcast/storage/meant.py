@@ -12,7 +12,7 @@ from spillcast.units import parse_latency_s
 _KINDS = {"lat": "latency", "cat": "catalogue"}
 _ALL_KINDS = ("latency", "factor", "cache", "catalogue", *_KINDS)
 #: A form in another spelling, such as ``latency=150us`` or ``Catalog:aws-gp3``.
-_FORM = re.compile(r"\s*([a-z]+)\s*[:= ]\s*(\S.*?)\s*", re.I)
+_FORM = re.compile(r"\s*([a-z]+)(?:\s*+[:=]|\s)\s*+(\S(?:.*\S)?)\s*", re.I)
 #: How much of a mistyped word is right.
 _ALIKE = 0.7
 _TIMES = re.compile(r"\s*(?:x\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:x|times))\s*", re.I)

@@ -64,3 +64,15 @@ def test_a_stray_write_is_no_measure_of_all_that_were_written(tmp_path):
     )
     writes = [load for load in Baseline.of(part, None).loads if load.op == "write"]
     assert sum(load.count for load in writes) == pytest.approx(1000, rel=0.05)
+
+
+def test_waits_that_moved_nothing_tell_nothing_of_what_is_to_come(tmp_path):
+    """Of a long recording slices are kept, and in these all calls failed."""
+    part = recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(400)])
+    column = part.waits.schema.get_field_index("bytes")
+    nothing = pa.array([0] * part.waits.num_rows, pa.int64())
+    part.waits = part.waits.set_column(column, "bytes", nothing)
+    slices = replace(part.meta.raw, slices_s=[(0.0, part.elapsed_s)])
+    part.meta = replace(part.meta, raw=slices)
+    assert seen_of(part, Threads(part, temp_load(part))) is None
+    assert forecast(part, SAME).to_json()

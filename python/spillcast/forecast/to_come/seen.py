@@ -88,6 +88,8 @@ def seen_of(recording: Recording, threads: Threads) -> Seen | None:
     fresh = raw.slices_s is None and not files.held_before
     ahead_s = float(start_s.min()) if fresh else 0.0
     rates = _s_per_byte(op, size, *_end_to_end(recording, start_s, end_s), ahead_s)
+    if not rates:
+        return None
     overlap = 1 / threads.of_waits
     io_s = {
         name: min(float((end_s - start_s)[op == name].sum()) / overlap / kept[name], rate)

@@ -130,7 +130,7 @@ def _between(baseline: Baseline, enough: Cure, work_mem_bytes: int, share: float
 
 def size_of_setting(text: str) -> int:
     """Bytes of a setting as PostgreSQL writes it: ``64MB``, ``4096kB``, or kB without a unit."""
-    match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", str(text))
+    match = re.fullmatch(r"\s*(\d+)\s*+([a-zA-Z]*)\s*", str(text))
     return int(match[1]) * _UNITS.get(match[2].lower(), 1024) if match else 0
 
 

@@ -65,7 +65,7 @@ def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
 
 def _bare(lines: list[str]) -> list[str]:
     """Lines without psql's heading, rule, ``+`` at line ends and count, and without quotes."""
-    lines = [re.sub(r"\s*\+$", "", line) for line in lines]
+    lines = [re.sub(r"(?<!\s)\s*\+$", "", line) for line in lines]
     frame = re.compile(r'\s*"?QUERY PLAN"?\s*|-{3,}|\s*\(\d+ rows?\)|\s*')
     lines = [line for line in lines if not frame.fullmatch(line)]
     if lines and lines[0].startswith('"'):

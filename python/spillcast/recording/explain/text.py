@@ -5,22 +5,25 @@ from collections.abc import Iterator
 from typing import Any
 
 _NODE = re.compile(
-    r"^(?P<indent>\s*)(?P<arrow>->\s+)?(?P<name>\S.*?)\s+\((?:cost=[\d.]+\.\.[\d.]+ "
+    r"^(?P<indent>\s*)(?P<arrow>->\s+)?(?P<name>\S(?:.*?\S)??)\s++\((?:cost=\d[^ ]* "
     r"rows=(?P<plan_rows>\d+) width=(?P<width>\d+)\)(?: \()?)?"
-    r"(?:actual (?:time=[\d.]+\.\.(?P<time>[\d.]+) )?rows=(?P<rows>[\d.]+) loops=(?P<loops>\d+)\)"
+    r"(?:actual (?:time=\d+(?:\.\d+)?\.\.(?P<time>[\d.]+) )?rows=(?P<rows>[\d.]+) "
+    r"loops=(?P<loops>\d+)\)"
     r"|never executed\))?\s*$"
 )
 _HEADING = re.compile(r"^\s*(?P<name>(?:InitPlan|SubPlan|CTE) \S+(?: \(.*\))?)\s*$")
 _WORKER = re.compile(r"^\s*Worker (?P<number>\d+):\s*(?P<rest>.*)$")
 _TEMP = re.compile(r"\btemp((?: (?:read|written|write)=[\d.]+)+)")
-_PAIR = re.compile(r"(\w+)=([\d.]+)")
+_PAIR = re.compile(r"\b(\w+)=([\d.]+)")
 _BATCHES = re.compile(
     r"(Planned Partitions|Buckets|Batches|(?:Peak )?Memory Usage|Disk Usage): (\d+)"
     r"(?: \(originally (\d+)\))?"
 )
 _STORAGE = re.compile(r"Storage: (?P<kind>\w+)\s+Maximum Storage: (?P<kb>\d+)kB")
-_SORT = re.compile(r"Sort Method: (?P<method>\S.*?)\s+(?P<kind>Disk|Memory): (?P<kb>\d+)kB")
-_SETTING = re.compile(r"([\w.]+) = '((?:[^']|'')*)'")
+_SORT = re.compile(
+    r"Sort Method: (?P<method>\S(?:.*?\S)??)\s++(?P<kind>Disk|Memory): (?P<kb>\d+)kB"
+)
+_SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
 
 
 def document_of_text(lines: list[str]) -> dict[str, Any] | None:
@@ -136,7 +139,7 @@ def _details(line: str) -> dict[str, Any]:
         return {"Storage": match["kind"], "Maximum Storage": int(match["kb"])}
     if match := re.match(r"(Workers Planned|Workers Launched|Rows Removed by Filter): (\d+)", text):
         return {match[1]: int(match[2])}
-    if match := re.match(r"actual (?:time=[\d.]+\.\.[\d.]+ )?rows=([\d.]+) loops=(\d+)", text):
+    if match := re.match(r"actual (?:time=\d[^ ]* )?rows=([\d.]+) loops=(\d+)", text):
         return {"Actual Rows": float(match[1]), "Actual Loops": int(match[2])}
     if re.match(r"(Planned Partitions|Buckets|Batches):", text):
         return _batches(text)

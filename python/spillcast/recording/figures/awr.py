@@ -253,5 +253,5 @@ def _number(text: str) -> float:
 
 
 def _bytes(text: str) -> float:
-    match = re.fullmatch(r"\s*([\d,.]+)\s*([KMGT]?)B?\s*", text)
+    match = re.fullmatch(r"\s*([\d,.]+)\s*+([KMGT]?)B?\s*", text)
     return _number(match[1]) * _SIZES[match[2]] if match else 0.0

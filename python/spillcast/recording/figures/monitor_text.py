@@ -12,10 +12,10 @@ from spillcast.recording.figures.figures import Figures
 from spillcast.recording.figures.monitored import Line, Monitored, figures_of
 
 HOW = "make it with: dbms_sqltune.report_sql_monitor(sql_id => '...', report_level => 'ALL')"
-_FACT = re.compile(r"^\s(\w[\w /]*?)\s*:\s\s*(\S.*?)\s*$")
+_FACT = re.compile(r"^\s(\w(?:[\w /]*?[\w/])??)\s*+:\s++(\S(?:.*\S)?)\s*$")
 _AMOUNT = re.compile(r"([\d.,]+)\s*([KMGTPE]?)(B?)")
-_SAMPLES = re.compile(r"(.+?)\s*\((\d+)\)")
-_RULE = re.compile(r"\s*={10,}\s*")
+_SAMPLES = re.compile(r"(.*?\S)\s*+\((\d+)\)")
+_RULE = re.compile(r"(?:(?<!\s)\s++)?={10,}\s*")
 _UNITS = "KMGTPE"
 
 

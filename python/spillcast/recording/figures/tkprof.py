@@ -20,7 +20,7 @@ _RULE = re.compile(r"\*{40,}")
 _SQL_ID = re.compile(r"SQL ID\s*:\s*(\w{13})")
 _HEADING = re.compile(r"call\s+count\s+cpu\s+elapsed\s+disk")
 _TOTAL = re.compile(r"(Execute|total)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+(\d+)\b")
-_EVENT = re.compile(r"\s{2}(\S.*?)\s{2,}(\d+)\s+([\d.]+)\s+([\d.]+)\s*$")
+_EVENT = re.compile(r"\s{2}(\S(?:.*?\S)??)\s{2,}+(\d+)\s+([\d.]+)\s+([\d.]+)\s*$")
 _SOURCE = re.compile(r"^[\s\d]*\d(\s+)(\S[^(]*)\(cr=\d+ pr=(\d+) pw=(\d+)")
 
 

@@ -8,7 +8,7 @@ from importlib.resources.abc import Traversable
 #: A run of letters. Digits and shorter runs name nobody.
 _LETTERS = re.compile(r"[^\W\d_]{3,}")
 #: A name, a number with its unit or an ordinary word: all between blanks and punctuation.
-_RUN = re.compile(r"[\w.@$#+~-]*\w")
+_RUN = re.compile(r"(?<![\w.@$#+~-])[\w.@$#+~-]*\w")
 _SUFFIXES = (".py", ".toml", ".csv", ".sql", ".j2")
 #: What databases call waits, and systems their kernels, beside what is in our files.
 _OTHERS = (

@@ -25,7 +25,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _PID = re.compile(r"pgsql_tmp(\d+)")
 #: A log's name, also after it was rotated: ``pg-2026.csv``, ``pg.json.1``, ``pg.log-20261125.gz``.
 _NAME = re.compile(
-    r"(?P<name>.*?)(?:\.(?P<format>csv|json|log))?(?P<rotated>(?:[.-]\d+)*)(?:\.gz)?", re.DOTALL
+    r"(?P<name>.*?)(?:\.(?P<format>csv|json|log))?(?P<rotated>(?:[.-]\d{1,20}){,9})(?:\.gz)?",
+    re.DOTALL,
 )
 #: Lines of a message that stand before its statement.
 _BESIDE = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")

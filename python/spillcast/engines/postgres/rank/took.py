@@ -29,7 +29,7 @@ from spillcast.recording.explain.statement_rows import HOW, Row, merged
 #: Constants, which pg_stat_statements has as $1, $2 and so on.
 CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")
 #: What a cut text may hold a part of: a word, or a constant that is not closed.
-_LAST_WORD = re.compile(r"(?:'.*|\w+)$", re.DOTALL)
+_LAST_WORD = re.compile(r"(?:'.*|(?<!\w)\w+)$", re.DOTALL)
 #: A text is cut between characters: bytes that may lack at its end, and the one for the zero.
 _CHARACTER_BYTES = 4
 
