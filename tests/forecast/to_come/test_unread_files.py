@@ -1,12 +1,17 @@
 """What of temp files is yet to be read, by hand: in order, merged, out of order."""
 
+from dataclasses import replace
 from random import Random
 
+import pyarrow as pa
 import pytest
 
-from part_recordings import BLOCK, FILE, SAME, STEP_S, blocks, recorded_late
+from part_recordings import BLOCK, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 from spillcast.forecast import forecast
+from spillcast.forecast.load import temp_load
 from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.threads.overlap import Threads
+from spillcast.forecast.to_come.seen import seen_of
 
 
 def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
