@@ -58,6 +58,19 @@ def damaged(where: str | Path, what: str, hint: str | None = None) -> InputError
     return InputError(f"{where}: cut or damaged: {what}", hint)
 
 
+def check_kind(path: Path) -> None:
+    """InputError for a device, a socket or a named pipe, which may never end or never begin.
+
+    A pipe that the shell made, as of ``<(zcat run.trc.gz)``, has a writer.
+    """
+    if not path.exists() or path.is_file() or path.is_dir():
+        return
+    if path.is_fifo() and str(path).startswith(("/dev/fd/", "/proc/")):
+        return
+    what = "a named pipe" if path.is_fifo() else "a device or a socket"
+    raise InputError(f"{path}: is {what}, not a file", "copy what it holds to a file")
+
+
 def text_of(path: Path, hint: str | None = None, *, bytes_max: int = TEXT_BYTES_MAX) -> str:
     """The text of a file, bytes that are none replaced. InputError where it is too long."""
     with reading(path, hint), path.open("rb") as file:

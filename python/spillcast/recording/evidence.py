@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError
-from spillcast.gate import reading
+from spillcast.gate import check_kind, reading
 from spillcast.recording.figures.kinds import is_word, reader_of
 from spillcast.recording.meta_file import is_recording
 from spillcast.recording.near import mended
@@ -145,6 +145,8 @@ def _expand(argument: str) -> list[Path]:
     if not argument:
         raise InputError("an argument is empty, and names no evidence", f"give {KNOWN}")
     path = Path(argument)
+    if argument != "-":
+        check_kind(path)
     if argument == "-" or path.exists() or path.suffix == ".spill":
         return [path]
     if found := sorted(glob.glob(argument, recursive=True)):

@@ -80,9 +80,8 @@ class Recorder:
         self._source: Source | None = None
         self._capture: Capture = AbsentCapture()
         self._given, self._sinks = sink, list[Sink]()
-        self._samples = 0
+        self._samples = self._whole_s = 0
         self._only_calls = False
-        self._whole_s = 0
         self._stopped = False
         self._ended_by: EndedBy = "interrupt"
         self._before: DoneBefore | None = None
@@ -114,8 +113,7 @@ class Recorder:
 
         ``pid`` is a process that runs already and cannot be given an environment any more; ``what``
         is what to call it. ``calls`` are the system calls by which its engine does file I/O, which
-        is all of them where None: each costs a little. InputError says what is refused and what
-        mends it.
+        is all of them where None: each costs a little. InputError says what is refused.
         """
         self.check()
         self._choice = Choice(self.options.capture, pid, what, calls)
@@ -143,11 +141,10 @@ class Recorder:
     ) -> None:
         """Begin. Nothing of the target's work before this call is in the recording.
 
-        ``temp_dirs`` is where the engine says its temp files are; the user's own word goes before.
-        ``only_calls`` is said of an engine that may use io_uring, but never for temp files. Without
-        ``watch_memory`` nobody looks what the processes hold, which takes a look at each.
-        InputError says what is refused and what mends it; StartAgain that the source which comes
-        next needs the command to be started for it.
+        ``temp_dirs`` is where the engine has its temp files; the user's own word goes before.
+        ``only_calls`` is of an engine that may use io_uring, but never for temp files. Without
+        ``watch_memory`` nobody looks what the processes hold, which takes a look at each. InputError
+        says what is refused; StartAgain that the command has to be started again.
         """
         self._only_calls = only_calls
         dirs = [str(path.resolve()) for path in self.options.temp_dirs or temp_dirs]
@@ -155,9 +152,8 @@ class Recorder:
         try:
             self._source = self._choice.source
             self.cost = kept_cost(self._source)
-            self._command = (
-                machine.command_of(target.pid) if command is None else struck_arguments(command)
-            )
+            given = machine.command_of(target.pid) if command is None else struck_arguments(command)
+            self._command = given
             self._machine = machine.describe_machine()
             if isinstance(target, Process):
                 self._before = done_before(target.pid)

@@ -3,17 +3,19 @@
 import codecs
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
 
-from spillcast.gate import reading
+from spillcast.gate import damaged, reading
 from spillcast.units import format_count
 
 #: Lines before the heading: echoed commands and blank lines.
 _HEADING_LINES_MAX = 200
+#: SQL*Plus writes lines of at most 32,767 characters, and a table has at most 4,096 columns.
+_LINE_MAX, _COLUMNS_MAX = 1 << 17, 4_096
 #: Lines between two words about progress.
 LINES_UNTOLD = 4096
 _SEPARATORS = (",", ";", "|", "\t")
@@ -65,7 +67,8 @@ def read_spooled(
     ``on_progress`` is told of the letters read so far.
     """
     with reading(path), _open(path) as file:
-        told = file if on_progress is None else _told(file, on_progress)
+        bounded = _bounded(file, path)
+        told = bounded if on_progress is None else _told(bounded, on_progress)
         lines = (line.rstrip("\r\n").replace("\f", "") for line in told)
         head = list(islice(lines, _HEADING_LINES_MAX))
         at, split = _find_heading(head, names)
@@ -74,7 +77,17 @@ def read_spooled(
         return _read_rows(path, heading, split, rows, names)
 
 
-def _told(file: TextIO, on_progress: Callable[[int], None]) -> Iterator[str]:
+def _bounded(file: TextIO, path: Path) -> Iterator[str]:
+    """The lines; InputError for one that is longer than any of an export."""
+    number = 0
+    while line := file.readline(_LINE_MAX):
+        number += 1
+        if len(line) == _LINE_MAX:
+            raise damaged(path, f"line {number:,} has more than {_LINE_MAX:,} characters")
+        yield line
+
+
+def _told(file: Iterable[str], on_progress: Callable[[int], None]) -> Iterator[str]:
     """The lines; how far they reach is told now and then."""
     count = 0
     for number, line in enumerate(file):
@@ -99,7 +112,10 @@ def _find_heading(head: list[str], names: Mapping[str, str]) -> tuple[int, _Spli
             continue
         below = next((text for text in head[at + 1 :] if text.strip()), "")
         for split in _ways(below):
-            known = {names.get(normal_name(cell)) for cell in split(line)} - {None}
+            cells = split(line)
+            if len(cells) > _COLUMNS_MAX:
+                continue
+            known = {names.get(normal_name(cell)) for cell in cells} - {None}
             if len(known) > best[0]:
                 best = (len(known), at, split)
     return best[1], best[2]

@@ -1,0 +1,76 @@
+"""Files that never end, never begin or are much larger than they look are refused at once."""
+
+import gzip
+import os
+import time
+
+import pytest
+
+from fuzz.mutate import zstd
+from spillcast.errors import InputError
+from spillcast.recording.ash import read_ash
+from spillcast.recording.evidence import find_evidence
+from spillcast.recording.figures.reading import read_figures
+from spillcast.recording.trace import profile_traces
+
+HEADING = "SAMPLE_TIME,SESSION_ID,SESSION_STATE,EVENT\n"
+
+
+@pytest.mark.parametrize("name", ["x.trc", "x.csv", "x.json", "x.txt", "x"])
+def test_pipes_and_devices_are_refused_unread(tmp_path, name):
+    pipe, device = tmp_path / name, tmp_path / f"device-{name}"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    for path in (pipe, device):
+        with pytest.raises(InputError) as refused:
+            find_evidence([path])
+        assert str(path) in str(refused.value)
+
+
+def test_a_pipe_of_the_shell_is_read():
+    read, write = os.pipe()
+    os.close(write)
+    try:
+        assert find_evidence([f"/dev/fd/{read}"]).traces
+    finally:
+        os.close(read)
+
+
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+def test_packed_nothing_is_read_in_little_memory(tmp_path, ending):
+    """A GiB of zeros; resident memory grows by a fraction of that."""
+    nothing, path = bytes(1 << 26), tmp_path / f"x.trc{ending}"
+    path.write_bytes((gzip.compress(nothing) if ending == ".gz" else zstd(nothing)) * 16)
+    before = resident_bytes()
+    with pytest.raises(InputError):
+        profile_traces([path], ["event"])
+    assert resident_bytes() - before < 1 << 28
+
+
+def resident_bytes():
+    with open("/proc/self/status") as status:
+        lines = dict(line.split(":", 1) for line in status)
+    return int(lines["VmHWM"].split()[0]) << 10
+
+
+@pytest.mark.parametrize("char", [",", "x", " ", '"', "\t", ";"])
+@pytest.mark.parametrize("heading", ["", HEADING], ids=["first", "row"])
+def test_a_line_without_an_end_takes_no_time(tmp_path, char, heading):
+    path = tmp_path / "ash.csv"
+    path.write_text(heading + char * 20_000_000)
+    began = time.process_time()
+    with pytest.raises(InputError):
+        read_ash([path])
+    assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize(
+    "kind", ["CALL     COUNT       CPU    ELAPSED       DISK", "TKPROF: Release 19"]
+)
+def test_lines_of_blanks_take_tkprofs_reader_no_time(tmp_path, kind):
+    path = tmp_path / "run.txt"
+    path.write_text(f"TKPROF: Release 19\n{kind}\n  a{' ' * 70_000}x\n" * 20)
+    began = time.process_time()
+    with pytest.raises(InputError):
+        read_figures([str(path)])
+    assert time.process_time() - began < 3

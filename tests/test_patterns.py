@@ -1,0 +1,178 @@
+"""Regular expressions of the package take time in proportion to the text, whatever the text is."""
+
+import ast
+import pkgutil
+import re
+import re._parser as parser
+import time
+from importlib import import_module
+from pathlib import Path
+
+import spillcast
+
+PACKAGE = Path(spillcast.__file__).parent
+#: Repeated after what a pattern begins with; and what none of them matches at the end.
+UNITS = (" ", "a", "0", "-", ".", "'", '"', "(", "/", "\n", "a ", " -", "a.", "0,", "/*", "--\n")
+END = "\x00!"
+SIZES = (30, 200, 1_000, 6_000)
+#: Of a pattern that takes linear time, the longest text takes some 0.2 ms; of another one, 200 ms.
+CPU_S = 0.02
+METHODS = ("match", "fullmatch", "search", "sub", "findall", "finditer", "split")
+
+
+def modules():
+    for module in pkgutil.walk_packages(spillcast.__path__, "spillcast."):
+        if not module.name.endswith(("__main__", "_preload")):
+            try:
+                yield import_module(module.name)
+            except ImportError:
+                continue
+
+
+def patterns_of(value):
+    if isinstance(value, re.Pattern):
+        yield value
+    elif isinstance(value, dict):
+        yield from patterns_of(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from patterns_of(each)
+
+
+def constant(node):
+    """A text as the source has it; parts that are put in are a word."""
+    if isinstance(node, ast.JoinedStr):
+        parts = [constant(part) if isinstance(part, ast.Constant) else "w" for part in node.values]
+        return "".join(parts)
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def used():
+    """Patterns with the methods that they are used by."""
+    texts = [path.read_text() for path in PACKAGE.rglob("*.py")]
+    methods = {}
+    for name, method in re.findall(r"\b(\w+)\.(\w+)\b", "\n".join(texts)):
+        if method in METHODS:
+            methods.setdefault(name, set()).add(method)
+    found = {}
+    for module in modules():
+        for name, value in vars(module).items():
+            for pattern in patterns_of(value):
+                found.setdefault(pattern, set()).update(methods.get(name, {"search"}))
+    for text in texts:
+        for node in ast.walk(ast.parse(text)):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and isinstance(node.func.value, ast.Name)
+                and node.func.value.id == "re"
+                and node.func.attr in METHODS
+                and (written := constant(node.args[0])) is not None
+            ):
+                found.setdefault(re.compile(written), set()).add(node.func.attr)
+    return found
+
+
+def sample(tree):
+    """A text that a part of a pattern matches, or nearly."""
+    found = ""
+    for op, given in tree:
+        name = str(op)
+        if name in ("LITERAL", "NOT_LITERAL"):
+            found += chr(given) if name == "LITERAL" else ("a" if given != ord("a") else "b")
+        elif name == "ANY":
+            found += "a"
+        elif name == "IN":
+            found += in_class(given)
+        elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+            found += sample(given[2]) * given[0]
+        elif name == "SUBPATTERN":
+            found += sample(given[3])
+        elif name == "ATOMIC_GROUP":
+            found += sample(given)
+        elif name == "BRANCH":
+            found += sample(given[1][0])
+    return found
+
+
+def in_class(items):
+    negated = str(items[0][0]) == "NEGATE"
+    written = "".join(
+        re.escape(chr(value))
+        if str(op) == "LITERAL"
+        else f"{re.escape(chr(value[0]))}-{re.escape(chr(value[1]))}"
+        if str(op) == "RANGE"
+        else {
+            "CATEGORY_DIGIT": r"\d",
+            "CATEGORY_SPACE": r"\s",
+            "CATEGORY_WORD": r"\w",
+            "CATEGORY_NOT_DIGIT": r"\D",
+            "CATEGORY_NOT_SPACE": r"\S",
+            "CATEGORY_NOT_WORD": r"\W",
+        }[str(value)]
+        for op, value in items
+        if str(op) != "NEGATE"
+    )
+    one = re.compile(f"[{'^' * negated}{written}]")
+    return next(
+        (char for char in "a 0-." + "".join(map(chr, range(9, 127))) if one.match(char)), ""
+    )
+
+
+def beginnings(tree, before=""):
+    """What stands before each repetition without a bound, and a text that it repeats."""
+    for op, given in tree:
+        name = str(op)
+        if name in ("MAX_REPEAT", "MIN_REPEAT"):
+            if given[1] is parser.MAXREPEAT or given[1] > 1_000:
+                yield before, sample(given[2])
+            yield from beginnings(given[2], before)
+        elif name == "SUBPATTERN":
+            yield from beginnings(given[3], before)
+        elif name == "BRANCH":
+            for branch in given[1]:
+                yield from beginnings(branch, before)
+        before += sample([(op, given)])
+
+
+def cpu_s(call, text):
+    def once():
+        began = time.process_time()
+        call(text)
+        return time.process_time() - began
+
+    return min(once() for _ in range(2))
+
+
+def slow_text(pattern, methods):
+    """The beginning and the repeated unit of a text that takes this pattern too long, if any."""
+    binary = isinstance(pattern.pattern, bytes)
+    tree = parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
+    for before, unit in dict.fromkeys(beginnings(tree)):
+        for each in dict.fromkeys((*UNITS, *([unit] if unit else []))):
+            for size in SIZES:
+                text = before + each * (size // len(each)) + END
+                given = text.encode("latin-1", "replace") if binary else text
+                for method in sorted(methods):
+                    call = getattr(pattern, method)
+                    if method == "sub":
+                        call = lambda text: pattern.sub(b"" if binary else "", text)  # noqa: E731
+                    if method == "finditer":
+                        call = lambda text: list(pattern.finditer(text))  # noqa: E731
+                    if cpu_s(call, given) > CPU_S:
+                        return method, before, each, size
+    return None
+
+
+def test_no_text_takes_a_pattern_more_than_linear_time():
+    found = used()
+    assert len(found) > 100
+    slow = {pattern.pattern: slow_text(pattern, methods) for pattern, methods in found.items()}
+    assert {pattern: text for pattern, text in slow.items() if text is not None} == {}
+
+
+def test_a_pattern_that_takes_longer_is_seen():
+    for written in (r"(a+)+b", r"\s*\s*x", r"  (\S.*?)\s{2,}(\d+)"):
+        assert slow_text(re.compile(written), {"match"}) is not None
+    assert slow_text(re.compile(r"\s+x"), {"search"}) is not None
+    assert slow_text(re.compile(r"\s+x"), {"match"}) is None
