@@ -11,6 +11,7 @@ from pathlib import Path
 
 from spillcast.errors import InputError
 from spillcast.fleet.place import fetched, open_filesystem
+from spillcast.gate import check_kind
 from spillcast.recording.evidence import TRACES
 from spillcast.recording.meta_file import META_FILE
 from spillcast.recording.partial import PARTIAL
@@ -74,6 +75,7 @@ def _local(argument: str) -> Iterator[Source]:
         raise InputError(f"{argument}: there is no such file or folder")
     before = None
     for path in paths:
+        check_kind(Path(path))
         for source in _walk(path):
             before = source
             yield source

@@ -143,7 +143,7 @@ class Recorder:
 
         ``temp_dirs`` is where the engine has its temp files; the user's own word goes before.
         ``only_calls`` is of an engine that may use io_uring, but never for temp files. Without
-        ``watch_memory`` nobody looks what the processes hold, which takes a look at each. InputError
+        ``watch_memory`` nobody looks what the processes hold, a look at each. InputError
         says what is refused; StartAgain that the command has to be started again.
         """
         self._only_calls = only_calls
