@@ -58,8 +58,27 @@ def test_what_came_otherwise_is_not(forecast, tmp_path):
 
 def test_other_work_is_told(forecast, tmp_path):
     after = run(tmp_path, "after.spill", 100, 1.35, reads=3 * READS)
-    said = spillcast("check", forecast, after, "--target", "latency:100us").stdout
-    assert "it did 2.3 times the temp I/O of the forecast" in said
+    found = checked(forecast, after, "--target", "latency:100us", status=3)
+    assert found["work"] == pytest.approx(7 / 3)
+    assert "work" in found["objection"]
+
+
+def test_the_run_before_the_move_is_no_check(forecast, tmp_path):
+    found = checked(forecast, tmp_path / "before.spill", "--target", "factor:3", status=3)
+    assert "storage" in found["objection"]
+
+
+@pytest.mark.parametrize(("filesystem", "status"), [("tmpfs", 0), ("ext4", 3)])
+def test_a_run_on_other_storage_is_no_check(forecast, tmp_path, filesystem, status):
+    document = json.loads(forecast.read_text())
+    document["targets"][0]["target"] = "tmpfs"
+    forecast.write_text(json.dumps(document))
+    after = run(tmp_path, "after.spill", 100, 1.15)
+    meta = json.loads((after / "meta.json").read_text())
+    meta["temp_places"][0]["filesystem"] = filesystem
+    (after / "meta.json").write_text(json.dumps(meta))
+    found = checked(forecast, after, "--target", "tmpfs", status=status)
+    assert (found["objection"] is None) == (status == 0)
 
 
 def test_a_log_is_read_as_cases(forecast, tmp_path):

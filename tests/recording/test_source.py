@@ -133,16 +133,15 @@ def test_it_is_profiled_and_forecast(recording):
 def test_what_it_cost_is_said_in_a_sentence(recording):
     capture = replace(recording.meta.capture, tracer_cpu_s=0.41, recorder_memory_bytes=58 << 20)
     assert cost_sentence(capture) == (
-        "Recording took 410 ms of CPU and 58 MiB of memory; it lengthened the observed threads by "
-        "about 1.52 ms (790 us to 2.28 ms)."
+        "Overhead: the query ran about 1.52 ms (790 us to 2.28 ms) longer; the recorder used "
+        "410 ms of CPU and 58 MiB of memory."
     )
     assert cost_sentence(capture) in recording_text(replace_capture(recording, capture))
     unmeasured = cost_sentence(replace(capture, overhead_s=None))
-    assert unmeasured.endswith("; its cost to the observed threads was not measured.")
+    assert unmeasured.startswith("Overhead: not measured")
     earlier = CaptureAccount("perf", tracer_cpu_s=0.014, overhead_s=0.001)
     assert cost_sentence(earlier) == (
-        "Reading what was captured took 14 ms of CPU; it lengthened the observed threads by "
-        "about 1 ms."
+        "Overhead: the query ran about 1 ms longer; the thread that reads events used 14 ms of CPU."
     )
 
 

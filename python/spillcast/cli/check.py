@@ -62,7 +62,8 @@ def check(
     """Compare a forecast with the query after the move.
 
     With --log checks are collected, and verify --from shows how accurate a site's forecasts are.
-    Exits with 1 if the measured time is outside the interval.
+    Exits with 1 if the measured time is outside the interval, and with 3 if the run was not the
+    same work or not on that storage.
 
     Example: spillcast check forecast.json after.spill --log checks.parquet
 
@@ -100,6 +101,8 @@ def check(
         came = came_of_evidence(after, Question(elapsed_s=elapsed_s, queryid=queryid or own))
     found = Check(told, came)
     show(found.to_json, lambda: check_page(found), json=json, csv=csv, markdown=markdown)
+    if found.objection is not None:
+        raise typer.Exit(3)
     if log is not None:
         count = keep(found, log, forecast.stem)
         typer.echo(f"{log}: {format_count(count, 'case')}; spillcast verify --from {log}", err=True)

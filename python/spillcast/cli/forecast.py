@@ -61,7 +61,7 @@ def forecast(
     block: Block = None,
     method: Annotated[
         Literal["counts", "seed"],
-        typer.Option(help="seed: one gain of mean latencies, sizes not matched."),
+        typer.Option(help="seed: the blog post's formula: one speed-up for all sizes."),
     ] = "counts",
     queryid: Queryid = None,
     origin: Annotated[

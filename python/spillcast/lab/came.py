@@ -1,14 +1,17 @@
 """What a query took after a move, by evidence of that run or the server that counted it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
+from spillcast.recording import Recording
 from spillcast.recording.evidence import find_evidence
 from spillcast.recording.explain.executed import Executed, executed_plan, executed_statement
 from spillcast.recording.figures.reading import read_figures
+from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.temp_places import TempPlace, told_places
 from spillcast.storage.target import resolve
 
 #: The storage that something was recorded on, as a target.
@@ -23,6 +26,9 @@ class Came:
     terms_s: Mapping[str, float]
     operations: int | None = None
     bytes: int | None = None
+    #: Whose it is, and where its temp files were, as far as that is known.
+    statement: Statement | None = None
+    places: Sequence[TempPlace] = ()
 
 
 def came_of_evidence(paths: Sequence[str], question: Question) -> Came:
@@ -44,7 +50,10 @@ def came_of_evidence(paths: Sequence[str], question: Question) -> Came:
         if not figures.meta.temp.total_s:
             return Came(figures.elapsed_s, {})
     [(said, _)] = ask(paths, [_AS_IT_IS], Question(elapsed_s=elapsed_s))
-    return _of_terms(said)
+    came = _of_terms(said)
+    if len(evidence.recordings) != 1:
+        return came
+    return replace(came, places=told_places(Recording.open(evidence.recordings[0]).meta))
 
 
 def came_of(executed: Executed) -> Came:
@@ -60,4 +69,5 @@ def _of_terms(said: Forecast) -> Came:
         terms_s[term.name] = terms_s.get(term.name, 0.0) + term.baseline_s
     moved = [term for term in said.terms if term.op is not None]
     operations = sum(term.count or 0 for term in moved) or None
-    return Came(said.baseline_s, terms_s, operations, sum(term.bytes or 0 for term in moved))
+    size = sum(term.bytes or 0 for term in moved)
+    return Came(said.baseline_s, terms_s, operations, size, said.statement)

@@ -15,9 +15,13 @@ from spillcast.gate import json_of, text_of
 from spillcast.lab.came import Came
 from spillcast.lab.case import Case, Evidence, Runs, Truth
 from spillcast.lab.truth_file import read_truth, write_truth
+from spillcast.recording.temp_places import TempPlace
+from spillcast.storage.page_cache import IN_MEMORY
 
 CHECK_SCHEMA = "spillcast.check/1"
 HOW = "keep one with: spillcast forecast run.spill --to TARGET --json > forecast.json"
+#: Where temp files were before.
+HERE = "the old storage"
 #: Temp I/O that is so much more or less is of other work.
 SAME_WORK = 0.2
 
@@ -49,9 +53,22 @@ class Check:
         return self.came.operations / forecast
 
     @property
-    def same_work(self) -> bool:
-        """Whether both did about as much temp I/O, as far as that is known."""
-        return self.work is None or abs(self.work - 1) <= SAME_WORK
+    def objection(self) -> str | None:
+        """Why this run says nothing of the forecast; None where it does, as far as is known."""
+        told, came = self.told, self.came
+        if came.elapsed_s == told.baseline_s and self.work == 1:
+            return f"not on that storage: it is the run that the forecast is made of, on {HERE}"
+        if told.statement is not None and came.statement is not None:
+            known, found = told.statement, came.statement
+            both = known.queryid is not None and found.queryid is not None
+            if both and known.queryid != found.queryid and known.query != found.query:
+                return f"not the same work: statement {found.queryid}, not {known.queryid}"
+        if self.work is not None and abs(self.work - 1) > SAME_WORK:
+            return f"not the same work: {self.work:.2g} times the temp I/O of the forecast"
+        if came.places and not any(_is_on(place, told.target) for place in came.places):
+            places = ", ".join(f"{one.directory} ({one.filesystem})" for one in came.places)
+            return f"not on that storage: temp files were in {places}"
+        return None
 
     def terms(self) -> list[tuple[str, float, float, float | None]]:
         """Of each name: as it was, as forecast, and as it came."""
@@ -78,8 +95,21 @@ class Check:
             "error": self.error,
             "inside": self.inside,
             "work": self.work,
+            "objection": self.objection,
             "terms": [dict(zip(keys, term, strict=True)) for term in self.terms()],
         }
+
+
+def _is_on(place: TempPlace, target: str) -> bool:
+    """Whether a place is on the storage of a target, as far as its name tells."""
+    if target == "tmpfs":
+        return place.filesystem in IN_MEMORY
+    if not target.startswith("/") or Path(target).is_file():
+        return True
+    directory, named = Path(place.directory).resolve(), Path(target).resolve()
+    if named.is_dir() and directory.is_dir():
+        return named.stat().st_dev == directory.stat().st_dev
+    return directory.is_relative_to(named) or named.is_relative_to(directory)
 
 
 def kept_forecast(path: Path, target: str | None) -> Told:
@@ -88,10 +118,10 @@ def kept_forecast(path: Path, target: str | None) -> Told:
     InputError for what is none, and where it is not clear which.
     """
     if path.is_dir():
-        raise InputError(f"{path}: is not a forecast: give the forecast first", HOW)
+        raise InputError(f"{path} is not a forecast: give the forecast first", HOW)
     document = json_of(text_of(path), path, HOW)
     if not isinstance(document, dict) or document.get("schema") != "spillcast.forecast/1":
-        raise InputError(f"{path}: is not a forecast", HOW)
+        raise InputError(f"{path} is not a forecast", HOW)
     parts = document.get("targets", [document])
     found = [read(Told, part, str(path), HOW) for part in parts]
     names = ", ".join(one.target for one in found)

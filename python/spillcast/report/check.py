@@ -14,21 +14,20 @@ _TERMS = (
 
 
 def check_page(check: Check) -> Page:
-    """The verdict, a row a term, and what makes the comparison unfair."""
+    """The verdict, or why there is none, and a row a term."""
     rows = [list(term) for term in check.terms()]
     told = check.told
     rows.append(["elapsed", told.baseline_s, told.forecast_s, check.came.elapsed_s])
     table = Table(_TERMS, rows)
     parts: list[Part] = [Words([_verdict(check)], indent=""), table]
-    if not check.same_work:
-        text = f"it did {check.work:.2g} times the temp I/O of the forecast: not the same work"
-        parts.append(Words([f"  warning: {text}, or with other work memory"]))
     return Page(parts, table)
 
 
 def _verdict(check: Check) -> str:
     told = check.told
     low, high = map(format_duration, told.interval_s or (0.0, 0.0))
+    if (objection := check.objection) is not None:
+        return f"{objection[0].upper()}{objection[1:]}. This run says nothing of the forecast."
     said, came = format_duration(told.forecast_s or 0.0), format_duration(check.came.elapsed_s)
     held = "held" if check.inside else "did not hold"
     saved = 1 - check.came.elapsed_s / told.baseline_s
