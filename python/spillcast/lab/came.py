@@ -11,7 +11,7 @@ from spillcast.recording.evidence import find_evidence
 from spillcast.recording.explain.executed import Executed, executed_plan, executed_statement
 from spillcast.recording.figures.reading import read_figures
 from spillcast.recording.postgres_meta import Statement
-from spillcast.recording.temp_places import TempPlace, told_places
+from spillcast.recording.temp_places import TempPlace, named_temp_places
 from spillcast.storage.target import resolve
 
 #: The storage that something was recorded on, as a target.
@@ -53,7 +53,7 @@ def came_of_evidence(paths: Sequence[str], question: Question) -> Came:
     came = _of_terms(said)
     if len(evidence.recordings) != 1:
         return came
-    return replace(came, places=told_places(Recording.open(evidence.recordings[0]).meta))
+    return replace(came, places=named_temp_places(Recording.open(evidence.recordings[0]).meta))
 
 
 def came_of(executed: Executed) -> Came:
