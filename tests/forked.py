@@ -109,16 +109,23 @@ def at_start(env):
 _forks = []
 
 
+def close():
+    """End the process that forks, before the session looks at what is left."""
+    for forks in _forks:
+        forks.close()
+    _forks.clear()
+
+
 def run(arguments, options, timeout_s):
     """The result of a command line, or None where it has to be started anew."""
     words = [str(argument) for argument in arguments]
-    if not words or words[0] not in VERBS or options.keys() - {"cwd", "env"}:
+    is_short = words[:1] == ["--version"] or "--help" in words
+    if not words or not (is_short or words[0] in VERBS) or options.keys() - {"cwd", "env"}:
         return None
     if os.environ.get("SPILLCAST_STARTS") == "anew":
         return None
     if not _forks:
         _forks.append(Forks())
-        atexit.register(_forks[0].close)
     return _forks[0].run(words, timeout_s=timeout_s, **options)
 
 

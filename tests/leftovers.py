@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+import forked
+
 VARIABLE = "SPILLCAST_TEST_SESSION"
 #: The same for all workers of pytest-xdist, which inherit it.
 SESSION = os.environ.setdefault(VARIABLE, secrets.token_hex(4))
@@ -90,6 +92,7 @@ def pytest_testnodedown(node, error):
 def pytest_sessionfinish(session):
     """Once all fixtures are undone and all workers have ended: fail where anything is left."""
     yield
+    forked.close()
     held = [f"held by a test process: {link}" for link in open_bpf()]
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["leftovers"] = held

@@ -4,13 +4,19 @@ import importlib.util
 import re
 from pathlib import Path
 
+from harness import spillcast
+
 ROOT = Path(__file__).parents[1]
 SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_mistakes.py")
 generate = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(generate)
 
 
-def test_the_page_is_what_is_said(tmp_path):
+def test_the_page_is_what_is_said(monkeypatch, tmp_path):
+    def run(words, folder, under=()):
+        return spillcast(*words, under=under, cwd=folder)
+
+    monkeypatch.setattr(generate, "_ran", run)
     found = generate.page(generate.folder_in(tmp_path))
     assert generate.PAGE.read_text() == found, "write it with: python docs/generate_mistakes.py"
 
