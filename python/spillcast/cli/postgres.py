@@ -1,7 +1,7 @@
 """``spillcast postgres``: which statements of a server spill, and what would cure them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -53,6 +53,10 @@ def postgres(
         typer.Option("--from", help="Storage that temp files are on now, if I/O was not timed."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of statements in the table.")] = 10,
+    per: Annotated[
+        Literal["day"] | None,
+        typer.Option(help="Extrapolate what was counted to a day."),
+    ] = None,
     confidence: Confidence = 0.9,
     json: Json = False,
     csv: Csv = False,
@@ -61,6 +65,9 @@ def postgres(
     """Rank the statements that spill on a PostgreSQL server.
 
     For each it shows what other storage and more work_mem would save.
+
+    Numbers are what the server counted; --per day extrapolates them.
+    Without pg_stat_statements it shows what each database has written, and how to enable it.
 
     Reads statistics only, in a few short queries of one read-only session; pg_monitor is enough.
     Exits with 3 if there is no forecast for any statement.
@@ -86,6 +93,13 @@ def postgres(
         origin=origin,
         confidence=confidence,
     )
-    show(found.to_json, lambda: ranking_page(found, top), json=json, csv=csv, markdown=markdown)
-    if found.statements and all(one.no_spill is None for one in found.statements):
+    show(
+        found.to_json,
+        lambda: ranking_page(found, top, per_day=per == "day"),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )
+    unknown = all(one.no_spill is None for one in found.statements)
+    if unknown and (found.statements or found.is_blind):
         raise typer.Exit(3)

@@ -5,8 +5,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 DAY_S = 86_400.0
-#: Counts of a shorter time are told as they are, and not by day.
-WINDOW_MIN_S = 600.0
 SCHEMA = "spillcast.server/1"
 
 
@@ -52,6 +50,21 @@ class Ranked:
 
 
 @dataclass(frozen=True)
+class DatabaseSpill:
+    """Temp files that the sessions of a database have written, by its own counts."""
+
+    name: str
+    temp_files: int
+    temp_bytes: int
+    #: Since when, as Unix time; None where nothing tells.
+    since_s: float | None
+    #: How long statements ran in it: their temp I/O took no longer. None before PostgreSQL 14.
+    active_s: float | None
+    #: By target: writing so many bytes once and reading them once, one at a time.
+    spill_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Live:
     """A session that has temp files, or waits for them, now."""
 
@@ -75,7 +88,10 @@ class ServerRanking:
     #: Of all statements, those that do not spill included; None of logs.
     statements_seen: int | None = None
     elapsed_s: float | None = None
-    #: By the databases' own counts, and what reading data files took by all backends' times.
+    databases: Sequence[DatabaseSpill] = ()
+    #: Lines for a shell that let the server count statements; none where it does.
+    enable: Sequence[str] = ()
+    #: Of all databases, and what reading data files took by all backends' times.
     database_temp_bytes: int | None = None
     data_read_s: float | None = None
     live: Sequence[Live] = ()
@@ -89,9 +105,13 @@ class ServerRanking:
 
     @property
     def per_day(self) -> float | None:
-        """Of a sum, how much that is a day; None for a time that tells nothing of a day."""
-        enough = self.window_s is not None and self.window_s >= WINDOW_MIN_S
-        return DAY_S / self.window_s if enough and self.window_s else None
+        """Of a sum, how much that is a day; None where the time of the sums is not known."""
+        return DAY_S / self.window_s if self.window_s else None
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether nothing counts the statements, so that none can be forecast."""
+        return bool(self.enable)
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""

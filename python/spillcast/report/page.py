@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spillcast.report.table import WIDTH, Table, paragraph
+from spillcast.visible import visible
 
 #: The width for which a drawing is made where there is no terminal.
 DRAWN = 80
@@ -35,6 +36,21 @@ class Words:
         """A sentence, or a list."""
         said = [one.strip() for one in self.said]
         return said[0] if len(said) == 1 else "\n".join(f"- {one}" for one in said)
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Lines for a shell, never broken: they are to be pasted."""
+
+    lines: Sequence[str]
+
+    def text(self, width: int) -> str:  # noqa: ARG002
+        """As they are, whatever the width."""
+        return "\n".join(f"  {visible(line)}" for line in self.lines)
+
+    def markdown(self) -> str:
+        """As code."""
+        return "\n".join(["```sh", *self.lines, "```"])
 
 
 @dataclass(frozen=True)

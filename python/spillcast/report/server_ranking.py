@@ -1,12 +1,13 @@
 """What a server loses by spilling, on one screen: the verdict, the statements, what is not seen."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from spillcast.engines.ranking import Gain, Ranked, ServerRanking
 from spillcast.forecast.in_memory import in_memory_words, negligible
-from spillcast.report.page import Page, Part, Words
-from spillcast.report.table import Column, Table
+from spillcast.report.page import Commands, Page, Part, Words
+from spillcast.report.table import Column, Table, saved_text
 from spillcast.units import format_bytes, format_count, format_duration, format_setting
 
 #: Letters of a statement's text.
@@ -16,19 +17,28 @@ LIVE_MAX = 3
 NO_SPILL = "no spill"
 
 
-def ranking_page(found: ServerRanking, top: int) -> Page:
+def ranking_page(found: ServerRanking, top: int, *, per_day: bool = False) -> Page:
     """The verdict, a row a statement, what spills now, what could not be seen, what to do next."""
-    parts: list[Part] = [Words(_verdict(found), indent="")]
+    scale = (found.per_day if per_day else None) or 1.0
+    parts: list[Part] = [Words(_verdict(found, scale), indent="")]
+    if found.is_blind and found.databases:
+        parts.append(_databases(found))
     if found.statements:
-        parts.append(_table(found, found.statements[:top]))
-    if said := _notes(found, top):
+        parts.append(_table(found, found.statements[:top], scale))
+    if said := _notes(found, top, per_day=per_day):
         parts.append(Words(said))
+    if found.enable:
+        parts += [Words(["Enable pg_stat_statements, which counts statements:"])]
+        parts.append(Commands(found.enable))
     if found.record is not None:
-        parts.append(Words(["Next, record the first when it runs:", f"  {found.record}"], "    "))
+        parts.append(Words(["Next, record the first when it runs:"]))
+        parts.append(Commands([found.record]))
     return Page(parts, _data(found))
 
 
-def _verdict(found: ServerRanking) -> list[str]:
+def _verdict(found: ServerRanking, scale: float) -> list[str]:
+    if found.is_blind:
+        return _blind(found)
     count = len(found.statements)
     if not count:
         return [f"Nothing spills: {_whole(found)}."]
@@ -40,27 +50,74 @@ def _verdict(found: ServerRanking) -> list[str]:
     timed = [one.temp_s for one in found.statements if one.temp_s is not None]
     if timed:
         low, high = (sum(bounds[at] for bounds in timed) for at in (0, 1))
-        said += f": temp I/O takes {_span(low, high, found)}"
+        said += f": temp I/O takes {_span(low * scale, high * scale)}"
+        said += " a day" if scale != 1.0 else ""
         if found.elapsed_s:
             shares = sorted({round(100 * s / found.elapsed_s) for s in (low, high)})
             said += f", {' to '.join(map(str, shares))} % of the time in statements"
     lines = [f"{said}."]
     first = found.statements[0]
     if first.no_spill is not None:
-        cures = [f"{_cure(first)} saves {_saved(first.no_spill, first, found)}"]
         gains = sorted(first.gains.items(), key=lambda one: -one[1].saved_s)
-        cures += [
-            f"{name} {_saved(gain, first, found)}"
-            for name, gain in gains
-            if gain.without_cache_s is None
-        ]
-        lines.append(f"Fixes for the first: {', '.join(cures)}.")
+        cures = {_cure(first): first.no_spill}
+        cures |= {name: gain for name, gain in gains if gain.without_cache_s is None}
+        saved = "; ".join(f"{name} {_saved(gain, first, scale)}" for name, gain in cures.items())
+        lines.append(f"Time that fixes save for the first: {saved}.")
         cached = {
             name: gain.without_cache_s for name, gain in gains if gain.without_cache_s is not None
         }
         if cached:
             lines += in_memory_words(cached, first.elapsed_s or 0.0)
     return lines
+
+
+def _blind(found: ServerRanking) -> list[str]:
+    """What databases have written is all that is counted, and bounds what it cost."""
+    files, size = (
+        sum(getattr(one, name) for one in found.databases) for name in ("temp_files", "temp_bytes")
+    )
+    if not size:
+        return ["No database has written temp files; which statements spill is not counted."]
+    lines = [
+        f"Statements spill: {format_count(files, 'temp file')}, {format_bytes(size)} in "
+        f"{format_count(len(found.databases), 'database')}. No forecast: which statements spill is "
+        "not counted."
+    ]
+    active = [one.active_s for one in found.databases if one.active_s is not None]
+    if active:
+        lines.append(
+            f"Their temp I/O took at most {format_duration(sum(active))}, for as long statements "
+            "ran in these databases."
+        )
+    return lines
+
+
+def _databases(found: ServerRanking) -> Table:
+    names = list(dict.fromkeys(name for one in found.databases for name in one.spill_s))
+    columns = [
+        Column("database", None),
+        Column("temp files", None, "count"),
+        Column("written", None, "bytes"),
+        Column("since", None, spare=1),
+        Column("at most", None, "s"),
+        *(Column(f"on {name.removeprefix('catalogue:')}", None, "s") for name in names),
+    ]
+    rows = [
+        [
+            one.name,
+            one.temp_files,
+            one.temp_bytes,
+            None if one.since_s is None else _moment(one.since_s),
+            one.active_s,
+            *(one.spill_s.get(name) for name in names),
+        ]
+        for one in found.databases
+    ]
+    return Table(columns, rows)
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _cure(one: Ranked) -> str:
@@ -75,43 +132,32 @@ def _whole(found: ServerRanking) -> str:
     return f"in {format_duration(found.window_s)}"
 
 
-def _span(low_s: float, high_s: float, found: ServerRanking) -> str:
-    low, high = (format_duration(s * (found.per_day or 1)) for s in (low_s, high_s))
-    span = low if low == high else f"{low} to {high}"
-    return span if found.per_day is None else f"{span} a day"
+def _span(low_s: float, high_s: float) -> str:
+    low, high = map(format_duration, (low_s, high_s))
+    return low if low == high else f"{low} to {high}"
 
 
-def _saved(gain: Gain, of: Ranked, found: ServerRanking) -> str:
+def _saved(gain: Gain, of: Ranked, scale: float) -> str:
     if negligible(gain.saved_s, of.elapsed_s or 0.0):
         return "about nothing"
-    if gain.interval_s[1] <= 0:
-        return "nothing: it gets slower"
-    low, high = (format_duration(max(s, 0.0) * (found.per_day or 1)) for s in gain.interval_s)
-    about = _day(gain.saved_s, found) if gain.saved_s > 0 else "nothing"
-    return f"{about} ({low} to {high})"
+    low, high = (saved_text(s * scale) for s in gain.interval_s)
+    return f"{saved_text(gain.saved_s * scale)} ({low} to {high})"
 
 
-def _day(seconds: float, found: ServerRanking) -> str:
-    if found.per_day is None:
-        return format_duration(seconds)
-    return f"{format_duration(seconds * found.per_day)} a day"
-
-
-def _table(found: ServerRanking, shown: Sequence[Ranked]) -> Table:
-    """Sums a day where the time is known; a gain with its interval where there is room."""
-    scale = found.per_day or 1.0
+def _table(found: ServerRanking, shown: Sequence[Ranked], scale: float) -> Table:
+    """Sums as they were counted, or a day; a gain with its interval where there is room."""
     timed = any(one.temp_s is not None for one in shown)
     columns = [
         Column("statement", None),
-        Column("calls", None, "whole", spare=1),
+        Column("calls" if scale == 1.0 else "calls a day", None, "whole", spare=1),
         Column("temp I/O", None, "bytes" if not timed else "s"),
         Column("share", None, "percent", spare=1),
     ]
     names = [*found.targets, NO_SPILL]
     for name in names:
         columns += [
-            Column(name.removeprefix("catalogue:"), None, "s"),
-            Column("interval", None, "interval", spare=2),
+            Column(name.removeprefix("catalogue:"), None, "saved"),
+            Column(f"{100 * found.confidence:g} % interval", None, "saved interval", spare=2),
         ]
     columns.append(Column("work_mem", None))
     rows = []
@@ -132,8 +178,8 @@ def _table(found: ServerRanking, shown: Sequence[Ranked]) -> Table:
 def _cells(gain: Gain, of: Ranked, scale: float) -> list[Any]:
     if negligible(gain.saved_s, of.elapsed_s or 0.0):
         return [0.0, None]
-    low_s, high_s = (max(s, 0.0) * scale for s in gain.interval_s)
-    return [max(gain.saved_s, 0.0) * scale, (low_s, high_s)]
+    low_s, high_s = gain.interval_s
+    return [gain.saved_s * scale, (low_s * scale, high_s * scale)]
 
 
 def _text(one: Ranked) -> str:
@@ -145,11 +191,18 @@ def _shown(query: str) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 3]}..."
 
 
-def _notes(found: ServerRanking, top: int) -> list[str]:
+def _notes(found: ServerRanking, top: int, *, per_day: bool) -> list[str]:
     said = []
     if found.statements:
-        a_day = "a day" if found.per_day is not None else "in all"
-        said.append(f"  temp I/O and what each fix saves: elapsed time {a_day}, all calls together")
+        sums = "all calls that were counted"
+        if per_day:
+            sums = f"a day, extrapolated from {_whole(found).removeprefix('in ')}"
+            sums = sums if found.per_day else "not by day: the time of the counts is not known"
+        said.append(f"  temp I/O and what each fix saves: elapsed time, {sums}")
+    if found.is_blind and found.databases:
+        said.append("  at most: how long statements ran in the database")
+        if any(one.spill_s for one in found.databases):
+            said.append("  on a storage: all of it written once and read once, a block at a time")
     if (more := len(found.statements) - top) > 0:
         said.append(f"  and {more:,} more: --top {len(found.statements)}")
     for one in found.live[:LIVE_MAX]:

@@ -32,6 +32,11 @@ def _share(value: float) -> str:
     return f"{100 * value:.2f} %"
 
 
+def saved_text(seconds: float) -> str:
+    """Time that is saved: ``7.7 s``, or ``7.7 s slower`` where it is below 0."""
+    return format_duration(seconds) if seconds >= 0 else f"{format_duration(-seconds)} slower"
+
+
 #: How a value of a unit is written for people.
 UNITS: dict[str, Callable[[Any], str]] = {
     "text": str,
@@ -49,6 +54,9 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "percent": lambda value: f"{100 * value:.0f} %",
     "percent1": lambda value: f"{100 * value:.1f} %",
     "ratio": format_speedup,
+    #: Time that is saved; below 0 it is lost.
+    "saved": saved_text,
+    "saved interval": lambda bounds: " to ".join(map(saved_text, bounds)),
     "interval": lambda bounds: " to ".join(map(format_duration, bounds)),
     #: Bytes, or blocks of a trace, which are few.
     "size": lambda value: format_bytes(value) if value >= 4096 else str(value),

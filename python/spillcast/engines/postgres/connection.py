@@ -26,6 +26,8 @@ VERSION_MIN = 13
 SAMPLER = "spillcast sampler"
 EXPLAINER = "spillcast explain"
 MOVER = "spillcast move"
+#: Each statement of ours ends with it: counts and logs of a server keep it, and we leave it out.
+MARK = "/* spillcast */"
 #: Where pg_stat_statements is, if this database has it.
 STATEMENTS_SCHEMA = (
     "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace "
@@ -61,6 +63,7 @@ def open_session(dsn: str, name: str) -> Connection:
     try:
         _check(connection)
         _read_any_text(connection)
+        _mark_statements(connection)
     except BaseException:
         connection.close()
         raise
@@ -119,6 +122,25 @@ def _read_any_text(connection: Connection) -> None:
     if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
         # What is no UTF-8 would be refused, not converted.
         connection.execute("set client_encoding = sql_ascii")
+
+
+def _mark_statements(connection: Connection) -> None:
+    """Let each statement of a session end with the mark.
+
+    At its beginning the statistics of some versions drop a comment.
+    """
+    import psycopg
+    from psycopg.sql import Composable
+
+    class Marked(psycopg.Cursor[Any]):
+        def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+            if isinstance(query, Composable):
+                query = query.as_bytes(self)
+            text = query.encode() if isinstance(query, str) else query
+            marked = text.rstrip(b"; \t\r\n") + b"\n" + MARK.encode()
+            return super().execute(marked, params, **options)
+
+    connection.cursor_factory = Marked
 
 
 def _text(data: str | bytes) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from spillcast.engines.postgres.connection import Connection, text_of_server
+from spillcast.engines.postgres.connection import MARK, Connection, text_of_server
 from spillcast.engines.postgres.live.query import Seen
 from spillcast.errors import SpillcastError
 
@@ -116,7 +116,7 @@ class Look:
         ]
 
     def _prepare(self, name: bytes, query: bytes) -> None:
-        self._checked(self._connection.pgconn.prepare(name, query))
+        self._checked(self._connection.pgconn.prepare(name, query + MARK.encode()))
 
     def _ask(self, name: bytes, parameter: bytes) -> list[list[str | None]]:
         """Rows as text, by the bare protocol: a cursor would take ten times the CPU."""

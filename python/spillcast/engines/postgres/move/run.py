@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.engines.move import Move, Step
-from spillcast.engines.postgres.connection import MOVER, Connection, open_session, row, what_it_says
+from spillcast.engines.postgres.connection import (
+    MARK,
+    MOVER,
+    Connection,
+    open_session,
+    row,
+    what_it_says,
+)
 from spillcast.engines.postgres.move.back import (
     in_use_by_settings,
     remaining,
@@ -42,7 +49,9 @@ from spillcast.storage.tmpfs import is_tmpfs
 from spillcast.visible import shell_word
 
 #: Sorts some 1 MB in 64 kB; its temp files stay while a row of it is still to be fetched.
-SPILL = b"select md5(i::text) from pg_catalog.generate_series(1, 20000) i order by 1"
+SPILL = (
+    b"select md5(i::text) from pg_catalog.generate_series(1, 20000) i order by 1 " + MARK.encode()
+)
 RELOAD_S = 20.0
 #: How long a move waits for another one.
 LOCK_S = 10.0
@@ -135,7 +144,7 @@ def verified(
     with open_session(dsn, MOVER) as session:
         _take_setting(connection, session, scope, tablespace)
         (pid,) = row(session, "select pg_backend_pid()")
-        with session.transaction(), session.cursor(name="spillcast") as cursor:
+        with session.transaction(), session.cursor(name=MARK) as cursor:
             session.execute("set local work_mem = '64kB'")
             cursor.execute(SPILL)
             cursor.fetchone()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.engines.postgres.rank.look import Look, load
+from spillcast.engines.ranking import DatabaseSpill
 from spillcast.errors import InputError
 from spillcast.units import parse_duration_s
 
@@ -49,7 +50,7 @@ def between(before: Look, after: Look) -> Look:
         since_s=after.since_s if reset else before.taken_s,
         rows=[row for row in rows if row.get("calls")],
         elapsed_s=_number_less(after.elapsed_s, before.elapsed_s),
-        database_temp_bytes=_number_less(after.database_temp_bytes, before.database_temp_bytes),
+        databases=_databases_less(after, before),
         data_read_s=_number_less(after.data_read_s, before.data_read_s),
     )
 
@@ -76,6 +77,25 @@ def _counts(row: Mapping[str, Any]) -> Sequence[str]:
         and name not in _KEY
         and (name == "calls" or name == "total_exec_time" or "blk" in name or "launched" in name)
     ]
+
+
+def _databases_less(after: Look, before: Look) -> list[DatabaseSpill]:
+    """What each has written since; one whose counts shrank began anew."""
+    was = {one.name: one for one in before.databases}
+    grown = []
+    for one in after.databases:
+        old = was.get(one.name)
+        if old is not None and old.temp_bytes <= one.temp_bytes:
+            one = replace(
+                one,
+                temp_files=one.temp_files - old.temp_files,
+                temp_bytes=one.temp_bytes - old.temp_bytes,
+                active_s=_number_less(one.active_s, old.active_s),
+                since_s=before.taken_s,
+            )
+        if one.temp_bytes:
+            grown.append(one)
+    return grown
 
 
 def _number_less(now: float | None, was: float | None) -> float | None:

@@ -16,9 +16,11 @@ from spillcast.engines.postgres.connection import (
 from spillcast.engines.postgres.live.backend import HIDDEN
 from spillcast.engines.postgres.live.rehearse import COMMENTS
 from spillcast.engines.postgres.rank.between import check_since, since_look
+from spillcast.engines.postgres.rank.enable import enabling
 from spillcast.engines.postgres.rank.logs import Logs, read_logs
 from spillcast.engines.postgres.rank.look import PROCESSES_UNSEEN, Look, look, save
-from spillcast.engines.postgres.rank.rank import Asked, of_logs, of_look
+from spillcast.engines.postgres.rank.rank import Asked, of_logs, of_look, spill_s
+from spillcast.engines.postgres.rank.server_log import server_log
 from spillcast.engines.postgres.rank.took import CONSTANT
 from spillcast.engines.postgres.rank.workers import WorkersSeen
 from spillcast.engines.ranking import Ranked, ServerRanking
@@ -72,7 +74,12 @@ def rank_postgres(
             found = since_look(since, found, lambda: look(connection), seen.during)
             found = _with_workers(found, seen)
         asked = replace(asked, calibration=_calibration(connection))
-    return _of_server(shown_dsn(server), found, logs, asked)
+        shown = shown_dsn(server)
+        if found.statements_seen is not None:
+            return _of_server(shown, found, logs, asked)
+        logged = logs or (None if since is not None else server_log(connection))
+        enable = enabling(connection, shown, found.settings)
+    return _of_databases(shown, found, logged, enable, asked)
 
 
 @contextmanager
@@ -108,7 +115,6 @@ def _with_workers(found: Look, seen: WorkersSeen) -> Look:
 def _of_server(shown: str, found: Look, logs: Logs | None, asked: Asked) -> ServerRanking:
     statements = of_look(found, logs, asked)
     window_s = None if found.since_s is None else found.taken_s - found.since_s
-    size = found.database_temp_bytes
     return ServerRanking(
         source=shown,
         window_s=window_s or None,
@@ -117,13 +123,34 @@ def _of_server(shown: str, found: Look, logs: Logs | None, asked: Asked) -> Serv
         confidence=asked.confidence,
         statements_seen=found.statements_seen,
         elapsed_s=found.elapsed_s,
-        database_temp_bytes=None if size is None else round(size),
+        databases=found.databases,
+        database_temp_bytes=sum(one.temp_bytes for one in found.databases),
         data_read_s=found.data_read_s,
         live=found.live,
         settings=found.settings,
         unseen=found.unseen,
         record=_record(shown, statements),
         asked_s=found.asked_s,
+    )
+
+
+def _of_databases(
+    shown: str, found: Look, logs: Logs | None, enable: Sequence[str], asked: Asked
+) -> ServerRanking:
+    """Where nothing counts statements: what databases have written, and what the log tells."""
+    ranked = _of_server(shown, found, None, asked)
+    statements = [] if logs is None else of_logs(logs, asked)
+    databases = [replace(one, spill_s=spill_s(one.temp_bytes, asked)) for one in found.databases]
+    # What enables the extension says both.
+    known = ("statements: this database", "times of temp I/O: set")
+    return replace(
+        ranked,
+        unseen=[text for text in ranked.unseen if not text.startswith(known)],
+        statements=statements,
+        window_s=ranked.window_s if logs is None else logs.window_s,
+        databases=databases,
+        enable=enable,
+        record=_record(shown, statements),
     )
 
 

@@ -4,12 +4,13 @@ import csv
 import gzip
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from spillcast.engines.postgres.connection import MARK
 from spillcast.errors import InputError
 from spillcast.gate import reading
 from spillcast.recording.explain.document import logged_plans
@@ -52,6 +53,8 @@ class Logs:
     temp: list[TempFile]
     plans: list[dict[str, Any]]
     window_s: float | None
+    #: The first and the last of each file.
+    times: Sequence[str] = ()
 
 
 @dataclass
@@ -68,18 +71,31 @@ class _Entry:
 def read_logs(path: Path) -> Logs:
     """Of a file, or of all files of a folder. InputError where there is nothing of spills."""
     files = _each_once(path) if path.is_dir() else [path]
-    temp: list[TempFile] = []
-    plans: list[dict[str, Any]] = []
-    times: list[str] = []
+    found = []
     for file in files:
         with reading(file, HOW), _opened(file) as lines:
-            _read(file, _entries(file, lines), temp, plans, times)
+            found.append(logs_of(file, lines))
+    temp = [one for logs in found for one in logs.temp]
+    plans = [one for logs in found for one in logs.plans]
+    times = [time for logs in found for time in logs.times]
     if not temp and not plans:
         raise InputError(
             f"{path}: no temp file and no plan in {format_count(len(files), 'file')}",
             f"{HOW}; its messages have to be in English (lc_messages = 'C')",
         )
     return Logs(len(files), temp, plans, _window_s(times))
+
+
+def logs_of(file: Path, lines: TextIO) -> Logs:
+    """Of the text of a file, whose name tells its format."""
+    temp: list[TempFile] = []
+    plans: list[dict[str, Any]] = []
+    times: list[str] = []
+    with reading(file, HOW):
+        _read(file, _entries(file, lines), temp, plans, times)
+    temp = [one for one in temp if MARK not in (one.query or "")]
+    plans = [one for one in plans if MARK not in str(one.get("Query Text", ""))]
+    return Logs(1, temp, plans, _window_s(times), times)
 
 
 def _each_once(folder: Path) -> list[Path]:

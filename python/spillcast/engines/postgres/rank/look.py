@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.engines.postgres.connection import (
+    MARK,
     STATEMENTS_SCHEMA,
     Connection,
     row,
     what_it_says,
 )
-from spillcast.engines.ranking import Live
+from spillcast.engines.ranking import DatabaseSpill, Live
 from spillcast.errors import InputError
 from spillcast.gate import json_of, reading, text_of
 from spillcast.recording.explain.statement_rows import MAINTENANCE, PER_GATHER
@@ -35,15 +36,26 @@ _SETTINGS = (
     *(PER_GATHER, MAINTENANCE, "work_mem", "hash_mem_multiplier", "track_io_timing"),
     *("log_temp_files", "temp_tablespaces", "shared_preload_libraries"),
 )
+_NOT_OURS = f"position('{MARK}' in coalesce(s.query, '')) = 0"
 _SPILLING = (
     "select row_to_json(s), asked from {schema}.pg_stat_statements s, "
     "coalesce(s.queryid::text = %s, s.query ~* %s, false) asked "
-    "where s.temp_blks_read + s.temp_blks_written > 0 or asked"
+    f"where (s.temp_blks_read + s.temp_blks_written > 0 or asked) and {_NOT_OURS}"
 )
-_ALL = "select count(*), sum(total_exec_time) / 1e3 from {schema}.pg_stat_statements"
+_ALL = (
+    "select count(*), sum(total_exec_time) / 1e3 from {schema}.pg_stat_statements s "
+    f"where {_NOT_OURS}"
+)
 _RESET = "select extract(epoch from stats_reset)::float8 from {schema}.pg_stat_statements_info"
 _STARTED = "select extract(epoch from pg_postmaster_start_time())::float8"
-_DATABASES = "select sum(temp_bytes)::float8 from pg_stat_database"
+#: Counts that were never reset, but by a crash, are as old as those of the whole server.
+_DATABASES = (
+    "select datname, temp_files, temp_bytes, extract(epoch from coalesce(d.stats_reset, "
+    "(select least(b.stats_reset, a.stats_reset) from pg_stat_bgwriter b, pg_stat_archiver a)"
+    "))::float8, {active} from pg_stat_database d "
+    "where temp_bytes > 0 and datname is not null order by temp_bytes desc"
+)
+_ACTIVE_SINCE = 140_000
 #: Temp files are not in it: what is left is what data files took.
 _DATA = "select sum(read_time) / 1e3 from pg_stat_io where object = 'relation'"
 _LIVE = (
@@ -69,7 +81,7 @@ class Look:
     rows: Sequence[Mapping[str, Any]]
     statements_seen: int | None = None
     elapsed_s: float | None = None
-    database_temp_bytes: float | None = None
+    databases: Sequence[DatabaseSpill] = ()
     data_read_s: float | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     live: Sequence[Live] = ()
@@ -100,7 +112,7 @@ def look(connection: Connection, queryid: str | None = None, pattern: str | None
         rows=[{**one, **_limits(settings)} for one in rows],
         statements_seen=seen,
         elapsed_s=elapsed_s,
-        database_temp_bytes=asked.number(_DATABASES),
+        databases=_databases(asked, version),
         data_read_s=asked.number(_DATA) if version >= 160_000 else None,
         settings=settings,
         live=_live(asked),
@@ -167,6 +179,11 @@ def _limits(settings: Mapping[str, str]) -> dict[str, str]:
     return {name: settings[name] for name in (PER_GATHER, MAINTENANCE) if name in settings}
 
 
+def _databases(asked: _Asked, version: int) -> list[DatabaseSpill]:
+    active = "active_time / 1e3" if version >= _ACTIVE_SINCE else "null::float8"
+    return [DatabaseSpill(*each) for each in asked.all(_DATABASES.format(active=active))]
+
+
 def _live(asked: _Asked) -> list[Live]:
     """Sessions with temp files, the largest first; of others' only who may see them."""
     sizes = {pid: int(size) for pid, size in asked.all(_FILES) if pid is not None}
@@ -213,13 +230,14 @@ def load(path: Path) -> Look:
         document = json_of(text_of(path), path, HOW)
         if not isinstance(document, dict) or document.get("schema") != LOOK_SCHEMA:
             raise InputError(f"{path}: is not a saved snapshot", HOW)
-        document.setdefault("server", None)
+        document = {"server": None, "databases": [], **document}
         values = {name: document[name] for name in _fields(Look(0.0, None, []))}
         since_s = values["since_s"]
         return Look(
             **{
                 **values,
                 "live": [Live(**one) for one in values["live"]],
+                "databases": [DatabaseSpill(**one) for one in values["databases"]],
                 "taken_s": float(values["taken_s"]),
                 "since_s": None if since_s is None else float(since_s),
                 "rows": [dict(one) for one in values["rows"]],

@@ -18,7 +18,7 @@ from spillcast.recording.between import calibrated_by, shared_among
 from spillcast.recording.explain.nodes import BLOCK_BYTES, amount
 from spillcast.recording.explain.plan import recording_of_plan
 from spillcast.recording.explain.statement_processes import shared_by
-from spillcast.recording.explain.statement_rows import HOW, Row, merged
+from spillcast.recording.explain.statement_rows import HOW, PER_GATHER, Row, merged
 from spillcast.recording.explain.statements import recording_of_row
 from spillcast.recording.wait_cost import MachineCalibration
 from spillcast.redaction import struck_text
@@ -28,6 +28,8 @@ from spillcast.storage.target import depends_on_recording, resolve
 #: So many are forecast: the rest is told by its counts.
 FORECAST_MAX = 12
 _PLACE = Path("pg_stat_statements")
+#: What stands for spills of any size, and longer than they take on any storage.
+_BLOCKS, _LONG_MS = 1000, 1e6
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,22 @@ def of_look(found: Look, logs: Logs | None, asked: Asked) -> list[Ranked]:
         for at, row in enumerate(rows)
     ]
     return sorted(ranked, key=lambda one: one.weight, reverse=True)
+
+
+def spill_s(size_bytes: int, asked: Asked) -> dict[str, float]:
+    """By target, the time to write so many bytes once and to read them once, a block at a time.
+
+    None of a target that is relative to latencies of today, which nothing tells.
+    """
+    blocks = {"temp_blks_read": _BLOCKS, "temp_blks_written": _BLOCKS}
+    row = Row.of({"calls": 1, "total_exec_time": _LONG_MS, PER_GATHER: 0, **blocks})
+    recording = recording_of_row(_PLACE, row, timed=False)
+    share = size_bytes / BLOCK_BYTES / _BLOCKS
+    return {
+        target: share * timed_on(recording, asked.storage(target, recording)).meta.temp.total_s
+        for target in asked.targets
+        if not depends_on_recording(target)
+    }
 
 
 def of_logs(logs: Logs, asked: Asked) -> list[Ranked]:
@@ -175,6 +193,10 @@ def _with_gains(found: Ranked, recordings: Sequence[Recording], calls: int, aske
             gains[target] = replace(gain, without_cache_s=without_s)
     ceilings = [(one.ceiling_s, one.ceiling_interval_s) for one in said]
     no_spill = _gain(ceilings, said, calls)
+    if no_spill is not None:
+        # Without temp I/O nothing gets slower, however wide the interval.
+        low_s, high_s = no_spill.interval_s
+        no_spill = replace(no_spill, interval_s=(max(low_s, 0.0), high_s))
     refused = next((one.refused for one in said if one.refused), None) if not gains else None
     return replace(found, gains=gains, no_spill=no_spill, refused=refused)
 

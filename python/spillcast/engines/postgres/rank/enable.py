@@ -1,0 +1,147 @@
+"""The commands that let a server count what each statement spills, as its kind of server has it."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from spillcast.engines.postgres.connection import Connection, row
+from spillcast.visible import shell_word
+
+EXTENSION = "pg_stat_statements"
+_PRELOAD, _TIMES = "shared_preload_libraries", "track_io_timing"
+_KINDS = "select array_agg(distinct split_part(name, '.', 1)) from pg_settings where name ~ '[.]'"
+_AURORA = "select exists (select from pg_proc where proname = 'aurora_version')"
+_SHIPPED = "select exists (select from pg_available_extensions where name = %s)"
+#: By settings that only the servers of a provider have.
+_PROVIDERS = {"rds": "rds", "cloudsql": "cloudsql", "azure": "azure"}
+#: Debian's clusters, by their data directory.
+_DEBIAN = re.compile(r"/var/lib/postgresql/(?P<version>[\d.]+)/(?P<name>[\w.-]+)/?")
+
+
+def enabling(connection: Connection, shown: str, settings: Mapping[str, str]) -> list[str]:
+    """Lines for a shell; a comment says whether the server is restarted, and as whom to run them.
+
+    ``shown`` is the DSN without its password.
+    """
+    prefixes = set(row(connection, _KINDS)[0] or ())
+    provider = next((name for key, name in _PROVIDERS.items() if key in prefixes), None)
+    if provider == "rds" and row(connection, _AURORA)[0]:
+        provider = "aurora"
+    changed = {}
+    # Its settings are there once it is loaded; the list itself may be hidden.
+    if EXTENSION not in prefixes:
+        libraries = [one.strip(' "') for one in settings.get(_PRELOAD, "").split(",")]
+        changed[_PRELOAD] = ",".join([*filter(None, libraries), EXTENSION])
+    if settings.get(_TIMES) == "off":
+        changed[_TIMES] = "on"
+    create = _psql(shown, f"CREATE EXTENSION IF NOT EXISTS {EXTENSION}")
+    restarts = _PRELOAD in changed
+    whom = {"rds": "rds_superuser", "aurora": "rds_superuser", "cloudsql": "cloudsqlsuperuser"}
+    role = whom.get(provider or "", "azure_pg_admin" if provider else "a superuser")
+    head = f"# as {role}; {'restarts the server' if restarts else 'no restart'}"
+    steps = _OF[provider](changed, shown) if provider else _own(connection, changed, shown)
+    return [head, *steps, create]
+
+
+def _psql(shown: str, *statements: str) -> str:
+    words = " ".join(f"-c {_word(statement)}" for statement in statements)
+    return f"psql {shell_word(shown)} {words}"
+
+
+def _word(statement: str) -> str:
+    """For a shell; in double quotes where that is easier to read."""
+    plain = not re.search(r"""["$`!\\]""", statement)
+    return f'"{statement}"' if plain else shell_word(statement)
+
+
+def _own(connection: Connection, changed: Mapping[str, str], shown: str) -> list[str]:
+    """A server whose machine one may log in to."""
+    lines = []
+    version = connection.info.server_version // 10_000
+    if not row(connection, _SHIPPED, EXTENSION)[0]:
+        lines.append(
+            f"# install PostgreSQL's contrib package first, such as postgresql{version}-contrib"
+        )
+    hidden = "select current_setting(%s, true)"
+    if not changed:
+        return lines
+    if row(connection, hidden, "allow_alter_system")[0] == "off":
+        said = (f"{name} = '{value}'" for name, value in changed.items())
+        return [*lines, f"# set in postgresql.conf, then restart: {', '.join(said)}"]
+    statements = [
+        f"ALTER SYSTEM SET {name} = {', '.join(map(_quoted, value.split(',')))}"
+        for name, value in changed.items()
+    ]
+    if _PRELOAD not in changed:
+        return [*lines, _psql(shown, *statements, "SELECT pg_reload_conf()")]
+    return [*lines, _psql(shown, *statements), _restart(connection)]
+
+
+def _quoted(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"
+
+
+def _restart(connection: Connection) -> str:
+    """As Debian does it, or PostgreSQL itself."""
+    import psycopg
+
+    try:
+        (directory,) = row(connection, "show data_directory")
+    except psycopg.Error:
+        return "pg_ctl restart -D DATA_DIRECTORY"
+    debian = _DEBIAN.fullmatch(directory)
+    if debian is not None:
+        return f"sudo pg_ctlcluster {debian['version']} {debian['name']} restart"
+    return f"pg_ctl restart -D {shell_word(directory)}"
+
+
+def _amazon(changed: Mapping[str, str], cluster: str) -> list[str]:
+    if not changed:
+        return []
+    import json
+
+    parameters = [
+        {
+            "ParameterName": name,
+            "ParameterValue": {"on": "1"}.get(value, value),
+            "ApplyMethod": "pending-reboot" if name == _PRELOAD else "immediate",
+        }
+        for name, value in changed.items()
+    ]
+    lines = [
+        f"aws rds modify-db-{cluster}parameter-group --db-{cluster}parameter-group-name GROUP "
+        f"--parameters {shell_word(json.dumps(parameters))}"
+    ]
+    if _PRELOAD in changed:
+        lines.append("aws rds reboot-db-instance --db-instance-identifier INSTANCE")
+    return lines
+
+
+def _google(changed: Mapping[str, str], _shown: str) -> Sequence[str]:
+    """Its servers load the extension always."""
+    if _TIMES not in changed:
+        return []
+    return [
+        "# name all flags that the instance has: the command replaces them",
+        "gcloud sql instances patch INSTANCE --database-flags=track_io_timing=on",
+    ]
+
+
+def _azure(changed: Mapping[str, str], _shown: str) -> Sequence[str]:
+    server = "--resource-group GROUP --server-name SERVER"
+    verb = f"az postgres flexible-server parameter set {server}"
+    lines = [
+        "# keep what azure.extensions has",
+        f"{verb} --name azure.extensions --value {EXTENSION.upper()}",
+        *(f"{verb} --name {name} --value {shell_word(value)}" for name, value in changed.items()),
+    ]
+    if _PRELOAD in changed:
+        lines.append("az postgres flexible-server restart --resource-group GROUP --name SERVER")
+    return lines
+
+
+_OF = {
+    "rds": lambda changed, _shown: _amazon(changed, ""),
+    "aurora": lambda changed, _shown: _amazon(changed, "cluster-"),
+    "cloudsql": _google,
+    "azure": _azure,
+}

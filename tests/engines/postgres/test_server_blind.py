@@ -1,0 +1,132 @@
+"""A server with default settings: what its databases have written, and what enables more."""
+
+import json
+import shlex
+
+import pytest
+
+from harness import spillcast
+from plans import INSTALLATIONS
+from postgres_rig import ALL_ROLES
+from spillcast.engines.postgres.connection import EXPLAINER, open_session
+from spillcast.engines.postgres.rank import enable
+from spillcast.engines.postgres.rank.command import rank_postgres
+from spillcast.engines.postgres.rank.enable import enabling
+from spillcast.engines.postgres.server import make_cluster, serve
+from spillcast.engines.ranking import Gain, Ranked, ServerRanking
+from spillcast.report.server_ranking import ranking_page
+from spillcast.workspace import workspace
+
+SPILLING = "select count(*) from (select i from generate_series(1, 60000) i order by -i offset 0) s"
+LOGGED = {"logging_collector": "on", "log_directory": "log", "log_temp_files": "0"}
+
+
+def spill(connection, query=SPILLING):
+    connection.execute("set work_mem = '64kB'")
+    connection.execute("set max_parallel_workers_per_gather = 0")
+    connection.execute(query)
+
+
+@pytest.fixture(params=INSTALLATIONS, ids=lambda i: i.version)
+def cluster(request):
+    with workspace() as room:
+        made = make_cluster(room, request.param)
+        (made.home / "data" / "pg_hba.conf").write_text(ALL_ROLES)
+        yield made
+
+
+def test_databases_tell_what_statements_do_not(cluster):
+    """Then the commands that enable more are run, and the same statement is counted."""
+    with serve(cluster, LOGGED) as server:
+        with server.connect() as connection:
+            spill(connection)
+        with server.connect() as connection:
+            counts = "select temp_files, temp_bytes from pg_stat_database where temp_bytes > 0"
+            [(files, size)] = connection.execute(counts).fetchall()
+        said = spillcast("postgres", server.dsn, "--to", "catalogue:aws-gp3", "--json")
+        assert said.returncode == 3, said.stderr
+        found = json.loads(said.stdout)
+        [database] = found["databases"]
+        assert (database["temp_files"], database["temp_bytes"]) == (files, size)
+        assert 0 < database["active_s"] < 60
+        assert database["since_s"] < server_time(server)
+        # A gibibyte a second is more, and 100 a second of blocks less than any such volume has.
+        assert 2 * size / 2**30 < database["spill_s"]["catalogue:aws-gp3"] < 2 * size / 8192 / 100
+        # The log is read by a superuser.
+        assert [one["query"] for one in found["statements"]] == [SPILLING]
+        assert found["statements"][0]["temp_bytes"] == size
+        with server.connect() as connection:
+            for statement in statements_of(found["enable"][:-1]):
+                connection.execute(statement)
+    with serve(cluster) as server, server.connect() as connection:
+        [create] = statements_of(found["enable"][-1:])
+        connection.execute(create)
+        spill(connection)
+        again = rank_postgres(server.dsn, ["factor:2"])
+        assert SPILLING[:20] in [one.query[:20] for one in again.statements]
+        assert not again.enable
+
+
+def server_time(server):
+    with server.connect() as connection:
+        return connection.execute("select extract(epoch from now())::float8").fetchone()[0]
+
+
+def statements_of(lines):
+    """What the commands have psql run."""
+    words = [shlex.split(line, comments=True) for line in lines]
+    found = [line[3::2] for line in words if line[:1] == ["psql"]]
+    return [statement for line in found for statement in line]
+
+
+def test_statements_of_spillcast_do_not_count(cluster):
+    loaded = {"shared_preload_libraries": "pg_stat_statements"}
+    with serve(cluster, loaded) as server, server.connect() as connection:
+        connection.execute("create extension pg_stat_statements")
+        with open_session(server.dsn, EXPLAINER) as ours:
+            spill(ours, f"explain (analyze) {SPILLING};")
+        assert rank_postgres(server.dsn, ["factor:2"]).statements == []
+        spill(connection)
+        [one] = rank_postgres(server.dsn, ["factor:2"]).statements
+        assert one.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("provider", "tool"), [("rds", "aws"), ("cloudsql", "gcloud"), ("azure", "az")]
+)
+def test_a_managed_server_has_its_own_commands(provider, tool, monkeypatch):
+    monkeypatch.setattr(enable, "row", lambda _connection, query: rows_of(query, provider))
+    lines = enabling(None, "dbname=dw", {"track_io_timing": "off"})
+    words = [shlex.split(line, comments=True)[:1] for line in lines]
+    assert [tool] in words
+    assert words[-1] == ["psql"]
+    assert not any("ALTER SYSTEM" in line or "pg_ctl" in line for line in lines)
+
+
+def rows_of(query, provider):
+    return (False,) if "aurora" in query else ([provider, "plpgsql"],)
+
+
+GAIN = Gain(-7.7, (-7.9, -7.5))
+SLOWER = ServerRanking(
+    "host=db",
+    1020.0,
+    [Ranked("1", SPILLING, 2, 9.0, 8192, (1.0, 1.0), {"latency:5ms": GAIN}, Gain(1.0, (0.9, 1.1)))],
+    ["latency:5ms"],
+    0.9,
+    record=f"spillcast record --postgres 'host=db{'x' * 90}' --query 'a  b' -o run.spill",
+)
+
+
+def test_numbers_are_those_that_were_counted():
+    cells = ranking_page(SLOWER, 10).text(200).split("  ")
+    assert any(cell.strip() == "7.70 s slower" for cell in cells)
+    assert any(cell.strip() == "2" for cell in cells)
+    # 169 calls a day.
+    by_day = ranking_page(SLOWER, 10, per_day=True).text(200).split("  ")
+    assert any(cell.strip() == "169" for cell in by_day)
+
+
+def test_the_next_command_is_on_one_line():
+    lines = ranking_page(SLOWER, 10).text(40).splitlines()
+    assert SLOWER.record in [line.strip() for line in lines]
