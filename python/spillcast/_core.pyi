@@ -265,8 +265,10 @@ class Capture:
         """What was gathered since the last call: waits, seconds."""
     def status(self) -> dict[str, Any]:
         """Counts and costs so far."""
-    def stop(self) -> None:
-        """Read what is left and end; the observed processes go on."""
+    def stop(self, *, over: bool = False) -> None:
+        """Read what is left and end; the observed processes go on, in what was recorded unless that
+        is `over`.
+        """
 
 @final
 class Waits:
@@ -274,6 +276,8 @@ class Waits:
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]: ...
     def __len__(self) -> int: ...
+    def decided(self) -> dict[str, bool]:
+        """Whether files are temp, of which that was decided after rows of them were handed out."""
 
 @final
 class Seconds:

@@ -26,6 +26,11 @@ impl Histogram {
         self.hdr.record(latency_ns.clamp(1, LATENCY_MAX_NS)).expect("an auto-resizing histogram");
     }
 
+    /// Middle of the bucket that a latency is counted in.
+    pub fn bucket_ns(&self, latency_ns: u64) -> u64 {
+        self.hdr.median_equivalent(latency_ns.clamp(1, LATENCY_MAX_NS))
+    }
+
     pub fn merge(&mut self, other: &Histogram) {
         let count = self.count() + other.count();
         self.total_ns += other.total_ns;

@@ -109,6 +109,11 @@ impl Names {
         id
     }
 
+    /// The position of `name` where it is known.
+    pub fn get(&self, name: &str) -> Option<NameId> {
+        self.position.get(name).copied()
+    }
+
     pub fn list(&self) -> &[String] {
         &self.list
     }
@@ -120,6 +125,20 @@ pub struct RowNames {
     pub events: Names,
     pub files: Names,
     pub sql: Names,
+    /// Whether files are temp, where rows of them were made before that was decided.
+    pub temp: FxHashMap<NameId, bool>,
+}
+
+impl RowNames {
+    /// A row as it was decided at the end.
+    pub fn settled(&self, wait: Wait) -> Wait {
+        let Some(&temp) = wait.file.and_then(|file| self.temp.get(&file)) else { return wait };
+        match wait.op {
+            // Calls that change a file are rows of temp files alone; else nothing but time passed.
+            Op::Null if !temp => Wait { temp, file: None, offset: None, ..wait },
+            _ => Wait { temp, ..wait },
+        }
+    }
 }
 
 /// The size class of an operation: `bytes` rounded up to an eighth of its power of two.

@@ -73,8 +73,7 @@ fn now_ns() -> u64 {
 
 fn events(begin_ns: u64) -> Vec<Event> {
     let path = "/data/pgsql_tmp/pgsql_tmp1.0".to_owned();
-    let file =
-        FileIdentity { path, dev: 1, ino: 2, regular: true, unlinked: false, position: Some(100) };
+    let file = FileIdentity { position: Some(100), ..FileIdentity::named(path, false) };
     let at = |ns: u64, length_ns: u64| (begin_ns + ns, begin_ns + ns + length_ns);
     let call = |kind, fd, span_ns, ret| {
         Event::Call(Call::of((PID, PID), kind, fd, span_ns, ret), Inside::default())
@@ -127,7 +126,7 @@ fn what_a_source_says_becomes_waits_seconds_and_counts() {
         ]
     );
     assert_eq!(rows[2].woken_by, Some(9));
-    assert_eq!(batch.seconds.iter().map(|row| row.histogram.count()).sum::<u64>(), 4);
+    assert_eq!(batch.seconds.iter().map(|row| row.count).sum::<u64>(), 4);
     let counts = status.counts;
     assert_eq!((counts.temp_writes, counts.temp_reads, counts.temp_bytes), (1, 1, 12_288));
     assert_eq!((counts.temp_ns, counts.other_io, counts.unknown_file), (3_000, 1, 1));

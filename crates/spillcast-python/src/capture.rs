@@ -78,8 +78,13 @@ impl Capture {
         Ok(dict)
     }
 
-    /// Read what is left and end; the observed processes go on.
-    fn stop(&mut self, py: Python<'_>) {
+    /// Read what is left and end; the observed processes go on, in what was recorded unless that
+    /// is `over`.
+    #[pyo3(signature = (*, over = false))]
+    fn stop(&mut self, py: Python<'_>, over: bool) {
+        if over {
+            self.0.end_run();
+        }
         py.detach(|| self.0.stop());
     }
 }

@@ -1,5 +1,6 @@
 //! The rows of a recording: handed to Python as Arrow columns, or to the writer as they are.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use arrow_schema::ArrowError;
@@ -35,6 +36,13 @@ impl Waits {
 
     fn __len__(&self) -> usize {
         self.0.rows.len()
+    }
+
+    /// Whether files are temp, of which that was decided after rows of them were handed out.
+    fn decided(&self) -> HashMap<String, bool> {
+        let names = self.0.names.lock().expect("no holder panics");
+        let files = names.files.list();
+        names.temp.iter().map(|(&id, &temp)| (files[id as usize].clone(), temp)).collect()
     }
 }
 
@@ -119,8 +127,7 @@ impl RecordingWriter {
         }
         let files = PyDict::new(py);
         for (name, sums) in kept.other_files {
-            let (written, read) = (sums.written_bytes, sums.read_bytes);
-            files.set_item(name, (written, sums.first_write_ns, read, sums.last_read_ns))?;
+            files.set_item(name, (sums.written_bytes, sums.read_bytes))?;
         }
         dict.set_item("other_files", files)?;
         Ok(dict)

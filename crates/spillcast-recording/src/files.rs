@@ -1,17 +1,14 @@
-//! What was moved on each file that is no temp file, where a spill that was not recognised shows,
-//! and in which folders temp files lie.
+//! What was moved on each file that is no temp file, and in which folders temp files lie.
 
 use std::collections::BTreeMap;
 
 use spillcast_core::wait::{NameId, Op, RowNames, Wait};
 
-/// Reads and writes of one file; times are None where there were none.
+/// Bytes of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FileSums {
     pub written_bytes: i64,
-    pub first_write_ns: Option<i64>,
     pub read_bytes: i64,
-    pub last_read_ns: Option<i64>,
 }
 
 #[derive(Default)]
@@ -20,18 +17,11 @@ pub struct OtherFiles(BTreeMap<NameId, FileSums>);
 impl OtherFiles {
     pub fn add(&mut self, wait: &Wait) {
         let (Some(file), false) = (wait.file, wait.temp) else { return };
-        let (bytes, start_ns) = (wait.bytes.unwrap_or(0), wait.start_ns);
+        let bytes = wait.bytes.unwrap_or(0);
         let sums = self.0.entry(file).or_default();
         match wait.op {
-            Op::Read => {
-                sums.read_bytes += bytes;
-                sums.last_read_ns = sums.last_read_ns.max(Some(start_ns));
-            }
-            Op::Write => {
-                sums.written_bytes += bytes;
-                let first_ns = sums.first_write_ns.map_or(start_ns, |ns| ns.min(start_ns));
-                sums.first_write_ns = Some(first_ns);
-            }
+            Op::Read => sums.read_bytes += bytes,
+            Op::Write => sums.written_bytes += bytes,
             Op::Null => (),
         }
     }

@@ -78,6 +78,7 @@ pub fn seconds_of(batch: &RecordBatch) -> Result<Vec<Second>, ArrowError> {
             second: second.value(at),
             op: op[at],
             temp: boolean(temp, at) == Some(true),
+            file: None,
             size_class_bytes: size_class_bytes.value(at),
             count: count.value(at),
             bytes: bytes.value(at),

@@ -1,12 +1,18 @@
 //! A per-second row as files have it, and packed while a recording lasts.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Cursor, Read, Seek, SeekFrom, Write};
+use std::mem;
 use std::path::Path;
 
 use spillcast_core::capture::SecondRow;
 use spillcast_core::varint::{get, get_byte, get_signed, put, put_signed};
-use spillcast_core::wait::Op;
+use spillcast_core::wait::{NameId, Op};
+
+/// Seconds within which rows of one second come in.
+const FOLDED_S: i64 = 4;
 
 /// The waits that began in one second, of one op and size class.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +21,8 @@ pub struct Second {
     pub second: i64,
     pub op: Op,
     pub temp: bool,
+    /// The file, where its use until the end decides whether it is temp.
+    pub file: Option<NameId>,
     pub size_class_bytes: i64,
     pub count: i64,
     pub bytes: i64,
@@ -25,23 +33,38 @@ pub struct Second {
 
 impl From<&SecondRow> for Second {
     fn from(row: &SecondRow) -> Second {
-        let buckets = row.histogram.buckets();
+        let latencies = row.latencies().into_iter();
         Second {
             second: row.second,
             op: row.op,
             temp: row.temp,
+            file: row.file,
             size_class_bytes: row.size_class_bytes as i64,
-            count: row.histogram.count() as i64,
+            count: row.count as i64,
             bytes: row.bytes as i64,
-            total_ns: row.histogram.total_ns() as i64,
-            latencies: buckets.map(|(ns, count)| (ns as i64, count as i64)).collect(),
+            total_ns: row.total_ns as i64,
+            latencies: latencies.map(|(ns, count)| (ns as i64, count as i64)).collect(),
         }
     }
 }
 
 impl Second {
+    /// Takes in a row of the same second, op and size.
+    fn merge(&mut self, other: Second) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+        self.total_ns += other.total_ns;
+        let mut latencies: BTreeMap<i64, i64> =
+            mem::take(&mut self.latencies).into_iter().collect();
+        for (ns, count) in other.latencies {
+            *latencies.entry(ns).or_default() += count;
+        }
+        self.latencies = latencies.into_iter().collect();
+    }
+
     pub fn pack(&self, out: &mut Vec<u8>) {
-        out.push(self.op as u8 | (self.temp as u8) << 2);
+        out.push(self.op as u8 | (self.temp as u8) << 2 | (self.file.is_some() as u8) << 3);
+        self.file.into_iter().for_each(|file| put(out, file.into()));
         for number in [self.second, self.size_class_bytes, self.count, self.bytes, self.total_ns] {
             put_signed(out, number);
         }
@@ -60,6 +83,7 @@ impl Second {
             1 => Op::Write,
             _ => Op::Null,
         };
+        let file = if flags & 8 != 0 { Some(get(input)? as NameId) } else { None };
         let mut next = || get_signed(input);
         let (second, size_class_bytes, count) = (next()?, next()?, next()?);
         let (bytes, total_ns) = (next()?, next()?);
@@ -67,7 +91,7 @@ impl Second {
         let latencies = (0..buckets).map(|_| Ok((get_signed(input)?, get_signed(input)?)));
         let latencies = latencies.collect::<io::Result<_>>()?;
         let temp = flags & 4 != 0;
-        Ok(Second { second, op, temp, size_class_bytes, count, bytes, total_ns, latencies })
+        Ok(Second { second, op, temp, file, size_class_bytes, count, bytes, total_ns, latencies })
     }
 }
 
@@ -101,8 +125,30 @@ impl SecondsFile {
         self.rows += 1;
     }
 
+    /// Gives the rows by second, once it is known of files whether they are `temp`: those of them
+    /// have become rows of all files.
+    pub fn read_folded(
+        &mut self,
+        temp: impl Fn(NameId) -> Option<bool>,
+        mut each: impl FnMut(Second) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut open: BTreeMap<_, Second> = BTreeMap::new();
+        self.read(|mut row| {
+            row.temp = row.file.take().and_then(&temp).unwrap_or(row.temp);
+            let latest = row.second;
+            match open.entry((row.second, row.op, row.temp, row.size_class_bytes)) {
+                Entry::Vacant(place) => drop(place.insert(row)),
+                Entry::Occupied(place) => place.into_mut().merge(row),
+            }
+            // Few rows come so late.
+            let later = open.split_off(&(latest - FOLDED_S, Op::Read, false, 0));
+            mem::replace(&mut open, later).into_values().try_for_each(&mut each)
+        })?;
+        open.into_values().try_for_each(each)
+    }
+
     /// Gives all rows in the order in which they came.
-    pub fn read(&mut self, mut each: impl FnMut(Second) -> io::Result<()>) -> io::Result<()> {
+    fn read(&mut self, mut each: impl FnMut(Second) -> io::Result<()>) -> io::Result<()> {
         // What finds no room is still buffered.
         let _ = self.file.flush();
         let buffered = Cursor::new(self.file.buffer().to_vec());

@@ -93,9 +93,12 @@ impl Writer {
         self.parts.thin_out();
     }
 
-    /// Takes per-second rows, which are all kept.
+    /// Takes per-second rows, which are all kept; those of a capture after their waits.
     pub fn add_seconds(&mut self, rows: impl IntoIterator<Item = Second>) {
-        rows.into_iter().for_each(|row| self.seconds.add(&row));
+        for row in rows {
+            let file = row.file.zip(self.from.as_ref()).map(|(id, from)| from.files[id as usize]);
+            self.seconds.add(&Second { file, ..row });
+        }
     }
 
     /// Writes waits.parquet, seconds.parquet and a samples.parquet without rows; nothing else
@@ -103,6 +106,9 @@ impl Writer {
     /// count from `zero_ns`. Errors: where not even the seconds can be written.
     pub fn finish(mut self, zero_ns: i64) -> io::Result<Kept> {
         make_folder(&self.folder)?;
+        if let Some(from) = &self.from {
+            from.decided(&mut self.names);
+        }
         let mut kept = self.finish_waits(zero_ns)?;
         let _ = fs::remove_file(self.folder.join(RESERVE));
         loop {
@@ -144,6 +150,7 @@ impl Writer {
         for &(index, _) in kept {
             self.parts.read(index, |wait| match moved(wait, zero_ns) {
                 Some(wait) => {
+                    let wait = self.names.settled(wait);
                     written += 1;
                     sums.0 = sums.0.wrapping_add(wait.bytes.unwrap_or(0));
                     sums.1 = sums.1.wrapping_add(wait.elapsed_ns);
@@ -175,18 +182,22 @@ impl Writer {
         let mut file = ParquetFile::new(&self.folder.join("seconds.parquet"), second_columns)?;
         let (mut temp_bytes, mut other_bytes) = (0, 0);
         let mut sums = [0i64; 4];
-        self.seconds.read(|row| {
-            let Some(row) = moved_second(row, zero_ns) else { return Ok(()) };
-            for (sum, more) in sums.iter_mut().zip([1, row.count, row.bytes, row.total_ns]) {
-                *sum = sum.wrapping_add(more);
-            }
-            match (row.op, row.temp) {
-                (Op::Write, true) => temp_bytes += row.bytes,
-                (Op::Write, false) => other_bytes += row.bytes,
-                _ => (),
-            }
-            file.add(row)
-        })?;
+        let names = &self.names;
+        self.seconds.read_folded(
+            |file| names.temp.get(&file).copied(),
+            |row| {
+                let Some(row) = moved_second(row, zero_ns) else { return Ok(()) };
+                for (sum, more) in sums.iter_mut().zip([1, row.count, row.bytes, row.total_ns]) {
+                    *sum = sum.wrapping_add(more);
+                }
+                match (row.op, row.temp) {
+                    (Op::Write, true) => temp_bytes += row.bytes,
+                    (Op::Write, false) => other_bytes += row.bytes,
+                    _ => (),
+                }
+                file.add(row)
+            },
+        )?;
         file.finish()?;
         write_empty(&self.folder.join("samples.parquet"), &sample_schema())?;
         Ok(((temp_bytes, other_bytes), sums))
@@ -221,6 +232,13 @@ impl Renamed {
         add(&mut self.events, &theirs.events, &mut ours.events);
         add(&mut self.files, &theirs.files, &mut ours.files);
         add(&mut self.sql, &theirs.sql, &mut ours.sql);
+    }
+
+    /// Takes over which files are temp.
+    fn decided(&self, ours: &mut RowNames) {
+        let theirs = self.names.lock().expect("no holder panics");
+        let temp = |(&id, &temp)| Some((*self.files.get(id as usize)?, temp));
+        ours.temp = theirs.temp.iter().filter_map(temp).collect();
     }
 
     fn rename(&self, wait: Wait) -> Wait {

@@ -58,6 +58,7 @@ fn rows_of_several_takes_are_in_one_file_with_their_names() {
         second: 3,
         op: Op::Write,
         temp: false,
+        file: None,
         size_class_bytes: 8192,
         count: 2,
         bytes: 16_384,

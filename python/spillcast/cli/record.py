@@ -171,7 +171,7 @@ def record(
 def _tell(recording: "Recording", output: Path, *, json: bool) -> None:
     """What was recorded, and what whoever asked for it should know of that."""
     from spillcast.cli.output import emit
-    from spillcast.recording.likely_temp import unrecognised
+    from spillcast.recording.unrecognised import unrecognised
     from spillcast.report.recording import calibration_wanted, recording_text
 
     said: list[str | None] = []

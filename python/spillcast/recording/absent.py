@@ -53,7 +53,7 @@ class AbsentCapture:
         """Nothing was attached."""
         return []
 
-    def stop(self) -> None:
+    def stop(self, *, over: bool = False) -> None:
         """Nothing to end."""
 
 

@@ -284,7 +284,8 @@ class Recorder:
         if self.target.exit_status is not None:
             wall_s = self._elapsed_s
         try:
-            self.stop()
+            known = {"ended_by": self._ended_by, **(extra or {})}
+            self.stop(over=known["ended_by"] == "end")
             status = self._capture.status()
             problem = nothing_seen(
                 status,
@@ -301,7 +302,7 @@ class Recorder:
                 own = replace(own, cost=self.cost)
             clock = Clock.of(self.origin_ns, started_ns)
             meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s, own, clock)
-            meta = replace(meta, **{"ended_by": self._ended_by, **(extra or {})})
+            meta = replace(meta, **known)
             first, *_ = [sink.finish(meta, clock) for sink in self._sinks]
             return first
         except BaseException:
@@ -318,9 +319,9 @@ class Recorder:
             self._meta(self.status(), elapsed_s, self._own(), clock), recorded_s=elapsed_s
         )
 
-    def stop(self) -> None:
-        """End the capture; all that it saw has been taken then."""
-        self._capture.stop()
+    def stop(self, *, over: bool = False) -> None:
+        """End the capture; all that it saw has been taken then. ``over``: so is the run."""
+        self._capture.stop(over=over)
         self.collect()
         self._stopped = True
 

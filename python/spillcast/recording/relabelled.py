@@ -1,6 +1,6 @@
 """A recording in which temp files are told apart anew: by the directories they lie in."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from spillcast.document import as_text
 from spillcast.errors import InputError, Refusal
 from spillcast.recording.counted import seconds_of, totals
 from spillcast.recording.io_uring import beside_others, most_at_once
-from spillcast.recording.likely_temp import mend
 from spillcast.recording.recording import Recording
+from spillcast.recording.unrecognised import temp_option
 from spillcast.several import several
 
 
@@ -38,7 +38,7 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
     if not temp.operations:
         where = ", ".join(folders)
         raise InputError(
-            f"{recording.path}: none of the recorded I/O was under {where}", mend(recording)
+            f"{recording.path}: none of the recorded I/O was under {where}", temp_option(recording)
         )
     mapped = [file for file in meta.capture.mapped_temp_files if _is_under(file, folders)]
     found = Recording(
@@ -59,11 +59,22 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
     return found
 
 
+def decided(waits: pa.Table, temp: Mapping[str, bool]) -> pa.Table:
+    """``waits`` with the files that ``temp`` holds labelled by it."""
+    file = waits.unify_dictionaries()["file"].combine_chunks()
+    labels = [temp.get(name) for name in file.dictionary.to_pylist()]
+    label = pa.array(labels, pa.bool_()).take(file.indices)
+    return _with_labels(waits, pa.compute.coalesce(label, waits["temp"].combine_chunks()))
+
+
 def _labelled(waits: pa.Table, folders: Sequence[str]) -> pa.Table:
     """``temp`` of each row by where its file lies."""
     file = waits.unify_dictionaries()["file"].combine_chunks()
     lies_there = pa.array([_is_under(name, folders) for name in file.dictionary.to_pylist()])
-    temp = lies_there.cast(pa.bool_()).take(file.indices).fill_null(False)
+    return _with_labels(waits, lies_there.cast(pa.bool_()).take(file.indices).fill_null(False))
+
+
+def _with_labels(waits: pa.Table, temp: pa.Array) -> pa.Table:
     column = waits.schema.get_field_index("temp")
     return waits.set_column(column, waits.schema.field(column), temp)
 

@@ -10,11 +10,14 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
+from spillcast import _core
 from spillcast.recording.clock import FROM_ITS_START, Clock
+from spillcast.recording.counted import seconds_of
 from spillcast.recording.file_sizes import inputs_of, temp_of
 from spillcast.recording.longer_seconds import added_up
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.recording import Recording
+from spillcast.recording.relabelled import decided
 from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
 
 Array = NDArray[np.int64]
@@ -110,10 +113,14 @@ class Running:
         self._seconds: list[pa.RecordBatch] = []
         self._seconds_rows = 0
         self._seconds_stride = 1
+        #: Whether files are temp, where rows of them came in before that was decided.
+        self._decided: dict[str, bool] = {}
 
     def add_waits(self, rows: Any) -> None:
         """Count waits and keep some."""
         batch = pa.record_batch(rows).cast(WAITS_SCHEMA)
+        if isinstance(rows, _core.Waits):
+            self._decided = rows.decided()
         if batch.num_rows == 0:
             return
         self._rows_seen += batch.num_rows
@@ -219,6 +226,10 @@ class Running:
         batches = [rows for _, kept in sorted(self._parts.items()) for rows in kept]
         waits = pa.Table.from_batches(batches, WAITS_SCHEMA).unify_dictionaries()
         seconds = pa.Table.from_batches(self._seconds, SECONDS_SCHEMA).unify_dictionaries()
+        if self._decided:
+            waits = decided(waits, self._decided)
+            # Seconds do not say which files they are of; where waits were dropped, they stay.
+            seconds = seconds_of(waits) if self._stride == 1 else seconds
         kept = waits.num_rows
         if before_s is not None:
             waits = waits.filter(pa.compute.less(waits["start_ns"], before_s * 1_000_000_000))

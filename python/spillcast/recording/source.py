@@ -41,8 +41,8 @@ class Capture(Protocol):
         The last is the number of temp files that it had open then.
         """
 
-    def stop(self) -> None:
-        """Take what is left and end; the observed processes go on."""
+    def stop(self, *, over: bool = False) -> None:
+        """Take what is left and end; the processes go on, and so does the run unless it is over."""
 
 
 class Source(ABC):

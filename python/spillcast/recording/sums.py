@@ -29,22 +29,17 @@ class WrittenBytes(NamedTuple):
 
 
 class FileSums(NamedTuple):
-    """Reads and writes of a file; the times are starts, None where there were none."""
+    """Bytes of a file."""
 
-    written_bytes: int
-    first_write_ns: int | None
-    read_bytes: int
-    last_read_ns: int | None
+    written_bytes: int = 0
+    read_bytes: int = 0
 
-    def plus(self, op: str | None, size: int, first_ns: int, last_ns: int) -> "FileSums":
-        """With more reads or writes of it, the first and last of which began then."""
+    def plus(self, op: str | None, size: int) -> "FileSums":
+        """With more that was read or written."""
         if op == "write":
-            before_ns = first_ns if self.first_write_ns is None else self.first_write_ns
-            written = self.written_bytes + size
-            return self._replace(written_bytes=written, first_write_ns=min(before_ns, first_ns))
+            return self._replace(written_bytes=self.written_bytes + size)
         if op == "read":
-            read, after_ns = self.read_bytes + size, max(self.last_read_ns or 0, last_ns)
-            return self._replace(read_bytes=read, last_read_ns=after_ns)
+            return self._replace(read_bytes=self.read_bytes + size)
         return self
 
 
@@ -70,13 +65,9 @@ def other_files(batches: Iterable["pa.Table"]) -> dict[str, FileSums]:
         groups = others.set_column(
             others.schema.get_field_index("op"), "op", others["op"].cast(pa.string())
         ).group_by(["file", "op"], use_threads=False)
-        for row in groups.aggregate(
-            [("bytes", "sum"), ("start_ns", "min"), ("start_ns", "max")]
-        ).to_pylist():
-            before = by_file.get(row["file"], FileSums(0, None, 0, None))
-            by_file[row["file"]] = before.plus(
-                row["op"], row["bytes_sum"] or 0, row["start_ns_min"], row["start_ns_max"]
-            )
+        for row in groups.aggregate([("bytes", "sum")]).to_pylist():
+            before = by_file.get(row["file"], FileSums())
+            by_file[row["file"]] = before.plus(row["op"], row["bytes_sum"] or 0)
     return by_file
 
 

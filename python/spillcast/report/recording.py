@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from spillcast.recording import Recording
 from spillcast.recording.calibration import is_old
 from spillcast.recording.checks import differing
-from spillcast.recording.likely_temp import unrecognised
 from spillcast.recording.meta import Meta, Temp
 from spillcast.recording.part import Part
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
+from spillcast.recording.unrecognised import unrecognised
 from spillcast.report.capture_cost import cost_sentence
 from spillcast.units import format_bytes, format_count, format_duration
 from spillcast.visible import shell_word

@@ -6,12 +6,13 @@ mod requests;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-pub use counts::Counts;
+pub use counts::{Counts, Io};
 use rustc_hash::FxHashMap;
 use spillcast_calls::{Call, CallKind};
 
 use super::descriptor;
 use super::event::{Block, Event, FileIdentity, Inside};
+use super::files::Files;
 use super::seconds::Seconds;
 use super::temp::TempRules;
 use crate::packed::Packed;
@@ -30,6 +31,7 @@ const WAITS_MAX_BYTES: usize = 20 << 20;
 pub struct Assembler {
     origin_ns: u64,
     pub rules: TempRules,
+    files: Files,
     descriptors: FxHashMap<(i32, i32), Descriptor>,
     /// When all that a process had open was looked at.
     snapshots: FxHashMap<i32, u64>,
@@ -68,7 +70,6 @@ struct File {
     identity: (u64, u64),
     regular: bool,
     in_memory: bool,
-    temp: bool,
     /// The file was looked at again when it was first used: programs unlink right after opening.
     settled: bool,
 }
@@ -79,6 +80,7 @@ impl Assembler {
         Assembler {
             origin_ns,
             rules,
+            files: Files::new(),
             descriptors: FxHashMap::default(),
             snapshots: FxHashMap::default(),
             changes: FxHashMap::default(),
@@ -100,6 +102,7 @@ impl Assembler {
     /// temp files are among it.
     pub fn snapshot(&mut self, pid: i32) -> u64 {
         self.snapshots.insert(pid, now_ns());
+        self.rules.observe(pid);
         let open = descriptor::open_files(pid).into_iter();
         open.map(|(fd, file)| self.identified(pid, fd, file, true) as u64).sum()
     }
@@ -158,16 +161,17 @@ impl Assembler {
             identity: (identity.dev, identity.ino),
             regular: identity.regular,
             in_memory: identity.in_memory(),
-            temp: self.rules.is_temp(pid, &identity),
             settled,
         };
+        let joined = settled && identity.position.is_some();
+        self.files.seen(name, &identity, joined, || self.rules.kind(pid, &identity));
         if file.regular {
             self.by_identity.insert(file.identity, Some(file));
         }
         let descriptor = self.descriptors.entry((pid, fd)).or_default();
         descriptor.file = Some(file);
         descriptor.position = identity.position.or(descriptor.position);
-        file.temp
+        self.files.is_temp(name)
     }
 
     fn fork(&mut self, parent: i32, child: i32) {
@@ -218,24 +222,45 @@ impl Assembler {
         }
         let op = if call.kind.reads() { Op::Read } else { Op::Write };
         let wait = Wait {
-            temp: file.is_some_and(|file| file.temp),
             file: file.map(|file| file.name),
             offset,
             bytes: Some(call.ret),
             ..self.row(&call, op)
         };
-        self.counts.add(&wait, file.is_some_and(|file| file.in_memory));
+        self.moved(wait, file, (call.pid, call.fd));
+    }
+
+    /// A row of bytes that a process moved to or from a file by a descriptor.
+    fn moved(&mut self, mut wait: Wait, file: Option<File>, (pid, fd): (i32, i32)) {
+        let io = Io::of(&wait, file.is_some_and(|file| file.in_memory));
+        let counts = &mut self.counts;
+        let used = file.map(|file| self.files.used(file.name, wait.op, io, (pid, fd), counts));
+        wait.temp = used.unwrap_or(false);
+        self.counts.add(io, wait.temp);
         self.push(wait);
     }
 
     /// A copy in the kernel is no row: it reads as much as it writes, at times that are not known.
     fn copied(&mut self, call: Call) {
         let other = call.offset.map_or(-1, |fd| fd as i32);
-        let is_temp = |fd| self.file_of(&Call { fd, ..call }).is_some_and(|file| file.temp);
-        if call.ret > 0 && [call.fd, other].map(is_temp).contains(&true) {
-            self.counts.temp_copies += 1;
-            self.counts.temp_copied_bytes += call.ret as u64;
+        let (from, to) = match call.kind {
+            CallKind::Sendfile => (other, call.fd),
+            _ => (call.fd, other),
+        };
+        let io = Io { copies: 1, copied_bytes: call.ret.max(0) as u64, ..Io::default() };
+        for (fd, op) in [(from, Op::Read), (to, Op::Write)] {
+            let file = if call.ret > 0 { self.file_of(&Call { fd, ..call }) } else { None };
+            if let Some(file) = file {
+                let temp = self.files.used(file.name, op, io, (call.pid, fd), &mut self.counts);
+                self.counts.add(io, temp);
+            }
         }
+    }
+
+    /// Decides which files are temp, at the end, when the processes `running` go on.
+    pub fn settle(&mut self, running: &[i32]) {
+        let mut names = self.names.lock().expect("no holder panics");
+        names.temp = self.files.settle(&names.files, running, &mut self.counts);
     }
 
     /// What every row of a call has, with the CPU time before it.
@@ -280,7 +305,8 @@ impl Assembler {
     fn push(&mut self, wait: Wait) {
         debug_assert!(wait.start_ns >= 0, "before the recording began: {wait:?}");
         wait.check();
-        self.seconds.add(&wait);
+        let undecided = wait.file.filter(|&name| self.files.is_undecided(name));
+        self.seconds.add(&wait, undecided);
         if self.waits.size_bytes() < WAITS_MAX_BYTES {
             self.waits.push(&wait);
         } else {
@@ -295,7 +321,9 @@ impl Assembler {
     fn file_of(&mut self, call: &Call) -> Option<File> {
         let key = (call.pid, call.fd);
         let known = self.descriptors.get(&key).and_then(|descriptor| descriptor.file);
-        if known.is_some_and(|file| file.settled || file.temp || !file.regular) {
+        let final_or_temp =
+            |file: File| file.settled || !file.regular || self.files.is_temp(file.name);
+        if known.is_some_and(final_or_temp) {
             return known;
         }
         // What was closed again before the snapshot left no trace but this call.

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use super::event::FileIdentity;
 use super::proc::{number, numbers_in};
+use super::temp::born_ns;
 
 const DELETED: &str = " (deleted)";
 
@@ -25,6 +26,7 @@ pub fn identify(pid: i32, fd: i32) -> Option<FileIdentity> {
         path,
         dev: stat.dev(),
         ino: stat.ino(),
+        born_ns: born_ns(&stat),
         regular: stat.is_file(),
         unlinked,
         position: position(pid, fd),

@@ -34,6 +34,8 @@ pub struct FileIdentity {
     pub path: String,
     pub dev: u64,
     pub ino: u64,
+    /// Birth, nanoseconds since the epoch; None where the source does not tell.
+    pub born_ns: Option<i128>,
     pub regular: bool,
     /// No directory entry leads to it any more.
     pub unlinked: bool,
@@ -42,6 +44,12 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
+    /// A regular file of which no more is known than its path.
+    pub fn named(path: String, unlinked: bool) -> FileIdentity {
+        let (dev, ino, born_ns, position) = (0, 0, None, None);
+        FileIdentity { path, dev, ino, born_ns, regular: true, unlinked, position }
+    }
+
     /// A file of memfd_create has no name on any storage, nor any storage.
     pub fn in_memory(&self) -> bool {
         self.path.starts_with("/memfd:")

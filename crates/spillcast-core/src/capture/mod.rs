@@ -13,6 +13,7 @@ mod bpf;
 pub mod cost;
 mod descriptor;
 mod event;
+mod files;
 mod joined;
 mod paths;
 mod perf;

@@ -1,9 +1,14 @@
 //! The whole run in one row per second, op, temp and size class: kept even where raw waits are not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+
+use rustc_hash::FxBuildHasher;
 
 use crate::histogram::Histogram;
-use crate::wait::{Op, Wait, size_class_bytes};
+use crate::wait::{NameId, Op, Wait, size_class_bytes};
+
+/// Rows in memory, some 20 MB: beyond them they are taken out early.
+const OPEN_MAX: usize = 100_000;
 
 /// The waits that began in one second, of one op and size class.
 ///
@@ -14,40 +19,63 @@ pub struct SecondRow {
     pub second: i64,
     pub op: Op,
     pub temp: bool,
+    /// The file, where its use until the end decides whether it is temp.
+    pub file: Option<NameId>,
     pub size_class_bytes: u64,
     pub bytes: u64,
-    pub histogram: Histogram,
+    pub count: u64,
+    pub total_ns: u64,
+    /// Waits by latency, each to within 1 %: few, for there may be a row for each of many files.
+    by_latency: HashMap<u64, u64, FxBuildHasher>,
 }
 
-type Key = (i64, Op, bool, u64);
+impl SecondRow {
+    /// Middle of each bucket of latencies in ns, and how many waits it holds, ascending.
+    pub fn latencies(&self) -> Vec<(u64, u64)> {
+        let mut latencies: Vec<_> = self.by_latency.iter().map(|(&ns, &n)| (ns, n)).collect();
+        latencies.sort_unstable();
+        latencies
+    }
+}
+
+type Key = (i64, Op, bool, Option<NameId>, u64);
 
 /// Seconds that are still filling up.
 #[derive(Default)]
 pub struct Seconds {
     open: BTreeMap<Key, SecondRow>,
+    buckets: Histogram,
 }
 
 impl Seconds {
-    pub fn add(&mut self, wait: &Wait) {
+    /// Counts a wait, of `file` where that is undecided.
+    pub fn add(&mut self, wait: &Wait, file: Option<NameId>) {
         let second = wait.start_ns.div_euclid(1_000_000_000);
         let bytes = wait.bytes.unwrap_or(0).max(0) as u64;
         let size_class_bytes = size_class_bytes(bytes);
-        let key = (second, wait.op, wait.temp, size_class_bytes);
+        let key = (second, wait.op, wait.temp, file, size_class_bytes);
         let row = self.open.entry(key).or_insert_with(|| SecondRow {
             second,
             op: wait.op,
             temp: wait.temp,
+            file,
             size_class_bytes,
             bytes: 0,
-            histogram: Histogram::default(),
+            count: 0,
+            total_ns: 0,
+            by_latency: HashMap::default(),
         });
+        let elapsed_ns = wait.elapsed_ns.max(0) as u64;
         row.bytes += bytes;
-        row.histogram.record(wait.elapsed_ns.max(0) as u64);
+        row.count += 1;
+        row.total_ns += elapsed_ns;
+        *row.by_latency.entry(self.buckets.bucket_ns(elapsed_ns)).or_default() += 1;
     }
 
     /// Takes out the seconds before `second`, oldest first.
     pub fn finish_before(&mut self, second: i64) -> Vec<SecondRow> {
-        let rest = self.open.split_off(&(second, Op::Read, false, 0));
+        let second = if self.open.len() > OPEN_MAX { i64::MAX } else { second };
+        let rest = self.open.split_off(&(second, Op::Read, false, None, 0));
         std::mem::replace(&mut self.open, rest).into_values().collect()
     }
 }

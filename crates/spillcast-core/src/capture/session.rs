@@ -70,6 +70,8 @@ struct Shared {
     observer: Mutex<Option<Arc<dyn Observer>>>,
     joined: Mutex<Vec<Joined>>,
     stop: AtomicBool,
+    /// The run is over, though its processes may go on.
+    over: AtomicBool,
 }
 
 /// A capture that runs until it is stopped.
@@ -107,6 +109,7 @@ impl Capture {
             observer: Mutex::new(observer),
             joined: Mutex::default(),
             stop: AtomicBool::new(false),
+            over: AtomicBool::new(false),
         });
         let for_thread = shared.clone();
         let thread = std::thread::Builder::new()
@@ -161,6 +164,11 @@ impl Capture {
 
     pub fn status(&self) -> Status {
         self.shared.status.lock().expect("the reader does not panic").clone()
+    }
+
+    /// The run that was recorded is over: what its processes do next with its files is none of it.
+    pub fn end_run(&self) {
+        self.shared.over.store(true, Ordering::Relaxed);
     }
 
     /// Reads what is left and ends; the observed processes go on.
@@ -233,6 +241,7 @@ impl Reader {
             self.look(&mut looks, last);
             if last {
                 status.running = self.shared.watch.lock().expect("no holder panics").running();
+                self.settle(&mut status);
             }
             self.report(&mut status);
             if last {
@@ -258,6 +267,13 @@ impl Reader {
         let mut assembler = self.shared.assembler.lock().expect("no holder panics");
         assembler.take(events);
         (status.counts, status.dropped) = (assembler.counts, assembler.dropped);
+    }
+
+    fn settle(&mut self, status: &mut Status) {
+        let mut assembler = self.shared.assembler.lock().expect("no holder panics");
+        let over = self.shared.over.load(Ordering::Relaxed);
+        assembler.settle(if over { &[] } else { &status.running });
+        status.counts = assembler.counts;
     }
 
     fn look(&mut self, looks: &mut Looks, last: bool) {

@@ -1,17 +1,68 @@
-//! Which files are temporary: by the engines' names, by having no name left, by where they lie.
+//! What a file's name, age and place say of it: temporary, data, or for its use to decide.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
-use std::fs;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Metadata};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::event::FileIdentity;
 use super::joined::{start_ticks, ticks_per_s};
-use super::proc::{ended, number};
+use super::proc::ended;
+use crate::system::boot_ns;
 
-/// Decides for each file whether it is temporary.
+/// How much older than its process a file may look that the process made: the clocks of births
+/// and of starts both tick.
+const TICKS_NS: i128 = 20_000_000;
+
+/// What is known of a file before it is used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    Temp,
+    Other,
+    /// Made by the run: its use decides.
+    Made {
+        /// It lies where its process is to put temporary files.
+        in_temp_dir: bool,
+        identity: Identity,
+        /// Its process has the names that we have.
+        here: bool,
+    },
+}
+
+impl Kind {
+    /// As far as name, age and place say.
+    pub fn may_be_temp(self, unlinked: bool) -> bool {
+        match self {
+            Kind::Temp => true,
+            Kind::Made { in_temp_dir, .. } => in_temp_dir || unlinked,
+            Kind::Other => false,
+        }
+    }
+}
+
+/// What tells a file from others, whatever its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Identity {
+    pub ino: u64,
+    /// Nanoseconds since the epoch; None on a file system that keeps no births. Inodes are used
+    /// again.
+    pub born_ns: Option<i128>,
+}
+
+impl Identity {
+    /// Of what a path leads to, links not followed.
+    pub fn of(path: &Path) -> Option<Identity> {
+        let found = fs::symlink_metadata(path).ok()?;
+        Some(Identity { ino: found.ino(), born_ns: born_ns(&found) })
+    }
+}
+
+/// Says of each file what is known of it before it is used.
 #[derive(Default)]
 pub struct TempRules {
     /// Directories the user named; where there are any, nothing else is temporary.
@@ -21,13 +72,17 @@ pub struct TempRules {
     /// What a process was before it ran its program, or its parent, for one that ends too soon to be
     /// looked at.
     before: HashMap<i32, Process>,
+    /// The first that was observed, which may be what started those that nothing is known of.
+    first: Option<Process>,
+    /// Earliest start of a process, nanoseconds since the epoch.
+    begun_ns: Option<i128>,
 }
 
 #[derive(Clone)]
 struct Process {
     temp_dirs: Vec<PathBuf>,
-    /// Seconds since the epoch.
-    started_s: i64,
+    /// It has the mounts that we have.
+    here: bool,
 }
 
 impl TempRules {
@@ -35,15 +90,35 @@ impl TempRules {
         TempRules { named: named.into_iter().map(as_shown).collect(), ..TempRules::default() }
     }
 
-    pub fn is_temp(&mut self, pid: i32, file: &FileIdentity) -> bool {
+    pub fn kind(&mut self, pid: i32, file: &FileIdentity) -> Kind {
         let path = Path::new(&file.path);
         if !file.regular || file.in_memory() {
-            return false;
+            return Kind::Other;
         }
         if !self.named.is_empty() {
-            return self.named.iter().any(|dir| path.starts_with(dir));
+            let named = self.named.iter().any(|dir| path.starts_with(dir));
+            return if named { Kind::Temp } else { Kind::Other };
         }
-        file.unlinked || named_by_engine(path) || self.made_in_tmpdir(pid, path)
+        if temp_of_engine(path) {
+            return Kind::Temp;
+        }
+        let process = self.process(pid);
+        let in_temp_dir = process.temp_dirs.iter().any(|dir| path.starts_with(dir));
+        let here = process.here;
+        let seen = Identity { ino: file.ino, born_ns: file.born_ns };
+        let named = || Identity::of(path).filter(|_| here && !file.unlinked);
+        let identity = if seen.born_ns.is_some() { seen } else { named().unwrap_or(seen) };
+        let before = identity.born_ns.zip(self.begun_ns).is_some_and(|(born, begun)| born < begun);
+        if before || data_of_engine(path) {
+            return Kind::Other;
+        }
+        Kind::Made { in_temp_dir, identity, here }
+    }
+
+    /// A process of which files will be asked.
+    pub fn observe(&mut self, pid: i32) {
+        let process = self.process(pid).clone();
+        self.first.get_or_insert(process);
     }
 
     /// The process runs another program, whose TMPDIR may be another.
@@ -70,35 +145,40 @@ impl TempRules {
     fn process(&mut self, pid: i32) -> &Process {
         self.processes.entry(pid).or_insert_with(|| {
             let before = self.before.remove(&pid);
-            Process::look(pid).or(before).unwrap_or_default()
+            let begun_ns = [self.begun_ns, started_ns(pid).map(|ns| ns - TICKS_NS)];
+            self.begun_ns = begun_ns.into_iter().flatten().min();
+            Process::look(pid).or(before).or(self.first.clone()).unwrap_or_default()
         })
     }
-
-    /// Under TMPDIR and younger than the process: a database that merely lies there is older, or is
-    /// told apart by `--temp`.
-    fn made_in_tmpdir(&mut self, pid: i32, path: &Path) -> bool {
-        let process = self.process(pid);
-        process.temp_dirs.iter().any(|dir| path.starts_with(dir))
-            && !looks_like_database(path)
-            && born_s(path).is_none_or(|born_s| born_s >= process.started_s)
-    }
 }
 
-/// DuckDB's `duckdb_temp_storage_*.tmp` and `duckdb_temp_block-*`, PostgreSQL's `pgsql_tmp`.
-fn named_by_engine(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default();
-    name.as_bytes().starts_with(b"duckdb_temp_") || path.iter().any(|part| part == "pgsql_tmp")
+/// DuckDB's `duckdb_temp_storage_*.tmp` and `duckdb_temp_block-*`, PostgreSQL's `pgsql_tmp`, the
+/// blocks of Spark's `blockmgr-*`.
+fn temp_of_engine(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let folder = |part: &OsStr| part == "pgsql_tmp" || part.as_bytes().starts_with(b"blockmgr-");
+    name.starts_with(b"duckdb_temp_") || path.iter().any(folder)
 }
 
-fn looks_like_database(path: &Path) -> bool {
-    let kinds = ["db", "duckdb", "wal", "sqlite", "parquet", "csv"];
-    path.extension().is_some_and(|found| kinds.iter().any(|kind| found == *kind))
+/// PostgreSQL's relations and WAL, and the journals that SQLite and DuckDB keep beside a database:
+/// they come and go like temporary files, but storage for those does not hold them.
+fn data_of_engine(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let journal = [&b".wal"[..], b"-wal", b"-journal", b"-shm"];
+    let parts: Vec<_> = path.iter().map(OsStr::as_bytes).collect();
+    let relation = |two: &[&[u8]]| {
+        let tablespace = two[0] == b"base" || two[0].starts_with(b"PG_");
+        tablespace && !two[1].is_empty() && two[1].iter().all(u8::is_ascii_digit)
+    };
+    journal.iter().any(|end| name.ends_with(end))
+        || parts.windows(2).any(relation)
+        || parts.contains(&&b"pg_wal"[..])
 }
 
 impl Default for Process {
     fn default() -> Process {
         let temp_dirs = vec![PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
-        Process { temp_dirs, started_s: 0 }
+        Process { temp_dirs, here: true }
     }
 }
 
@@ -118,7 +198,9 @@ impl Process {
             Some(dir) => vec![as_shown(fs::canonicalize(&dir).unwrap_or(dir))],
             None => Process::default().temp_dirs,
         };
-        Some(Process { temp_dirs, started_s: started_s(pid).unwrap_or(0) })
+        let mounts = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+        let here = mounts(&pid.to_string()).is_none_or(|theirs| Some(theirs) == mounts("self"));
+        Some(Process { temp_dirs, here })
     }
 }
 
@@ -127,17 +209,23 @@ fn as_shown(dir: PathBuf) -> PathBuf {
     dir.to_string_lossy().into_owned().into()
 }
 
-/// Start of a process in whole seconds since the epoch, rounded down.
-fn started_s(pid: i32) -> Option<i64> {
-    let boot = fs::read_to_string("/proc/stat").ok()?;
-    let boot_s = number(&boot, "btime ")? as i64;
-    Some(boot_s + start_ticks(pid)? / ticks_per_s() - 1)
+/// Birth of a file, nanoseconds since the epoch; None on a file system that keeps no births.
+pub fn born_ns(file: &Metadata) -> Option<i128> {
+    let born = file.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(born.as_nanos() as i128)
 }
 
-/// Birth of a file in seconds since the epoch; None when it is gone or the file system keeps none.
-fn born_s(path: &Path) -> Option<i64> {
-    let born = fs::symlink_metadata(path).ok()?.created().ok()?;
-    Some(born.duration_since(UNIX_EPOCH).ok()?.as_secs() as i64)
+/// Nanoseconds since the epoch.
+pub fn epoch_ns() -> i128 {
+    let now = clock_gettime(ClockId::Realtime);
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+}
+
+/// Start of a process in nanoseconds since the epoch.
+fn started_ns(pid: i32) -> Option<i128> {
+    let boot_ns = epoch_ns() - i128::from(boot_ns());
+    let ticks = i128::from(start_ticks(pid)?);
+    Some(boot_ns + ticks * 1_000_000_000 / i128::from(ticks_per_s()))
 }
 
 #[cfg(test)]
@@ -145,8 +233,7 @@ mod tests {
     use super::*;
 
     fn file(path: &str) -> FileIdentity {
-        let path = path.to_owned();
-        FileIdentity { path, dev: 1, ino: 1, regular: true, unlinked: false, position: None }
+        FileIdentity::named(path.to_owned(), false)
     }
 
     #[test]
@@ -158,29 +245,39 @@ mod tests {
             "/data/.tmp/duckdb_temp_block-12.block",
             "/var/lib/postgresql/18/main/base/pgsql_tmp/pgsql_tmp4711.0",
             "/mnt/nvme/PG_18_202506291/pgsql_tmp/pgsql_tmp4711.2.fileset/i1of4.p0.0",
+            "/mnt/local/spark-1f/executor-2/blockmgr-5d/0c/temp_local_9e",
         ] {
-            assert!(rules.is_temp(me, &file(path)), "{path}");
+            assert_eq!(rules.kind(me, &file(path)), Kind::Temp, "{path}");
         }
-        for path in ["/data/x.db", "/var/lib/postgresql/18/main/base/5/1259", "/etc/hostname"] {
-            assert!(!rules.is_temp(me, &file(path)), "{path}");
+        for path in [
+            "/data/x.db.wal",
+            "/tmp/x.sqlite-journal",
+            "/var/lib/postgresql/18/main/base/5/1259",
+            "/mnt/nvme/PG_18_202506291/5/16384.1",
+            "/var/lib/postgresql/18/main/pg_wal/000000010000000000000001",
+            "/etc/passwd",
+        ] {
+            assert_eq!(rules.kind(me, &file(path)), Kind::Other, "{path}");
         }
-        assert!(rules.is_temp(me, &FileIdentity { unlinked: true, ..file("/data/x") }));
-        assert!(!rules.is_temp(me, &FileIdentity { regular: false, ..file("/tmp/socket") }));
-        assert!(!rules.is_temp(me, &FileIdentity { unlinked: true, ..file("/memfd:output") }));
+        let kind = |file| TempRules::default().kind(me, &file);
+        assert!(matches!(kind(file("/data/x")), Kind::Made { in_temp_dir: false, .. }));
+        assert_eq!(kind(FileIdentity { regular: false, ..file("/tmp/socket") }), Kind::Other);
+        assert_eq!(kind(FileIdentity { unlinked: true, ..file("/memfd:output") }), Kind::Other);
     }
 
     #[test]
     fn a_named_directory_may_have_a_name_that_is_no_text() {
         let named = PathBuf::from(OsString::from_vec(b"/mnt/\xff scratch".to_vec()));
         let shown = named.join("a").to_string_lossy().into_owned();
-        assert!(TempRules::new(vec![named]).is_temp(1, &file(&shown)));
+        assert_eq!(TempRules::new(vec![named]).kind(1, &file(&shown)), Kind::Temp);
     }
 
     #[test]
     fn named_directories_replace_every_other_rule() {
         let mut rules = TempRules::new(vec![PathBuf::from("/mnt/scratch")]);
-        assert!(rules.is_temp(1, &file("/mnt/scratch/a/b")));
-        assert!(!rules.is_temp(1, &file("/mnt/scratchy/a")));
-        assert!(!rules.is_temp(1, &file("/data/duckdb_temp_storage_DEFAULT-0.tmp")));
+        assert_eq!(rules.kind(1, &file("/mnt/scratch/a/b")), Kind::Temp);
+        assert_eq!(rules.kind(1, &file("/mnt/scratchy/a")), Kind::Other);
+        let spill = file("/data/duckdb_temp_storage_DEFAULT-0.tmp");
+        assert_eq!(rules.kind(1, &spill), Kind::Other);
     }
 }

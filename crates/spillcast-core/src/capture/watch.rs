@@ -50,7 +50,9 @@ impl Watch {
             }
             let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
             let files = maps.lines().filter_map(shared_writable_file);
-            let temp = files.filter(|file| rules.is_temp(*pid, file)).map(|file| file.path);
+            let temp = files
+                .filter(|file| rules.kind(*pid, file).may_be_temp(file.unlinked))
+                .map(|file| file.path);
             self.mapped.extend(temp);
         }
     }
@@ -67,7 +69,7 @@ fn shared_writable_file(line: &str) -> Option<FileIdentity> {
     }
     let path = shown.strip_suffix(" (deleted)");
     let (path, unlinked) = (path.unwrap_or(shown).to_owned(), path.is_some());
-    Some(FileIdentity { path, dev: 0, ino: 0, regular: true, unlinked, position: None })
+    Some(FileIdentity::named(path, unlinked))
 }
 
 /// Up to so many threads are looked at often: what one had between the last look and its end is lost.

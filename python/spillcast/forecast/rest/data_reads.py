@@ -11,7 +11,7 @@ from spillcast.calibrated import calibrated
 from spillcast.forecast.threads.covered import covered_by_stretch_s
 from spillcast.recording import Recording
 from spillcast.recording.event_names import DATA_READ_BY_OTHERS
-from spillcast.recording.likely_temp import unrecognised
+from spillcast.recording.unrecognised import unrecognised
 
 Floats = NDArray[np.float64]
 #: The run is cut into so many stretches; in each, as many threads worked side by side as did.

@@ -20,8 +20,8 @@ from spillcast.forecast.to_come.known import NOTHING, Known, Whole
 from spillcast.forecast.to_come.to_come import ToCome
 from spillcast.forecast.too_short import check_elapsed
 from spillcast.recording import Recording
-from spillcast.recording.likely_temp import mend
 from spillcast.recording.part import Part, went_on, whole_s
+from spillcast.recording.unrecognised import temp_option
 
 if TYPE_CHECKING:
     from spillcast.forecast.sum.ceiling import Ceiling
@@ -73,7 +73,7 @@ class Baseline:
         recording.need_io()
         loads = temp_load(recording)
         if not loads:
-            raise InputError(f"{recording.path}: no temp I/O was recorded", mend(recording))
+            raise InputError(f"{recording.path}: no temp I/O was recorded", temp_option(recording))
         least = WHOLE if went_on(recording.meta) else SHORTER
         check_elapsed(elapsed_s, recording.elapsed_s, least)
         part = Part.of(recording.meta) if elapsed_s is None else None

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use spillcast_calls::Call;
 
+use super::super::temp::Kind;
 use super::{Assembler, Event, FileIdentity, Inside};
 use crate::wait::{NameId, Op, Wait};
 
@@ -13,33 +14,29 @@ impl Assembler {
     /// A call on a descriptor.
     pub(super) fn change_by_descriptor(&mut self, call: Call, inside: Inside) {
         let file = if call.ret < 0 { None } else { self.file_of(&call) };
-        let temp = file.filter(|file| file.regular && file.temp);
+        let temp = file.filter(|file| file.regular && self.files.is_temp(file.name));
         self.change(call, inside, temp.map(|file| file.name));
     }
 
     /// A call that was given a path.
     pub(super) fn change_by_path(&mut self, call: Call, inside: Inside, path: String) {
         let path = without_links(path);
-        let identity =
-            FileIdentity { path, dev: 0, ino: 0, regular: true, unlinked: false, position: None };
-        let done = call.ret >= 0;
-        if done && call.kind.removes_name() {
-            self.unlinked(call.pid, &identity);
+        let identity = FileIdentity::named(path, false);
+        if call.ret < 0 {
+            return self.change(call, inside, None);
         }
-        let temp = done && self.rules.is_temp(call.pid, &identity);
-        let name = temp.then(|| self.names().files.id(&identity.path));
-        self.change(call, inside, name);
-    }
-
-    /// A file lost its name: what a process still has open of it may be temp now.
-    fn unlinked(&mut self, pid: i32, file: &FileIdentity) {
-        let name = self.names().files.id(&file.path);
-        let unlinked = FileIdentity { unlinked: true, ..file.clone() };
-        let temp = self.rules.is_temp(pid, &unlinked);
-        let open = self.descriptors.iter_mut().filter(|(key, _)| key.0 == pid);
-        for file in open.filter_map(|(_, descriptor)| descriptor.file.as_mut()) {
-            file.temp |= temp && file.name == name;
+        let known = self.names().files.get(&identity.path);
+        if let Some(name) = known.filter(|_| call.kind.removes_name()) {
+            self.files.removed(name, &mut self.counts);
         }
+        let temp = match known {
+            Some(name) => self.files.is_temp(name).then_some(name),
+            None if self.rules.kind(call.pid, &identity) == Kind::Temp => {
+                Some(self.names().files.id(&identity.path))
+            }
+            None => None,
+        };
+        self.change(call, inside, temp);
     }
 
     /// A call that opened a file, which a source looks at next.
@@ -56,7 +53,7 @@ impl Assembler {
         let found = self.just_opened.iter().find(|(_, (call, _))| is_it(call));
         let Some(tid) = found.map(|(&tid, _)| tid) else { return };
         let file = self.descriptors.get(&(pid, fd)).and_then(|descriptor| descriptor.file);
-        let temp = file.filter(|file| file.regular && file.temp);
+        let temp = file.filter(|file| file.regular && self.files.is_temp(file.name));
         if let Some((call, inside)) = self.just_opened.remove(&tid) {
             self.change(call, inside, temp.map(|file| file.name));
         }

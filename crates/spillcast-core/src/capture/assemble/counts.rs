@@ -25,21 +25,76 @@ pub struct Counts {
     pub io_uring_busy_ns: u64,
 }
 
-impl Counts {
-    /// Counts a read or write; of a file that lies in memory, no storage saw it.
-    pub(super) fn add(&mut self, wait: &Wait, in_memory: bool) {
-        let elapsed_ns = wait.elapsed_ns.max(0) as u64;
-        if !wait.temp {
-            self.other_io += 1;
-            self.other_writes += (wait.op == Op::Write && !in_memory) as u64;
-            self.other_io_ns += elapsed_ns;
-            return;
+/// Reads and writes of one kind of file.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Io {
+    pub reads: u64,
+    /// Those to files that are on some storage.
+    pub writes: u64,
+    /// Those to files that lie in memory: no storage saw them.
+    pub memory_writes: u64,
+    pub bytes: u64,
+    pub elapsed_ns: u64,
+    /// Copies inside the kernel, and their bytes.
+    pub copies: u64,
+    pub copied_bytes: u64,
+}
+
+impl Io {
+    /// One read or write.
+    pub fn of(wait: &Wait, in_memory: bool) -> Io {
+        let writes = wait.op == Op::Write;
+        Io {
+            reads: !writes as u64,
+            writes: (writes && !in_memory) as u64,
+            memory_writes: (writes && in_memory) as u64,
+            bytes: wait.bytes.unwrap_or(0) as u64,
+            elapsed_ns: wait.elapsed_ns.max(0) as u64,
+            ..Io::default()
         }
-        self.temp_ns += elapsed_ns;
-        self.temp_bytes += wait.bytes.unwrap_or(0) as u64;
-        match wait.op {
-            Op::Write => self.temp_writes += 1,
-            _ => self.temp_reads += 1,
+    }
+
+    pub fn add(&mut self, more: Io) {
+        self.reads += more.reads;
+        self.writes += more.writes;
+        self.memory_writes += more.memory_writes;
+        self.bytes += more.bytes;
+        self.elapsed_ns += more.elapsed_ns;
+        self.copies += more.copies;
+        self.copied_bytes += more.copied_bytes;
+    }
+}
+
+impl Counts {
+    pub fn add(&mut self, io: Io, temp: bool) {
+        if temp {
+            self.temp_reads += io.reads;
+            self.temp_writes += io.writes;
+            self.temp_bytes += io.bytes;
+            self.temp_ns += io.elapsed_ns;
+            self.temp_copies += io.copies;
+            self.temp_copied_bytes += io.copied_bytes;
+        } else {
+            self.other_io += io.reads + io.writes + io.memory_writes;
+            self.other_writes += io.writes;
+            self.other_io_ns += io.elapsed_ns;
+        }
+    }
+
+    /// Counts as temp, or as no temp I/O, what was counted as the other before.
+    pub fn relabel(&mut self, io: Io, temp: bool) {
+        self.add(io, temp);
+        if temp {
+            self.other_io -= io.reads + io.writes + io.memory_writes;
+            self.other_writes -= io.writes;
+            self.other_io_ns -= io.elapsed_ns;
+        } else {
+            self.temp_reads -= io.reads;
+            self.temp_writes -= io.writes;
+            self.temp_bytes -= io.bytes;
+            self.temp_ns -= io.elapsed_ns;
+            self.temp_copies -= io.copies;
+            self.temp_copied_bytes -= io.copied_bytes;
         }
     }
 }

@@ -95,7 +95,7 @@ impl Assembler {
             return blocks.into_iter().for_each(|block| self.blocked(request.tid, block));
         };
         let (awaited, rows) = self.held.end(&request);
-        if file.temp {
+        if self.files.is_temp(file.name) {
             self.count_temp_request(&request, awaited.as_ref());
         }
         let carried = self.carried_cpu_ns.entry(request.tid).or_default();
@@ -105,7 +105,6 @@ impl Assembler {
         let event = self.names().events.id(if reads { "io_uring_read" } else { "io_uring_write" });
         let span = self.span(request.start_ns, request.end_ns);
         let wait = Wait {
-            temp: file.temp,
             file: Some(file.name),
             offset: Some(request.offset),
             bytes: Some(request.ret),
@@ -113,8 +112,7 @@ impl Assembler {
             cpu_before_ns,
             ..Wait::new(request.tid.into(), event, request.op, span)
         };
-        self.counts.add(&wait, file.in_memory);
-        self.push(wait);
+        self.moved(wait, Some(file), (request.pid, -1));
         rows.into_iter().for_each(|block| self.blocked(request.tid, block));
     }
 
@@ -138,9 +136,8 @@ impl Assembler {
         if request.unlinked && !file.settled {
             let (dev, ino) = request.file;
             let path = self.names().files.list()[file.name as usize].clone();
-            let now =
-                FileIdentity { path, dev, ino, regular: true, unlinked: true, position: None };
-            file.temp = self.rules.is_temp(request.pid, &now);
+            let now = FileIdentity { dev, ino, ..FileIdentity::named(path, true) };
+            self.files.seen(file.name, &now, false, || self.rules.kind(request.pid, &now));
             file.settled = true;
             self.by_identity.insert(request.file, Some(file));
         }

@@ -270,6 +270,7 @@ impl BpfSource {
             path,
             dev: device(&named.file),
             ino: named.file.ino,
+            born_ns: None,
             regular: is_regular(&named.file),
             unlinked: named.file.links == 0,
             position: None,

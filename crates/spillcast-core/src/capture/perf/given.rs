@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::super::event::FileIdentity;
 use super::super::paths::Paths;
+use super::super::temp::born_ns;
 
 /// A path in the memory of the process that opens it.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +27,9 @@ impl GivenPath {
         }
         let stat = fs::metadata(&path).ok();
         let (dev, ino) = stat.as_ref().map_or((0, 0), |stat| (stat.dev(), stat.ino()));
+        let born_ns = stat.as_ref().and_then(born_ns);
         let regular = stat.is_none_or(|stat| stat.is_file());
-        Some(FileIdentity { path, dev, ino, regular, unlinked: false, position: None })
+        Some(FileIdentity { dev, ino, born_ns, regular, ..FileIdentity::named(path, false) })
     }
 
     fn read(self, tid: i32) -> Option<String> {

@@ -1,0 +1,44 @@
+"""A spill that was not recognised: I/O on other files that may be one, and the option for it."""
+
+from spillcast.recording.meta_file import is_recording
+from spillcast.recording.recording import Recording
+from spillcast.units import format_count, format_duration
+from spillcast.visible import shell_word
+
+#: Share of the elapsed time from which I/O on other files is worth a word.
+NOTABLE = 0.05
+
+
+def large_other_io(recording: Recording) -> bool:
+    """Whether I/O on other files takes a notable time, and more than temp I/O."""
+    other_s, temp_s = recording.meta.other_io.total_s, recording.meta.temp.total_s
+    return other_s > max(temp_s, NOTABLE * recording.elapsed_s)
+
+
+def unrecognised(recording: Recording) -> str | None:
+    """That a spill may not have been recognised, and the option for it; None: nothing says so.
+
+    Where there is temp I/O, more must have been written to other files; and nobody, neither the
+    user nor a server, has said which files are temp files.
+    """
+    meta = recording.meta
+    if not meta.captured or meta.server_query is not None:
+        return None
+    if not meta.temp.operations:
+        under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
+        others = format_count(meta.other_io.count, "call")
+        seen = f"no temp I/O was seen{under} ({others} on other files)"
+        return f"{seen}: {temp_option(recording)}"
+    temp_bytes, other_bytes = recording.written_bytes
+    if meta.asked.temp_dirs or other_bytes <= temp_bytes or not large_other_io(recording):
+        return None
+    other, temp = map(format_duration, (meta.other_io.total_s, meta.temp.total_s))
+    return f"I/O on other files took {other}, temp I/O {temp}: {temp_option(recording)}"
+
+
+def temp_option(recording: Recording) -> str:
+    """How to say which directory holds the temp files."""
+    command = f"spillcast forecast {shell_word(recording.path)} --temp DIR --to TARGET"
+    # Of a recording that is on no disk there is nothing to forecast later.
+    option = command if is_recording(recording.path) else "--temp DIR"
+    return f"if the query did spill, name the directory: {option}"
