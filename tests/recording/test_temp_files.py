@@ -169,7 +169,7 @@ def write_and_read(path):
 root = Path(sys.argv[1])
 """
 CASES = COMMANDS | PROGRAMS
-#: Of these, what perf events and the preload library see is not all: it is right, though.
+#: What perf events and the preload library see of these is not all.
 COMPLETE = "bpf"
 
 
@@ -236,7 +236,9 @@ def test_temp_is_told_by_use(tmp_path, capture):
     for name in cases:
         case = CASES[name]
         for file, temp in sorted(found[name]):
-            if temp != (case.temp is not None and fnmatch(file, case.temp)):
+            expected = case.temp is not None and fnmatch(file, case.temp)
+            # Of a file that is soon gone, perf events may miss calls: it is no temp file then.
+            if temp != expected and (temp or capture != "perf"):
                 wrong.append((name, file, temp))
         for pattern in filter(None, (case.temp, case.other)):
             if not any(fnmatch(file, pattern) for file, _ in found[name]):
