@@ -21,7 +21,8 @@ RELEASE := build/release/tools
 PLATFORMS ?=
 # What takes minutes and changes seldom: browsers, notebooks, Spark, Sphinx, experiments on engines.
 LONG := $(addprefix tests/,fleet/test_spark.py lab/test_kernel_slowed.py lab/test_memory_sweep.py lab/test_verify.py \
-	report/test_report_pages.py skeptic/test_skeptic.py test_docs_site.py test_interactive.py)
+	report/test_report_pages.py skeptic/test_skeptic.py test_docs_site.py test_interactive.py \
+	test_notebook_extra.py)
 # A worker that ends is not replaced, for pytest-xdist then waits forever.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Real servers and captures share two cores: up to three tests that failed, which is status 1, are run

@@ -40,6 +40,11 @@ def copy_plan(directory):
     shutil.copy(ROOT / "examples" / "work-memory" / "plan.json", directory)
 
 
+def copy_job(directory):
+    """A DuckDB job that spills."""
+    shutil.copy(ROOT / "examples" / "duckdb" / "etl.py", directory)
+
+
 def make_fleet(directory):
     """Write some traces of four databases."""
     made = ("--gigabytes", "0.012", "--files", "60", "--databases", "4")
@@ -65,6 +70,7 @@ PREPARE = {
     "io-size.md": make_array,
     "work-memory.md": copy_plan,
     "fleet.md": make_fleet,
+    "duckdb.md": copy_job,
 }
 
 
@@ -131,6 +137,7 @@ def test_the_guide_prints_what_spillcast_prints(directory, guide, command, outpu
         skip_without_fuse()
     environ = environment()
     environ.pop("COLUMNS", None)
+    environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
     result = spillcast(*arguments, cwd=directory(guide), env=environ, anew=True)
     assert result.returncode == 0, result.stderr
     if not matches(output, result.stdout):

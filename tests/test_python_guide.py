@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 import spillcast
 from harness import environment
 from oracle_files import ROOT, make_example
-from spillcast.forecast import Forecast, Forecasts, Warned
+from spillcast.forecast import Forecast, Forecasts, Term, Warned
 from spillcast.profile import Profile
 from spillcast.profile.result import bare_row
 from spillcast.storage.source import ASSUMED
@@ -68,9 +68,24 @@ def test_the_notebook_runs_and_its_results_show_themselves(executed):
     assert any("this run would take about" in html for html in tables)
 
 
-def test_the_notebook_is_committed_without_outputs():
-    cells = nbformat.read(NOTEBOOK, as_version=4).cells
-    assert all(not cell.get("outputs") and not cell.get("execution_count") for cell in cells)
+def test_the_committed_notebook_holds_what_it_displays():
+    committed = nbformat.read(NOTEBOOK, as_version=4)
+    assert len(shown(committed)) >= 6
+    assert "Traceback" not in NOTEBOOK.read_text()
+
+
+def test_results_display_themselves_as_short_text():
+    terms = [Term("temp read", "read", 8192000, 1000, 1.5, 0.5)]
+    forecast = Forecast("nvme", 2.0, 1.0, (0.9, 1.1), 0.9, 0.5, terms)
+    refused = Forecast("gp3", 2.0, None, None, 0.9, 0.5, [], refused="no latency is known")
+    text = repr(Forecasts([forecast, refused]))
+    rows = [line.split() for line in text.splitlines()]
+    assert ["today", "2", "s"] in rows
+    assert {"nvme", "gp3"} <= {row[0] for row in rows if row}
+    assert "no latency is known" in text
+    for result in (forecast, Forecasts([forecast]), Forecasts([])):
+        assert 0 < len(repr(result)) < 1000
+        assert "float64" not in repr(result)
 
 
 def test_html_is_escaped_and_leaves_colours_to_the_theme():

@@ -1,7 +1,8 @@
-"""What results have in common: as Arrow, as Polars, and as they show themselves in a notebook."""
+"""What results have in common: as Arrow, as Polars, and as they display themselves in Python."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spillcast.errors import SpillcastError
@@ -11,7 +12,63 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Tabular(ABC):
+#: A cell of a terminal's table is cut to this width; a notebook shows it whole.
+_CELL_WIDTH = 60
+
+
+@dataclass(frozen=True)
+class Display:
+    """A headline, a table and remarks: what ``repr`` prints and a notebook shows."""
+
+    headline: str | None
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    remarks: Sequence[str] = ()
+    #: Columns that are aligned left; the others are aligned right.
+    left: Sequence[int] = (0,)
+
+    def text(self) -> str:
+        """Plain text for a terminal."""
+        parts = [] if self.headline is None else [self.headline]
+        if self.rows:
+            parts.append(self._table())
+        return "\n\n".join([*parts, *self.remarks])
+
+    def _table(self) -> str:
+        lines = [self.header, *([shortened(cell) for cell in row] for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        lines.insert(1, ["-" * width for width in widths])
+        return "\n".join(self._line(cells, widths) for cells in lines)
+
+    def _line(self, cells: Sequence[str], widths: Sequence[int]) -> str:
+        padded = [
+            cell.ljust(width) if at in self.left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return "  ".join(padded).rstrip()
+
+    def html(self) -> str:
+        """HTML for a notebook; colours are left to its theme."""
+        table = _html_table(self.header, self.rows, self.left) if self.rows else ""
+        headline = "" if self.headline is None else _html_paragraph(self.headline, strong=True)
+        return headline + table + "".join(map(_html_paragraph, self.remarks))
+
+
+class Displayed(ABC):
+    """A result that displays itself, in a terminal and in a notebook."""
+
+    @abstractmethod
+    def display(self) -> Display:
+        """What is displayed."""
+
+    def __repr__(self) -> str:
+        return self.display().text()
+
+    def _repr_html_(self) -> str:
+        return self.display().html()
+
+
+class Tabular(Displayed):
     """A result that is a table, or has one."""
 
     @abstractmethod
@@ -22,9 +79,11 @@ class Tabular(ABC):
         """The same for Polars. SpillcastError if Polars is not installed."""
         return polars_of(self.to_arrow())
 
-    @abstractmethod
-    def _repr_html_(self) -> str:
-        """What Jupyter shows; colours are left to its theme."""
+
+def shortened(text: str) -> str:
+    """The text on one line, no longer than a cell of a table in a terminal."""
+    line = " ".join(text.split())
+    return line if len(line) <= _CELL_WIDTH else line[: _CELL_WIDTH - 3] + "..."
 
 
 def polars_of(table: "pa.Table") -> "pl.DataFrame":
@@ -47,7 +106,7 @@ def aligned(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
     return ["  ".join([*map(align, cells, widths), last]) for *cells, last in rows]
 
 
-def html_paragraph(text: str, *, strong: bool = False) -> str:
+def _html_paragraph(text: str, *, strong: bool = False) -> str:
     """A sentence."""
     from html import escape
 
@@ -55,7 +114,7 @@ def html_paragraph(text: str, *, strong: bool = False) -> str:
     return f"<p>{inner}</p>"
 
 
-def html_table(
+def _html_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)
 ) -> str:
     """Rows under a header; columns in ``left`` are aligned left, the others right."""

@@ -9,7 +9,7 @@ import numpy as np
 from spillcast import _core
 from spillcast.cache.evidence import Requests
 from spillcast.errors import InputError
-from spillcast.tabular import Tabular, html_paragraph, html_table
+from spillcast.tabular import Display, Tabular
 from spillcast.units import format_bytes
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _FINE = 400
 POINTS, _SHOWN = 64, 13
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Curve(Tabular):
     """Miss ratios of LRU caches of every size, for the last of some runs."""
 
@@ -74,7 +74,7 @@ class Curve(Tabular):
         types = pa.schema({"size_bytes": pa.int64(), "miss_ratio": pa.float64()})
         return pa.table([[round(size) for size in sizes], self.miss_ratios(sizes)], schema=types)
 
-    def _repr_html_(self) -> str:
+    def display(self) -> Display:
         """Some sizes, and what of them is enough."""
         sizes = self.sizes(_SHOWN)
         ratios = self.miss_ratios(sizes)
@@ -87,7 +87,7 @@ class Curve(Tabular):
             verdict = (
                 f"{format_bytes(enough)} bring {MOST:.0%} of the hits that any cache size can."
             )
-        return html_paragraph(verdict) + html_table(["size", "reads that miss"], rows, ())
+        return Display(verdict, ["size", "reads that miss"], rows, left=())
 
 
 def curve(

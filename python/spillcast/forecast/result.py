@@ -8,7 +8,7 @@ from spillcast.document import written
 from spillcast.explained import warning_document
 from spillcast.recording.part import Part, recorded_words
 from spillcast.recording.postgres_meta import Statement
-from spillcast.tabular import Tabular, html_paragraph, html_table
+from spillcast.tabular import Display, Tabular
 from spillcast.units import format_bytes, format_duration, format_speedup, interval_name
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Sampled:
     error: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Forecast(Tabular):
     """Elapsed time on a target. The numbers are None if the evidence does not allow a forecast."""
 
@@ -182,18 +182,18 @@ class Forecast(Tabular):
         }  # fmt: skip
         return pa.Table.from_pylist([asdict(term) for term in self.terms], pa.schema(schema))
 
-    def _repr_html_(self) -> str:
+    def display(self) -> Display:
         """The sentence, the terms without regard to size, and what weakens it."""
-        shown = html_paragraph(self.sentence(), strong=True)
+        rows = []
         if self.forecast_s is not None:
             names = dict.fromkeys(term.name for term in self.terms)
             rows = [_cells([t for t in self.terms if t.name == name]) for name in names]
             rows.append(
                 ["elapsed", "", "", *map(format_duration, (self.baseline_s, self.forecast_s))]
             )
-            shown += html_table(["term", "count", "size", "now", "there"], rows)
-        lines = [f"Warning: {warning.message}" for warning in self.warnings]
-        return shown + "".join(map(html_paragraph, [*lines, *self.advice]))
+        warnings = [f"Warning: {warning.message}" for warning in self.warnings]
+        header = ["term", "count", "size", "today", "there"]
+        return Display(self.sentence(), header, rows, [*warnings, *self.advice])
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
@@ -251,10 +251,19 @@ class Forecasts(list[Forecast], Tabular):
         ]
         return pa.Table.from_pylist(rows, pa.schema({**schema, "refused": pa.string()}))
 
-    def _repr_html_(self) -> str:
-        """A row for each target."""
-        header = ["target", "forecast", "interval", "speed-up", "remarks"]
-        return html_table(header, [_target_cells(each) for each in self], left=(0, 4))
+    def display(self) -> Display:
+        """The verdict, and a row for today and for each target."""
+        from spillcast.forecast.choices import choices, verdict
+
+        if not self:
+            return Display("no forecasts")
+        header = ["storage", "elapsed", "interval", "speed-up", "remarks"]
+        today = ["today", format_duration(self[0].baseline_s), "", "", ""]
+        rows = [today, *map(_target_cells, self)]
+        answer = verdict(choices([each.target for each in self], self))
+        return Display(answer.text, header, rows, left=(0, 4))
+
+    __repr__ = Tabular.__repr__
 
 
 def floor_s(forecasts: Iterable[Forecast]) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from spillcast.tabular import Tabular, html_paragraph, html_table
+from spillcast.tabular import Display, Tabular
 from spillcast.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ ROW_SOURCE, CALL = "row-source", "call"
 LatencyCounts = tuple[Sequence[int], Sequence[int]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Profile(Tabular):
     """Rows of time, the largest total first.
 
@@ -99,13 +99,12 @@ class Profile(Tabular):
         }
         return pa.table(columns)
 
-    def _repr_html_(self) -> str:
+    def display(self) -> Display:
         """The rows of a profile as a table, statistics as they are."""
         if any("value" in row for row in self.rows):
             names = list(self.rows[0])
             cells = [[str(row[name]) for name in names] for row in self.rows]
-            return html_table(names, cells)
-        shown = html_paragraph(self.elapsed_words())
+            return Display(None, names, cells)
         durations = [
             name
             for name in ("mean_us", *QUANTILES, "max_us", "latency_us")
@@ -115,8 +114,8 @@ class Profile(Tabular):
         header = [*self.by, "total", "share", "count"]
         header += [called.get(name, name.removesuffix("_us")) for name in durations]
         rows = [self._cells(row, durations) for row in self.rows]
-        shown += html_table(header, rows, range(len(self.by)))
-        return shown + "".join(html_paragraph(f"Warning: {text}") for text in self.warnings)
+        warnings = [f"Warning: {text}" for text in self.warnings]
+        return Display(self.elapsed_words(), header, rows, warnings, range(len(self.by)))
 
     def _cells(self, row: dict[str, Any], durations: Sequence[str]) -> list[str]:
         keys = {name: "-" if row[name] is None else str(row[name]) for name in self.by}

@@ -12,7 +12,7 @@ from spillcast.recording.meta import Meta
 from spillcast.recording.meta_file import META_FILE, check_name
 from spillcast.recording.near import mended
 from spillcast.recording.sums import AGAIN
-from spillcast.tabular import html_paragraph, html_table, polars_of
+from spillcast.tabular import Display, Displayed, polars_of
 from spillcast.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Table = Literal["waits", "seconds", "samples"]
 
 
-class Recording:
+class Recording(Displayed):
     """The recording of one run. Tables are read when they are first used."""
 
     def __init__(self, path: Path, meta: Meta) -> None:
@@ -203,12 +203,12 @@ class Recording:
         """The same for Polars. SpillcastError if Polars is not installed."""
         return polars_of(self.to_arrow(table))
 
-    def _repr_html_(self) -> str:
+    def display(self) -> Display:
         """What was recorded, and its temp I/O."""
         ran = f"{format_duration(self.elapsed_s)} of {self.meta.engine.name}"
-        shown = html_paragraph(f"{self.path}: {ran}")
+        headline = f"{self.path}: {ran}"
         if not self.meta.captured:
-            return shown + html_paragraph("Samples of waits, no I/O.")
+            return Display(headline, remarks=["Samples of waits, no I/O."])
         groups = self.temp_seconds.group_by("op")
         sums = groups.aggregate([(name, "sum") for name in ("count", "bytes", "total_ns")])
         rows = [
@@ -221,7 +221,7 @@ class Recording:
             ]
             for row in sorted(sums.to_pylist(), key=lambda row: str(row["op"]))
         ]
-        return shown + html_table(["", "count", "bytes", "time", "mean"], rows)
+        return Display(headline, ["", "count", "bytes", "time", "mean"], rows)
 
     @cached_property
     def bursts(self) -> "Bursts | None":

@@ -14,7 +14,7 @@ from spillcast.storage.facts import check_facts
 from spillcast.storage.limit import Limit
 from spillcast.storage.provenance import Provenance
 from spillcast.storage.source import ASSUMED, StorageSource, source_of
-from spillcast.tabular import Tabular, html_paragraph, html_table
+from spillcast.tabular import Display, Tabular
 from spillcast.units import format_bytes, format_duration
 from spillcast.workspace import whole_file
 
@@ -115,7 +115,7 @@ class StorageDocument:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Storage(Tabular):
     """Latencies of one storage, and their source.
 
@@ -152,7 +152,7 @@ class Storage(Tabular):
         )
         return pa.Table.from_pylist(written(self.groups), schema)
 
-    def _repr_html_(self) -> str:
+    def display(self) -> Display:
         """A row for each op and size."""
         rows = [
             [
@@ -165,9 +165,7 @@ class Storage(Tabular):
             if group.count
         ]
         header = ["op", "size", "pattern", "depth", "count", "mean", "p50", "p99"]
-        return html_paragraph(f"{self.name} ({self.source.word})") + html_table(
-            header, rows, (0, 2)
-        )
+        return Display(f"{self.name} ({self.source.word})", header, rows, left=(0, 2))
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""

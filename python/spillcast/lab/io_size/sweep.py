@@ -14,7 +14,7 @@ from spillcast.lab.io_size.spill import Spill
 from spillcast.lab.io_size.trial import Trial, Trials
 from spillcast.storage import Storage
 from spillcast.storage.budget import Budget
-from spillcast.tabular import Tabular, html_paragraph, html_table
+from spillcast.tabular import Display, Tabular
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Advice:
         return {"engine": self.engine, "text": self.text, "statements": list(self.statements)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sweep(Tabular):
     """All rows, by maximum and minimum size; ``recorded`` is the spill as recorded."""
 
@@ -106,13 +106,13 @@ class Sweep(Tabular):
         schema = pa.schema(list(zip(names, types, strict=True)))
         return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema)
 
-    def _repr_html_(self) -> str:
+    def display(self) -> Display:
         """The best setting, and all of them."""
         best = f"best on {self.storage}: {setting_text(self.best.setting)}"
         rows = [
             [setting_text(row.setting), format_duration(row.trial.total_s)] for row in self.rows
         ]
-        return html_paragraph(best, strong=True) + html_table(["max/min I/O", "time"], rows)
+        return Display(best, ["max/min I/O", "time"], rows)
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
