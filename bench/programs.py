@@ -36,7 +36,18 @@ def observed(kind: str, room: Path, count: int, *gate: str, **options: int) -> l
 def recording(room: Path, method: str) -> list[str]:
     """The beginning of a command line that records, with all files of ``room`` as temp files."""
     output = str(room.with_name(OUTPUT))
-    return [*SPILLCAST, "record", "-o", output, "--temp", str(room), "--capture", method, "--"]
+    return [
+        *SPILLCAST,
+        "record",
+        "--force",
+        "-o",
+        output,
+        "--temp",
+        str(room),
+        "--capture",
+        method,
+        "--",
+    ]
 
 
 def told(stdout: str) -> dict[str, Any]:

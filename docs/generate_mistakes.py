@@ -35,7 +35,6 @@ MISTAKES = (
     ("a fraction given in percent", "forecast run.spill --to flash.json --confidence 90"),
     ("a server that is not running", "postgres host=/nowhere"),
     ("a process that has ended", "record -o new.spill --pid 4194305"),
-    ("a command without temp I/O", "record -o new.spill -- true"),
 )
 #: The same by an ordinary user, and the system calls that are refused meanwhile.
 ORDINARY = (

@@ -11,7 +11,7 @@ import pytest
 
 import spillcast.interactive
 from harness import spillcast as run_spillcast
-from spillcast.errors import InputError
+from spillcast.errors import InputError, Refusal
 from spillcast.interactive import load_ipython_extension
 from spills import recording, written_and_read
 
@@ -54,6 +54,16 @@ def test_what_a_block_does_is_recorded_and_forecast(tmp_path):
     assert str(said) == said.sentence()
     page = run.report(tmp_path / "report.html", ["latency:5ms"])
     assert "latency:5ms" in page.read_text()
+
+
+def test_a_block_that_does_not_spill_raises_nothing(tmp_path):
+    run = recorded(output=tmp_path / "run.spill")
+    run.__exit__(None, None, None)
+    assert not run.recording.meta.temp.operations
+    with pytest.raises(Refusal):
+        run.forecast("latency:1ms")
+    with pytest.raises(InputError, match="exists"):
+        spillcast.record(tmp_path / "run.spill").__enter__()
 
 
 def test_a_block_may_change_its_working_directory(tmp_path, monkeypatch):
@@ -166,7 +176,7 @@ def test_cells_of_a_real_notebook_show_the_table_or_a_line(tmp_path):
     *_, forecast, misspelt, idle = [cell.outputs for cell in book.cells]
     [shown] = [one for one in forecast if "text/html" in one.get("data", {})]
     assert "latency:5ms" in shown["data"]["text/html"]
-    for outputs, words in ((misspelt, "takes storages, not --too"), (idle, "no temp I/O")):
+    for outputs, words in ((misspelt, "takes storages, not --too"), (idle, "spill")):
         said = "".join(one.get("text", "") + one.get("evalue", "") for one in outputs)
         assert words in said
         assert "Traceback" not in said

@@ -36,7 +36,11 @@ class Run:
     """The recording of a ``with`` block, available once the block has ended."""
 
     def __init__(
-        self, output: str | Path | None = None, *, temp: str | Path | Sequence[str | Path] = ()
+        self,
+        output: str | Path | None = None,
+        *,
+        temp: str | Path | Sequence[str | Path] = (),
+        force: bool = False,
     ) -> None:
         if output is None:
             folder = tempfile.mkdtemp(prefix="spillcast-")
@@ -45,11 +49,13 @@ class Run:
         # The block may change the working directory.
         self.output = Path(output).absolute()
         self._temp = [str(place) for place in several(temp)]
+        self._force = force
         self._observer: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
         """Attach. InputError where that is refused, with what mends it."""
-        observer = [sys.executable, "-c", _OBSERVER, str(os.getpid()), str(self.output)]
+        force = "force" if self._force else ""
+        observer = [sys.executable, "-c", _OBSERVER, str(os.getpid()), str(self.output), force]
         self._observer = subprocess.Popen(
             [sys.executable, "-c", _STARTER, *observer, *self._temp],
             stdin=subprocess.PIPE,
@@ -161,13 +167,14 @@ class Run:
         return Path(output)
 
 
-def observe(pid: str, output: str, *temp: str) -> None:
+def observe(pid: str, output: str, force: str, *temp: str) -> None:
     """Record a process until stdin has a line, or ends: a line of JSON at the start and the end."""
     from spillcast.recording.begin import record_pid
     from spillcast.recording.options import RecordOptions
 
     try:
-        recorder = record_pid(int(pid), Path(output), RecordOptions(tuple(map(Path, temp))))
+        options = RecordOptions(tuple(map(Path, temp)), force=bool(force))
+        recorder = record_pid(int(pid), Path(output), options)
         print(json.dumps({}), flush=True)
         while not recorder.poll() and not select.select([sys.stdin], [], [], 0)[0]:
             pass
@@ -187,14 +194,18 @@ def _check(said: str) -> None:
 
 
 def record(
-    output: str | Path | None = None, *, temp: str | Path | Sequence[str | Path] = ()
+    output: str | Path | None = None,
+    *,
+    temp: str | Path | Sequence[str | Path] = (),
+    force: bool = False,
 ) -> Run:
     """Record the temp I/O of this process in a ``with`` block; ``temp`` as ``--temp``.
 
-    Without ``output`` the recording is deleted with the result. The process is observed from
+    Without ``output`` the recording is deleted with the result; with one, ``force`` replaces an
+    older recording there. The process is observed from
     outside, by eBPF or perf events; if both are refused, InputError says how to record a script.
     """
-    return Run(output, temp=temp)
+    return Run(output, temp=temp, force=force)
 
 
 def load_ipython_extension(shell: Any) -> None:

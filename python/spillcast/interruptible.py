@@ -13,6 +13,24 @@ T = TypeVar("T")
 #: The signals that end spillcast as Ctrl-C does.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TICK_S = 0.1
+#: Of those that came, the last.
+_came = list[int]()
+
+
+def interrupt(number: int, _frame: FrameType | None) -> None:
+    """Take a signal as Ctrl-C, and keep which it was."""
+    _came[:] = [number]
+    raise KeyboardInterrupt
+
+
+def interrupted_status() -> int:
+    """The exit status after an interruption, as a shell has it: 130 after Ctrl-C."""
+    return 128 + (_came[-1] if _came else signal.SIGINT)
+
+
+def kept_status() -> int:
+    """The exit status where what there was is kept: 0 after Ctrl-C, which asks for it."""
+    return 0 if _came in ([], [signal.SIGINT]) else interrupted_status()
 
 
 def run_interruptibly(
@@ -64,7 +82,12 @@ def no_interrupts() -> Iterator[None]:
 def interrupts_told() -> Iterator[threading.Event]:
     """Ctrl-C sets the event and interrupts nothing; only the main thread is told of any."""
     told = threading.Event()
-    with _handled(lambda _number, _frame: told.set()):
+
+    def tell(number: int, _frame: FrameType | None) -> None:
+        _came[:] = [number]
+        told.set()
+
+    with _handled(tell):
         yield told
 
 

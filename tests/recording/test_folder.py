@@ -11,7 +11,8 @@ from evidence import known
 from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
 from spillcast.errors import InputError
 from spillcast.recording import Recording
-from spillcast.recording.folder import check_output
+from spillcast.recording.folder import check_output, unused_name
+from spillcast.recording.meta_file import is_recording
 from spillcast.recording.partial import partial_folders
 from spillcast.recording.server_recording import RecordingsFolder
 from spillcast.recording.writer import RecordingWriter
@@ -46,20 +47,37 @@ def test_a_folder_of_the_users_is_not_replaced(tmp_path, meta):
 
 def test_what_was_put_into_a_recording_is_not_lost(tmp_path):
     path = finish(RecordingWriter(tmp_path / "run.spill"))
-    writer = RecordingWriter(path)
+    writer = RecordingWriter(path, force=True)
     (path / "notes.txt").write_text("why it was slow")
     assert finish(writer) == tmp_path / "run-2.spill"
     assert (path / "notes.txt").read_text() == "why it was slow"
     with pytest.raises(InputError, match=r"holds notes\.txt"):
-        check_output(path)
+        check_output(path, force=True)
 
 
-def test_an_old_recording_is_replaced(tmp_path):
+def test_an_old_recording_is_replaced_only_if_that_is_asked_for(tmp_path):
     path = tmp_path / "run.spill"
     for elapsed_s in (1, 2):
-        assert finish(RecordingWriter(path), elapsed_s) == path
+        assert finish(RecordingWriter(path, force=elapsed_s > 1), elapsed_s) == path
+    with pytest.raises(InputError, match="exists"):
+        RecordingWriter(path)
     assert Recording.open(path).elapsed_s == 2
     assert [one.name for one in tmp_path.iterdir()] == ["run.spill"]
+
+
+def test_names_by_default_are_new_and_of_nobody_else(tmp_path):
+    path = tmp_path / "run.spill"
+    writer = RecordingWriter(unused_name(path))
+    # While the first is written, its name is taken already.
+    second = unused_name(path)
+    assert second == tmp_path / "run-2.spill"
+    second.symlink_to(tmp_path / "nowhere")
+    assert unused_name(path) == tmp_path / "run-3.spill"
+    # What somebody puts there meanwhile stays.
+    path.mkdir()
+    (path / "theirs").touch()
+    assert finish(writer) == tmp_path / "run-3.spill"
+    assert (path / "theirs").exists()
 
 
 def test_folders_that_are_called_partial_are_the_users(tmp_path):
@@ -162,7 +180,7 @@ def test_others_may_read_it_only_where_it_is_shared(places):
     plan = ("--file", places.temp / "spill", "--base", places.base)
     for asked, expected in (((), (0o700, {0o600})), (("--share",), (0o755, {0o644}))):
         output = places.root / "run.spill"
-        words = ("record", *asked, "-o", output, "--", *target("spill", *plan))
+        words = ("record", "--force", *asked, "-o", output, "--", *target("spill", *plan))
         result = spillcast(*words, env=places.env)
         assert result.returncode == 0, result.stderr
         assert modes(output) == expected
@@ -193,7 +211,7 @@ def test_nobody_may_read_it_while_it_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_one_that_is_ended_leaves_nothing(places, signals_by_default, number):
+def test_one_that_is_ended_leaves_nothing_unfinished(places, signals_by_default, number):
     output = places.root / "run.spill"
     words = spillcast_command("record", "-o", output, "--", "sleep", "60")
     with subprocess.Popen(words, stderr=subprocess.PIPE, env=places.env) as recorder:
@@ -202,4 +220,4 @@ def test_one_that_is_ended_leaves_nothing(places, signals_by_default, number):
         recorder.communicate()
     assert recorder.returncode == 128 + number
     assert not partial_folders(output)
-    assert not output.exists()
+    assert is_recording(output)

@@ -49,6 +49,7 @@ OPTIONAL |= {"capture.run_queue_others_s", "capture.file_fault_s"}
 OPTIONAL |= {"machine.calibration", "memory.group_held_bytes", "temp_places", "cpu_limits"}
 OPTIONAL |= {"temp_before", "inputs", "postgres.workers.temp_files"}
 OPTIONAL |= {"capture.temp_copies", "capture.temp_copied_bytes"}
+OPTIONAL |= {"spilled", "server_connection"}
 OPTIONAL |= {f"temp_places.{name}" for name in ("device_name", "mount_point", "mount_options")}
 #: Settings, and what no reader looks at.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}
@@ -72,6 +73,7 @@ def run(request, tmp_path):
     document = json.loads((made.path / "meta.json").read_text()) | QUERY
     if request.param == "samples alone":
         document |= {"machine": {}, "temp": None, "other_io": None, "cpu_s": None}
+        document["spilled"] = None
         document["capture"] = {"method": "none", "absent_because": "it is elsewhere"}
         del document["unseen"]
     write(path, document)

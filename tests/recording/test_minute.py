@@ -17,7 +17,6 @@ from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.seen import seen_of
 from spillcast.recording import Recording, minute
 from spillcast.recording.begin import record_pid
-from spillcast.recording.captured import NothingSeen
 from spillcast.recording.meta import KeptWaits, Temp
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.postgres_meta import Missed, RecordedQuery, Sampling, Worker
@@ -74,7 +73,7 @@ def on(query_started_at="1", ended_by="duration"):
     [
         ([on()] * 12, 12),
         ([on(), on(ended_by="end")], 2),
-        ([on(), NothingSeen("none"), on(), on(ended_by="interrupt")], 3),
+        ([on(), on(), on(ended_by="interrupt")], 3),
         ([on(), SpillcastError("no query came")], 1),
         ([on(), on(), on(query_started_at="2")], 2),
     ],
@@ -98,11 +97,6 @@ def test_what_ends_them_early_is_said(tmp_path, last, words):
     assert len(bursts(tmp_path / "run.spill", [on(), last], [], said)) == 1
     assert all(one in " ".join(said) for one in words)
     assert bool(said) == bool(words)
-
-
-def test_without_any_temp_io_there_is_none(tmp_path):
-    with pytest.raises(NothingSeen):
-        bursts(tmp_path / "run.spill", [NothingSeen("none")] * 12, [])
 
 
 def test_a_session_was_looked_at_in_all_bursts(tmp_path):

@@ -21,18 +21,19 @@ const FILES: [&str; 4] = [META, "waits.parquet", "seconds.parquet", "samples.par
 pub struct Folder {
     name: PathBuf,
     pub partial: PathBuf,
+    force: bool,
 }
 
 impl Folder {
-    pub fn new(name: &Path) -> Outcome<Folder> {
-        check(name)?;
+    pub fn new(name: &Path, force: bool) -> Outcome<Folder> {
+        check(name, force)?;
         let mut partial = OsString::from(".");
         partial.push(name.file_name().unwrap_or_default());
         partial.push(format!(".partial-{}", std::process::id()));
         let partial = name.with_file_name(partial);
         let made = DirBuilder::new().mode(0o700).create(&partial);
         made.map_err(|error| Failure::usage(format!("{}: {error}", partial.display()), OTHER))?;
-        Ok(Folder { name: name.to_owned(), partial })
+        Ok(Folder { name: name.to_owned(), partial, force })
     }
 
     /// Writes meta.json and gives the folder its name, or a free one like it.
@@ -42,10 +43,9 @@ impl Folder {
         for entry in fs::read_dir(&self.partial).map_err(told)?.flatten() {
             fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o600)).map_err(told)?;
         }
-        for name in std::iter::once(self.name.clone()).chain((2..).map(|n| numbered(&self.name, n)))
-        {
+        for name in numbered(&self.name) {
             let there = name.symlink_metadata().is_ok();
-            if there && (name != self.name || check(&name).is_err()) {
+            if there && (name != self.name || check(&name, self.force).is_err()) {
                 continue;
             }
             match rename(&self.partial, &name, there) {
@@ -65,14 +65,22 @@ impl Drop for Folder {
     }
 }
 
-fn numbered(path: &Path, number: usize) -> PathBuf {
+/// The path, then the same with 2, 3 and so on after its stem.
+fn numbered(path: &Path) -> impl Iterator<Item = PathBuf> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let end = path.extension().map(|end| format!(".{}", end.to_string_lossy())).unwrap_or_default();
-    path.with_file_name(format!("{stem}-{number}{end}"))
+    let later = move |number| path.with_file_name(format!("{stem}-{number}{end}"));
+    std::iter::once(path.to_owned()).chain((2..).map(later))
 }
 
-/// A failure unless a recording can be written there: an old one may be replaced.
-pub fn check(path: &Path) -> Outcome<()> {
+/// The first of the numbered names that nothing has.
+pub fn unused_name(path: &Path) -> PathBuf {
+    let free = numbered(path).find(|name| name.symlink_metadata().is_err());
+    free.expect("there is no end of numbers")
+}
+
+/// A failure unless a recording can be written there: an older one is replaced only with `force`.
+pub fn check(path: &Path, force: bool) -> Outcome<()> {
     let bad = |what: &str| Err(Failure::usage(format!("{}: {what}", path.display()), OTHER));
     if path.file_name().is_none() {
         return bad("is not a name of a folder");
@@ -90,6 +98,10 @@ pub fn check(path: &Path) -> Outcome<()> {
         Some(foreign) => {
             bad(&format!("holds {}, which is not part of a recording", foreign.display()))
         }
-        None => Ok(()),
+        None if force => Ok(()),
+        None => {
+            let hint = format!("replace it with --force, or {OTHER}");
+            Err(Failure::usage(format!("{}: exists", path.display()), hint))
+        }
     }
 }

@@ -10,6 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use crate::cgroups::{folders, text};
 use crate::json::{Value, object};
 use crate::machine::{family, high_water_bytes};
+use crate::sockets::has_server_connection;
 
 /// A look at many processes takes 1 % of a core at the most.
 const LOOKS_EVERY: u32 = 100;
@@ -26,6 +27,8 @@ pub struct Limits {
     before: (f64, u64),
     meanwhile: (f64, u64),
     due: Instant,
+    /// Whether a connection to a server was seen.
+    pub server_connection: bool,
 }
 
 struct Quota {
@@ -48,6 +51,7 @@ impl Limits {
             before,
             meanwhile: (0.0, 0),
             due: Instant::now(),
+            server_connection: false,
         };
         found.look();
         found
@@ -74,6 +78,7 @@ impl Limits {
             self.meanwhile =
                 ((now_s - self.before.0).max(0.0), periods.saturating_sub(self.before.1));
         }
+        self.server_connection = self.server_connection || has_server_connection(self.pid);
         self.due = Instant::now() + (begin.elapsed() * LOOKS_EVERY).min(Duration::from_secs(60));
     }
 

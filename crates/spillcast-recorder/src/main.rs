@@ -24,6 +24,7 @@ mod profile;
 mod record;
 mod recording;
 mod signals;
+mod sockets;
 mod storage;
 mod target;
 mod when;
@@ -40,7 +41,7 @@ spillcast-recorder records on a server what spillcast reads elsewhere.
 
   record [-o run.spill] [OPTIONS] -- COMMAND...   record the temp I/O of a command
   record [-o run.spill] [OPTIONS] --pid PID       or of a process that runs; Ctrl-C ends it
-      --capture auto|bpf|perf|preload   --temp DIR   --duration 5m   --slices N   --json
+      --capture auto|bpf|perf|preload   --temp DIR   --duration 5m   --slices N   --json   --force
   probe DIR --like run.spill [-o storage.json]    replay the temp I/O of a recording on a storage
   probe DIR [-o storage.json]                     measure it by op, size, depth and pattern
       --budget 60s   --psync

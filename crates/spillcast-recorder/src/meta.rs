@@ -9,6 +9,7 @@ use spillcast_core::capture::cost::{Cost, Spread};
 use spillcast_core::probe::{is_network, mounted};
 use spillcast_recording::Kept;
 
+use crate::begin::PRELOAD;
 use crate::json::{Value, object};
 
 fn seconds(ns: u64) -> f64 {
@@ -24,6 +25,20 @@ pub fn temp(status: &Status) -> Value {
         "bytes": seen.temp_bytes,
         "total_s": seconds(seen.temp_ns),
     }
+}
+
+/// `spilled`: whether there was temp I/O; null where some may have been missed.
+pub fn spilled(method: &str, status: &Status) -> Value {
+    let seen = &status.counts;
+    if seen.temp_reads + seen.temp_writes > 0 {
+        return true.into();
+    }
+    let missed = method == PRELOAD
+        || status.io_uring
+        || !status.mapped.is_empty()
+        || status.lost + seen.unknown_file > 0
+        || status.sampled.is_some();
+    if missed { Value::Null } else { false.into() }
 }
 
 pub fn other_io(status: &Status) -> Value {

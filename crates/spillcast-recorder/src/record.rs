@@ -23,6 +23,7 @@ const TICK: Duration = Duration::from_millis(250);
 
 struct Asked {
     output: PathBuf,
+    force: bool,
     capture: String,
     temp: Vec<PathBuf>,
     duration: Option<Duration>,
@@ -39,7 +40,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
         let hint = "mount it: mount -t proc proc /proc";
         return Err(Failure::usage("there is no /proc, so no process can be observed", hint));
     }
-    folder::check(&asked.output)?;
+    folder::check(&asked.output, asked.force)?;
     let before = Before {
         done: asked.pid.and_then(done_before),
         files: asked.pid.map(file_sizes::open_files).unwrap_or_default(),
@@ -63,14 +64,16 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     if status != 0 {
         eprintln!("spillcast-recorder: the command ended with status {status}; {told}");
     }
-    kept?;
+    // Ctrl-C is how a recording is ended; others are told what ended it, as a shell has it.
+    let signal = kept?.filter(|&number| number != libc::SIGINT);
+    let status = signal.map_or(status, |number| -number);
     Ok(if status < 0 { 128 - status } else { status } as u8)
 }
 
 impl Asked {
     fn read(words: &[OsString]) -> Outcome<Asked> {
         let valued = ["--output", "--capture", "--temp", "--duration", "--slices", "--pid"];
-        let found = Arguments::read("record", words, &valued, &["--json"])?;
+        let found = Arguments::read("record", words, &valued, &["--force", "--json"])?;
         let pid = found.number("--pid")?;
         if pid.is_some() != found.command.is_empty() || !found.words.is_empty() {
             return Err(Failure::usage("record needs one of --pid PID or -- COMMAND", help()));
@@ -80,7 +83,11 @@ impl Asked {
             fs::canonicalize(path).map_err(|_| Failure::usage(missing(), ""))
         };
         Ok(Asked {
-            output: found.value("--output").unwrap_or("run.spill".as_ref()).into(),
+            output: match found.value("--output") {
+                Some(path) => path.into(),
+                None => folder::unused_name("run.spill".as_ref()),
+            },
+            force: found.has("--force"),
             capture: found.value("--capture").unwrap_or("auto".as_ref()).to_string_lossy().into(),
             temp: found.values("--temp").map(folder).collect::<Outcome<_>>()?,
             duration: found.time("--duration")?,
@@ -118,11 +125,13 @@ struct Run {
     started: Instant,
     elapsed: Duration,
     ended_by: &'static str,
+    /// The signal that ended it.
+    signal: Option<i32>,
 }
 
 impl Run {
     fn begin(asked: &Asked, observed: &Observed) -> Outcome<Run> {
-        let folder = Folder::new(&asked.output)?;
+        let folder = Folder::new(&asked.output, asked.force)?;
         let writer = Writer::new(folder.partial.clone(), Bounds::of(asked.slices))
             .map_err(|error| Failure::io(asked.output.display(), &error))?;
         Ok(Run {
@@ -133,6 +142,7 @@ impl Run {
             started: Instant::now(),
             elapsed: Duration::ZERO,
             ended_by: "interrupt",
+            signal: None,
         })
     }
 
@@ -155,7 +165,10 @@ impl Run {
                 Some(number) if observed.target.ours => {
                     signals::pass_on(number, observed.target.pid)
                 }
-                Some(_) => break,
+                Some(number) => {
+                    self.signal = Some(number);
+                    break;
+                }
                 None => (),
             }
         }
@@ -170,9 +183,9 @@ impl Run {
         self.writer.add_seconds(batch.seconds.iter().map(Second::from));
     }
 
-    fn finish(self, asked: &Asked, observed: &Observed, before: Before) -> Outcome<PathBuf> {
+    fn finish(self, asked: &Asked, observed: &Observed, before: Before) -> Outcome<Option<i32>> {
         let status = observed.capture.status();
-        nothing_seen(&status, observed, &asked.temp)?;
+        unconnected(&status, observed)?;
         let own = Own { cpu_s: own_cpu_s(), memory_bytes: machine::high_water_bytes(own_pid()) };
         // Only now, when nobody that was observed is disturbed by it.
         let cost = begin::cost_of(observed.source);
@@ -206,15 +219,20 @@ impl Run {
             .with("cpu_limits", self.limits.cpu())
             .with("cpu_s", status.cpu_ns.map(|ns| ns as f64 / 1e9))
             .with("temp", meta::temp(&status))
+            .with("spilled", meta::spilled(observed.source, &status))
             .with("temp_places", meta::temp_places(&kept.temp_folders))
             .with("other_io", meta::other_io(&status))
+            .with("server_connection", self.limits.server_connection)
             .with("capture", meta::capture(observed.source, &status, &own, cost))
             .with("asked", asked.document())
             .with("raw", meta::raw(&kept))
             .with("sums", meta::sums(&kept));
         let path = self.folder.publish(&format!("{}\n", document.text(2)))?;
+        if status.counts.temp_reads + status.counts.temp_writes == 0 {
+            eprintln!("spillcast-recorder: {}", unspilled(asked, &status, self.limits.server_connection));
+        }
         tell(asked, &path, &status, observed.source, document);
-        Ok(path)
+        Ok(self.signal)
     }
 }
 
@@ -239,42 +257,37 @@ fn tell(asked: &Asked, path: &Path, status: &Status, source: &str, document: Val
     );
 }
 
-/// Why there is no temp I/O and cannot be any, as a failure.
-fn nothing_seen(status: &Status, observed: &Observed, temp: &[PathBuf]) -> Outcome<()> {
-    let seen = &status.counts;
-    if seen.temp_reads + seen.temp_writes > 0 {
+/// A failure where the source saw nothing of the command at all.
+fn unconnected(status: &Status, observed: &Observed) -> Outcome<()> {
+    if status.connected {
         return Ok(());
     }
-    if !status.connected {
-        let message =
-            "the preload library was never loaded: the command is static or drops LD_PRELOAD";
-        let hint = if observed.source == PRELOAD { "record it with --capture perf" } else { "" };
-        return Err(Failure::usage(message, hint));
-    }
-    if status.io_uring || !status.mapped.is_empty() {
-        let message = "no temp I/O was seen; the process uses io_uring or mapped temp files, which no call shows";
-        return Err(Failure::usage(message, ""));
-    }
-    if seen.other_writes > 0 || (seen.other_io > 0 && !observed.target.ours) {
-        return Ok(());
-    }
-    if observed.target.exit_status.is_some()
-        && let Some(left) = status.running.first()
-    {
+    let message = "the preload library was never loaded: the command is static or drops LD_PRELOAD";
+    let hint = if observed.source == PRELOAD { "record it with --capture perf" } else { "" };
+    Err(Failure::usage(message, hint))
+}
+
+/// What no temp I/O means for who asked for the recording.
+fn unspilled(asked: &Asked, status: &Status, server_connection: bool) -> String {
+    if let Some(left) = status.running.first() {
         let count = status.running.len();
-        let hint = format!("{count} that it started still running: record with --pid {left}");
-        return Err(Failure::usage("no temp I/O was seen until the command ended", hint));
+        return format!(
+            "no temp I/O was seen; {count} processes still run: record with --pid {left}"
+        );
     }
-    Err(match temp {
-        [] => Failure::usage(
-            format!("no temp I/O was seen ({} calls on other files)", seen.other_io),
-            "if the query did spill, name the directory with --temp DIR",
-        ),
-        [first, ..] => Failure::usage(
-            format!("no temp I/O was seen under {}", first.display()),
-            "is --temp the right directory?",
-        ),
-    })
+    if server_connection {
+        return "no temp I/O was seen; if it is only the client of a server, record the server's \
+                process: --pid PID"
+            .to_owned();
+    }
+    match asked.temp.first() {
+        Some(path) => {
+            format!("did not spill under {}: is --temp the right directory?", path.display())
+        }
+        None => "did not spill: temp storage does not matter to it (keeps temp files elsewhere? \
+                 --temp DIR)"
+            .to_owned(),
+    }
 }
 
 /// Waits for a command to its end; it gets our signals.

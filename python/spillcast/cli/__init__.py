@@ -52,12 +52,14 @@ def main() -> None:
     # the end of the terminal, but under nohup. A shell that starts a command in the background has
     # it ignore SIGINT, which must not hold here.
     hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
+    from spillcast.interruptible import interrupt
+
     sys.unraisablehook = _unraisable
     # Starting makes many objects and no garbage, and so do answers of many rows.
     gc.set_threshold(20_000)
     try:
         for number in (signal.SIGINT, signal.SIGTERM, *hangup):
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, interrupt)
         # Spark wants what others go on without.
         if not any("spark" in one for one in arguments):
             from spillcast.lean_start import start_lean
@@ -146,10 +148,12 @@ def _status(arguments: list[str]) -> int:
 
 
 def _interrupted() -> int:
+    from spillcast.interruptible import interrupted_status
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     print("spillcast: interrupted", file=sys.stderr)
-    return 130
+    return interrupted_status()
 
 
 def _complain(error: "SpillcastError") -> None:

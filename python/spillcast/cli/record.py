@@ -62,10 +62,13 @@ def record(
         typer.Option(
             "--output",
             "-o",
-            help="Folder to write: run.spill by default, which replaces an old one; for --all "
-            "server.spills, to which recordings are added.",
+            help="Folder to write: by default run.spill, or run-2.spill and so on if that exists; "
+            "for --all server.spills, to which recordings are added.",
         ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Let --output replace an older recording.")
+    ] = False,
     temp: Temp = None,
     duration: Duration = None,
     slices: Annotated[
@@ -116,6 +119,8 @@ def record(
     from spillcast.cli.record_server import check_options, record_all, record_server
     from spillcast.cli.rehearse import check_rehearse, rehearse_recorded
     from spillcast.engines.engine import Wanted
+    from spillcast.interruptible import kept_status
+    from spillcast.recording.folder import unused_name
     from spillcast.recording.options import RecordOptions
     from spillcast.units import parse_duration_s
 
@@ -123,18 +128,18 @@ def record(
     check_options(server, wanted, explain, set_ or [], every=all_, live=live)
     need_one("record", command, pid, server)
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
-    options = RecordOptions(tuple(temp or ()), capture, duration_s, slices, share)
+    options = RecordOptions(tuple(temp or ()), capture, duration_s, slices, share, force)
     check_rehearse(rehearse, pid, explain, server)
     if server is not None and all_ and not minute:
         record_all(server, output, options, json=json)
-        return
-    output = output or Path("run.spill")
+        raise typer.Exit(kept_status())
+    output = output or unused_name(Path("run.spill"))
     if minute:
         check_minute(command, options, others=all_ or live or explain is not None or bool(rehearse))
         with line_view(show=not json) as view:
             result = record_minute(pid, server, output, options, wanted, view)
         _tell(result, output, json=json)
-        return
+        raise typer.Exit(kept_status())
     running = _running(live)
     others = OthersOutput(json=False) if live and command is not None else None
     title = f"recording {described(command, pid, server)}"
@@ -163,9 +168,10 @@ def record(
         finally:
             if others is not None:
                 others.give_out()
-        if rehearse and not result.meta.engine.settings.get("exit_status"):
+        if rehearse and result.meta.spilled and not result.meta.engine.settings.get("exit_status"):
             rehearse_recorded(result, rehearse, server)
         _tell(result, output, json=json)
+    raise typer.Exit(kept_status())
 
 
 def _tell(recording: "Recording", output: Path, *, json: bool) -> None:

@@ -45,12 +45,12 @@ def record_minute(
     from spillcast.recording.minute import keep, record_bursts
     from spillcast.workspace import workspace
 
-    check_output(output)
+    check_output(output, force=options.force)
     session, numbers = wanted, count()
 
     def burst(room: Path, duration_s: float) -> "Recording":
         nonlocal session
-        one = replace(options, duration_s=duration_s, share=False)
+        one = replace(options, duration_s=duration_s, share=False, force=False)
         path = room / f"{next(numbers)}.spill"
         if server is None:
             assert pid is not None
@@ -74,7 +74,7 @@ def record_minute(
 
     with workspace(output.absolute().parent) as room:
         bursts = record_bursts(partial(burst, room), pause, options.duration_s, view.say)
-        return keep(bursts, output, share=options.share)
+        return keep(bursts, output, share=options.share, force=options.force)
 
 
 def _of_process(pid: int, path: Path, options: "RecordOptions", view: "View") -> "Recording":

@@ -3,13 +3,12 @@
 import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import InputError
 from spillcast.recording.capture_cost import CaptureCost
 from spillcast.recording.meta import CaptureAccount, OtherIO, Temp
-from spillcast.recording.source import SOURCES, Capture, PerfSource, PreloadSource
+from spillcast.recording.source import SOURCES, Capture, PerfSource
 from spillcast.units import format_count
 
 if TYPE_CHECKING:
@@ -84,50 +83,16 @@ def uncaptured(because: str) -> dict[str, Any]:
     return {"capture": CaptureAccount("none", because)}
 
 
-class NothingSeen(InputError):
-    """There was no temp I/O while it was looked for."""
-
-
-def nothing_seen(
-    status: Mapping[str, Any],
-    method: str,
-    temp_dirs: Sequence[Path],
-    command: "Command | None",
-) -> NothingSeen | None:
-    """Why a recording holds no temp I/O and cannot hold any, as an error; None where it may.
-
-    Temp files may be among the others where those were written; and where they were only read, if
-    the recording began later than the process, which is then no ``command`` of ours.
-    """
-    if status["temp_reads"] + status["temp_writes"]:
+def nothing_seen(status: Mapping[str, Any], method: str, *, samples: int) -> InputError | None:
+    """Why nothing at all is known of a run, as an error; None where something is."""
+    if samples:
         return None
     if method == "none":
-        return NothingSeen("nothing was recorded: no sample was taken while the query ran")
+        return InputError("nothing was recorded: no sample was taken while the query ran")
     if not status["connected"]:
-        return NothingSeen(
-            SOURCES[method].unconnected, f"record it with --capture {PerfSource.name}"
-        )
-    spots = ["io_uring"] * status["io_uring"] + ["mmap of temp files"] * bool(status["mapped"])
-    if spots:
-        names = " and ".join(spots)
-        return NothingSeen(f"no temp I/O was seen; the process uses {names}, which no call shows")
-    if status["other_writes"] or (status["other_io"] and command is None):
-        return None
-    where = ", ".join(map(str, temp_dirs))
-    if (left := going_on(status, command)) is not None:
-        return NothingSeen("no temp I/O was seen until the command ended", left)
-    if method == PreloadSource.name:
-        inside = "the preload library does not see what the C library writes by itself (fwrite)"
-        return NothingSeen(
-            f"no temp I/O was seen{f' under {where}' if where else ''}",
-            f"{inside}, as in sort: record with --capture {PerfSource.name}, or fix --temp",
-        )
-    if where:
-        return NothingSeen(f"no temp I/O was seen under {where}", "is --temp the right directory?")
-    return NothingSeen(
-        f"no temp I/O was seen ({format_count(status['other_io'], 'call')} on other files)",
-        "if the query did spill, name the directory with --temp DIR",
-    )
+        hint = f"record it with --capture {PerfSource.name}"
+        return InputError(SOURCES[method].unconnected, hint)
+    return None
 
 
 def going_on(status: Mapping[str, Any], command: "Command | None") -> str | None:

@@ -6,6 +6,7 @@ What is not a recording is never replaced or removed, and no symbolic link is fo
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from spillcast.recording.partial import (
     allow,
     check_free,
     names_of,
+    partial_folders,
 )
 from spillcast.units import format_bytes
 
@@ -28,10 +30,13 @@ ROOM_BYTES = 16 << 20
 
 
 class RecordingFolder:
-    """The folder of one recording while it is written; ``share`` lets everybody read it then."""
+    """The folder of one recording while it is written; ``share`` lets everybody read it then.
 
-    def __init__(self, path: Path, *, share: bool = False) -> None:
-        check_output(path)
+    With ``force`` it replaces an older recording of that name.
+    """
+
+    def __init__(self, path: Path, *, share: bool = False, force: bool = False) -> None:
+        check_output(path, force=force)
         self._path, self._share = path, share
         self._replaced = _identity(path)
         self._partial = PartialFolder(path)
@@ -64,11 +69,7 @@ class RecordingFolder:
         return True
 
     def _take_free_name(self) -> Path:
-        numbered = (
-            self._path.with_name(f"{self._path.stem}-{number}{self._path.suffix}")
-            for number in count(2)
-        )
-        for path in numbered:
+        for path in numbered(self._path):
             try:
                 _core.rename(self.folder, path)
                 return path
@@ -77,10 +78,28 @@ class RecordingFolder:
         raise AssertionError("there is no end of numbers")
 
 
-def check_output(path: Path) -> None:
-    """InputError unless a recording can be written at ``path``: an old one may be replaced."""
+def numbered(path: Path) -> Iterator[Path]:
+    """The path, then the same with 2, 3 and so on after its stem."""
+    yield path
+    for number in count(2):
+        yield path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def unused_name(path: Path) -> Path:
+    """The first of the numbered names that nothing has, and that no recorder is writing to."""
+    free = (one for one in numbered(path) if not os.path.lexists(one) and not partial_folders(one))
+    return next(free)
+
+
+def check_output(path: Path, *, force: bool = False) -> None:
+    """InputError unless a recording can be written at ``path``.
+
+    An older recording there is replaced only with ``force``, anything else never.
+    """
     check_name(path)
     check_replaceable(path)
+    if path.exists() and not force:
+        raise InputError(f"{path}: exists", f"replace it with --force, or {OTHER}")
     parent = path.absolute().parent
     if not parent.is_dir():
         raise InputError(f"{path}: there is no directory {parent}")

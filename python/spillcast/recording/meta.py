@@ -255,8 +255,17 @@ class Meta:
         default=None,
     )
     temp: Temp = key("", default=Temp())
+    spilled: bool | None = key(
+        "whether there was temp I/O; null if the source may have missed some",
+        example=True, default=None, later=True,
+    )  # fmt: skip
     temp_places: Sequence[TempPlace] = key("", default=(), later=True)
     other_io: OtherIO = key("", default=OtherIO())
+    server_connection: bool | None = key(
+        "whether the process or one it started was seen with a connection to a server; null if "
+        "nobody looked",
+        example=False, default=None, later=True,
+    )  # fmt: skip
     capture: CaptureAccount = key("", default=CaptureAccount("none"))
     asked: RecordOptions = key("", default=RecordOptions())
     postgres: RecordedQuery | None = key("", optional=True)
@@ -266,6 +275,12 @@ class Meta:
     sums: RowSums | None = key("", optional=True)
     #: Keys of later versions.
     extra: Mapping[str, Any] = key("", rest=True)
+
+    def __post_init__(self) -> None:
+        # Whatever is replaced, and in recordings that do not say it.
+        missed = not self.captured or bool(self.capture.missed)
+        spilled = True if self.temp.operations else None if missed else False
+        object.__setattr__(self, "spilled", spilled)
 
     @property
     def run_queue_others_s(self) -> float:

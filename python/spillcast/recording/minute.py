@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from spillcast.errors import SpillcastError
-from spillcast.recording.captured import NothingSeen, together
+from spillcast.recording.captured import together
 from spillcast.recording.counted import sum_of
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Meta, OtherIO, Temp
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Worker
@@ -54,17 +54,11 @@ def record_bursts(
     span_s: float | None,
     say: Callable[[str], None] = lambda _text: None,
 ) -> list[Recording]:
-    """Until the run ends, or Ctrl-C, or all bursts are done; ``say`` is told what ended it early.
-
-    A burst without any temp I/O tells nothing and is left out. NothingSeen where all are.
-    """
+    """Until the run or all bursts end, or Ctrl-C; ``say`` is told what ended it early."""
     recordings: list[Recording] = []
-    nothing: NothingSeen | None = None
     for gap_s in [*gaps_s(span_s), 0.0]:
         try:
             burst_recording = burst(burst_s(span_s))
-        except NothingSeen as error:
-            nothing = error
         except SpillcastError:
             if not recordings:
                 raise
@@ -85,8 +79,6 @@ def record_bursts(
             pause(gap_s)
         except KeyboardInterrupt:
             break
-    if not recordings and nothing is not None:
-        raise nothing
     return recordings
 
 
@@ -97,10 +89,12 @@ def _same_query(first: Meta, later: Meta) -> bool:
     return first.postgres.query_started_at == later.postgres.query_started_at
 
 
-def keep(parts: Sequence[Recording], output: Path, *, share: bool = False) -> Recording:
+def keep(
+    parts: Sequence[Recording], output: Path, *, share: bool = False, force: bool = False
+) -> Recording:
     """Bursts put end to end, as a recording on disk."""
     edges_s = [0.0, *accumulate(part.elapsed_s for part in parts)]
-    writer = RecordingWriter(output, share=share)
+    writer = RecordingWriter(output, share=share, force=force)
     try:
         for part, begin_s in zip(parts, edges_s, strict=False):
             for batch in _later(part.waits, "start_ns", round(begin_s * 1e9)).to_batches():

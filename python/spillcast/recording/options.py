@@ -28,6 +28,12 @@ class RecordOptions:
         default=False,
         optional=True,
     )
+    force: bool = key(
+        "whether it may replace an older recording",
+        example=False,
+        default=False,
+        optional=True,
+    )
 
     def anywhere(self) -> "RecordOptions":
         """The same for who is in another directory."""

@@ -41,8 +41,9 @@ from spillcast.recording.options import RecordOptions
 from spillcast.recording.recording import Recording
 from spillcast.recording.run_so_far import ITSELF, RunSoFar
 from spillcast.recording.sink import Sink
+from spillcast.recording.sockets import SocketWatch
 from spillcast.recording.source import Capture, Source
-from spillcast.recording.target import Command, Process, Target
+from spillcast.recording.target import Process, Target
 from spillcast.recording.writer import RecordingWriter
 from spillcast.redaction import struck_arguments
 
@@ -101,7 +102,7 @@ class Recorder:
             if not path.is_dir():
                 raise InputError(f"--temp {path}: there is no such directory")
         if self.output is not None:
-            check_output(self.output)
+            check_output(self.output, force=self.options.force)
 
     def prepare(
         self,
@@ -162,6 +163,7 @@ class Recorder:
             self._memory: PeakMemory | None = PeakMemory(target.pid) if watch_memory else None
             self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
             self._cpu: CpuWatch | None = CpuWatch(target.pid)
+            self._sockets = SocketWatch(target.pid) if watch_memory else None
             self._begin(target)
         except BaseException:
             self.abandon()
@@ -184,7 +186,7 @@ class Recorder:
         self._source, self._absent_because, self.cost = None, because, None
         self._capture = AbsentCapture()
         self._command, self._machine = None, Machine()
-        self._memory = self._memory_limit_bytes = self._cpu = None
+        self._memory = self._memory_limit_bytes = self._cpu = self._sockets = None
         self._begin(target)
 
     def attach(self, pid: int) -> None:
@@ -206,9 +208,11 @@ class Recorder:
     def _begin(self, target: Target) -> None:
         self.target = target
         if self.output is not None:
-            self._sinks.append(
-                RecordingWriter(self.output, self.options.slices, share=self.options.share)
+            asked = self.options
+            writer = RecordingWriter(
+                self.output, asked.slices, share=asked.share, force=asked.force
             )
+            self._sinks.append(writer)
         self._sinks += [one for one in (self.running, self._given) if one is not None]
         self._started_at = datetime.now(UTC)
         self._started = time.monotonic()
@@ -231,8 +235,9 @@ class Recorder:
         if self._memory is not None:
             self._memory.add(*(process.pid for process in self.joined()))
             self._memory.look()
-        if self._cpu is not None:
-            self._cpu.look()
+        for watch in (self._cpu, self._sockets):
+            if watch is not None:
+                watch.look()
         waits, seconds = self._capture.take()
         for sink in self._sinks:
             sink.add_waits(waits)
@@ -277,8 +282,7 @@ class Recorder:
         ``elapsed_s`` is the wall time of the run and ``started_ns`` its start (CLOCK_MONOTONIC),
         from which all times count, where the caller knows them better than the recorder, as when
         only a part of a process's life was the query; ``extra`` are the fields of ``Meta`` that it
-        knows better. InputError when nothing was seen that may be temp I/O and there are no
-        samples either.
+        knows better. InputError when nothing at all was seen of the run.
         """
         wall_s = time.monotonic() - self._started
         if self.target.exit_status is not None:
@@ -287,13 +291,8 @@ class Recorder:
             known = {"ended_by": self._ended_by, **(extra or {})}
             self.stop(over=known["ended_by"] == "end")
             status = self._capture.status()
-            problem = nothing_seen(
-                status,
-                self.method,
-                self.options.temp_dirs,
-                self.target if isinstance(self.target, Command) else None,
-            )
-            if not self._samples and problem is not None:
+            problem = nothing_seen(status, self.method, samples=self._samples)
+            if problem is not None:
                 raise problem
             own = self._own()
             if self._source is not None:
@@ -394,6 +393,7 @@ class Recorder:
             ),
             machine=about,
             memory=Memory(self._memory_limit_bytes, peak_bytes, held_bytes),
+            server_connection=None if self._sockets is None else self._sockets.found,
             cpu_limits=CpuLimits() if self._cpu is None else self._cpu.limits,
             **seen,
             asked=self.options.anywhere(),

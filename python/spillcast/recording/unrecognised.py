@@ -1,8 +1,10 @@
 """A spill that was not recognised: I/O on other files that may be one, and the option for it."""
 
+from spillcast.recording.clients import server_to_record
 from spillcast.recording.meta_file import is_recording
+from spillcast.recording.part import went_on
 from spillcast.recording.recording import Recording
-from spillcast.units import format_count, format_duration
+from spillcast.units import format_duration
 from spillcast.visible import shell_word
 
 #: Share of the elapsed time from which I/O on other files is worth a word.
@@ -25,15 +27,29 @@ def unrecognised(recording: Recording) -> str | None:
     if not meta.captured or meta.server_query is not None:
         return None
     if not meta.temp.operations:
-        under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
-        others = format_count(meta.other_io.count, "call")
-        seen = f"no temp I/O was seen{under} ({others} on other files)"
-        return f"{seen}: {temp_option(recording)}"
+        return unspilled(recording)
     temp_bytes, other_bytes = recording.written_bytes
     if meta.asked.temp_dirs or other_bytes <= temp_bytes or not large_other_io(recording):
         return None
     other, temp = map(format_duration, (meta.other_io.total_s, meta.temp.total_s))
     return f"I/O on other files took {other}, temp I/O {temp}: {temp_option(recording)}"
+
+
+def unspilled(recording: Recording) -> str:
+    """What it means that a run did no temp I/O: it did not spill, or that may have been missed."""
+    meta = recording.meta
+    if (client := server_to_record(meta)) is not None:
+        return client
+    under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
+    if meta.captured and meta.spilled is None:
+        return f"no temp I/O was seen{under}, but {'; '.join(meta.blind_to)}"
+    if went_on(meta):
+        return f"did not spill{under} in the {format_duration(meta.elapsed_s)} that were recorded"
+    if under:
+        return f"did not spill{under}: is --temp the right directory?"
+    # Of a server it is known where its temp files are.
+    elsewhere = "" if meta.server_query else " (keeps temp files elsewhere? --temp DIR)"
+    return f"did not spill: temp storage does not matter to it{elsewhere}"
 
 
 def temp_option(recording: Recording) -> str:

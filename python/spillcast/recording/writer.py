@@ -35,9 +35,15 @@ class RecordingWriter:
     """
 
     def __init__(
-        self, path: Path, slices: int | None = None, *, share: bool = False, **bounds: int
+        self,
+        path: Path,
+        slices: int | None = None,
+        *,
+        share: bool = False,
+        force: bool = False,
+        **bounds: int,
     ) -> None:
-        self._output = RecordingFolder(path, share=share)
+        self._output = RecordingFolder(path, share=share, force=force)
         self._folder = self._output.folder
         self._samples: pq.ParquetWriter | None = None
         self._samples_lost: str | None = None

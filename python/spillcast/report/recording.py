@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from spillcast.recording import Recording
 from spillcast.recording.calibration import is_old
 from spillcast.recording.checks import differing
-from spillcast.recording.meta import Meta, Temp
+from spillcast.recording.meta import Meta
 from spillcast.recording.part import Part
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
-from spillcast.recording.unrecognised import unrecognised
+from spillcast.recording.unrecognised import unrecognised, unspilled
 from spillcast.report.capture_cost import cost_sentence
 from spillcast.units import format_bytes, format_count, format_duration
 from spillcast.visible import shell_word
@@ -56,7 +56,7 @@ def recording_text(recording: Recording) -> str:
         lines.append(f"  process    ran for {format_duration(part.before_s)} before")
     if meta.captured:
         lines += [
-            f"  temp I/O   {_temp(meta.temp)}",
+            f"  temp I/O   {_temp(recording)}",
             f"  capture    {capture.method}: {capture.lost:,} lost",
             f"  cost       {cost_sentence(capture)}",
         ]
@@ -94,9 +94,10 @@ def calibration_wanted(meta: Meta) -> str | None:
     return None
 
 
-def _temp(temp: Temp) -> str:
+def _temp(recording: Recording) -> str:
+    temp = recording.meta.temp
     if not temp.operations:
-        return "none"
+        return f"none: {unspilled(recording)}"
     return (
         f"{format_count(temp.reads, 'read')}, {format_count(temp.writes, 'write')}, "
         f"{format_bytes(temp.bytes)}; {format_duration(temp.total_s)} in all, "
@@ -162,7 +163,7 @@ def recording_warnings(recording: Recording) -> list[str]:
         dropped = format_count(capture.dropped, "single wait")
         texts.append(f"{dropped} dropped; the totals by second are complete")
     texts += [check.text for check in differing(recording)]
-    hidden = unrecognised(recording)
+    hidden = unrecognised(recording) if meta.temp.operations else None
     return [*texts, *([] if hidden is None else [hidden]), *_about_evidence(meta)]
 
 

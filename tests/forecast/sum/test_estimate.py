@@ -3,7 +3,7 @@
 import pytest
 
 from evidence import recording, storage
-from spillcast.errors import InputError
+from spillcast.errors import InputError, Refusal
 from spillcast.forecast import forecast
 from spillcast.storage.target import resolve
 
@@ -100,9 +100,9 @@ def test_what_is_no_target_is_bad_input(run, target):
         resolve(target, run)
 
 
-def test_no_temp_io_is_bad_input(tmp_path):
+def test_a_run_that_did_not_spill_is_refused(tmp_path):
     run = recording(tmp_path / "run.spill", [("read", 0, 3, 1000)], elapsed_s=1.0)
-    with pytest.raises(InputError, match="no temp I/O"):
+    with pytest.raises(Refusal, match="did not spill"):
         forecast(run, storage(THERE))
 
 

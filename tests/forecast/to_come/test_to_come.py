@@ -9,7 +9,7 @@ import pytest
 from evidence import storage
 from harness import spillcast
 from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, recorded, recorded_late
-from spillcast.errors import InputError
+from spillcast.errors import Refusal
 from spillcast.forecast import forecast
 from spillcast.forecast.load import temp_load
 from spillcast.forecast.sum.baseline import Baseline
@@ -123,7 +123,7 @@ def test_of_a_part_without_temp_io_a_former_run_of_the_same_text_is_forecast(tmp
     same = recorded(tmp_path / "former.spill", runs, engine=own, ended_by="end")
     unknown = recorded(tmp_path / "unknown.spill", runs, ended_by="end")
     for known_besides in (Known(), Known(history=[unknown.path])):
-        with pytest.raises(InputError, match="no temp I/O was recorded"):
+        with pytest.raises(Refusal, match="did not spill"):
             forecast(part, SAME, known=known_besides)
     said = forecast(part, SAME, known=Known(history=[same.path]))
     assert said.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)

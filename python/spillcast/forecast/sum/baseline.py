@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, Refusal
 from spillcast.forecast.assumptions import COLD_SHOWN, OBSERVED_MOST, SHORTER, WHOLE
 from spillcast.forecast.changes import TempChanges, temp_changes
 from spillcast.forecast.duckdb.compression import Compression, compression
@@ -21,7 +21,7 @@ from spillcast.forecast.to_come.to_come import ToCome
 from spillcast.forecast.too_short import check_elapsed
 from spillcast.recording import Recording
 from spillcast.recording.part import Part, went_on, whole_s
-from spillcast.recording.unrecognised import temp_option
+from spillcast.recording.unrecognised import unspilled
 
 if TYPE_CHECKING:
     from spillcast.forecast.sum.ceiling import Ceiling
@@ -68,12 +68,12 @@ class Baseline:
 
         ``known`` is what else tells the whole of a query that was recorded in part.
 
-        InputError when there was no temp I/O, Refusal when none could be recorded.
+        Refusal when there was no temp I/O, or none could be recorded.
         """
         recording.need_io()
         loads = temp_load(recording)
         if not loads:
-            raise InputError(f"{recording.path}: no temp I/O was recorded", temp_option(recording))
+            raise Refusal(f"{recording.path}: {unspilled(recording)}")
         least = WHOLE if went_on(recording.meta) else SHORTER
         check_elapsed(elapsed_s, recording.elapsed_s, least)
         part = Part.of(recording.meta) if elapsed_s is None else None
