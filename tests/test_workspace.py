@@ -10,6 +10,8 @@ import pytest
 
 from harness import only_line, spillcast, spillcast_command
 from oracle_files import READ, blocks, write_trace
+from spillcast.errors import InputError
+from spillcast.recording.folder import check_output
 from spillcast.workspace import whole_file
 
 
@@ -81,3 +83,29 @@ def test_closed_streams_are_nobodys(trace, closed):
     shell = ["sh", "-c", f'exec "$0" "$@" {closed}']
     done = subprocess.run([*shell, *words], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_link_of_another_user_is_followed(tmp_path, trace):
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    (tmp_path / "folder").mkdir()
+    for name, leads_to in (("file", kept), ("place", tmp_path / "folder")):
+        (tmp_path / name).symlink_to(leads_to)
+        try:
+            os.lchown(tmp_path / name, 65534, -1)
+        except PermissionError:
+            pytest.skip("giving a link to another user needs root")
+    for output in (tmp_path / "file", tmp_path / "place" / "new"):
+        with pytest.raises(InputError, match="another user"), whole_file(output):
+            pass
+        with pytest.raises(InputError):
+            check_output(output)
+        said = spillcast("collect", "oracle", "--sql-id", "a", "-o", output)
+        assert "another user" in only_line(said, 2)
+    assert kept.read_text() == "kept"
+    assert not list((tmp_path / "folder").iterdir())
+    # Our own is followed.
+    (tmp_path / "mine").symlink_to(kept)
+    with whole_file(tmp_path / "mine") as partial:
+        partial.write_text("new")
+    assert kept.read_text() == "new"

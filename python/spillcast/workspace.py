@@ -61,8 +61,19 @@ def undone_by(script: str, name: str, *words: str | Path) -> Iterator[None]:
         shell.wait()
 
 
+def refuse_planted_link(path: Path) -> None:
+    """InputError if a link on the way to an output belongs to another user.
+
+    Its owner decides where it leads; links of root, such as /dev/stdout, and our own are followed.
+    """
+    for place in (path, *path.absolute().parents):
+        if place.is_symlink() and (place.lstat().st_uid not in (0, os.geteuid())):
+            raise InputError(f"{place}: is a symbolic link of another user", "name another place")
+
+
 def check_output_file(path: Path, option: str = "-o") -> None:
     """InputError where no file can be written: it is told before the work, not after it."""
+    refuse_planted_link(path)
     if path.is_dir():
         raise InputError(f"{option} {path}: is a directory", "name a file in it")
     parent = path.absolute().parent
@@ -78,8 +89,9 @@ def whole_file(path: Path) -> Iterator[Path]:
     """A name to write a file under, which gets its own once all is written and is gone if not.
 
     What is no file, such as /dev/stdout or a link, is written to and stays what it is. OSError for
-    a folder.
+    a folder, InputError for a link of another user.
     """
+    refuse_planted_link(path)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):

@@ -36,7 +36,7 @@ pub fn spilled(method: &str, status: &Status) -> Value {
     let missed = method == PRELOAD
         || status.io_uring
         || !status.mapped.is_empty()
-        || status.lost + seen.unknown_file > 0
+        || status.lost + seen.unknown_file + seen.temp_copies > 0
         || status.sampled.is_some();
     if missed { Value::Null } else { false.into() }
 }

@@ -33,14 +33,15 @@ def _written(collect: Callable[..., str]) -> Callable[..., None]:
 
     def called(given: dict[str, Any]) -> None:
         from spillcast.cli.output import emit
-        from spillcast.workspace import check_output_file
+        from spillcast.workspace import check_output_file, whole_file
 
         output, json = given.pop("output"), given.pop("json")
         if output is not None:
             check_output_file(output)
         script = collect(**given)
         if output is not None:
-            output.write_text(script)
+            with whole_file(output) as partial:
+                partial.write_text(script)
         if json:
             emit({"schema": "spillcast.collect/1", "script": script})
         elif output is None:

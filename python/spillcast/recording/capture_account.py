@@ -157,17 +157,3 @@ class CaptureAccount:
         default=None,
         later=True,
     )
-
-    @property
-    def missed(self) -> list[str]:
-        """Why temp I/O may be missing that the source did not see; empty where it saw all."""
-        whys = {
-            "the preload library does not see what the C library writes by itself (fwrite); record "
-            "with --capture perf": self.method == "preload",
-            "the process uses io_uring, which no call shows": self.io_uring,
-            "temp files are memory-mapped, which no call shows": bool(self.mapped_temp_files),
-            f"{self.lost:,} reports were lost": self.lost > 0,
-            f"the files of {self.unknown_file:,} calls are not known": self.unknown_file > 0,
-            "not all threads were observed": self.threads_sampled is not None,
-        }
-        return [why for why, holds in whys.items() if holds]

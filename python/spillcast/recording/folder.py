@@ -24,6 +24,7 @@ from spillcast.recording.partial import (
     partial_folders,
 )
 from spillcast.units import format_bytes
+from spillcast.workspace import refuse_planted_link
 
 #: Room without which a recording is not begun.
 ROOM_BYTES = 16 << 20
@@ -98,6 +99,7 @@ def check_output(path: Path, *, force: bool = False) -> None:
     """
     check_name(path)
     check_replaceable(path)
+    refuse_planted_link(path)
     if path.exists() and not force:
         raise InputError(f"{path}: exists", f"replace it with --force, or {OTHER}")
     parent = path.absolute().parent

@@ -15,6 +15,7 @@ from spillcast.recording.file_sizes import SizedFile
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server, Statement
 from spillcast.recording.shared_by import SharedBy
+from spillcast.recording.source import PreloadSource
 from spillcast.recording.sums import RowSums
 from spillcast.recording.temp_places import TempPlace
 from spillcast.recording.timed_within import TimedWithin
@@ -278,9 +279,20 @@ class Meta:
 
     def __post_init__(self) -> None:
         # Whatever is replaced, and in recordings that do not say it.
-        missed = not self.captured or bool(self.capture.missed)
-        spilled = True if self.temp.operations else None if missed else False
+        spilled = True if self.temp.operations else None if self.blind_to else False
         object.__setattr__(self, "spilled", spilled)
+
+    @property
+    def blind_to(self) -> tuple[str, ...]:
+        """Why no temp I/O was seen although there may have been some; empty where that is sure."""
+        if not self.captured:
+            return ("only waits were sampled",)
+        if self.capture.threads_sampled is not None:
+            return (*self.unseen.causes, "not all threads were observed")
+        if self.capture.method == PreloadSource.name:
+            blind = "the preload library does not see what the C library writes by itself (fwrite)"
+            return (*self.unseen.causes, f"{blind}; record with --capture perf")
+        return self.unseen.causes
 
     @property
     def run_queue_others_s(self) -> float:

@@ -12,6 +12,7 @@ from spillcast.recording.meta import EndedBy
 from spillcast.recording.meta_file import is_recording
 from spillcast.recording.partial import OTHER, PARTIAL, PartialFolder, check_free
 from spillcast.recording.postgres_meta import Server
+from spillcast.workspace import refuse_planted_link
 
 SERVER_RECORDING_SCHEMA = "spillcast.server-recording/1"
 
@@ -98,6 +99,7 @@ class RecordingsFolder:
     def check(self) -> None:
         """InputError where recordings cannot be put there."""
         path, parent = self.path, self.path.absolute().parent
+        refuse_planted_link(parent)
         if path.is_symlink():
             raise InputError(f"{path}: is a symbolic link", "name the folder it leads to with -o")
         if not parent.is_dir():
