@@ -229,7 +229,10 @@ impl Run {
             .with("sums", meta::sums(&kept));
         let path = self.folder.publish(&format!("{}\n", document.text(2)))?;
         if status.counts.temp_reads + status.counts.temp_writes == 0 {
-            eprintln!("spillcast-recorder: {}", unspilled(asked, &status, self.limits.server_connection));
+            eprintln!(
+                "spillcast-recorder: {}",
+                unspilled(asked, &status, self.limits.server_connection)
+            );
         }
         tell(asked, &path, &status, observed.source, document);
         Ok(self.signal)
