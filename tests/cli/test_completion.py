@@ -1,8 +1,10 @@
-"""Completion scripts, asked by the shells that they are for."""
+"""Completion, asked of the shells that it is for."""
 
-import json
+import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +12,13 @@ from harness import spillcast
 from spillcast.cli import VERBS
 
 BASH = """
-source "$1"; shift
+source /dev/stdin <<<"$1"; shift
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
-_spillcast
+_spillcast_completion spillcast
 printf '%s\\n' "${COMPREPLY[@]}"
+complete -p spillcast
 """
+FISH = "echo $argv[1] | source; complete -C $argv[2]"
 #: A terminal in which Tab is pressed after the words; it ends when the line is as expected.
 ZSH = """
 zmodload zsh/zpty
@@ -26,98 +30,63 @@ zpty -w -n z $'{words}\\t'
 zpty -r -m z line '*{expected}*'
 print -r -- $line
 """
-
-
-@pytest.fixture(scope="module")
-def scripts(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("completion")
-    for shell in ("bash", "zsh", "fish"):
-        result = spillcast("completion", shell)
-        assert result.returncode == 0, result.stderr
-        (folder / shell).write_text(result.stdout)
-    return folder
-
-
-def in_bash(scripts, words):
-    done = subprocess.run(
-        ["bash", "-c", BASH, "bash", scripts / "bash", *words],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stderr == ""
-    return set(done.stdout.split())
-
-
-def in_fish(scripts, words):
-    if shutil.which("fish") is None:
-        pytest.skip("fish is not installed")
-    quoted = " ".join(words)
-    done = subprocess.run(
-        ["fish", "--no-config", "-c", f"source {scripts / 'fish'}; complete -C '{quoted}'"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return {line.split("\t")[0] for line in done.stdout.splitlines()}
-
-
-ASKED = [
-    (("spillcast", ""), set(VERBS)),
-    (("spillcast", "fore"), {"forecast"}),
-    (("spillcast", "forecast", "run.spill", "--meth"), {"--method"}),
-    (("spillcast", "forecast", "run.spill", "--method", ""), {"counts", "seed"}),
-    (("spillcast", "storage", ""), {"list", "show", "compare"}),
-    (("spillcast", "storage", "compare", "--js"), {"--json"}),
-    (("spillcast", "completion", "z"), {"zsh"}),
+COMPLETIONS = [
+    ("", set(VERBS)),
+    ("fore", {"forecast"}),
+    ("forecast run.spill --meth", {"--method"}),
+    ("forecast run.spill --method ", {"counts", "seed"}),
+    ("storage ", {"list", "show", "compare"}),
 ]
 
 
-@pytest.mark.parametrize("ask", [in_bash, in_fish], ids=["bash", "fish"])
-@pytest.mark.parametrize(("words", "expected"), ASKED, ids=[" ".join(w) for w, _ in ASKED])
-def test_words(scripts, ask, words, expected):
-    assert ask(scripts, words) == expected
+@pytest.fixture(autouse=True)
+def _on_the_path(monkeypatch):
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
-def test_bash_leaves_files_to_itself(scripts):
-    assert in_bash(scripts, ("spillcast", "profile", "ha")) == set()
-    assert in_bash(scripts, ("spillcast", "forecast", "--to", "nv")) == set()
-    assert in_bash(scripts, ("spillcast", "record", "--", "duckdb", "-")) == set()
-    assert "-o bashdefault -o default" in (scripts / "bash").read_text()
+def script(shell):
+    done = spillcast(under=("env", f"_SPILLCAST_COMPLETE=source_{shell}"))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def test_fish_completes_files(scripts, tmp_path, monkeypatch):
+def run(shell, *arguments, **options):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    done = subprocess.run([shell, *arguments], capture_output=True, text=True, **options)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.parametrize(("words", "expected"), COMPLETIONS)
+def test_bash(words, expected):
+    *completed, how = run(
+        "bash", "-c", BASH, "bash", script("bash"), "spillcast", *words.split(" ")
+    ).splitlines()
+    assert {word.strip() for word in completed} == expected
+    assert "-o default" in how, "files are completed by bash"
+
+
+@pytest.mark.parametrize(("words", "expected"), [*COMPLETIONS, ("profile hd", {"hdd.trc"})])
+def test_fish(words, expected, tmp_path):
     (tmp_path / "hdd.trc").touch()
-    monkeypatch.chdir(tmp_path)
-    assert in_fish(scripts, ("spillcast", "profile", "hd")) == {"hdd.trc"}
-    assert in_fish(scripts, ("spillcast", "probe", "--like", "hd")) == {"hdd.trc"}
+    completed = run(
+        "fish", "--no-config", "-c", FISH, script("fish"), f"spillcast {words}", cwd=tmp_path
+    )
+    assert {line.split("\t")[0] for line in completed.splitlines()} == expected
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("spillcast fore", "spillcast forecast"),
-        ("spillcast forecast --meth", "spillcast forecast --method"),
-    ],
+    ("words", "expected"), [("fore", "forecast"), ("forecast --meth", "forecast --method")]
 )
-def test_zsh(scripts, words, expected):
-    if shutil.which("zsh") is None:
-        pytest.skip("zsh is not installed")
-    code = ZSH.format(script=scripts / "zsh", words=words, expected=expected)
-    done = subprocess.run(["zsh", "-f", "-c", code], capture_output=True, text=True, timeout=60)
-    assert expected in done.stdout, done.stderr
+def test_zsh(words, expected, tmp_path):
+    (tmp_path / "script").write_text(script("zsh"))
+    words, expected = f"spillcast {words}", f"spillcast {expected}"
+    code = ZSH.format(script=tmp_path / "script", words=words, expected=expected)
+    assert expected in run("zsh", "-f", "-c", code, timeout=60)
 
 
-def test_a_key_press_starts_no_program(scripts):
-    """What a shell runs is in the script; spillcast is named only as what is completed."""
-    for line in (scripts / "bash").read_text().splitlines():
-        assert "$(spillcast" not in line
-        assert "`spillcast" not in line
-
-
-def test_the_document(scripts):
-    said = json.loads(spillcast("completion", "bash", "--json").stdout)
-    script = (scripts / "bash").read_text()
-    assert said == {"schema": "spillcast.completion/1", "shell": "bash", "script": script}
-
-
-def test_no_such_shell():
-    result = spillcast("completion", "tcsh")
-    assert result.returncode == 2
-    assert "bash" in result.stderr
+def test_the_former_verb_names_the_option():
+    done = spillcast("completion", "bash")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--install-completion" in done.stderr

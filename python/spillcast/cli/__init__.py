@@ -36,8 +36,9 @@ VERBS = (
     "verify",
     "demo",
     "doctor",
-    "completion",
 )
+#: Verbs of the previous version, each with what replaces it.
+FORMER_VERBS = {"completion": "spillcast --install-completion, or --show-completion to print it"}
 
 
 def main() -> None:
@@ -186,7 +187,6 @@ def application(arguments: list[str]) -> "Typer":
         context_settings={"help_option_names": ["-h", "--help"]},
         help=__import__("spillcast").__doc__,
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
@@ -200,6 +200,10 @@ def application(arguments: list[str]) -> "Typer":
 
     found.callback()(any_verb)
     asked = arguments[0] if arguments else ""
+    if asked in FORMER_VERBS:
+        from spillcast.errors import InputError
+
+        raise InputError(f"the verb {asked} is gone", f"use {FORMER_VERBS[asked]}")
     for verb in (asked,) if asked in VERBS else VERBS:
         import_module(f"spillcast.cli.{verb}").add_to(found)
     return found

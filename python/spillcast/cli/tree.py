@@ -1,4 +1,4 @@
-"""The verbs with their arguments and options, as data: for completions, manual and tests."""
+"""The verbs with their arguments and options, as data: for the reference, the manual and tests."""
 
 from dataclasses import dataclass
 from typing import Any
