@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from spillcast.engines.postgres.connection import Connection, row, what_it_says
-from spillcast.engines.postgres.move.plan import Directory, Wish, user_id
+from spillcast.engines.postgres.move.plan import Directory, Wish, chown_empty, user_id
 from spillcast.engines.postgres.move.situation import Situation
 from spillcast.engines.postgres.move.tablespace import Scope
 from spillcast.engines.postgres.quoting import shown_name
@@ -73,16 +73,15 @@ def _check_directory(connection: Connection, facts: Situation, wish: Wish) -> No
         return
     directory = Directory.look(path)
     owner, word = facts.owner or "", shell_word(path)
-    user = shell_word(owner)
     root = os.geteuid() == 0
     mine = user_id(owner) == os.geteuid()
     if not directory.there and not (root or (mine and os.access(parent, os.W_OK))):
-        hint = f"as root: mkdir -m 700 {word} && chown {user}: {word}"
+        hint = f"as root: mkdir -m 700 {word} && {chown_empty(owner, path)}"
         raise InputError(f"--to {path}: cannot be created without being root", hint)
     if not directory.there:
         return
     if directory.uid != user_id(owner) and not (directory.made and root):
-        hint = f"chown {user}: {word}, or name a directory in it that does not exist yet"
+        hint = f"{chown_empty(owner, path)}, or name a directory in it that does not exist yet"
         raise InputError(f"--to {path}: is not the server's own; it runs as {owner}", hint)
     entries = _entries(connection, path, by_server=directory.uid == user_id(owner))
     if entries:

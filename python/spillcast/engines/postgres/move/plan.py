@@ -158,9 +158,15 @@ def _directory_steps(path: Path, facts: Situation, directory: Directory) -> list
         steps.append(Step(why, command=f"mkdir -m 1700 {word}"))
     owner = facts.owner or "postgres"
     if user_id(owner) != (directory.uid if directory.there else os.geteuid()):
-        why = "It has to belong to the server's user."
-        steps.append(Step(why, command=f"chown {shell_word(owner)}: {word}"))
+        why = "It has to belong to the server's user; one that holds files is left as it is."
+        steps.append(Step(why, command=chown_empty(owner, path)))
     return steps
+
+
+def chown_empty(owner: str, path: Path) -> str:
+    """The command that gives a directory to a user, unless anything is in it."""
+    give = f"chown {shell_word(owner)}: {{}} +"
+    return f"find -H {shell_word(path)} -maxdepth 0 -empty -exec {give}"
 
 
 def user_id(owner: str) -> int | None:
