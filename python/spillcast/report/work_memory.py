@@ -19,6 +19,11 @@ def work_memory_said(memory: WorkMemory) -> list[str]:
         lines.append(
             f"  '{size}' would spare a sort its further passes: {_about(memory.one_pass)}."
         )
+    if any(spill.any_state for spill in memory.spills):
+        lines.append(
+            "  The plan does not show how large the states of its hash aggregate are: sums and "
+            "averages fit in this, array_agg and string_agg may need more."
+        )
     lines.append(f"  {_price(memory)}")
     return lines
 

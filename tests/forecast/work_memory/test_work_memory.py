@@ -145,6 +145,18 @@ def test_a_hash_aggregate_needs_more_than_half_of_what_is_called_enough(server, 
     assert spilled(0.6 * spill.needed_bytes) > 0
 
 
+@pytest.mark.parametrize("results", ["sum(g::numeric)", "sum(k::numeric), avg(g::numeric)"])
+def test_states_of_numeric_fit_in_what_is_called_enough(server, results):
+    """Their size is not in the plan: it is 2.5 times what results of that width suggest."""
+    query = f"select id, {results} from big group by id"
+    before = ("set enable_sort = off",)
+    recording = recording_of_plan(plan(server, query, 256, before))
+    memory = forecast(recording, resolve("factor:2", recording)).work_memory
+    assert memory.spills[0].any_state
+    after = plan(server, query, memory.enough.work_mem_bytes // K, before)
+    assert nodes_of(after["Plan"]).all_temp.blocks == 0
+
+
 def test_with_what_is_called_one_pass_a_sort_writes_its_rows_once(server):
     recording = recording_of_plan(plan(server, SORT, 256))
     memory = forecast(recording, resolve("factor:2", recording)).work_memory

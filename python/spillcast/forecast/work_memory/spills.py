@@ -27,6 +27,8 @@ HASH_MEM_MULTIPLIER = 2.0
 #: Before PostgreSQL 17 a tuple in memory had a header of up to so much; now only one to be freed.
 _CHUNK_BYTES = 16
 _FREED_BYTES = 8
+#: Results that are so much wider than what they are made of are wider than a number of 8 bytes.
+_ANY_STATE_WIDTH = 16
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ class Spill:
     hash_multiplier: float = 1.0
     #: The server (18 or newer) trades batches against memory for their buffers.
     balanced: bool = False
+    #: Whether results of a hash aggregate are of a type, such as numeric, whose states may take any
+    #: size: ``needed_bytes`` is then that of all its batches at once.
+    any_state: bool = False
 
     def passes_with(self, work_mem_bytes: int) -> int | None:
         """How often a sort would write its rows; None for others."""
@@ -198,9 +203,22 @@ def _aggregate(node: Node, weight: float, multiplier: float, *, older: bool) -> 
     below = float(node.children[0].values.get("Plan Width", width)) if node.children else width
     needed = aggregate_bytes(groups, width, below, older=older)
     batches = int(node.values["HashAgg Batches"])
+    any_state = width - below >= _ANY_STATE_WIDTH
+    if any_state:
+        each = (node.values, *node.values.get("Workers", ()))
+        in_batches = (v.get("HashAgg Batches", 0) * v.get("Peak Memory Usage", 0) for v in each)
+        needed = max(needed, 1024 * round(max(in_batches)))
     taken = multiplier * node.processes
     needed = round(needed / multiplier)
-    return Spill("hash aggregate", node.processes, weight, needed, taken, batches=batches)
+    return Spill(
+        "hash aggregate",
+        node.processes,
+        weight,
+        needed,
+        taken,
+        batches=batches,
+        any_state=any_state,
+    )
 
 
 def _store(node: Node, weight: float, older: bool) -> Spill:
