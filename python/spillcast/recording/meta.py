@@ -29,7 +29,7 @@ FORMER_FILE = "former_calls.json"
 RECORDING_SCHEMA = "spillcast.recording/1"
 _AGAIN = "record again"
 #: What ended a recording; all but the first while the run went on.
-EndedBy = Literal["end", "duration", "interrupt", "failure"]
+EndedBy = Literal["end", "error", "duration", "interrupt", "failure"]
 
 
 @dataclass(frozen=True)
@@ -229,8 +229,8 @@ class Meta:
     )
     clock: str = key("clock of all times", example="CLOCK_MONOTONIC", default="CLOCK_MONOTONIC")
     ended_by: EndedBy | None = key(
-        "`end` of the run; or if it went on, `duration`, `interrupt` or `failure` of the "
-        "connection to its server",
+        "`end` of the run, or its `error` if it was cancelled or failed; or if it went on, "
+        "`duration`, `interrupt` or `failure` of the connection to its server",
         example="end",
         optional=True,
     )

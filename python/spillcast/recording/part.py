@@ -16,9 +16,10 @@ WORKED = 0.1
 class Part:
     """What was recorded of a run that took longer, nobody knows how long.
 
-    ``because`` is what ended the recording (``duration``, ``interrupt``, ``failure``), or ``late``
-    where it began after the run. ``before_s`` is how long the run had taken by then, or its
-    ``process``, of which nobody knows when its query began; None where it began with the recording.
+    ``because`` is what ended the recording (``duration``, ``interrupt``, ``failure``), ``error``
+    where the run was cancelled or failed, or ``late`` where the recording began after the run.
+    ``before_s`` is how long the run had taken by then, or its ``process``, of which nobody knows
+    when its query began; None where it began with the recording.
     """
 
     recorded_s: float
@@ -47,7 +48,9 @@ class Part:
             did.append(f"had already run for {format_duration(self.before_s)}")
         elif self.because == "late":
             did.append("had already started")
-        if self.because != "late":
+        if self.because == "error":
+            did.append("was cancelled or failed")
+        elif self.because != "late":
             did.append("went on")
         recorded = format_duration(self.recorded_s)
         return f"{recorded} were recorded of a {self.what} that {' and '.join(did)}"
@@ -77,7 +80,7 @@ def whole_s(meta: Meta) -> float | None:
 
 
 def went_on(meta: Meta) -> bool:
-    """Whether the run is known to have gone on when its recording ended."""
+    """Whether the run is known not to have been complete when its recording ended."""
     return _cut_off_by(meta) is not None
 
 
@@ -91,7 +94,7 @@ def had_worked(meta: Meta, before: DoneBefore) -> bool:
 
 
 def _cut_off_by(meta: Meta) -> str | None:
-    """What ended the recording while the run went on; None where nothing is known to have."""
+    """What ended the recording of an incomplete run; None where nothing is known of it."""
     query = meta.server_query
     ended_by = meta.ended_by if query is None else query.ended_by
     return None if ended_by in ("end", "query") else ended_by

@@ -79,7 +79,9 @@ class RecordedQuery:
         "how long it had run when the recording began", unit="s", example=12.5
     )
     ended_by: str = key(
-        "`query`, `duration`, `interrupt` or `failure` of the connection", example="query"
+        "`query`, its `error` (cancelled or failed), `duration`, `interrupt` or `failure` of the "
+        "connection",
+        example="query",
     )
     failure: str | None = key("what failed; null if nothing did", example=None)
     workers: Sequence[Worker] = key("parallel workers")

@@ -2,12 +2,14 @@
 
 import json
 
+import psycopg
 import pytest
 
 from harness import spillcast
 from postgres_rig import PARALLEL, rig
 from spillcast.engines.engine import Wanted
 from spillcast.engines.postgres.live.former import former_calls
+from spillcast.engines.postgres.live.outcome import UNKNOWN
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.server import embedded
 from spillcast.forecast import forecast
@@ -18,6 +20,9 @@ from spillcast.storage.target import resolve
 ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0, "track_io_timing": "on"}
 COUNTED = "select queryid, calls, temp_blks_written from pg_stat_statements where query like %s"
 PATTERN = "select max(t.f) from t join%"
+
+
+LONG = "select min(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(8))
 
 
 def spills(constant):
@@ -99,3 +104,55 @@ def test_calls_in_another_database_are_of_another_statement(counting, database, 
 
 def test_a_server_that_counts_none_is_left_alone(newest):
     assert former_calls(newest.dsn, "postgres", "1") == []
+
+
+def record_cancelled(served, path, query, *, begin=""):
+    """Record a query that is cancelled while it is recorded; it, and what was said."""
+    words, ticks = [], []
+    with served.client(**ALONE) as client:
+        if begin:
+            client.connection.execute(begin)
+        client.run(query)
+        served.until_running(client)
+
+        def cancel(_recorder, status):
+            ticks.append(status["waiting"])
+            # A server shares its counts once a second.
+            if ticks.count(False) == 6:
+                client.connection.cancel()
+
+        wanted = Wanted(backend=client.pid)
+        record_postgres(served.dsn, path, wanted, on_status=cancel, say=words.append)
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            client.result()
+    return Recording.open(path), words
+
+
+@pytest.mark.parametrize("begin", ["", "begin"])
+def test_a_cancelled_call_is_not_a_whole_run(counting, tmp_path, begin):
+    """Told by the counted calls, and of an open transaction by its state."""
+    recording, _ = record_cancelled(counting, tmp_path / "cut.spill", spills(7), begin=begin)
+    assert recording.meta.ended_by == recording.meta.postgres.ended_by == "error"
+    said = forecast(recording, resolve("latency:100us", recording))
+    assert said.part is None
+    assert said.baseline_s > recording.elapsed_s
+    assert "previous calls, by pg_stat_statements" in said.to_come.sources["written"]
+
+
+def test_a_call_that_may_have_been_cancelled_is_called_so(newest, tmp_path):
+    """Nothing counts calls there, but transactions that are rolled back."""
+    _, words = record_cancelled(newest, tmp_path / "cut.spill", LONG)
+    assert UNKNOWN in words
+
+
+def test_a_call_that_ends_is_a_whole_run(counting, tmp_path):
+    query, words = spills(9).replace("max", "min"), []
+    for path in (None, tmp_path / "whole.spill"):
+        with counting.client(**ALONE) as client:
+            client.run(query)
+            if path is not None:
+                counting.until_running(client)
+                record_postgres(counting.dsn, path, Wanted(backend=client.pid), say=words.append)
+            client.result()
+    assert Recording.open(path).meta.ended_by == "end"
+    assert UNKNOWN not in words

@@ -10,6 +10,9 @@ FETCH_S = 1.0
 #: Before the query that is waited for, shorter statements are passed over: BEGIN, SET and the like.
 PASSED_OVER_S = 0.1
 
+#: Whether the last statement of a transaction that is open ran to its end.
+_COMPLETED = {"idle in transaction": True, "idle in transaction (aborted)": False}
+
 Phase = Literal["waiting", "running", "ended"]
 
 
@@ -40,6 +43,8 @@ class QueryLife:
         self.ended_s: float | None = None
         #: Whether the query began to be seen with the last look.
         self.new = False
+        #: Whether it ran to its end, by the state of its transaction afterwards; None: not known.
+        self.completed: bool | None = None
         self._waited = False
         self._last: Seen | None = None
 
@@ -97,6 +102,7 @@ class QueryLife:
             if session.state in ACTIVE or (fetching and soon):
                 self._last = session
             else:
+                self.completed = _COMPLETED.get(session.state or "")
                 self._end(session.state_change_s)
         elif session.query_start_s == last.query_start_s:
             self._end(session.state_change_s)

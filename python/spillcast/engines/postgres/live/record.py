@@ -25,6 +25,7 @@ from spillcast.engines.postgres.live.backend import find, may_list_temp, none_ca
 from spillcast.engines.postgres.live.estimate import estimate
 from spillcast.engines.postgres.live.explain import PLAN_FILE, Explained
 from spillcast.engines.postgres.live.former import former_calls
+from spillcast.engines.postgres.live.outcome import UNKNOWN, completed, rollbacks
 from spillcast.engines.postgres.live.sampler import RATE_ALONE_HZ, RATE_HZ, Sampler
 from spillcast.engines.postgres.live.settings import own_settings, settings_of
 from spillcast.engines.postgres.processes import (
@@ -80,6 +81,7 @@ def record_postgres(
                 explain_with = partial(estimate, dsn, found.database or None)
                 count_with = partial(former_calls, dsn, found.database or connection.info.dbname)
                 watch = _Watch(recorder, connection, found.pid, None, explain_with, count_with)
+                watch.database = found.database
             else:
                 assert explain is not None
                 run = Explained(dsn, explain, settings or {}, say, timed=timed)
@@ -143,6 +145,11 @@ class _Watch:
         self._plan: dict[str, Any] | str | None = None
         #: What was counted of its earlier calls; None until asked for.
         self._calls: list[dict[str, Any]] | None = None
+        self.database = ""
+        self._say: Say = lambda _text: None
+        self._rolled_back: int | None = None
+        #: When its earlier calls had been counted (CLOCK_MONOTONIC).
+        self._counted_ns: int | None = None
         #: What is known of the query now that it is watched no longer.
         self._ended: RunSoFar | None = None
         recorder.run_so_far = self.run_so_far
@@ -150,7 +157,8 @@ class _Watch:
     def begin(self, absent_because: str | None, say: Say) -> None:
         """Attach to the session and the workers to come, and start to sample."""
         # From its start on, the sampler has the connection for itself.
-        connection, recorder = self._connection, self._recorder
+        connection, recorder, self._say = self._connection, self._recorder, say
+        self._rolled_back = rollbacks(connection, self.database)
         if self._run is not None:
             self._settings = own_settings(self._run.connection)
         else:
@@ -234,6 +242,9 @@ class _Watch:
             on_status(recorder, {**recorder.status(), **counts, "waiting": waiting})
             if began is None and (self._run is not None or sampler.life.phase != "waiting"):
                 began = time.monotonic()
+            if sampler.life.phase == "running" and self._counted_ns is None and self._former:
+                # Before the call ends: one that is cancelled is not counted.
+                self._counted_ns = time.monotonic_ns()
             if limit_s is None or time.monotonic() - (began or since) < limit_s:
                 continue
             if began is None:
@@ -247,6 +258,8 @@ class _Watch:
         recorder.add_samples(self._sampler.take())
         if self._run is not None:
             self._run.finish()
+        if ended_by == "query" and self._run is None and not self._completed():
+            ended_by = "error"
         began_s, until_s = life.started_s, life.seen_until_s
         if self._run is not None and self._run.elapsed_s is not None:
             elapsed_s = self._run.elapsed_s
@@ -266,6 +279,19 @@ class _Watch:
         self._ended = RunSoFar(self._started_ns, {**extra, "elapsed_s": elapsed_s})
         extra["sampling"] = sampling_meta(sampled, self._sampler.rate_hz, self._sampler.gap_s)
         return recorder.finish(elapsed_s=elapsed_s, started_ns=self._started_ns, extra=extra)
+
+    def _completed(self) -> bool:
+        """Whether the query ran to its end, as far as can be told."""
+        life, sampled = self._sampler.life, self._sampler.sampled
+        done, queryid = life.completed, sampled.queryid
+        if done is None and self._count_with is not None and queryid is not None:
+            ended_ns = (sampled.started_ns or 0) + round((life.elapsed_s or 0.0) * 1e9)
+            in_time = self._counted_ns is not None and self._counted_ns < ended_ns
+            before = self._calls if in_time else None
+            done = completed(before or [], self._count_with(queryid))
+        if done is None and rollbacks(self._connection, self.database) != self._rolled_back:
+            self._say(UNKNOWN)
+        return done is not False
 
     def run_so_far(self) -> RunSoFar:
         """The query as it is known by now; its plan and its earlier calls are asked for once."""

@@ -217,7 +217,7 @@ class _AllSessions:
         ended, self._ended = self._ended, []
         for query in ended:
             if query.ended_ns is not None and query.ended_ns < until_ns:
-                self._keep(query, "end")
+                self._keep(query, _ended_by(query))
             else:
                 self._ended.append(query)
 
@@ -271,7 +271,7 @@ class _AllSessions:
         self._collect()
         recorded_s = time.monotonic() - self._began_s
         for query in (*self._ended, *sampler.take_ended()):
-            self._keep(query, "end")
+            self._keep(query, _ended_by(query))
         for query in sampler.running():
             self._keep(query, "failure" if ended_by == "end" else ended_by)
         status, server = recorder.status(), self._engine.server
@@ -289,6 +289,10 @@ class _AllSessions:
             unkept=self._unkept,
             unassigned=max(status["temp_reads"] + status["temp_writes"] - assigned, 0),
         )
+
+
+def _ended_by(query: SessionQuery) -> EndedBy:
+    return "error" if query.life.completed is False else "end"
 
 
 def _workers(query: SessionQuery, window: Window, origin_ns: int) -> Sequence[Joined]:

@@ -1,0 +1,98 @@
+"""Names that would be statements or lines if they were not quoted: recorded, ranked, moved."""
+
+import json
+import os
+
+import pytest
+
+from harness import spillcast
+from plans import INSTALLATIONS
+from postgres_rig import private_server, recorder
+from spillcast.engines.postgres.quoting import identifier, literal
+from spillcast.recording import Recording
+from spillcast.workspace import workspace
+
+NAMES = {
+    "quotes": 'it\'s "x"; drop table t; --',
+    "lines": "a\nb\r\tc",
+    "percent": "--100%s %(x)s %% $(touch planted)",
+    "unicode": "té \u202e😀 \x1b[31m",
+}
+
+
+@pytest.fixture(scope="module")
+def room():
+    with workspace() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(room):
+    settings = {
+        "shared_preload_libraries": "pg_stat_statements",
+        "allow_in_place_tablespaces": "on",
+        "max_parallel_workers_per_gather": "0",
+        "track_io_timing": "on",
+        "work_mem": "256kB",
+    }
+    with private_server(room, settings, INSTALLATIONS[0]) as made:
+        with made.connect() as connection:
+            connection.execute("create extension pg_stat_statements")
+        yield made
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_name_is_only_a_name(server, room, tmp_path, kind):
+    name = NAMES[kind]
+    quoted = identifier(name)
+    query = (
+        f"select count({quoted}) from (select hashint8(i) as {quoted}, repeat('x', 40) as f "
+        f"from generate_series(1, 400000) i order by 2, 1 offset 0) {quoted}"
+    )
+    with server.connect() as connection:
+        connection.execute(f"create role {quoted} login superuser")
+        connection.execute(f"create database {quoted} owner {quoted}")
+        connection.execute(f"create tablespace {quoted} location ''")
+        connection.execute(f"alter role {quoted} set temp_tablespaces = {literal(name)}")
+        connection.execute("select pg_stat_statements_reset()")
+
+    output = tmp_path / "run.spill"
+    with recorder(output, "--postgres", server.dsn, "--query", "generate_series.1, 4") as process:
+        process.stderr.readline()
+        with server.connect(user=name, dbname=name) as session:
+            assert session.execute(query).fetchone() == (400000,)
+        _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    recording = Recording.open(output)
+    assert recording.meta.temp.operations > 0
+    assert recording.meta.engine.query == query
+    assert [one.tablespace for one in recording.meta.postgres.temp_files] in ([], [name])
+    page = spillcast("forecast", output, "--to", "latency:1ms")
+    assert page.returncode == 0, page.stderr
+    assert not any(letter in page.stdout for letter in "\r\x1b\u202e")
+
+    found = spillcast("postgres", server.dsn, "--to", "latency:1ms", "--json")
+    assert found.returncode == 0, found.stderr
+    assert any("generate_series" in one["query"] for one in json.loads(found.stdout)["statements"])
+    shown = spillcast("postgres", server.dsn, "--to", "latency:1ms")
+    assert shown.returncode == 0, shown.stderr
+    assert not any(letter in shown.stdout for letter in "\r\x1b\u202e")
+
+    for scope in (f"role:{name}", f"database:{name}"):
+        printed = spillcast("move", "postgres", server.dsn, "--to", room / "fast", "--for", scope)
+        assert printed.returncode == 0, printed.stderr
+        assert identifier(name) in printed.stdout
+        assert not any(letter in printed.stdout for letter in "\r\x1b\u202e")
+    if os.geteuid() == 0:
+        line = ("move", "postgres", server.dsn, "--to", room / "fast", "--for", f"role:{name}")
+        applied = spillcast(*line, f"--tablespace={name}", "--apply")
+        assert (applied.returncode, "there is a tablespace" in applied.stderr) == (2, True)
+        applied = spillcast(*line, f"--tablespace={name} 2", "--apply", "--json")
+        assert applied.returncode == 0, applied.stderr
+        assert json.loads(applied.stdout)["verified"]["files"] > 0
+        reverted = spillcast(*line, "--revert")
+        assert reverted.returncode == 0, reverted.stderr
+    with server.connect() as connection:
+        connection.execute(f"drop database {quoted}")
+        connection.execute(f"drop tablespace {quoted}")
+        connection.execute(f"drop role {quoted}")
