@@ -235,7 +235,7 @@ def _judged(
 
 
 def _results(how: str, judged: list[Judged], found: dict[str, Any]) -> Iterator[Result | str]:
-    yield f"    {how:<20} calls  slow      fast     saved     forecast, 90 % sure"
+    yield f"    {how:<20} calls  slow      fast     saved     forecast (90 % interval)"
     yield from (str(one) for one in judged if one.blocks or one.said)
     quiet = sum(not (one.blocks or one.said) for one in judged)
     yield f"    and {quiet} that do not spill and are not ranked"

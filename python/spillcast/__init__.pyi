@@ -30,7 +30,7 @@ __version__: str
 
 class _Options(TypedDict, total=False):
     elapsed_s: float | None
-    boost: str | None
+    temp_events: str | None
     sql_id: str | None
     exec_id: int | None
     since: str | None

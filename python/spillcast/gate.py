@@ -68,7 +68,7 @@ def check_kind(path: Path) -> None:
     if path.is_fifo() and str(path).startswith(("/dev/fd/", "/proc/")):
         return
     what = "a named pipe" if path.is_fifo() else "a device or a socket"
-    raise InputError(f"{path}: is {what}, not a file", "copy what it holds to a file")
+    raise InputError(f"{path} is {what}, not a file", "copy what it holds to a file")
 
 
 def text_of(path: Path, hint: str | None = None, *, bytes_max: int = TEXT_BYTES_MAX) -> str:

@@ -75,7 +75,7 @@ def check_output_file(path: Path, option: str = "-o") -> None:
     """InputError where no file can be written: it is told before the work, not after it."""
     refuse_planted_link(path)
     if path.is_dir():
-        raise InputError(f"{option} {path}: is a directory", "name a file in it")
+        raise InputError(f"{option} {path} is a directory", "name a file in it")
     parent = path.absolute().parent
     if not parent.is_dir():
         raise InputError(f"{option} {path}: there is no directory {parent}")

@@ -49,7 +49,7 @@ MISTAKES = {
     ),
     "a device": (
         ("forecast", "run.spill", "--to", "/dev/null"),
-        "--to /dev/null: is not a file or directory",
+        "--to /dev/null is not a file or directory",
         "name a directory",
     ),
     "a variable that is not set": (
@@ -112,7 +112,7 @@ MISTAKES = {
     ),
     "a file in place of a program": (
         ("record", "--", "./flash.json"),
-        "./flash.json: is not a program", "the program that runs it",
+        "./flash.json is not a program", "the program that runs it",
     ),
     "seconds in place of minutes": (
         ("forecast", "run.spill", "--to", "factor:2", "--elapsed", "2"),

@@ -175,8 +175,8 @@ def test_bad_targets_are_one_line(made, tmp_path):
     assert "probe it once" in only_line(spillcast("fleet", dataset, "--to", tmp_path), 2)
     assert "no such file" in only_line(spillcast("fleet", dataset, "--to", "nowhere"), 2)
     assert "a factor is" in only_line(spillcast("fleet", dataset, "--to", "factor:0"), 2)
-    boost = spillcast("fleet", dataset, "--to", "factor:2", "--boost", "latch*")
-    assert "waits for 'latch*'" in only_line(boost, 2)
+    temp_events = spillcast("fleet", dataset, "--to", "factor:2", "--temp-events", "latch*")
+    assert "waits for 'latch*'" in only_line(temp_events, 2)
     master = spillcast("fleet", dataset, "--to", "factor:2", "--master", "spark://x:1")
     assert "--engine spark" in only_line(master, 2)
 

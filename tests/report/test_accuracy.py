@@ -268,7 +268,7 @@ def test_no_cases_make_a_page_too(tmp_path):
         ),
         (["-o", "nowhere/cases.parquet"], "-o nowhere/cases.parquet: there is no directory"),
         (["--markdown", "nowhere/page.md"], "--markdown nowhere/page.md"),
-        (["-o", "."], "-o .: is a directory"),
+        (["-o", "."], "-o . is a directory"),
         (
             ["--from", "whole.parquet", "--markdown", "page"],
             "--markdown page: name it with a suffix",

@@ -19,7 +19,7 @@ SEED = int(os.environ.get("SKEPTIC_SEED", 20))
 COUNT = int(os.environ.get("SKEPTIC_COUNT", 200))
 #: A refusal for an interval that is no answer names no cause.
 TOO_WIDE = "shows only"
-#: An interval that is 90 % sure misses one in ten, and with few questions some more.
+#: A 90 % interval misses one in ten, and with few questions some more.
 MISSED_MAX = 0.2
 
 

@@ -44,9 +44,9 @@ fn a_working_set_that_would_fill_the_file_system_is_refused() {
         other => panic!("{other}"),
     }
     let text = error.to_string();
-    let leaves = format!("leaves {} free", 64 << 20);
-    assert!(text.contains(&need.to_string()) && text.contains(&leaves), "{text}");
-    assert!(text.contains(&format!("has {free} bytes free")), "{text}");
+    for size in ["37 MiB", "64 MiB", "100 MiB"] {
+        assert!(text.contains(size), "{text}");
+    }
 }
 
 #[test]

@@ -26,9 +26,7 @@ def read_csv(paths: Sequence[Path]) -> Rows:
     """Read files one after the other. InputError names the column or the value that is wrong."""
     for path in paths:
         if not is_csv(path):
-            raise InputError(
-                f"{path}: is not a CSV file, but others are", "give one kind at a time"
-            )
+            raise InputError(f"{path} is not a CSV file, but others are", "give one kind at a time")
     tables = [_read(path) for path in paths]
     table = pa.concat_tables(tables)
     if table.num_rows == 0:

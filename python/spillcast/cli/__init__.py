@@ -40,6 +40,9 @@ VERBS = (
 #: Verbs of the previous version, each with what replaces it.
 FORMER_VERBS = {"completion": "spillcast --install-completion, or --show-completion to print it"}
 
+#: Options of former names, which work for one more version.
+_RENAMED_OPTIONS = {"--boost": "--temp-events"}
+
 
 def main() -> None:
     """Run the command line and exit with its status."""
@@ -117,7 +120,8 @@ def _status(arguments: list[str]) -> int:
     from spillcast.errors import SpillcastError, is_interruption
 
     try:
-        status = application(arguments)(args=arguments, prog_name="spillcast")
+        present = _with_present_names(arguments)
+        status = application(present)(args=present, prog_name="spillcast")
         return int(status or 0)
     except SpillcastError as error:
         _complain(error)
@@ -146,6 +150,20 @@ def _status(arguments: list[str]) -> int:
         where = f"{error.filename}: " if error.filename else ""
         print(f"spillcast: {where}{error.strerror or error}", file=sys.stderr)
         return 1
+
+
+def _with_present_names(arguments: list[str]) -> list[str]:
+    """The arguments with options by their present names, but those of a command after ``--``."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    found = []
+    for argument in arguments[:end]:
+        name, equals, value = argument.partition("=")
+        present = _RENAMED_OPTIONS.get(name)
+        if present is not None:
+            print(f"spillcast: {name} is deprecated: use {present}", file=sys.stderr)
+            argument = f"{present}{equals}{value}"
+        found.append(argument)
+    return found + arguments[end:]
 
 
 def _interrupted() -> int:

@@ -5,12 +5,12 @@ from typing import Annotated
 import typer
 
 from spillcast.cli.options import (
-    Boost,
     Confidence,
     Csv,
     Json,
     Markdown,
     Master,
+    TempEvents,
     Workers,
     only_with_spark,
 )
@@ -29,7 +29,7 @@ def fleet(
             "--to", help="storage.json, catalogue:NAME, recording, trace, latency:150us, factor:60."
         ),
     ],
-    boost: Boost = None,
+    temp_events: TempEvents = None,
     cost: Annotated[
         float | None, typer.Option(min=0, help="Price of the target for 30 days.")
     ] = None,
@@ -61,7 +61,7 @@ def fleet(
     found = make(
         dataset,
         to,
-        boost=boost or TEMP_EVENTS,
+        temp_events=temp_events or TEMP_EVENTS,
         confidence=confidence,
         cost=cost,
         engine=asked,

@@ -8,7 +8,6 @@ import typer
 from spillcast.cli.engines import Server, with_servers
 from spillcast.cli.options import (
     Block,
-    Boost,
     Budget,
     Confidence,
     Csv,
@@ -23,6 +22,7 @@ from spillcast.cli.options import (
     RecordedTemp,
     Since,
     SqlId,
+    TempEvents,
     Until,
     Written,
 )
@@ -53,7 +53,7 @@ def forecast(
     history: History = None,
     progress: Progress = None,
     written: Written = None,
-    boost: Boost = None,
+    temp_events: TempEvents = None,
     sql_id: SqlId = None,
     exec_id: ExecId = None,
     since: Since = None,
@@ -157,7 +157,7 @@ def forecast(
     within_s = None if within is None else parse_duration_s(within, "--within")
     question = Question(
         elapsed_s=None if elapsed is None else parse_duration_s(elapsed, "--elapsed"),
-        boost=boost,
+        temp_events=temp_events,
         sql_id=sql_id,
         exec_id=exec_id,
         since=since,

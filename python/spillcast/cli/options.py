@@ -78,7 +78,7 @@ Progress = Annotated[
 Written = Annotated[
     str | None, typer.Option(help="Bytes that the whole query writes to temp files, such as 40G.")
 ]
-Boost = Annotated[
+TempEvents = Annotated[
     str | None,
     typer.Option(help="Wait events that the move makes faster, such as 'direct path * temp'."),
 ]

@@ -7,7 +7,6 @@ import typer
 
 from spillcast.cli.options import (
     Block,
-    Boost,
     Budget,
     Confidence,
     Elapsed,
@@ -20,6 +19,7 @@ from spillcast.cli.options import (
     RecordedTemp,
     Since,
     SqlId,
+    TempEvents,
     Until,
     Written,
 )
@@ -55,7 +55,7 @@ def report(
     history: History = None,
     progress: Progress = None,
     written: Written = None,
-    boost: Boost = None,
+    temp_events: TempEvents = None,
     sql_id: SqlId = None,
     queryid: Queryid = None,
     exec_id: ExecId = None,
@@ -134,7 +134,7 @@ def report(
     if to:
         question = Question(
             elapsed_s=None if elapsed is None else parse_duration_s(elapsed, "--elapsed"),
-            boost=boost,
+            temp_events=temp_events,
             sql_id=sql_id,
             queryid=queryid,
             exec_id=exec_id,
@@ -150,8 +150,8 @@ def report(
             reading=reading_bar,
         )
         _add_forecasts(material, to, ask(words, to, question), lenient=lenient)
-    elif elapsed or boost or queryid or history or progress or written:
-        given = "--elapsed, --history, --progress, --written, --boost and --queryid"
+    elif elapsed or temp_events or queryid or history or progress or written:
+        given = "--elapsed, --history, --progress, --written, --temp-events and --queryid"
         raise InputError(f"{given} are for a forecast", "name a target with --to")
     elif evidence.plans or evidence.statements or evidence.figures:
         what = "a plan holds" if not evidence.figures else "figures of a run hold"

@@ -23,7 +23,7 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
     if size_bytes < SIZE_BYTES_MIN:
         raise InputError(f"--size {size} is less than {format_bytes(SIZE_BYTES_MIN)}")
     if not to.is_absolute() or to == Path("/"):
-        raise InputError(f"--to {to}: is not an absolute path such as /mnt/temp")
+        raise InputError(f"--to {to} is not an absolute path such as /mnt/temp")
     meminfo = meminfo_bytes()
     available, swap = meminfo["MemAvailable"], meminfo.get("SwapFree", 0)
     if size_bytes > available:

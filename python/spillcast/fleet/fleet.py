@@ -27,33 +27,33 @@ def fleet(
     address: str,
     to: str,
     *,
-    boost: str = TEMP_EVENTS,
+    temp_events: str = TEMP_EVENTS,
     confidence: float = 0.9,
     cost: float | None = None,
     engine: AbstractContextManager[Engine] | None = None,
 ) -> Fleet:
     """Forecast every statement of the dataset at ``address`` with its temp files on ``to``.
 
-    ``boost`` is a pattern of the wait events that change; ``cost`` the price of the target for 30
-    days. ``engine`` is DuckDB on this machine, if none is given. InputError for a dataset or a
-    target that cannot be used, or where nothing in the dataset waits for such events.
+    ``temp_events`` is a pattern of the wait events that change; ``cost`` the price of the target
+    for 30 days. ``engine`` is DuckDB on this machine, if none is given. InputError for a dataset or
+    a target that cannot be used, or where nothing in the dataset waits for such events.
     """
     dataset = Dataset.open(address)
     sources = dataset.sources.select(["database", "instance", "host", "set_aside"]).to_pylist()
     clashes = query.clashing(sources)
     with engine or local(dataset) as chosen_engine:
-        facts = Facts(chosen_engine, dataset, to, boost, confidence, clashes)
+        facts = Facts(chosen_engine, dataset, to, temp_events, confidence, clashes)
         if not facts.outcomes:
             raise InputError(
-                f"{address}: nothing in it waits for '{boost}'",
-                "name the events that change with --boost",
+                f"{address}: nothing in it waits for '{temp_events}'",
+                "name the events that change with --temp-events",
             )
     rows = _ranked([facts.row(key) for key in facts.outcomes])
     by_key = {(row.database, row.sql): row for row in rows}
     return Fleet(
         dataset.place.address,
         to,
-        boost,
+        temp_events,
         confidence,
         rows,
         _databases(rows, facts),
@@ -73,7 +73,7 @@ class Facts:
         engine: Engine,
         dataset: Dataset,
         to: str,
-        boost: str,
+        temp_events: str,
         confidence: float,
         clashes: dict[str, set[str]],
     ) -> None:
@@ -93,12 +93,12 @@ class Facts:
         self._buckets: dict[Key, list[tuple[int, int]]] = {}
         if dataset.parts(FACTS_FOLDER):
             all_statements = statements(_sorted(engine.rows(query.totals_sql(label))))
-            self._forecast(all_statements, resolve_facts_target(to), boost, confidence)
+            self._forecast(all_statements, resolve_facts_target(to), temp_events, confidence)
             events = {
                 event
                 for statement in all_statements
                 for event in statement.events()
-                if is_like(event, boost)
+                if is_like(event, temp_events)
             }
             self._read_days(_sorted(engine.rows(query.days_sql(label, events))), all_statements)
             for row in _sorted(engine.rows(query.latencies_sql(label, events, engine.dialect))):
@@ -108,20 +108,24 @@ class Facts:
             self._read_runs(engine.runs(to, confidence))
 
     def _forecast(
-        self, statements: Sequence[Statement], target: Target | str, boost: str, confidence: float
+        self,
+        statements: Sequence[Statement],
+        target: Target | str,
+        temp_events: str,
+        confidence: float,
     ) -> None:
         for statement in statements:
             database, key = statement.database, (statement.database, statement.sql_id)
             self.elapsed_us[database] = self.elapsed_us.get(database, 0) + statement.elapsed_us
             counted = statement.rows[statement.timed_by]
-            temp_us = sum(row["total_us"] for row in counted if is_like(row["event"], boost))
+            temp_us = sum(row["total_us"] for row in counted if is_like(row["event"], temp_events))
             if temp_us <= 0 or statement.elapsed_us <= 0:
                 continue
             temp_s = temp_us / 1e6
             if isinstance(target, str):
                 outcome = Outcome(statement.elapsed_us / 1e6, temp_s, refused=target)
             else:
-                outcome = of_statement(statement, target, boost, temp_s, confidence)
+                outcome = of_statement(statement, target, temp_events, temp_s, confidence)
             self._add(key, outcome, statement.timed_by, max(row["sources"] for row in counted))
 
     def _read_days(self, rows: Rows, statements: Sequence[Statement]) -> None:

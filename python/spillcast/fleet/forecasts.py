@@ -28,13 +28,13 @@ class Outcome:
 
 
 def of_statement(
-    statement: Statement, target: Target, boost: str, temp_s: float, confidence: float
+    statement: Statement, target: Target, temp_events: str, temp_s: float, confidence: float
 ) -> Outcome:
     """The forecast of what traces and ASH say of a statement."""
     elapsed_s = statement.elapsed_us / 1e6
     try:
         evidence = OracleEvidence(traces=statement.traces(), ash=statement.ash())
-        question = Question(boost=boost, elapsed_s=elapsed_s, confidence=confidence)
+        question = Question(temp_events=temp_events, elapsed_s=elapsed_s, confidence=confidence)
         forecast = forecast_events(target, evidence, question)
     except (InputError, Refusal) as error:
         return Outcome(elapsed_s, temp_s, refused=error.message)

@@ -1,6 +1,7 @@
 """How long a run would take if its temp I/O stood on another storage."""
 
 import sys
+import warnings
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +28,9 @@ class _Callable(ModuleType):
         """
         files = baseline if isinstance(baseline, Recording | list | tuple) else [baseline]
         several = isinstance(to, list | tuple)
+        if "boost" in options:
+            warnings.warn("boost is deprecated: use temp_events", DeprecationWarning, stacklevel=2)
+            options["temp_events"] = options.pop("boost")
         question = Question(**options)
         forecasts = [forecast for forecast, _ in ask(files, to if several else [to], question)]
         return Forecasts(forecasts) if several else forecasts[0]

@@ -40,13 +40,13 @@ class Question:
     """The options of a forecast.
 
     ``elapsed_s`` is the wall time of the whole query, if the evidence covers only a part or has
-    none. ``boost`` (events), ``sql_id``, ``block`` (size of a block) and ``method`` (``counts`` or
-    ``seed``) are for Oracle's evidence, ``lenient`` for damaged traces; ``exec_id``, ``since`` and
-    ``until`` choose samples of ASH; ``queryid`` picks a row of pg_stat_statements, ``origin`` is
-    the storage of counts without times. If ``temp_dirs`` are given, the temp files of a recording
-    are those under them. The target has ``cpus`` CPUs and a quota of ``cpu_quota`` CPUs, by default
-    those of the recording. A directory is probed within ``budget``, a time, bytes or both
-    (``60s,4G``).
+    none. ``temp_events`` (a pattern), ``sql_id``, ``block`` (size of a block) and ``method``
+    (``counts`` or ``seed``) are for Oracle's evidence, ``lenient`` for damaged traces; ``exec_id``,
+    ``since`` and ``until`` choose samples of ASH; ``queryid`` picks a row of pg_stat_statements,
+    ``origin`` is the storage of counts without times. If ``temp_dirs`` are given, the temp files of
+    a recording are those under them. The target has ``cpus`` CPUs and a quota of ``cpu_quota``
+    CPUs, by default those of the recording. A directory is probed within ``budget``, a time, bytes
+    or both (``60s,4G``).
 
     Before that ``rehearse`` runs the query there. ``known`` tells the whole of a query that was
     recorded in part. ``exact`` takes all waits of a large recording, not a sample. ``without`` is
@@ -54,7 +54,7 @@ class Question:
     """
 
     elapsed_s: float | None = None
-    boost: str | None = None
+    temp_events: str | None = None
     sql_id: str | None = None
     exec_id: int | None = None
     since: str | None = None
@@ -106,7 +106,7 @@ class Question:
         _only_for("recordings", observed, **whole)
         _only_for("counts, as of plans and figures", counts, **{"from": self.origin})
         method = None if self.method == "counts" else self.method
-        _only_for("traces and ASH exports", events, boost=self.boost, method=method)
+        _only_for("traces and ASH exports", events, temp_events=self.temp_events, method=method)
         reports = events or bool(evidence.figures)
         oracle = {"sql_id": self.sql_id, "block": self.block}
         _only_for("Oracle's traces, ASH exports and reports", reports, **oracle)

@@ -24,7 +24,7 @@ FORECAST_SCHEMA = "spillcast.forecast/1"
 CHANGES = "other calls on temp files"
 #: The term of reads of data files that memory did not answer.
 DATA_READS = "data reads"
-#: The term of waits for a CPU quota that storage without any latency would leave.
+#: The term of waits for a CPU quota that zero-latency storage would leave.
 QUOTA = "CPU quota"
 #: The term of what recording cost, which no target has.
 RECORDING = "recording"
@@ -135,7 +135,7 @@ class Forecast(Tabular):
 
     @property
     def ceiling_share(self) -> float | None:
-        """Time saved over the time that storage without any latency would save.
+        """Time saved over the time that zero-latency storage would save.
 
         None if the query gets slower, or if no storage saves anything.
         """
@@ -161,7 +161,7 @@ class Forecast(Tabular):
         )
 
     def ceiling_words(self, beside: Iterable["Forecast"] = ()) -> str:
-        """The time on storage without any latency, and the limit that no storage can beat.
+        """The time on zero-latency storage, and the limit that no storage can beat.
 
         ``beside`` are forecasts of the same query that are shown with this one: the limit stated is
         not above any of theirs.

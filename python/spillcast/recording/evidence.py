@@ -166,18 +166,18 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
     if b"temp_blks_written" in head:
         return evidence.statements
     if not head.strip():
-        raise InputError(f"{path}: is empty", f"give {KNOWN}")
+        raise InputError(f"{path} is empty", f"give {KNOWN}")
     if (document := _DOCUMENT.match(head)) is not None:
         kind = document[1].decode()
         hint = _MEANT.get(kind, f"give {KNOWN}")
-        raise InputError(f"{path}: is a spillcast {kind}, not evidence", hint)
+        raise InputError(f"{path} is a spillcast {kind}, not evidence", hint)
     if reader_of(path, head) is not None:
         return evidence.figures
     if _PLAN.search(head) or path.suffix.lower() == ".json":
         return evidence.plans
     if path.suffix.lower() not in ASH_SUFFIXES:
         if len(head) < _HEAD_BYTES and not _TRACED.search(head):
-            raise InputError(f"{path}: is not evidence of a known kind", f"give {KNOWN}")
+            raise InputError(f"{path} is not evidence of a known kind", f"give {KNOWN}")
         return evidence.traces
     start = head[:4096].lower()
     if b"db_block_size" in start:

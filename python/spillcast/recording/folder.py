@@ -117,7 +117,7 @@ def check_output(path: Path, *, force: bool = False) -> None:
 def check_replaceable(path: Path) -> None:
     """InputError where something lies at ``path`` that is not a recording, or more than one."""
     if path.is_symlink():
-        raise InputError(f"{path}: is a symbolic link", "name the folder it leads to with -o")
+        raise InputError(f"{path} is a symbolic link", "name the folder it leads to with -o")
     if path.exists() and not _is_ours(path):
         raise InputError(f"{path}: exists and is not a recording", OTHER)
     if path.exists() and (foreign := sorted(names_of(path) - FINISHED)):

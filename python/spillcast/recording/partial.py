@@ -92,7 +92,7 @@ def _locked(folder: Path) -> Iterator[None]:
         except OSError as error:
             if error.errno == errno.EWOULDBLOCK:
                 name = folder.with_name(PARTIAL.sub("", folder.name))
-                raise InputError(f"{name}: is being recorded by another spillcast", OTHER) from None
+                raise InputError(f"{name} is being recorded by another spillcast", OTHER) from None
         yield
     finally:
         os.close(lock)

@@ -101,7 +101,7 @@ class RecordingsFolder:
         path, parent = self.path, self.path.absolute().parent
         refuse_planted_link(parent)
         if path.is_symlink():
-            raise InputError(f"{path}: is a symbolic link", "name the folder it leads to with -o")
+            raise InputError(f"{path} is a symbolic link", "name the folder it leads to with -o")
         if not parent.is_dir():
             raise InputError(f"{path}: there is no directory {parent}")
         if not path.exists():
@@ -111,7 +111,7 @@ class RecordingsFolder:
         if not path.is_dir() or is_recording(path):
             raise InputError(f"{path}: exists and is not a folder of recordings", OTHER)
         if not os.access(path, os.W_OK):
-            raise InputError(f"{path}: is not writable", OTHER)
+            raise InputError(f"{path} is not writable", OTHER)
         for inner in path.iterdir():
             if not is_recording(inner) and not PARTIAL.search(inner.name):
                 raise InputError(f"{path}: holds {inner.name}, which is not a recording", OTHER)

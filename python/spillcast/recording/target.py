@@ -75,7 +75,7 @@ def _no_program(word: str) -> InputError:
         hint = f"it is one word: leave out the quotes, as in -- {first} {others[0]}"
         return InputError(f"'{word}': no such command", hint)
     if os.path.isfile(word):
-        return InputError(f"{word}: is not a program", "give the program that runs it before it")
+        return InputError(f"{word} is not a program", "give the program that runs it before it")
     return InputError(f"{word}: no such command", "give its path, or fix PATH")
 
 

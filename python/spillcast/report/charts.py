@@ -137,7 +137,7 @@ def _covered(name: str, of: Sequence[Case]) -> dict[str, Any]:
 
 
 def _chance(coverage: float, cases: int) -> tuple[float, float]:
-    """Where the true share lies, 90 % sure, if cases were independent: Wilson's interval."""
+    """A 90 % interval of the true share, if cases were independent: Wilson's interval."""
     z = 1.645
     middle = (coverage + z * z / (2 * cases)) / (1 + z * z / cases)
     half = z * ((coverage * (1 - coverage) + z * z / (4 * cases)) / cases) ** 0.5

@@ -105,9 +105,9 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
     if path.is_dir():
         word = shell_word(text)
         hint = f"probe it first: spillcast probe {word} --like run.spill -o storage.json"
-        raise InputError(f"{role or text}: is a directory, and was not measured", hint)
+        raise InputError(f"{role or text} is a directory, and was not measured", hint)
     if path.exists():
-        raise InputError(f"{role or text}: is not a file or directory", _mounted(path, forms))
+        raise InputError(f"{role or text} is not a file or directory", _mounted(path, forms))
     near = meant(text, forms)
     hint = f"name {forms}" if near is None else f"do you mean {near}? Otherwise name {forms}"
     raise InputError(f"{role or text}: there is no such file or directory", hint)

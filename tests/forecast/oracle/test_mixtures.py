@@ -104,7 +104,7 @@ def folder(tmp_path):
 
 
 def test_unrelated_traces_below_a_directory_are_no_target(folder, tmp_path):
-    """They said 25 h 53 min, 90 % sure between 4.41 s and 75 h 49 min."""
+    """A forecast by them would be 25 h 53 min, 90 % interval 4.41 s to 75 h 49 min."""
     here = write_trace(tmp_path / "here.trc", SLOW)
     with pytest.raises(InputError, match="of 2 traces below it none has waits") as caught:
         forecast(here, folder)

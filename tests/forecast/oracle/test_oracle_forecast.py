@@ -6,6 +6,7 @@ import pytest
 
 from harness import only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real, write_trace
+from spillcast import forecast as spillcast_forecast
 from spillcast.errors import InputError
 from spillcast.forecast.oracle.events import read_shares, read_traces
 from spillcast.forecast.oracle.evidence import OracleEvidence
@@ -33,10 +34,12 @@ def case(example, *more, to=("flash.trc",)):
     return json.loads(result.stdout)
 
 
-def estimate(here, there, *, boost=TEMP, **options):
+def estimate(here, there, *, temp_events=TEMP, **options):
     """From traces alone; ``there`` is a trace or a word such as ``factor:2``."""
     evidence = OracleEvidence(traces=read_traces([here]))
-    return forecast_events(resolve_target(str(there)), evidence, Question(boost=boost, **options))
+    return forecast_events(
+        resolve_target(str(there)), evidence, Question(temp_events=temp_events, **options)
+    )
 
 
 def codes(forecast):
@@ -113,7 +116,7 @@ def test_a_real_holdout():
     here, there = (
         real(f"jks_ot_cdb1_{name}_010.trc") for name in ("3802_12ms", "30547_1ms")
     )  # fmt: skip
-    said = estimate(here, there, boost=CLIENT, without=("rest",))
+    said = estimate(here, there, temp_events=CLIENT, without=("rest",))
     assert said.baseline_s == pytest.approx(129.35, abs=0.01)
     # 1.38 s and 10,027 round trips at the other side's mean, which are 15,606,345 us.
     assert said.forecast_s == pytest.approx(129.346 - 127.966 + 15.606, abs=0.01)
@@ -180,7 +183,7 @@ def test_a_trace_of_a_part_is_warned_about(example):
 def test_ash_alone_does_not_know_sizes(example):
     ash = read_shares([example / "ash.csv"], TEMP)
     target = resolve_target(str(example / "flash.trc"))
-    said = forecast_events(target, OracleEvidence(ash=ash), Question(boost=TEMP))
+    said = forecast_events(target, OracleEvidence(ash=ash), Question(temp_events=TEMP))
     assert "sizes-unknown" in codes(said)
 
 
@@ -196,7 +199,7 @@ def test_sessions_share_their_time_whether_side_by_side_or_in_turn(tmp_path):
         evidence = read_traces([one, other])
         assert evidence.elapsed_s == pytest.approx(wall_s)
         said = forecast_events(
-            resolve_target("factor:2"), OracleEvidence(traces=evidence), Question(boost=TEMP)
+            resolve_target("factor:2"), OracleEvidence(traces=evidence), Question(temp_events=TEMP)
         )
         assert said.forecast_s == pytest.approx(wall_s * 0.75)
         assert ("threads" in codes(said)) == (other is beside)
@@ -207,6 +210,17 @@ def test_refused_where_the_target_saw_nothing(example, tmp_path):
     result = spillcast("forecast", example / "hdd.trc", "--to", there)
     assert result.returncode == 3
     assert "trace the query there while it spills" in result.stdout
+
+
+def test_the_former_name_of_temp_events_still_works(example):
+    trace = example / "hdd.trc"
+    now = spillcast("forecast", trace, "--to", "factor:2", "--temp-events", CLIENT, "--json")
+    former = spillcast("forecast", trace, "--to", "factor:2", f"--boost={CLIENT}", "--json")
+    assert former.stdout == now.stdout
+    assert "--temp-events" in only_line(former, 0)
+    with pytest.warns(DeprecationWarning, match="temp_events"):
+        said = spillcast_forecast(trace, "factor:2", boost=CLIENT)
+    assert said.to_json() == json.loads(now.stdout)["targets"][0]
 
 
 def test_waits_in_running_text_only_where_asked():
@@ -220,8 +234,11 @@ def test_waits_in_running_text_only_where_asked():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["hdd.trc", "--to", "flash.trc", "--boost", "nope"], "--boost 'nope' matches no event"),
-        (["ash.csv", "--to", "flash.trc", "--boost", "nope"], "no sample waits for 'nope'"),
+        (
+            ["hdd.trc", "--to", "flash.trc", "--temp-events", "nope"],
+            "--temp-events 'nope' matches no event",
+        ),
+        (["ash.csv", "--to", "flash.trc", "--temp-events", "nope"], "no sample waits for 'nope'"),
         (["hdd.trc", "--to", "absent.trc"], "absent.trc: there is no such file"),
         (["hdd.trc", "--to", "ash.csv"], "--to ash.csv: a baseline of traces or ASH"),
         (["hdd.trc", "--to", "latency:soon"], "'soon' is not a duration"),
@@ -247,7 +264,9 @@ def test_a_trace_without_times_needs_ash(tmp_path):
     path.write_text(header + f"WAIT #7: nam='{READ}' ela= 9000 p1=201 p2=128 p3=31\n")
     with pytest.raises(InputError):
         forecast_events(
-            Target("f", factor=2), OracleEvidence(traces=read_traces([path])), Question(boost=TEMP)
+            Target("f", factor=2),
+            OracleEvidence(traces=read_traces([path])),
+            Question(temp_events=TEMP),
         )
 
 

@@ -317,7 +317,7 @@ def test_a_page_draws_what_was_seen_and_what_is_to_come(tmp_path, written):
 @pytest.mark.parametrize(
     ("option", "value", "why"),
     [
-        ("--progress", "120%", "--progress 120%: is not a share of a query"),
+        ("--progress", "120%", "--progress 120% is not a share of a query"),
         ("--written", "1M", "--written 1 MiB: 3.12 MiB were written while it was recorded"),
         ("--history", "nowhere.json", "nowhere.json: there is no such file"),
     ],

@@ -63,15 +63,18 @@ impl fmt::Display for ProbeError {
             ),
             ProbeError::BudgetTooSmall { budget_bytes, least_bytes } => write!(
                 f,
-                "the byte budget is {budget_bytes}, and files need {least_bytes} at least: give \
-                 more, as in --budget 1G"
+                "the byte budget is {}, and files need {} at least: give more, as in --budget 1G",
+                size(*budget_bytes),
+                size(*least_bytes)
             ),
             ProbeError::TooSmall { dir, filesystem, need_bytes, free_bytes, kept_bytes } => write!(
                 f,
-                "the probe needs {need_bytes} bytes and leaves {kept_bytes} free, and {} \
-                 ({filesystem}) has {free_bytes} bytes free: make room there or give a directory \
-                 on a larger file system",
-                dir.display()
+                "the probe needs {} and leaves {} free, and {} ({filesystem}) has {} free: make room \
+                 there or give a directory on a larger file system",
+                size(*need_bytes),
+                size(*kept_bytes),
+                dir.display(),
+                size(*free_bytes)
             ),
             ProbeError::Io { doing, dir, filesystem, source } => {
                 write!(f, "{doing} in {} ({filesystem}): {source}", dir.display())
@@ -79,6 +82,14 @@ impl fmt::Display for ProbeError {
             ProbeError::Cancelled => f.write_str("the probe was cancelled"),
         }
     }
+}
+
+/// A size in the largest unit of which it holds one: `16 MiB`, `1.5 GiB`.
+fn size(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B")];
+    let (shift, unit) = units.into_iter().find(|(shift, _)| bytes >> shift > 0).unwrap_or(units[4]);
+    let tenths = (bytes as f64 / (1u64 << shift) as f64 * 10.0).round() / 10.0;
+    format!("{tenths} {unit}")
 }
 
 impl Error for ProbeError {

@@ -26,7 +26,7 @@ def oracle_move(to: str, user: str | None, size: str, *, client: str = "") -> Mo
         file = f"{to.rstrip('/')}/{TABLESPACE.lower()}.dbf"
     else:
         hint = "write for example /u02/temp or +FLASH"
-        raise InputError(f"--to {to}: is neither an absolute path nor a disk group", hint)
+        raise InputError(f"--to {to} is neither an absolute path nor a disk group", hint)
     if re.fullmatch(r"[1-9][0-9]*[KMGT]?", size.upper()) is None:
         raise InputError(f"--size '{size}' is not a size of Oracle's", "write for example 32G")
     steps = [

@@ -124,14 +124,16 @@ def read_traces(
     )
 
 
-def statements_of(paths: Sequence[Path], boost: str, *, lenient: bool = False) -> frozenset[str]:
-    """SQL_IDs of the statements that waited for events like ``boost``, as far as traces tell.
+def statements_of(
+    paths: Sequence[Path], temp_events: str, *, lenient: bool = False
+) -> frozenset[str]:
+    """SQL_IDs of the statements that waited for events like ``temp_events``, as far as traces tell.
 
     InputError where there are no trace lines.
     """
     groups = profile_traces(paths, ["event", "sql"], lenient=lenient).groups
     waits = [group for group in groups if group["event"] is not None and group["sql"]]
-    return frozenset(group["sql"] for group in waits if is_like(group["event"], boost))
+    return frozenset(group["sql"] for group in waits if is_like(group["event"], temp_events))
 
 
 def _calls(groups: list[dict[str, Any]]) -> dict[str, int]:
@@ -207,17 +209,17 @@ def _wall_s(read: Traces) -> float:
 
 def read_shares(
     paths: Sequence[Path],
-    boost: str,
+    temp_events: str,
     chosen: Chosen = ALL,
     on_progress: Progress | None = None,
 ) -> AshEvidence:
-    """Shares of wall clock of each event like ``boost``, from ASH exports of one execution.
+    """Shares of wall clock of each event like ``temp_events``, from ASH exports of one execution.
 
     InputError lists the executions where what is chosen is of several.
     """
     ash = read_ash(list(paths), chosen, on_progress=on_progress)
     check_single_execution(ash)
-    whole = wall_clock_share(ash, boost)
+    whole = wall_clock_share(ash, temp_events)
     share = {event: _share_of(ash, event) for event in whole.events}
     latency_s = {
         row["event"]: row["latency_us"] / 1e6
@@ -237,11 +239,13 @@ def _share_of(ash: Ash, event: str) -> float:
     return wall_clock_share(ash, literal).share
 
 
-def matching(names: Sequence[str], boost: str) -> list[str]:
-    """Names like ``boost``, upper and lower case alike. InputError where there is none."""
-    matches = [name for name in names if is_like(name, boost)]
+def matching(names: Sequence[str], temp_events: str) -> list[str]:
+    """Names like ``temp_events``, upper and lower case alike. InputError where there is none."""
+    matches = [name for name in names if is_like(name, temp_events)]
     if not matches:
         hint = f"the events are {', '.join(sorted(names)) or 'none'}"
-        remark = " (the default)" if boost == TEMP_EVENTS else ""
-        raise InputError(f"--boost '{boost}'{remark} matches no event of the baseline", hint)
+        remark = " (the default)" if temp_events == TEMP_EVENTS else ""
+        raise InputError(
+            f"--temp-events '{temp_events}'{remark} matches no event of the baseline", hint
+        )
     return matches

@@ -71,7 +71,7 @@ def read_evidence(
     The statements of traces are named where that is asked for: they are read once more for it.
     """
     traces = ash = None
-    boost = question.boost or TEMP_EVENTS
+    temp_events = question.temp_events or TEMP_EVENTS
     statements: frozenset[str] = frozenset()
     if evidence.traces:
         # Beside ASH, traces tell latencies, and may be of another run.
@@ -82,16 +82,16 @@ def read_evidence(
             )
     if evidence.ash:
         with question.reading(evidence.ash) as read:
-            ash = read_shares(evidence.ash, boost, question.chosen, read)
+            ash = read_shares(evidence.ash, temp_events, question.chosen, read)
         statements = ash.statements
     elif question.sql_id is not None:
         statements = frozenset([question.sql_id])
     elif name_statements and evidence.traces:
-        statements = statements_of(evidence.traces, boost, lenient=question.lenient)
+        statements = statements_of(evidence.traces, temp_events, lenient=question.lenient)
     statistics = evidence.statistics
     block = block_size(question.block, evidence.parameters, evidence.traces)
     spilled = None
-    if question.boost is None:
+    if question.temp_events is None:
         samples = None if ash is None else ash.samples
         spilled = spilled_of(evidence, samples, block.bytes, lenient=question.lenient)
     return OracleEvidence(

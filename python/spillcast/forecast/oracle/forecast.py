@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 def forecast_events(
     target: Target, evidence: OracleEvidence, question: Question | None = None
 ) -> Forecast:
-    """Forecast a run from ASH, traces or both. InputError where ``boost`` matches nothing."""
+    """Forecast a run from ASH, traces or both. InputError where ``temp_events`` matches nothing."""
     question = question or Question()
     method, confidence = question.method, question.confidence
     whole_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s

@@ -54,8 +54,10 @@ def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: 
         return Target(text, storage=probed(text, evidence, question))
     if not place:
         return resolve_target(text, lenient=question.lenient)
-    boost = question.boost or TEMP_EVENTS
-    paths = traces_of_same_work(Path(target), evidence.statements, boost, lenient=question.lenient)
+    temp_events = question.temp_events or TEMP_EVENTS
+    paths = traces_of_same_work(
+        Path(target), evidence.statements, temp_events, lenient=question.lenient
+    )
     traces = read_traces(paths, lenient=question.lenient)
     return Target(f"{target} ({traces.name})", traces=traces)
 
@@ -121,7 +123,10 @@ def parts_of(
     target: Target, evidence: OracleEvidence, question: Question, whole_s: float
 ) -> list[Part]:
     """The boosted events, the longest first. Refusal where no gain is known."""
-    events, method = _baseline(question.boost or TEMP_EVENTS, evidence, whole_s), question.method
+    events, method = (
+        _baseline(question.temp_events or TEMP_EVENTS, evidence, whole_s),
+        question.method,
+    )
     parts = [
         part for event in events if (part := _measured(target, event, evidence, method)) is not None
     ]
@@ -142,11 +147,11 @@ def parts_of(
     return [measured.get(event.event, Part(event, None, pooled, borrowed=True)) for event in events]
 
 
-def _baseline(boost: str, evidence: OracleEvidence, whole_s: float) -> list[EventBaseline]:
+def _baseline(temp_events: str, evidence: OracleEvidence, whole_s: float) -> list[EventBaseline]:
     traces, ash = evidence.traces, evidence.ash
     seen = traces.events if traces is not None else {}
     baselines = []
-    for name in matching(list(ash.share if ash is not None else seen), boost):
+    for name in matching(list(ash.share if ash is not None else seen), temp_events):
         latency = seen.get(name)
         if ash is not None:
             latency_s = latency.mean_s if latency is not None else ash.latency_s.get(name, 0.0)

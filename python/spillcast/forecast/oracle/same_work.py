@@ -13,9 +13,9 @@ _NAMED = 3
 
 
 def traces_of_same_work(
-    folder: Path, statements: Set[str], boost: str, *, lenient: bool = False
+    folder: Path, statements: Set[str], temp_events: str, *, lenient: bool = False
 ) -> list[Path]:
-    """Those in which one of ``statements`` waits for events like ``boost``.
+    """Those in which one of ``statements`` waits for events like ``temp_events``.
 
     A directory of traces holds those of everybody. InputError where none is of the same work, or
     where the baseline does not say which statement it is of.
@@ -35,21 +35,21 @@ def traces_of_same_work(
             "below the directory it is unknown which are of the same statement",
             f"give its traces instead of the directory, or probe it: {probe}",
         )
-    same = [path for path in paths if statements & _statements(path, boost, lenient)]
+    same = [path for path in paths if statements & _statements(path, temp_events, lenient)]
     if not same:
         named = sorted(statements)[:_NAMED]
         more = ", ..." if len(statements) > _NAMED else ""
         raise InputError(
-            f"{target}: of {len(paths):,} traces below it none has waits for '{boost}' of the same "
-            f"statement ({', '.join(named)}{more})",
+            f"{target}: of {len(paths):,} traces below it none has waits for '{temp_events}' of "
+            f"the same statement ({', '.join(named)}{more})",
             f"trace the query for a minute with temp there, or probe the directory: {probe}",
         )
     return same
 
 
-def _statements(path: Path, boost: str, lenient: bool) -> Set[str]:
+def _statements(path: Path, temp_events: str, lenient: bool) -> Set[str]:
     """None of them in a file that is no trace of waits."""
     try:
-        return statements_of([path], boost, lenient=lenient)
+        return statements_of([path], temp_events, lenient=lenient)
     except InputError:
         return frozenset()

@@ -63,7 +63,7 @@ def parse_progress(text: str) -> float:
         share = 0.0
     if not 0 < share <= 1:
         raise InputError(
-            f"--progress {text}: is not a share of a query",
+            f"--progress {text} is not a share of a query",
             "give the share that was done when the recording ended, such as 20%",
         )
     return share

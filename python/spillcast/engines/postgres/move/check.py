@@ -61,7 +61,7 @@ def _check_directory(connection: Connection, facts: Situation, wish: Wish) -> No
     if facts.data_directory is not None:
         data = os.path.realpath(facts.data_directory)
         if os.path.commonpath([data, os.path.realpath(path)]) == data:
-            raise InputError(f"--to {path}: is inside the data directory {data}")
+            raise InputError(f"--to {path} is inside the data directory {data}")
     parent = path.parent
     if not parent.is_dir():
         raise InputError(
@@ -82,11 +82,11 @@ def _check_directory(connection: Connection, facts: Situation, wish: Wish) -> No
         return
     if directory.uid != user_id(owner) and not (directory.made and root):
         hint = f"{chown_empty(owner, path)}, or name a directory in it that does not exist yet"
-        raise InputError(f"--to {path}: is not the server's own; it runs as {owner}", hint)
+        raise InputError(f"--to {path} is not the server's own; it runs as {owner}", hint)
     entries = _entries(connection, path, by_server=directory.uid == user_id(owner))
     if entries:
         hint = f"name a directory in it, such as {path}/pg_temp"
-        raise InputError(f"--to {path}: is not empty: {', '.join(entries[:3])}", hint)
+        raise InputError(f"--to {path} is not empty: {', '.join(entries[:3])}", hint)
 
 
 def _entries(connection: Connection, path: Path, *, by_server: bool) -> list[str]:

@@ -59,7 +59,7 @@ class Directory:
         except FileNotFoundError:
             return cls()
         if not stat.S_ISDIR(status.st_mode):
-            raise InputError(f"--to {path}: is not a directory")
+            raise InputError(f"--to {path} is not a directory")
         return cls(there=True, made=bool(status.st_mode & stat.S_ISVTX), uid=status.st_uid)
 
 

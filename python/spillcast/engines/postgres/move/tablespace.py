@@ -7,6 +7,7 @@ from typing import Any
 
 from spillcast.engines.postgres.connection import Connection, row
 from spillcast.errors import InputError
+from spillcast.units import format_bytes
 
 SETTING = "temp_tablespaces"
 #: A comment of a tablespace that begins so is spillcast's note of how all was before.
@@ -163,7 +164,7 @@ def users_of(connection: Connection, tablespace: Tablespace) -> list[str]:
     where = f"pg_tblspc/{tablespace.oid}"
     count, size, shared = row(connection, query, where, where, tablespace.oid)
     if count or shared:
-        found.append(f"temp files of running queries: {count + shared} ({size} bytes)")
+        found.append(f"temp files of running queries: {count + shared} ({format_bytes(int(size))})")
     return found
 
 

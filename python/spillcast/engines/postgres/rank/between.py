@@ -33,7 +33,7 @@ def since_look(
         before = load(Path(since))
         if None not in (before.server, found.server) and before.server != found.server:
             hint = "name one of this server, or wait for a second look: --since 10m"
-            raise InputError(f"--since {since}: is of another server", hint)
+            raise InputError(f"--since {since} is of another server", hint)
         return between(before, found)
     seconds = parse_duration_s(since, "--since")
     wait(seconds)

@@ -229,7 +229,7 @@ def load(path: Path) -> Look:
     with reading(path, HOW):
         document = json_of(text_of(path), path, HOW)
         if not isinstance(document, dict) or document.get("schema") != LOOK_SCHEMA:
-            raise InputError(f"{path}: is not a saved snapshot", HOW)
+            raise InputError(f"{path} is not a saved snapshot", HOW)
         document = {"server": None, "databases": [], **document}
         values = {name: document[name] for name in _fields(Look(0.0, None, []))}
         since_s = values["since_s"]
