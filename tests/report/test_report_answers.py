@@ -1,5 +1,6 @@
 """What a report says, writes and refuses."""
 
+import html
 import json
 import re
 import subprocess
@@ -12,11 +13,13 @@ from jsonschema import Draft202012Validator
 from harness import only_line, spillcast
 from large_recording import SPACE_NS, write_large_recording
 from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep, save
+from spillcast.engines.ranking import DatabaseSpill, Gain, Ranked, ServerRanking
 from spillcast.profile import timeline
 from spillcast.recording import Recording
 from spillcast.report.html.answer import answer
 from spillcast.report.html.charts.scale import clock, duration_ticks
 from spillcast.report.html.material import Material
+from spillcast.report.html.sections import forecasts, runs
 
 SAID = {
     "type": "object",
@@ -72,6 +75,61 @@ def test_two_queries_have_two_verdicts():
     other = forecast(baseline_s=400.0, ceiling_s=390.0, forecast_s=395.0, interval_s=[392, 398])
     said = answer_of(forecast(), other)
     assert said.count("this query") == 2
+
+
+def test_what_to_do_only_where_storage_helps():
+    """Of 100 s one is temp I/O, which no storage is worth."""
+    advice = ["mount -t tmpfs"]
+    terms = [
+        {"name": "CPU", "op": None, "bytes": None, "count": None, "baseline_s": 99.0,
+         "forecast_s": 99.0},
+        {"name": "temp read", "op": "read", "bytes": 1 << 20, "count": 46, "baseline_s": 1.0,
+         "forecast_s": 0.1},
+    ]  # fmt: skip
+    no_help = forecast(
+        "tmpfs", baseline_s=100.0, forecast_s=99.1, interval_s=[99.0, 99.2], ceiling_s=99.0,
+        ceiling_interval_s=[98.9, 99.1], terms=terms, advice=advice,
+    )  # fmt: skip
+    titles = [one.title for one in forecasts.choices([no_help])]
+    assert "What to do" not in titles
+    helps = forecast("tmpfs", advice=advice)
+    assert "What to do" in [one.title for one in forecasts.choices([helps])]
+
+
+def test_a_page_begins_with_what_was_measured():
+    about = [{"label": "host", "value": "db7"}, {"label": "recorded", "value": "2026-03-01 10:00"}]
+    about.append({"label": "command", "value": "duckdb -f q.sql"})
+    run = {"name": "r.spill", "kind": "recording", "elapsed_s": 90.0, "about": about}
+    by_command, by_statement = runs.subjects(
+        [{**run, "statements": []}, {**run, "statements": [{"text": "select\n1"}]}]
+    )
+    assert "duckdb -f q.sql" in by_command
+    assert "select 1" in by_statement
+    for part in ("db7", "2026-03-01 10:00", "90 s"):
+        assert part in by_statement
+
+
+def ranking():
+    query = "select l_orderkey from lineitem order by 1"
+    gains = {"catalogue:aws-gp3": Gain(-7.7, (-9.0, -6.0))}
+    one = Ranked("-33", query, 14, 190.0, 9 << 30, (40.0, 60.0), gains, Gain(50.0, (40.0, 60.0)))
+    return ServerRanking(
+        "host=db7 dbname=acme", 3600.0, [one], ["catalogue:aws-gp3"], 0.9, 120, 400.0,
+        [DatabaseSpill("acme", 10, 9 << 30, 1.7e9, 400.0)],
+        record=f"spillcast record --postgres 'host=db7 dbname=acme' --query '{query}'",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("redacted", [False, True])
+def test_the_ranking_of_a_server_is_a_page(tmp_path, redacted):
+    path, page = save(tmp_path / "rank.json", ranking().to_json()), tmp_path / "rank.html"
+    result = spillcast("report", path, "-o", page, *["--redact"] * redacted)
+    assert result.returncode == 0, result.stderr
+    assert "1 of 120 statements spills" in result.stdout
+    text = html.unescape(page.read_text())
+    assert "7.70 s slower" in re.sub("\u00a0", " ", text)
+    for secret in ("db7", "acme", "lineitem", "l_orderkey"):
+        assert (secret in text) is not redacted
 
 
 def test_a_refusal_is_said_as_plainly():

@@ -41,7 +41,8 @@ def report(
         typer.Argument(
             metavar="INPUT...",
             help="Recordings, Oracle traces, ASH exports, plans, and what other verbs print with "
-            "--json: profile, forecast, verify, storage, sweep, cache, fleet; - for stdin.",
+            "--json: profile, forecast, postgres, verify, storage, sweep, cache, fleet; "
+            "- for stdin.",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")],

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from spillcast.document import key
+
 DAY_S = 86_400.0
 SCHEMA = "spillcast.server/1"
 
@@ -12,8 +14,8 @@ SCHEMA = "spillcast.server/1"
 class Gain:
     """Elapsed time that a cure saves of all calls, with its interval; below 0 they get slower."""
 
-    saved_s: float
-    interval_s: tuple[float, float]
+    saved_s: float = key("", signed=True)
+    interval_s: tuple[float, float] = key("", signed=True)
     #: Elapsed time of all calls where memory is not free; None unless the page cache holds the temp
     #: files, so that storage changes nothing.
     without_cache_s: float | None = None

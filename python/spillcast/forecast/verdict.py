@@ -87,6 +87,15 @@ def verdict_of(forecasts: Sequence[Told]) -> Verdict:
                    [cure for cure in cures if cure.gains(query.baseline_s)])  # fmt: skip
 
 
+def recommended(forecasts: Sequence[Told]) -> frozenset[str]:
+    """The targets, and work memory by its name, that the verdict on one query recommends."""
+    given = [one for one in forecasts if one.forecast_s is not None]
+    verdict = verdict_of(forecasts)
+    if not given or verdict.kind == "other" or _is_all_data(given[0], verdict.kind):
+        return frozenset()
+    return frozenset(cure.target for cure in verdict.cures)
+
+
 def _share(query: Told, s: float) -> float:
     return s / query.observed_s if query.observed_s else 0.0
 
@@ -170,7 +179,7 @@ def work_mem_cure(memory: WorkMemory) -> Cure:
 def _advice(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
     """What to do first, and next, in a sentence; or that nothing asked about is of any use."""
     now = format_duration(query.baseline_s)
-    if kind == "data" and query.temp_s < NAMED * query.observed_s:
+    if _is_all_data(query, kind):
         return "No other storage for temp files will help."
     if kind == "other":
         return f"Even zero-latency storage would leave {format_duration(query.ceiling_s)} of {now}."
@@ -194,6 +203,11 @@ def _advice(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
         lead = "Fastest" if len(cures) > 1 else "Forecast"
     text = f"{lead}: {first.words} instead of {now}"
     return f"{text}; then {others[0].words}." if others else f"{text}."
+
+
+def _is_all_data(query: Told, kind: Kind) -> bool:
+    """Whether reads of tables take so much that temp I/O is of no matter."""
+    return kind == "data" and query.temp_s < NAMED * query.observed_s
 
 
 def _warm(query: Told) -> list[str]:

@@ -6,8 +6,9 @@ from typing import Any
 
 from spillcast.explained import explained
 from spillcast.forecast import Forecast, Term, Warned
-from spillcast.forecast.choices import Choice
+from spillcast.forecast.choices import Choice, told_of
 from spillcast.forecast.result import CHANGES, RECORDING, Rehearsed
+from spillcast.forecast.verdict import recommended
 from spillcast.report.page import Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.work_memory import work_memory_said
@@ -24,7 +25,12 @@ def details(order: Sequence[Choice]) -> list[Part]:
     forecasts = [choice.forecast for choice in order]
     common = common_warnings(forecasts)
     told = common if len(order) > 1 else []
-    parts = [part for one in forecasts for part in _one(one, forecasts, told)]
+    useful = recommended(told_of(order))
+    parts = [
+        part
+        for one in forecasts
+        for part in _one(one, forecasts, told, advised=one.target in useful)
+    ]
     if len(order) > 1 and common:
         parts.append(Words([line for warning in common for line in _warned(warning)]))
     if (memory := forecasts[0].work_memory) is not None:
@@ -45,8 +51,10 @@ def _warned(warning: Warned) -> list[str]:
     return said if about is None else [*said, f"    next: {about.next_step}"]
 
 
-def _one(forecast: Forecast, beside: Sequence[Forecast], told: Sequence[Warned]) -> list[Part]:
-    """Sentence, terms and warnings, but those that are ``told`` of all."""
+def _one(
+    forecast: Forecast, beside: Sequence[Forecast], told: Sequence[Warned], *, advised: bool
+) -> list[Part]:
+    """Sentence, terms and warnings, but those ``told`` of all; what to do if ``advised``."""
     parts: list[Part] = [Words([forecast.sentence(beside)], indent="")]
     if forecast.forecast_s is not None and forecast.speedup is not None:
         slower = ": the query gets slower" if forecast.speedup < 1 else ""
@@ -55,7 +63,7 @@ def _one(forecast: Forecast, beside: Sequence[Forecast], told: Sequence[Warned])
             Words([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]),
         ]
     said = [line for one in forecast.warnings if one not in told for line in _warned(one)]
-    said += [f"  to do: {advice}" for advice in forecast.advice]
+    said += [f"  to do: {advice}" for advice in forecast.advice if advised]
     if (sample := forecast.sampled) is not None:
         said.append(
             f"  from {sample.waits:,} of {format_count(sample.of_waits, 'wait')}, spread over the "

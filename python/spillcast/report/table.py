@@ -146,15 +146,18 @@ class Table:
 
     def markdown(self) -> str:
         """All columns for people, none of them shortened."""
-        shown = self._shown
-        columns = [self.columns[at] for at in shown]
+        columns, cells = self.written()
         rule = ["---" if column.is_text else "---:" for column in columns]
         header = [_escaped(column.name or "") for column in columns]
-        rows = [
-            [_escaped(c.written(row[at])) for at, c in zip(shown, columns, strict=True)]
-            for row in self.rows
+        return _markdown_lines([header, rule, *([_escaped(c) for c in row] for row in cells)])
+
+    def written(self, shown: Sequence[int] | None = None) -> tuple[list[Column], list[list[str]]]:
+        """Columns for people that hold anything, or those ``shown``, and their cells as text."""
+        shown = self._shown if shown is None else shown
+        columns = [self.columns[at] for at in shown]
+        return columns, [
+            [c.written(row[at]) for at, c in zip(shown, columns, strict=True)] for row in self.rows
         ]
-        return _markdown_lines([header, rule, *rows])
 
 
 @dataclass(frozen=True)
@@ -170,10 +173,7 @@ class _Layout:
 
     @classmethod
     def of(cls, table: Table, shown: Sequence[int], text_min: int) -> "_Layout":
-        columns = [table.columns[at] for at in shown]
-        cells = [
-            [c.written(row[at]) for at, c in zip(shown, columns, strict=True)] for row in table.rows
-        ]
+        columns, cells = table.written(shown)
         widths = [
             max([cell_width(column.name or ""), *(cell_width(line[at]) for line in cells)])
             for at, column in enumerate(columns)

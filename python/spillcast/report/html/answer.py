@@ -14,6 +14,7 @@ from spillcast.report.forecast import statement_said
 from spillcast.report.html.charts.storages import alone
 from spillcast.report.html.charts.sweeps import sizes_words
 from spillcast.report.html.material import AGAIN, Material
+from spillcast.report.html.sections import servers
 from spillcast.units import (
     format_bytes,
     format_count,
@@ -32,6 +33,7 @@ def answer(material: Material) -> list[str]:
     """The sentences: of the first kind of material that gives one."""
     for documents, say in (
         (material.forecasts, _of_forecasts),
+        (material.servers, servers.answers),
         (material.fleets, _of_fleet),
         (material.sweeps, _of_sweep),
         (material.caches, _of_cache),

@@ -12,6 +12,7 @@ from spillcast.report.html.sections import (
     forecasts,
     others,
     runs,
+    servers,
     side_by_side,
     to_come,
     verifications,
@@ -31,6 +32,7 @@ def compose(material: Material) -> Page:
     found += runs.sections(material.runs, there)
     found += others.profiles(material.profiles)
     found += forecasts.terms(material.forecasts)
+    found += servers.sections(material.servers)
     found += fleets.fleets(material.fleets)
     found += others.sweeps(material.sweeps)
     found += others.caches(material.caches)
@@ -43,7 +45,8 @@ def compose(material: Material) -> Page:
     found += [Section("Warnings", warnings=said)] if said else []
     found += runs.measured(material.runs)
     numbers = forecasts.numbers(material.forecasts) if material.forecasts else []
-    return Page(_title(material), answer(material), found, numbers, _raw(material))
+    measured = runs.subjects(material.runs)
+    return Page(_title(material), answer(material), found, numbers, _raw(material), measured)
 
 
 def _title(material: Material) -> str:
@@ -51,7 +54,7 @@ def _title(material: Material) -> str:
         one["name"]
         for room in (
             material.forecasts, material.fleets, material.sweeps, material.caches,
-            material.verifications, material.profiles, material.storages,
+            material.verifications, material.servers, material.profiles, material.storages,
         )
         for one in room
     ]  # fmt: skip
@@ -90,6 +93,7 @@ def _raw(material: Material) -> list[Raw]:
         ("Cache", material.caches),
         ("Fleet", material.fleets),
         ("Verification", material.verifications),
+        ("Server", material.servers),
     )
     found = []
     for title, documents in rooms:

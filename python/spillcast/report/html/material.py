@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.document import read
+from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
+from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import InputError
 from spillcast.forecast.told import Told
 from spillcast.gate import bounded, damaged, json_of, text_of
@@ -24,6 +26,7 @@ _ROOMS = {
     "spillcast.sweep/1": "sweeps",
     "spillcast.cache/1": "caches",
     "spillcast.fleet/1": "fleets",
+    SERVER_SCHEMA: "servers",
 }
 #: What is checked of them, by room, and of sweeps by kind.
 _FORMS: dict[str, type] = {
@@ -35,6 +38,7 @@ _FORMS: dict[str, type] = {
     "memory": forms.MemorySweep,
     "caches": forms.Cache,
     "fleets": forms.Fleet,
+    "servers": ServerRanking,
 }
 AGAIN = "print it again"
 #: A document of more bytes is no report's matter.
@@ -59,6 +63,7 @@ class Material:
     caches: list[Document] = field(default_factory=list)
     fleets: list[Document] = field(default_factory=list)
     verifications: list[Document] = field(default_factory=list)
+    servers: list[Document] = field(default_factory=list)
     secrets: dict[str, list[str]] = field(default_factory=dict)
 
     def add_document(self, name: str, document: Document) -> None:
@@ -68,7 +73,8 @@ class Material:
         if room is None:
             hint = f"a report is made of {', '.join(_ROOMS)}"
             raise InputError(f"{name}: schema is {schema!r}", hint)
-        parts = document.get("targets", [document])
+        # A ranking names its targets, other documents hold an answer for each.
+        parts = [document] if room == "servers" else document.get("targets", [document])
         if not isinstance(parts, Sequence) or not parts:
             raise damaged(name, "targets are empty or no list", AGAIN)
         for part in parts:
@@ -79,6 +85,9 @@ class Material:
             _check_warnings(part.get("warnings", ()), name)
             if room == "profiles":
                 self._hide_keys(part)
+            if room == "servers":
+                self.add_secret("database", *(one["name"] for one in part["databases"]))
+                self.add_secret("sql", part["source"], part["record"], *part["enable"])
         # A page makes its own verdict, of all that it shows and with names as it shows them.
         kept = [{k: v for k, v in part.items() if k != "verdict"} for part in parts]
         getattr(self, room).extend({"name": Path(name).name, **part} for part in kept)

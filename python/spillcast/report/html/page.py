@@ -98,6 +98,8 @@ class Page:
     sections: Sequence[Section]
     numbers: Sequence[tuple[str, str]] = ()
     raw: Sequence[Raw] = field(default_factory=list)
+    #: What was measured, where, when and how long: a sentence for each run.
+    measured: Sequence[str] = ()
 
 
 def figure(

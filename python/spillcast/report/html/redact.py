@@ -52,7 +52,7 @@ _NAMED = {"host", "hostname", "database", "dbname", "user"}
 #: What names are made of, each of which is secret by itself.
 _PARTS = {"path": "/", "host": "."}
 #: Keys whose text is of words of ours, whatever a file or a host is called.
-_OURS = {"schema", "op", "kind", "code", "method", "engine", "policy", "class", "source", "label"}
+_OURS = {"schema", "op", "kind", "code", "method", "engine", "policy", "class", "label"}
 #: Keys of what Oracle makes of a statement's text, by which it is found there.
 _IDENTIFIERS = {"sql", "sql_id"}
 #: Words of two letters that stay; any other may be somebody's host or database.

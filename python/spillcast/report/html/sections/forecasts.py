@@ -4,10 +4,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from spillcast.document import read
 from spillcast.forecast.in_memory import rank_s
+from spillcast.forecast.told import Told
+from spillcast.forecast.verdict import recommended
 from spillcast.report.forecast import NO_LATENCY, NOW
 from spillcast.report.html.answer import ranked, refusal
 from spillcast.report.html.charts import forecasts as charts
+from spillcast.report.html.material import AGAIN
 from spillcast.report.html.page import Figure, Section, Table, Warned, figure
 from spillcast.report.html.words import (
     NOTHING,
@@ -216,9 +220,17 @@ def _table(order: Sequence[Forecast]) -> Table:
 
 
 def _advice(order: Sequence[Forecast]) -> list[str]:
-    said = [f"{one['target']}: {text}" for one in order for text in one.get("advice", ())]
+    """What to do for each target that the verdict on its query recommends."""
+    names: set[str] = set()
+    said: list[str] = []
+    for baseline_s in dict.fromkeys(one["baseline_s"] for one in order):
+        of_it = [one for one in order if one["baseline_s"] == baseline_s]
+        useful = recommended([read(Told, one, "a forecast", AGAIN) for one in of_it])
+        helps = [one for one in of_it if one["target"] in useful]
+        said += [f"{one['target']}: {text}" for one in helps for text in one.get("advice", ())]
+        names |= useful
     memory = order[0].get("work_memory")
-    if memory and memory["enough"]["interval_s"][1] < order[0]["baseline_s"]:
+    if memory and f"work_mem {format_setting(memory['enough']['work_mem_bytes'])}" in names:
         enough, most = memory["enough"], format_bytes(memory["most_bytes"])
         said.insert(
             0,

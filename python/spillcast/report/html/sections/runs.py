@@ -6,6 +6,7 @@ from typing import Any
 
 from spillcast.profile.timeline import STATES
 from spillcast.recording.source import SOURCES
+from spillcast.report.forecast import STATEMENT_MAX
 from spillcast.report.html.charts import runs as charts
 from spillcast.report.html.charts.bars import time_bars
 from spillcast.report.html.page import Figure, Section, Table, figure
@@ -15,6 +16,8 @@ from spillcast.units import format_count, format_duration
 Run = Mapping[str, Any]
 #: Rows of a profile that are drawn.
 _DRAWN_MAX = 10
+#: Runs that are named at the top.
+_SUBJECTS_MAX = 4
 #: Time that is in no state, where it is as much of all.
 REST, _TOLD = "idle, or not accounted for", 0.005
 
@@ -30,6 +33,22 @@ def sections(runs: Sequence[Run], there: Mapping[str, Any] | None) -> list[Secti
         if run["timeline"]["busy"]:
             found.append(_over_time(run, of))
     return found
+
+
+def subjects(runs: Sequence[Run]) -> list[str]:
+    """What each of the first runs was, on which host, when it began and how long it took."""
+    return [_subject(run) for run in runs[:_SUBJECTS_MAX]]
+
+
+def _subject(run: Run) -> str:
+    about = {one["label"]: one["value"] for one in run["about"]}
+    texts = [one["text"] for one in run["statements"] if one["text"]]
+    what = " ".join((texts[0] if texts else about.get("command", run["name"])).split())
+    what = what if len(what) <= STATEMENT_MAX else f"{what[: STATEMENT_MAX - 3]}..."
+    parts = [f"{run['kind']} of {seconds(run['elapsed_s'])}"]
+    parts += [f"on {about['host']}"] if "host" in about else []
+    parts += [f"began {about['recorded']} UTC"] if "recorded" in about else []
+    return f"Measured: {what} ({', '.join(parts)})"
 
 
 def measured(runs: Sequence[Run]) -> list[Section]:
