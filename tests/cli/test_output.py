@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import spillcast_command
+from harness import spillcast, spillcast_command
 from spillcast.cli.output import emit
 from spillcast.recording import Recording
+from statement_files import export, row
 
 DOCUMENTS = [
     {},
@@ -41,3 +42,14 @@ def test_a_closed_stream_leads_nowhere(tmp_path, closed):
     )
     assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
     assert Recording.open(tmp_path / "run.spill").meta.temp.writes == 1
+
+
+def test_a_refused_forecast_is_one_document(tmp_path):
+    """Statements without times of temp I/O tell no time at all."""
+    rows = export(tmp_path / "statements.csv", 16, row(temp_ms=0.0))
+    result = spillcast("forecast", rows, "--to", "factor:2", "--json")
+    assert result.returncode == 3
+    said = json.loads(result.stdout)
+    assert (said["schema"], said["targets"]) == ("spillcast.forecast/1", [])
+    assert said["refused"] in said["verdict"]["text"]
+    assert said["refused"] in result.stderr

@@ -114,6 +114,12 @@ def test_only_columns_that_a_query_needs_are_read():
     assert set(columns) == {("waits", name) for name in ("event", "elapsed_ns", "op", "")}
 
 
+@pytest.mark.parametrize("query", ["select nope from waits", "select 1 from nowhere, waits"])
+def test_names_are_checked_before_anything_is_read(query):
+    with pytest.raises(duckdb.Error, match="nope|nowhere"):
+        asked(query)
+
+
 def test_a_query_that_has_enough_ends_the_reading(trace):
     assert len(run_sql("from waits limit 2", [str(trace)])[1]) == 2
 

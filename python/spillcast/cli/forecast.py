@@ -138,11 +138,17 @@ def forecast(
     """
     from dataclasses import replace
 
-    from spillcast.cli.output import show
+    from spillcast.cli.output import emit, show
     from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.cli.rehearse import check_options, rehearsing
+    from spillcast.errors import Refusal
     from spillcast.forecast.ask import ask
-    from spillcast.forecast.choices import choices, choices_document, parse_costs
+    from spillcast.forecast.choices import (
+        choices,
+        choices_document,
+        parse_costs,
+        refusal_document,
+    )
     from spillcast.forecast.question import Question
     from spillcast.forecast.to_come.known import known_of
     from spillcast.forecast.work_memory.cells import memory_cells, memory_document
@@ -182,7 +188,12 @@ def forecast(
             duration_s = parse_duration_s(rehearse, "--rehearse")
             again = rehearsing(duration_s, command, server, stack.enter_context(workspace()))
             question = replace(question, rehearse=again)
-        forecasts = [forecast for forecast, _ in ask(baseline, to, question)]
+        try:
+            forecasts = [forecast for forecast, _ in ask(baseline, to, question)]
+        except Refusal as refusal:
+            if json:
+                emit(refusal_document(refusal.message, refusal.hint))
+            raise
     found = choices(to, forecasts, costs)
     cells = memory_cells(to, forecasts)
     advice = None

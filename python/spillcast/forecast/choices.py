@@ -80,6 +80,18 @@ def choices_document(choices: Sequence[Choice]) -> dict[str, Any]:
     return {"schema": FORECAST_SCHEMA, **answer, "targets": targets}
 
 
+def refusal_document(reason: str, hint: str | None) -> dict[str, Any]:
+    """The document where the evidence allows a forecast for no target, and tells no time either."""
+    verdict = Verdict("none", [f"No forecast: {reason}."], None, None, [])
+    return {
+        "schema": FORECAST_SCHEMA,
+        "verdict": verdict.to_json(),
+        "targets": [],
+        "refused": reason,
+        "hint": hint,
+    }
+
+
 def parse_costs(
     priced: Sequence[str], words: Sequence[str], option: str = "--to"
 ) -> dict[str, float]:

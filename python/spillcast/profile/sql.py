@@ -13,7 +13,7 @@ from spillcast.profile.expressions import confine
 from spillcast.profile.trace_tables import ask_traces
 from spillcast.recording.evidence import Evidence, find_evidence
 from spillcast.recording.same_file import repeated_words
-from spillcast.recording.trace import Progress
+from spillcast.recording.trace import TABLES, Progress
 
 
 def run_sql(
@@ -50,7 +50,9 @@ def run_sql(
                 say(words)
             return answer
         except duckdb.Error as error:
-            tables = ", ".join(row[0] for row in connection.execute("show tables").fetchall())
+            shown = [row[0] for row in connection.execute("show tables").fetchall()]
+            # Names are checked before the tables of traces are made.
+            tables = ", ".join(shown or (*TABLES, "call_tree"))
             what = first_line(error)
             raise InputError(f"the query: {what}", f"the tables are {tables}") from error
 

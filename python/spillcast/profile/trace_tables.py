@@ -129,17 +129,24 @@ def _register(connection: duckdb.DuckDBPyConnection, tables: "dict[str, _Stream]
 
 
 def asked(query: str) -> tuple[list[Column] | None, int]:
-    """The columns that a query needs, None for all, and how many scans of tables it makes."""
+    """The columns that a query needs, None for all, and how many scans of tables it makes.
+
+    Raises DuckDB's error for a name that there is not, before anything is read.
+    """
     tables = {name: _Stream(table) for name, table in _no_rows().items()}
     with duckdb.connect() as connection:
         _register(connection, tables)
         for table in tables.values():
             table.bound = False
         try:
-            if len(connection.extract_statements(query)) != 1 or "call_tree" in query.lower():
+            if len(connection.extract_statements(query)) != 1:
                 return None, 2
             [(_, plan)] = connection.execute(f"explain (format json) {query}").fetchall()
             scans = list(_scans(json.loads(plan)))
+            if "call_tree" in query.lower():
+                return None, 2
+        except (duckdb.BinderException, duckdb.CatalogException):
+            raise
         except (duckdb.Error, ValueError):
             return None, 2
     bound = [name for name, table in tables.items() if table.bound]

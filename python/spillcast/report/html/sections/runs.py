@@ -43,7 +43,8 @@ def subjects(runs: Sequence[Run]) -> list[str]:
 def _subject(run: Run) -> str:
     about = {one["label"]: one["value"] for one in run["about"]}
     texts = [one["text"] for one in run["statements"] if one["text"]]
-    what = " ".join((texts[0] if texts else about.get("command", run["name"])).split())
+    named = texts[0] if texts else about.get("command") or run["name"]
+    what = " ".join(str(named).split())
     what = what if len(what) <= STATEMENT_MAX else f"{what[: STATEMENT_MAX - 3]}..."
     parts = [f"{run['kind']} of {seconds(run['elapsed_s'])}"]
     parts += [f"on {about['host']}"] if "host" in about else []
