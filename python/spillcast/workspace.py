@@ -68,7 +68,7 @@ def refuse_planted_link(path: Path) -> None:
     """
     for place in (path, *path.absolute().parents):
         if place.is_symlink() and (place.lstat().st_uid not in (0, os.geteuid())):
-            raise InputError(f"{place}: is a symbolic link of another user", "name another place")
+            raise InputError(f"{place} is a symbolic link of another user", "name another place")
 
 
 def check_output_file(path: Path, option: str = "-o") -> None:

@@ -116,7 +116,7 @@ def test_only_columns_that_a_query_needs_are_read():
 
 @pytest.mark.parametrize("query", ["select nope from waits", "select 1 from nowhere, waits"])
 def test_names_are_checked_before_anything_is_read(query):
-    with pytest.raises(duckdb.Error, match="nope|nowhere"):
+    with pytest.raises(duckdb.Error, match=r"nope|nowhere"):
         asked(query)
 
 
