@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from harness import spillcast, target
+from spillcast.recording import Recording
 
 
 def record(tmp_path, command, *options):
@@ -137,5 +138,5 @@ def test_copies_in_the_kernel_are_counted(tmp_path, capture):
     assert (account["temp_copies"], account["temp_copied_bytes"]) == (2, 81920)
     assert "sendfile" in said
     # As much as was written, at least.
-    assert json.loads((output / "meta.json").read_text())["unseen"]["calls_share"] >= 0.5
+    assert Recording.open(output).meta.unseen.calls_share >= 0.5
     check_refused(output, "sendfile")

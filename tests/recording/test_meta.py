@@ -53,12 +53,6 @@ OPTIONAL |= {"spilled", "server_connection"}
 OPTIONAL |= {f"temp_places.{name}" for name in ("device_name", "mount_point", "mount_options")}
 #: Settings, and what no reader looks at.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}
-#: What follows from the counts.
-DERIVED = {"unseen"} | {
-    f"unseen.{name}" for name in ("calls_share", "time_share", "causes", "remedy")
-}
-OPTIONAL |= DERIVED
-FREE |= DERIVED
 MAY_BE_NEGATIVE = {"postgres.workers.started_s", "postgres.workers.attached_s"}
 
 
@@ -75,7 +69,6 @@ def run(request, tmp_path):
         document |= {"machine": {}, "temp": None, "other_io": None, "cpu_s": None}
         document["spilled"] = None
         document["capture"] = {"method": "none", "absent_because": "it is elsewhere"}
-        del document["unseen"]
     write(path, document)
     return path, document
 

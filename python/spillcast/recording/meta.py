@@ -314,7 +314,7 @@ class Meta:
 
     @property
     def unseen(self) -> Unseen:
-        """How much temp I/O is missing at most."""
+        """How much temp I/O is missing at most. It follows from the counts and is not stored."""
         return unseen_of(self)
 
     @property
@@ -338,8 +338,6 @@ class Meta:
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
         document = {"schema": RECORDING_SCHEMA, **written(self)}
-        if self.captured:
-            document["unseen"] = written(self.unseen)
         if not self.captured:
             because = self.capture.absent_because
             document |= {name: stands for name, (stands, _) in _UNSEEN.items()}
@@ -362,8 +360,6 @@ class Meta:
         if document.get("perturbation") is not None:
             raise InputError(f"{where}: its run was delayed on purpose", _AGAIN)
         del document["schema"]
-        # It follows from the counts.
-        document.pop("unseen", None)
         capture = document.get("capture")
         if not isinstance(capture, dict) or capture.get("method", "none") == "none":
             for name, (stands, means) in _UNSEEN.items():

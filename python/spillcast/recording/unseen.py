@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spillcast.document import key
 from spillcast.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -18,17 +17,14 @@ SHARE_REPORTED, SHARE_MAX = 0.01, 0.2
 class Unseen:
     """The most that may be missing from a recording."""
 
-    calls_share: float = key(
-        "upper bound of the share of all temp I/O calls that are missing from the recording",
-        example=0.004,
-    )
-    time_share: float = key(
-        "upper bound of the share of the elapsed time that these calls took, if each took as long "
-        "as those recorded",
-        example=0.0004,
-    )
-    causes: tuple[str, ...] = key("what was not observed, in words", example=[])
-    remedy: str = key("what observes it, in words; empty if nothing is missing", example="")
+    #: Upper bound of the share of all temp I/O calls that are missing from the recording.
+    calls_share: float
+    #: Upper bound of the share of the elapsed time that these calls took, if each took as long as
+    #: those recorded.
+    time_share: float
+    #: What was not observed, and what observes it, in words; empty if nothing is missing.
+    causes: tuple[str, ...]
+    remedy: str
 
     @property
     def notable(self) -> bool:
