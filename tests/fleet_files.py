@@ -35,21 +35,22 @@ def write_trace(
     instance = instance or database
     tim = 1_000_000
     lines = []
-    for cursor, sql in enumerate(sorted({sql for sql, *_ in made}), 1):
+    cursors = {sql: at for at, sql in enumerate(sorted({sql for sql, *_ in made}), 1)}
+    for sql, cursor in cursors.items():
         lines.append(
             f"PARSING IN CURSOR #{cursor} len=9 dep=0 uid=1 oct=3 lid=1 tim={tim} hv=1 ad='0' "
             f"sqlid='{sql}'\nselect {cursor}\nEND OF STMT"
         )
     for sql, event, blocks, us in made:
         tim += us + 10
-        cursor = 1 + sorted({sql for sql, *_ in made}).index(sql)
+        cursor = cursors[sql]
         more = f"file number=201 first dba=128 block cnt={blocks}"
         if event == SCATTERED:
             more = f"file#=4 block#=9 blocks={blocks}"
         if event == IDLE:
             more = "driver id=1413697536 #bytes=1 p3=0"
         lines.append(f"WAIT #{cursor}: nam='{event}' ela= {us} {more} obj#=5 tim={tim}")
-    for cursor in range(1, 1 + len({sql for sql, *_ in made})):
+    for cursor in cursors.values():
         tim += 20
         lines.append(f"FETCH #{cursor}:c=7,e=9,p=0,cr=0,cu=0,mis=0,r=1,dep=0,og=1,plh=1,tim={tim}")
     head = HEADER.format(database=database, instance=instance, host=host, day=day, pid=pid)

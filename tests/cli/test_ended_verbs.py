@@ -1,6 +1,5 @@
 """However probe, emulate and ingest end: nothing is left, and what was not done is done again."""
 
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from emulator import Emulator, skip_without_fuse
 from fleet_files import contents, write_fleet
 from harness import spillcast_command
 from kills import REST, check_nothing_left, end, moments
+from spillcast.storage import Storage
 
 #: Writes numbers to a file, until it is told that the file is gone; prints how many it wrote.
 WRITER = """
@@ -53,9 +53,10 @@ def test_probe(tmp_path):
         probe = start("probe", directory, "--grid", "--budget", "2s,64M", "-o", output)
         status, _ = ended(probe, death, after_s)
         ends.add(status == 0)
-        # There is a storage where it came to its end, and none where it did not.
-        assert output.exists() == (status == 0)
-        assert not output.exists() or json.loads(output.read_text())["groups"]
+        # A probe that came to its end wrote a storage. A signal may come after the rename and
+        # before the exit, so another status may leave one too: whole, never a part.
+        assert output.exists() or status != 0
+        assert not output.exists() or Storage.load(output).groups
         assert {path.name: path.read_text() for path in directory.iterdir()} == {"theirs": "theirs"}
         assert {path.name for path in tmp_path.iterdir()} <= {"directory", "storage.json"}
         check_nothing_left(tmp_path)

@@ -7,13 +7,14 @@ from bench import oracle_pairs, oracle_traces
 
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real
 from spillcast.calibrated import calibrated
-from spillcast.forecast.oracle.events import read_traces
+from spillcast.forecast.oracle.events import read_shares, read_traces
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.forecast import forecast_events
 from spillcast.forecast.oracle.parts import resolve_target
 from spillcast.forecast.oracle.rest import window_error
 from spillcast.forecast.question import Question
 from spillcast.forecast.rest.change import LEAST_ERROR
+from spillcast.recording.event_names import TEMP_EVENTS
 
 REST = "CPU and other waits"
 #: Operations of the runs by hand: so many that a mean of them is as sure as any.
@@ -103,6 +104,18 @@ def test_as_much_beside_smaller_operations_is_not_more_work(tmp_path):
     assert rest_of(said).forecast_s == pytest.approx(COUNT * 400e-6, rel=1e-3)
     assert said.interval_s[0] < waits_s + COUNT * 400e-6
     assert said.interval_s[1] > waits_s + 0.85 * COUNT * 400e-6 * 31 / 15
+
+
+def test_the_published_case_holds_with_as_much_time_between_waits(tmp_path):
+    """The seed's counts, sizes and latencies, and 400 us after each wait on either side."""
+    make_example(tmp_path)
+    here = trace(tmp_path / "here.trc", 8_999, 400, count=12_764, size=31, fetches=0)
+    there = trace(tmp_path / "there.trc", 150, 400, count=23_647, size=15, fetches=0)
+    evidence = OracleEvidence(
+        traces=read_traces([here]), ash=read_shares([tmp_path / "ash.csv"], TEMP_EVENTS)
+    )
+    said = forecast_events(resolve_target(str(there)), evidence, Question(elapsed_s=773.0))
+    assert said.interval_s[0] <= 348.83 <= said.interval_s[1]
 
 
 @pytest.mark.parametrize("other", [{"fetches": 3}, {"event": WRITE}], ids=["calls", "writes"])

@@ -1,0 +1,214 @@
+"""Every reader's CPU time grows with its input, not with the square of it."""
+
+import json
+import time
+
+import pytest
+
+import ash_files
+import fleet_files
+import monitor_reports
+import oracle_reports
+import statement_files
+from evidence import storage
+from spillcast.cache.evidence import read_requests
+from spillcast.engines.postgres.rank.logs import read_logs
+from spillcast.forecast.oracle.events import read_traces
+from spillcast.recording.ash.reader import read_ash
+from spillcast.recording.explain.plan import read_plan
+from spillcast.recording.explain.statements import read_statements
+from spillcast.recording.figures.choice import Choice
+from spillcast.recording.figures.reading import read_figures
+from spillcast.recording.statistics import read_statistics
+from spillcast.storage import Storage
+
+#: Linear work of ten times as much input takes ten times as long, a square a hundred times: the
+#: bound lies between them, with room for caches that are outgrown and for a busy machine.
+FACTOR, BOUND = 10, 30
+#: Below it a difference is of the clock and the machine.
+MEASURABLE_S = 0.001
+SORT = {
+    "Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, "Actual Total Time": 2.0,
+    "Temp Read Blocks": 600, "Temp Written Blocks": 605,
+    "Temp I/O Read Time": 3.0, "Temp I/O Write Time": 2.0,
+}  # fmt: skip
+TEXT_SORT = """\
+   ->  Sort  (cost=1.00..2.00 rows=9 width=49) (actual time=1.0..2.0 rows=9 loops=1)
+         Sort Key: k
+         Buffers: temp read=600 written=605
+         I/O Timings: temp read=3.000 write=2.000
+"""
+APPEND = " Append  (cost=1.00..2.00 rows=9 width=49) (actual time=1.0..2000.0 rows=9 loops=1)\n"
+
+
+def plan_document(count):
+    node = {
+        **SORT, "Node Type": "Append", "Plans": [SORT] * count,
+        **{name: value * count for name, value in SORT.items() if name.startswith("Temp")},
+    }  # fmt: skip
+    return [{"Plan": node, "Execution Time": 10.0 * count}]
+
+
+def text_plan(count):
+    totals = f"   Buffers: temp read={600 * count} written={605 * count}\n"
+    totals += f"   I/O Timings: temp read={3 * count}.000 write={2 * count}.000\n"
+    return f"{APPEND}{totals}{TEXT_SORT * count} Execution Time: {10 * count}.000 ms\n"
+
+
+def server_log(count):
+    """Temp files with their statements, and plans."""
+    line = "2026-11-25 10:00:00.000 UTC [7] "
+    lines = []
+    for at in range(count):
+        lines.append(
+            f'{line}LOG:  temporary file: path "base/pgsql_tmp/pgsql_tmp7.{at}", size 8192'
+        )
+        lines.append(f"{line}STATEMENT:  select {at} from big order by k")
+    return "\n".join([*lines, ""])
+
+
+def logged_plan(count):
+    plan = "".join(f"\t{line}\n" for line in text_plan(count).splitlines()[:-1])
+    return f"LOG:  duration: 2501.000 ms  plan:\n\tQuery Text: select 1\n{plan}"
+
+
+def statements(path, count):
+    rows = [statement_files.row(number, f"select {number}") for number in range(count)]
+    statement_files.export(path, 18, *rows)
+
+
+def statements_json(path, count):
+    rows = [statement_files.row(number, f"select {number}") for number in range(count)]
+    path.write_text(json.dumps(rows))
+
+
+def trace(path, count):
+    fleet_files.write_trace(path, fleet_files.waits(7, count))
+
+
+def ash(path, count):
+    ash_files.write_ash(path, ash_files.execution(count))
+
+
+def statistics(path, count):
+    lines = [f"statistic {at},{at},1,{at}" for at in range(count)]
+    path.write_text("\n".join(["NAME,VALUE,PER_SECOND,ACCUMULATED", *lines, ""]))
+
+
+def blocks_of_tkprof(count):
+    report = oracle_reports.tkprof()
+    begins, ends = report.index("SQL ID:"), report.index("OVERALL")
+    block = report[begins:ends]
+    more = "".join(block.replace(oracle_reports.SQL_ID, f"s{at:012d}") for at in range(count))
+    return oracle_reports.tkprof(more=more)
+
+
+def statements_of_awr(write):
+    def made(count):
+        before = dict(oracle_reports.STATEMENTS)
+        oracle_reports.STATEMENTS |= {f"s{at:012d}": (2, 15.0, 43.7, 32.0) for at in range(count)}
+        try:
+            return write()
+        finally:
+            oracle_reports.STATEMENTS.clear()
+            oracle_reports.STATEMENTS |= before
+
+    return made
+
+
+def statspack(count):
+    report = oracle_reports.statspack()
+    line = next(line for line in report.splitlines(True) if "987654321" in line)
+    more = "".join(line.replace("987654321", str(1_000_000_000 + at)) for at in range(count))
+    return report.replace(line, line + more)
+
+
+def lines_of_monitor(write):
+    return lambda count: write([*monitor_reports.LINES, *[monitor_reports.LINES[3]] * count])
+
+
+def views(path, count):
+    run, plan = oracle_reports.views(sessions=count)
+    path.write_text(run)
+    path.with_name("plan.csv").write_text(plan)
+
+
+def duckdb_profile(count):
+    operator = {"operator_type": "ORDER_BY", "operator_timing": 1.0, "children": []}
+    top = {
+        "latency": 9.0, "query_name": "select 1", "system_peak_temp_dir_size": 1 << 24,
+        "cumulative_cardinality": 9, "children": [operator] * count,
+    }  # fmt: skip
+    return json.dumps(top)
+
+
+def cache_csv(count):
+    lines = [f"{at / 1000},T,{at << 16},65536,scan,q" for at in range(count)]
+    return "\n".join(["time_s,object,offset,bytes,class,query", *lines, ""])
+
+
+def grid(path, count):
+    document = storage({("read", 8192): 20_000}).to_json()
+    document["groups"] *= count
+    path.write_text(json.dumps(document))
+
+
+def text(made):
+    return lambda path, count: path.write_text(made(count))
+
+
+def figures_of(sql_id=oracle_reports.SQL_ID):
+    return lambda path: read_figures([path], Choice(sql_id=sql_id), timed=False)
+
+
+#: By kind: the file's name, what writes one of so many parts, what reads it, and the fewer parts.
+READERS = {
+    "plan-json": ("x.json", text(lambda n: json.dumps(plan_document(n))), read_plan, 300),
+    "plan-text": ("x.txt", text(text_plan), read_plan, 300),
+    "plan-logged": ("x.log", text(logged_plan), read_plan, 300),
+    "server-log": ("x.log", text(server_log), read_logs, 50),
+    "statements-csv": ("x.csv", statements, lambda path: read_statements(path, queryid="3"), 60),
+    "statements-json": (
+        "x.json", statements_json, lambda path: read_statements(path, queryid="3"), 60,
+    ),
+    "trace": ("x.trc", trace, lambda path: read_traces([path]), 10_000),
+    "ash": ("x.csv", ash, lambda path: read_ash([path]), 1_000),
+    "statistics": ("x.csv", statistics, read_statistics, 1_000),
+    "tkprof": ("x.txt", text(blocks_of_tkprof), figures_of(), 30),
+    "awr": ("x.txt", text(statements_of_awr(oracle_reports.awr)), figures_of(), 300),
+    "awr-html": ("x.html", text(statements_of_awr(oracle_reports.awr_html)), figures_of(), 100),
+    "statspack": ("x.txt", text(statspack), figures_of("987654321"), 300),
+    "monitor-text": (
+        "x.txt", text(lines_of_monitor(monitor_reports.text)), figures_of(None), 100,
+    ),
+    "monitor-xml": ("x.xml", text(lines_of_monitor(monitor_reports.xml)), figures_of(None), 100),
+    "views": (
+        "x.csv", views, lambda path: read_figures([path, path.with_name("plan.csv")]), 100,
+    ),
+    "duckdb-profile": ("x.json", text(duckdb_profile), figures_of(None), 500),
+    "cache-csv": ("x.csv", text(cache_csv), lambda path: read_requests([str(path)]), 5_000),
+    "storage": ("x.json", grid, Storage.load, 100),
+}  # fmt: skip
+
+
+def cpu_s(read, path):
+    def once():
+        began = time.process_time()
+        read(path)
+        return time.process_time() - began
+
+    return min(once() for _ in range(3))
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_ten_times_the_input_takes_ten_times_the_work(kind, tmp_path):
+    name, write, read, count = READERS[kind]
+    taken_s = []
+    for parts in (count // FACTOR, count, count * FACTOR):
+        place = tmp_path / f"{parts}"
+        place.mkdir()
+        write(place / name, parts)
+        taken_s.append(cpu_s(read, place / name))
+    # The least input takes what any does, and is left out of both.
+    least_s, less_s, more_s = taken_s
+    assert more_s - least_s < BOUND * max(less_s - least_s, MEASURABLE_S)
