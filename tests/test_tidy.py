@@ -32,7 +32,6 @@ EVERYWHERE = {
     "spillcast.tabular",
     "spillcast.units",
     "spillcast.visible",
-    "spillcast.lean_start",
     "spillcast.workspace",
 }
 FLOORS = (

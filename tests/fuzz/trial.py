@@ -31,9 +31,7 @@ def warm_up():
     from importlib import import_module
 
     import spillcast
-    from spillcast.lean_start import start_lean
 
-    start_lean()
     for module in pkgutil.walk_packages(spillcast.__path__, "spillcast."):
         if not module.name.endswith("__main__"):
             try:

@@ -64,11 +64,6 @@ def main() -> None:
     try:
         for number in (signal.SIGINT, signal.SIGTERM, *hangup):
             signal.signal(number, interrupt)
-        # Spark wants what others go on without.
-        if not any("spark" in one for one in arguments):
-            from spillcast.lean_start import start_lean
-
-            start_lean()
         status = _run(arguments)
     except KeyboardInterrupt:
         status = _interrupted()
