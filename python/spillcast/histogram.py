@@ -5,6 +5,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+#: The 95 % quantile of a normal distribution: 90 % of it lie within so many standard deviations.
+NORMAL_95 = 1.645
+
 
 def quantile(middles: Sequence[float], counts: Iterable[float], share: float) -> float:
     """The bucket below whose end this share lies; there must be something in one."""

@@ -7,6 +7,7 @@ import typer
 from spillcast.cli import storage_list
 from spillcast.cli.options import Csv, Json, Markdown
 from spillcast.cli.usage import Verbs
+from spillcast.recording.event_names import OPS
 
 if TYPE_CHECKING:
     from spillcast.storage import Storage
@@ -70,7 +71,7 @@ def _ops(text: str, storage: "Storage", op: str | None) -> list[str]:
     """The ops to show. InputError where the storage has no figures for what is asked."""
     from spillcast.errors import InputError
 
-    there = [one for one in ("read", "write") if any(g.count for g in storage.of(one))]
+    there = [one for one in OPS if any(g.count for g in storage.of(one))]
     if op is not None and op not in there:
         others = f"it has figures for {there[0]}s" if there else None
         raise InputError(f"{text}: has no figures for {op}s", others)

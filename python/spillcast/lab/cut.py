@@ -16,13 +16,13 @@ from spillcast.recording import Recording
 from spillcast.recording.captured import share_of
 from spillcast.recording.counted import seconds_of, sum_of, totals
 from spillcast.recording.done_before import DoneBefore
+from spillcast.recording.event_names import OPS
 from spillcast.recording.file_sizes import SizedFile
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.postgres_meta import RecordedQuery
 from spillcast.recording.window import with_column, within
 
 SLICES = 10
-OPS = ("read", "write")
 SLICE_S = 0.3
 #: Share of a run that slices may cover; they would be no test of it beyond.
 COVERED_MAX = 0.5

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from spillcast.errors import SpillcastError
 from spillcast.lab.storages import Place
+from spillcast.recording.event_names import OPS
 from spillcast.recording.memory import meminfo_bytes
 from spillcast.storage.memory_group import NoMemoryGroup, join, memory_group
 from spillcast.units import format_bytes, format_duration
@@ -82,7 +83,7 @@ class KernelSlowed:
         """Limits by the name of their file in a blkio cgroup."""
         limits = {"read_iops": round(1 / self.read_s), "write_iops": round(1 / self.write_s)}
         if self.s_per_byte:
-            limits |= {f"{op}_bps": round(1 / self.s_per_byte) for op in ("read", "write")}
+            limits |= {f"{op}_bps": round(1 / self.s_per_byte) for op in OPS}
         return limits
 
 

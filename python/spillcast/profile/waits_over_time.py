@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.recording import Recording
+from spillcast.recording.event_names import OPS
 
 Array = NDArray[np.int64]
 #: States by the op of a wait for temp I/O, then those of other waits and of no waits.
-OPS = ("read", "write")
 OTHER_IO, WAITS, CPU = len(OPS), len(OPS) + 1, len(OPS) + 2
 
 

@@ -5,10 +5,11 @@ import pyarrow as pa
 import pyarrow.compute
 
 from spillcast import _core
+from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import OtherIO, Temp
 from spillcast.recording.schema import SECONDS_SCHEMA
 
-_OPS = pa.array(["read", "write"])
+_OPS = pa.array(OPS)
 
 
 def totals(waits: pa.Table) -> tuple[Temp, OtherIO]:

@@ -1,7 +1,8 @@
-"""Names of wait events: of Oracle's spills to temp, of data read by others, like a pattern."""
+"""Names of operations and wait events: spills of Oracle, data read by others, patterns."""
 
 from fnmatch import fnmatchcase
 
+OPS = ("read", "write")
 #: The waits that a spill to temp makes.
 TEMP_EVENTS = "direct path * temp"
 #: The waits of a session for files of tables that other processes read for it.

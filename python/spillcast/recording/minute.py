@@ -15,6 +15,7 @@ import pyarrow.compute
 from spillcast.errors import SpillcastError
 from spillcast.recording.captured import together
 from spillcast.recording.counted import sum_of
+from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Meta, OtherIO, Temp
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Worker
 from spillcast.recording.recording import Recording
@@ -206,7 +207,7 @@ def _less(meta: Meta, earlier: Sequence[Recording], earlier_s: float) -> Meta:
     cpu_s = sum(part.meta.cpu_s or 0.0 for part in earlier)
     read, written = (
         sum(sum_of(part.seconds.filter(_is(part.seconds, op))["bytes"]) for part in earlier)
-        for op in ("read", "write")
+        for op in OPS
     )
 
     def left(count: int | None, less: int) -> int | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from spillcast.histogram import NORMAL_95
 from spillcast.lab.case import Case
 from spillcast.lab.summary import of_evidence, summarise
 from spillcast.report.draw import chart_of, colour, standalone, svg
@@ -138,7 +139,7 @@ def _covered(name: str, of: Sequence[Case]) -> dict[str, Any]:
 
 def _chance(coverage: float, cases: int) -> tuple[float, float]:
     """A 90 % interval of the true share, if cases were independent: Wilson's interval."""
-    z = 1.645
+    z = NORMAL_95
     middle = (coverage + z * z / (2 * cases)) / (1 + z * z / cases)
     half = z * ((coverage * (1 - coverage) + z * z / (4 * cases)) / cases) ** 0.5
     half /= 1 + z * z / cases

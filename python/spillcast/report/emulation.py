@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from spillcast.histogram import quantile
+from spillcast.recording.event_names import OPS
 from spillcast.report.page import Page, Words
 from spillcast.report.table import Column, Table, paragraph
-from spillcast.storage.behaviour import OPS
 from spillcast.storage.emulation import Emulated, Mount
 from spillcast.units import format_bytes, format_duration
 

@@ -7,6 +7,7 @@ from typing import Any
 from spillcast.lab.io_size.settings import setting_text
 from spillcast.lab.io_size.sweep import Row, Sweep
 from spillcast.lab.io_size.trial import OpTime
+from spillcast.recording.event_names import OPS
 from spillcast.report.histogram import bar
 from spillcast.report.page import Drawn, Page, Part, Words
 from spillcast.report.table import Column, Table
@@ -98,11 +99,11 @@ def _data(sweep: Sweep) -> Table:
     keys = ("min_bytes", "max_bytes", "levels", "total_s")
     of_op = ("count", "mean_us", "total_s")
     columns = [Column(None, key, "raw") for key in keys]
-    columns += [Column(None, f"{op}_{key}", "raw") for op in ("read", "write") for key in of_op]
+    columns += [Column(None, f"{op}_{key}", "raw") for op in OPS for key in of_op]
     columns += [Column(None, key, "raw") for key in ("low_s", "high_s")]
     rows = []
     for row in sweep.to_json()["rows"]:
-        waits = [row[f"{op}s"][key] for op in ("read", "write") for key in of_op]
+        waits = [row[f"{op}s"][key] for op in OPS for key in of_op]
         rows.append([*(row[key] for key in keys), *waits, *(row["interval_s"] or (None, None))])
     return Table(columns, rows)
 

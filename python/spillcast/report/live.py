@@ -7,6 +7,7 @@ from typing import Any
 from spillcast.forecast import Forecast
 from spillcast.forecast.choices import Choice, choices_document, verdict
 from spillcast.recording.capture_cost import CaptureCost
+from spillcast.recording.event_names import OPS
 from spillcast.recording.running import Running, Tally
 from spillcast.report.histogram import bar, sparkline
 from spillcast.report.table import Column, Table, paragraph, shortened
@@ -94,9 +95,7 @@ class Glimpse:
         """Latency of temp I/O by op."""
         found = self.running.temp()
         return [
-            {"op": op, "bytes": found[op].bytes, **_figures(found[op])}
-            for op in ("read", "write")
-            if op in found
+            {"op": op, "bytes": found[op].bytes, **_figures(found[op])} for op in OPS if op in found
         ]
 
 

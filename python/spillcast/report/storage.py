@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from spillcast.recording.event_names import OPS
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.storage import Group, Storage
@@ -42,7 +43,7 @@ def figures(storage: Storage) -> Table:
             *(g.count, g.bytes, g.total_ns, g.mean_s, *(g.quantile_s(q) for q in QUANTILES)),
             g.count / g.elapsed_ns * 1e9 if g.elapsed_ns else None,
         ]
-        for op in ("read", "write")
+        for op in OPS
         for g in storage.of(op)
         if g.count
     ]
@@ -83,7 +84,7 @@ def _grid_parts(storage: Storage) -> list[Part]:
     where = f", {facts['filesystem']}" if "filesystem" in facts else ""
     parts: list[Part] = [Words([f"{storage.name} ({storage.source.word}{where})"])]
     depths = sorted({g.depth for g in storage.groups})
-    for op in ("read", "write"):
+    for op in OPS:
         for access in ("direct", "buffered"):
             for pattern in ("random", "sequential"):
                 groups = [g for g in storage.of(op) if (g.access, g.pattern) == (access, pattern)]

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spillcast import histogram
+from spillcast.recording.event_names import OPS
 from spillcast.storage.limit import Limit
 from spillcast.storage.model import Model
 from spillcast.storage.storage import Storage
 from spillcast.units import format_duration
 
-OPS = ("read", "write")
 #: The size at which a latency that holds for all sizes is compared with what a mount takes.
 ANY_SIZE_BYTES = 8192
 

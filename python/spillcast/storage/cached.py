@@ -19,6 +19,7 @@ from spillcast.cache.from_waits import of_recording
 from spillcast.cache.simulation import CacheOptions, simulate
 from spillcast.errors import InputError, Refusal
 from spillcast.recording import Recording
+from spillcast.recording.event_names import OPS
 from spillcast.recording.spill import sequential_share, spill_bytes
 from spillcast.storage.limit import Limit
 from spillcast.storage.model import Estimate, Model
@@ -185,7 +186,7 @@ def _limits(storage: Storage, groups: list[Group], shares: Shares) -> list[Limit
     limits = []
     for limit in storage.limits:
         costs: dict[str, Any] = {}
-        for op in ("read", "write"):
+        for op in OPS:
             mine = [g for g in groups if g.op == op]
             served = sum(g.bytes * shares[op, g.size_class_bytes] for g in mine)
             share = served / max(sum(g.bytes for g in mine), 1)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillcast.errors import InputError, Refusal
+from spillcast.recording.event_names import OPS
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.storage import Storage
 
 COMPARISON_SCHEMA = "spillcast.comparison/1"
-OPS = ("read", "write")
 #: One letter stands for each.
 STORAGES_MAX = 26
 

@@ -2,6 +2,7 @@
 
 from spillcast.cache.elapsed import Device
 from spillcast.errors import InputError, Refusal
+from spillcast.recording.event_names import OPS
 from spillcast.storage.model import Model
 from spillcast.storage.target import resolve_storage
 from spillcast.units import parse_bytes
@@ -28,7 +29,7 @@ def device(text: str, option: str, operation_bytes: int) -> Device:
             DEPTH
             * operation_bytes
             / model.latency(op, operation_bytes, depth=DEPTH, sequential=True).mean_s
-            for op in ("read", "write")
+            for op in OPS
         ]
     except Refusal as refusal:
         raise InputError(f"{option} {text}: {refusal}", f"give {_FORMS}") from refusal

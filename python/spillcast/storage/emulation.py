@@ -10,7 +10,8 @@ from typing import Any
 from spillcast import _core
 from spillcast.document import written
 from spillcast.errors import InputError, SpillcastError
-from spillcast.storage.behaviour import OPS, Behaviour, Point
+from spillcast.recording.event_names import OPS
+from spillcast.storage.behaviour import Behaviour, Point
 from spillcast.units import format_bytes, format_duration
 
 EMULATION_SCHEMA = "spillcast.emulation/1"

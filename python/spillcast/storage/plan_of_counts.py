@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast.recording import Recording
+from spillcast.recording.event_names import OPS
 
 #: More steps than these are thinned out: 3 GiB of I/O say what a storage is like.
 STEPS_MAX = 400_000
@@ -51,7 +52,7 @@ def _mean_bytes(recording: Recording) -> tuple[int, int]:
     temp = recording.meta.temp
     any_bytes = temp.bytes // temp.operations
     sums = {row["op"]: row["bytes"] // row["count"] for row in recording.temp_seconds.to_pylist()}
-    means = (max(1, sums.get(op, any_bytes)) for op in ("read", "write"))
+    means = (max(1, sums.get(op, any_bytes)) for op in OPS)
     return next(means), next(means)
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from math import hypot, isfinite, log
 from typing import Any
 
+from spillcast.histogram import NORMAL_95
+
 #: Spread (standard deviation of the logarithm) of all latencies of a storage together: of the
 #: engine's own, from one run to another.
 LATENCY_NOISE = 0.05
@@ -14,8 +16,6 @@ REPLAY_NOISE = 0.03
 GRID_NOISE = 0.10
 #: The same for a storage that somebody assumes: nothing was measured.
 ASSUMED_NOISE = 0.15
-#: Nine in ten of a normal distribution lie within so many standard deviations.
-_NINE_IN_TEN = 1.645
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def catalogue(spread: float, origin: str) -> StorageSource:
     return StorageSource(
         "catalogue",
         "looked up: nothing was measured",
-        log(spread) / _NINE_IN_TEN,
+        log(spread) / NORMAL_95,
         (("not-measured", text),),
         measured=False,
         stated=True,

@@ -10,6 +10,7 @@ from spillcast import histogram
 from spillcast.document import key, read, written
 from spillcast.errors import InputError
 from spillcast.gate import json_of, reading, text_of
+from spillcast.recording.event_names import OPS
 from spillcast.storage.facts import check_facts
 from spillcast.storage.limit import Limit
 from spillcast.storage.provenance import Provenance
@@ -160,7 +161,7 @@ class Storage(Tabular):
                 *(f"{group.count:,}", format_duration(group.mean_s)),
                 *(format_duration(group.quantile_s(q)) for q in (0.5, 0.99)),
             ]
-            for op in ("read", "write")
+            for op in OPS
             for group in self.of(op)
             if group.count
         ]
@@ -233,7 +234,7 @@ def _check(group: Group) -> None:
     group_words = f"a group of {group.op}s"
     _check_counts(group_words, group.count, group.latency_ns, group.latency_count)
     _check_counts(group_words, group.count, group.block_mean_ns, group.block_count)
-    if group.op not in ("read", "write") or min(group.size_class_bytes, group.depth) < 1:
+    if group.op not in OPS or min(group.size_class_bytes, group.depth) < 1:
         raise ValueError("a group of no op, size or depth")
 
 

@@ -16,7 +16,7 @@ from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.probed import probed
 from spillcast.forecast.oracle.same_work import traces_of_same_work
 from spillcast.forecast.question import Question
-from spillcast.recording.event_names import TEMP_EVENTS, is_like
+from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.evidence import find_evidence, traces_below
 from spillcast.storage import Storage
 from spillcast.storage.meant import check_word
@@ -105,7 +105,7 @@ class EventBaseline:
         """Read, write or neither, from the trace or else from the name."""
         if self.seen is not None:
             return self.seen.op
-        return next((op for op in ("read", "write") if op in self.event.split()), None)
+        return next((op for op in OPS if op in self.event.split()), None)
 
 
 @dataclass(frozen=True)

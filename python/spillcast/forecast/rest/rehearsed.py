@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from spillcast.forecast.load import Load, sessions
 from spillcast.forecast.rest.change import CpuChange, counts
 from spillcast.recording import Recording
+from spillcast.recording.event_names import OPS
 from spillcast.storage.rehearsal import Rehearsal
 
 Array = NDArray[np.float64]
-OPS = ("read", "write")
 #: Fewer operations of a kind tell nothing of it.
 ENOUGH = 100
 #: The prefix is cut into so many stretches, whose differences tell how sure their mean is.

@@ -20,6 +20,7 @@ from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import CpuChange, counts
 from spillcast.recording import Recording
 from spillcast.recording.bursts import Bursts
+from spillcast.recording.event_names import OPS
 from spillcast.recording.wait_cost import weights_of
 
 Floats = NDArray[np.float64]
@@ -105,7 +106,7 @@ def _fit(bursts: Bursts) -> _WithinRun | None:
         return None
     without = (xy.sum() - xy) / np.maximum(xx.sum() - xx, 1e-30)
     scatter = ((without - without.mean()) ** 2).sum()
-    after = {op: weight[bursts.after(op)] for op in ("read", "write")}
+    after = {op: weight[bursts.after(op)] for op in OPS}
     least, most = np.quantile(weight, SEEN)
     return _WithinRun(
         slope_s=float(xy.sum() / xx.sum()),

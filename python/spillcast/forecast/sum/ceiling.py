@@ -13,7 +13,7 @@ from spillcast.forecast.load import Load
 from spillcast.forecast.rest.change import counts
 from spillcast.forecast.rest.cpu import cpu_change
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.coverage import KINDS, OPS, kind_of_evidence, part_factors
+from spillcast.forecast.sum.coverage import KINDS, kind_of_evidence, part_factors
 from spillcast.forecast.sum.interval import (
     DRAWS,
     Measured,
@@ -22,6 +22,7 @@ from spillcast.forecast.sum.interval import (
     drawn_totals,
 )
 from spillcast.forecast.sum.sampling import sampled_of
+from spillcast.recording.event_names import OPS
 
 #: What is known of operations that take no time.
 AT_ONCE = Latency(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapolated=False)

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from spillcast.forecast.assumptions import UNREAD, UNSEEN, WHOLE
 from spillcast.recording import Recording
+from spillcast.recording.event_names import OPS
 from spillcast.recording.spill import equals
 
 Array = NDArray[np.float64]
 
-OPS = ("read", "write")
 #: Kinds of evidence: of a whole query; of a part of it, in slices of all of it, in one stretch, or
 #: in one that hardly read again what it wrote; PostgreSQL's own counts; of a part whose whole is
 #: told neither by its elapsed time nor by a previous run.

@@ -11,6 +11,7 @@ from spillcast.forecast.load import sessions
 from spillcast.forecast.result import Forecast, Sampled
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.threads.page_cache import memory_ns
+from spillcast.histogram import NORMAL_95
 from spillcast.recording import Recording
 from spillcast.recording.cached_reads import PageCacheRoom
 from spillcast.recording.part import went_on
@@ -29,7 +30,7 @@ ERROR_MOST, EXACT_ROWS_MOST = 0.05, 20_000_000
 ERROR_LEAST = 0.0025
 #: Of Student's distribution with as many degrees of freedom as there are parts less one: the 95 %
 #: quantile, over that of a normal distribution.
-FEW_PARTS = 2.353 / 1.645
+FEW_PARTS = 2.353 / NORMAL_95
 
 
 def sample_of(recording: Recording) -> Recording:

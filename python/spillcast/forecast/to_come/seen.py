@@ -10,11 +10,11 @@ from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.files import Unread, unread
 from spillcast.recording import Recording
 from spillcast.recording.done_before import DoneBefore
+from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.part import had_worked
 from spillcast.recording.spill import equals
 
-OPS = ("read", "write")
 #: The last part of a recording, by which it is told whether its query writes or reads.
 LAST = 0.2
 #: Of the bytes moved in that part, what is less is no phase.

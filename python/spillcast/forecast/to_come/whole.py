@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from spillcast.forecast.sum.interval import DRAWS
 from spillcast.forecast.to_come.said import About, QuantityEstimate, together
-from spillcast.forecast.to_come.seen import OPS, Seen
+from spillcast.forecast.to_come.seen import Seen
 from spillcast.forecast.to_come.spill import SOURCE as FILES
 from spillcast.forecast.to_come.to_come import ToCome
 from spillcast.forecast.to_come.told import ELAPSED
+from spillcast.recording.event_names import OPS
 from spillcast.units import format_duration
 
 Array = NDArray[np.float64]

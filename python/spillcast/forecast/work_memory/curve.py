@@ -27,10 +27,9 @@ from spillcast.forecast.sum.interval import (
 )
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
+from spillcast.recording.event_names import OPS
 from spillcast.storage.observed import observed
 from spillcast.storage.source import LATENCY_NOISE
-
-OPS = ("read", "write")
 
 
 @dataclass(frozen=True)

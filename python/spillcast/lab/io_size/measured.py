@@ -15,6 +15,7 @@ import pyarrow as pa
 from spillcast import _core
 from spillcast.lab.io_size.trial import OpTime, Trial, Trials
 from spillcast.recording import Recording
+from spillcast.recording.event_names import OPS
 from spillcast.storage.bounded import bounded_run
 from spillcast.storage.budget import Budget
 from spillcast.storage.failures import failures_as_errors
@@ -84,8 +85,7 @@ def _replay(directory: Path, plan: pa.RecordBatch, like: Recording, budget: Budg
     write = plan["write"].to_numpy(zero_copy_only=False)
     size = plan["bytes"].to_numpy()
     reads, writes = (
-        _planned(size[write == (op == "write")], [g for g in groups if g["op"] == op])
-        for op in ("read", "write")
+        _planned(size[write == (op == "write")], [g for g in groups if g["op"] == op]) for op in OPS
     )
     issued, moved = (sum(group[key] for group in groups) for key in ("count", "bytes"))
     from_memory = any(g["op"] == "read" and g["total_ns"] < _memory_ns(g) for g in groups)

@@ -9,15 +9,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.histogram import NORMAL_95
 from spillcast.lab.io_size.trial import OpTime, Trial, Trials
+from spillcast.recording.event_names import OPS
 from spillcast.storage import Storage
 from spillcast.storage.behaviour import behaviour_of
 from spillcast.storage.limit import write_cache_limit
 from spillcast.storage.model import Model
 from spillcast.units import format_bytes
-
-#: 90 % of a normal distribution lie within so many standard errors.
-SPREAD = 1.645
 
 
 def modelled(storage: Storage, plans: Sequence[pa.RecordBatch]) -> Trials:
@@ -35,13 +34,13 @@ def modelled(storage: Storage, plans: Sequence[pa.RecordBatch]) -> Trials:
         write = plan["write"].to_numpy(zero_copy_only=False)
         size = plan["bytes"].to_numpy()
         times, error_s = {}, 0.0
-        for op in ("read", "write"):
+        for op in OPS:
             mine = write == (op == "write")
             times[op] = OpTime(int(mine.sum()), int(size[mine].sum()), float(elapsed_s[mine].sum()))
             error_s = math.hypot(error_s, _error_s(known, op, size[mine], elapsed_s[mine]))
             beyond |= {op for at in np.unique(size[mine]) if _beyond(known, op, int(at))}
         reads, writes = times["read"], times["write"]
-        total_s, half_s = reads.total_s + writes.total_s, SPREAD * error_s
+        total_s, half_s = reads.total_s + writes.total_s, NORMAL_95 * error_s
         bounds = max(total_s - half_s, 0.0), total_s + half_s
         trials.append(Trial(reads, writes, bounds))
     return Trials(trials, [_beyond_words(storage, op) for op in sorted(beyond)])

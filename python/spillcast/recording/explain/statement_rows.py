@@ -8,14 +8,13 @@ from typing import Any
 
 from spillcast.errors import InputError
 from spillcast.gate import COUNT_MAX, json_of, reading, text_of
+from spillcast.recording.event_names import OPS
 from spillcast.recording.explain.nodes import WORKERS_MAX
 from spillcast.redaction import struck_text
 
 _NEEDED = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
 #: Times of all other blocks: up to version 16 those of shared ones have a name without "shared".
-_OTHER_TIMES = tuple(
-    f"{kind}blk_{op}_time" for kind in ("", "shared_", "local_") for op in ("read", "write")
-)
+_OTHER_TIMES = tuple(f"{kind}blk_{op}_time" for kind in ("", "shared_", "local_") for op in OPS)
 #: The server keeps 5,000 statements, unless it is told to keep more.
 _BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
 PER_GATHER = "max_parallel_workers_per_gather"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spillcast.errors import InputError
 from spillcast.gate import COUNT_MAX, text_of
+from spillcast.recording.event_names import OPS
 from spillcast.recording.figures.choice import Choice
 from spillcast.recording.figures.figures import Figures
 from spillcast.recording.figures.monitored import Line, Monitored, figures_of
@@ -40,7 +41,7 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
             database_s=database_s,
             cpu_s=_seconds(totals.get("cpu time(s)", "")),
             io_s=_seconds(totals.get("io waits(s)", "")),
-            requests=sum(amount(totals.get(f"{op} reqs", ""), 1000) for op in ("read", "write")),
+            requests=sum(amount(totals.get(f"{op} reqs", ""), 1000) for op in OPS),
             lines=plan_lines,
             running=facts.get("Status", "").startswith("EXECUTING"),
             rounded=True,

@@ -9,6 +9,7 @@ from spillcast.forecast.in_memory import rank_s
 from spillcast.forecast.told import Told
 from spillcast.forecast.verdict import verdict_of
 from spillcast.profile.timeline import READ, WRITE
+from spillcast.recording.event_names import OPS
 from spillcast.recording.postgres_meta import Statement
 from spillcast.report.forecast import statement_said
 from spillcast.report.html.charts.storages import alone
@@ -199,7 +200,7 @@ def _of_storage(storages: Sequence[Mapping[str, Any]]) -> list[str]:
         # Of a grid, and of a row of the catalogue, sizes are no load's: the smallest is told.
         mixed = storage["source"] not in ("grid", "catalogue")
         means = []
-        for op in ("read", "write"):
+        for op in OPS:
             of_op = [group for group in storage["groups"] if group["op"] == op]
             groups = of_op if mixed else alone(of_op)[:1]
             if count := sum(group["count"] for group in groups):

@@ -10,6 +10,7 @@ from spillcast.histogram import merged
 from spillcast.profile import Profile, profile, timeline
 from spillcast.recording import Recording
 from spillcast.recording.ash import ALL, Chosen
+from spillcast.recording.event_names import OPS
 from spillcast.recording.evidence import Evidence
 from spillcast.recording.relabelled import with_temp
 from spillcast.redaction import struck_document
@@ -184,7 +185,7 @@ def _told_apart(groups: Sequence[Group]) -> list[Group]:
     """Groups that take a hundredth of the time or more; the others of an op together, size 0."""
     least_ns = _SMALL * sum(group.total_ns for group in groups)
     kept = [group for group in groups if group.total_ns >= least_ns]
-    for op in ("read", "write"):
+    for op in OPS:
         small = [group for group in groups if group.op == op and group.total_ns < least_ns]
         if len(small) > 1:
             kept.append(_together(small))

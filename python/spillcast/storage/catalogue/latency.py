@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 
+from spillcast.recording.event_names import OPS
 from spillcast.storage.catalogue.tables import table
 from spillcast.storage.storage import Group
 from spillcast.units import format_duration
@@ -28,7 +29,7 @@ class LatencyClass:
         """One operation of every op, size and pattern, with the latency of this class."""
         return [
             self._group(op, pattern, size)
-            for op in ("read", "write")
+            for op in OPS
             for pattern in ("sequential", "random")
             for size in SIZES_BYTES
         ]
@@ -56,7 +57,7 @@ def latency_class(name: str) -> LatencyClass:
     entry = {entry["latency"]: entry for entry in table("latencies")}[name]
     base_ns = {
         (op, pattern): round(float(entry[f"{op}_{pattern}_us"]) * 1000)
-        for op in ("read", "write")
+        for op in OPS
         for pattern in ("random", "sequential")
     }
     return LatencyClass(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
+from spillcast.recording.event_names import OPS
 from spillcast.storage.catalogue.row import GIB, Parameter, Row, Values
 from spillcast.storage.catalogue.tables import Entry, number, table
 from spillcast.storage.catalogue.volumes import MIB, burst_s, operation_bytes
@@ -64,7 +65,7 @@ def _base(entry: Entry, gib: float) -> _Rates:
     """What the volume sustains."""
     iops: dict[str, float | None] = {}
     bytes_per_s: dict[str, float] = {}
-    for op in ("read", "write"):
+    for op in OPS:
         per_gib = number(entry, f"{op}_iops_per_gib")
         least = number(entry, "iops_min") or 0.0
         iops[op] = (

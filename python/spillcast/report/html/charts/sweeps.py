@@ -5,6 +5,7 @@ from typing import Any
 
 import altair as alt
 
+from spillcast.recording.event_names import OPS
 from spillcast.report.draw import chart_of, colour
 from spillcast.report.html.charts.bars import names_axis, sized
 from spillcast.report.html.charts.scale import PERCENT, duration_axis, size_axis
@@ -31,7 +32,7 @@ def io_sizes(
         {"name": sizes_words(row), "part": f"{op}s", "order": order,
          "s": (row.get(f"{op}s") or {}).get("total_s", 0)}
         for row in rows
-        for order, op in enumerate(("read", "write"))
+        for order, op in enumerate(OPS)
     ]  # fmt: skip
     ends = [
         {"name": sizes_words(row), "total": row["total_s"],
