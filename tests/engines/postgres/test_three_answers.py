@@ -57,7 +57,7 @@ def test_no_storage_helps_a_query_that_computes(newest, tmp_path):
         r"No storage for temp files will help: of this query (\d+) % is [\w ]+, ", said
     ).group(1)
     assert int(share) >= 30
-    assert "Even storage without latency would leave " in said
+    assert "Even zero-latency storage would leave " in said
 
 
 def test_cold_table_files_are_told_from_temp_files(newest, tmp_path):

@@ -69,5 +69,5 @@ def test_nothing_slower_than_now_is_told_whatever_the_time_allows(now_s, costs, 
     if cell is None:
         assert (
             advice_said(advice)
-            == "As it is it takes 29 s, and no memory and storage makes it faster."
+            == "Today it takes 29 s, and no memory and storage makes it faster."
         )

@@ -229,7 +229,7 @@ def test_it_is_none_where_it_may_not_win():
     lines, _ = told(SORT_OF_4_S, 100.0, "factor:2")
     assert " ".join(lines[:3]).startswith(
         "No storage for temp files will help: of this query 96 % is CPU and other waits, 4 % is "
-        "temp I/O. Even storage without latency would leave 96 s of 1 min 40 s."
+        "temp I/O. Even zero-latency storage would leave 96 s of 1 min 40 s."
     )
 
 
@@ -238,7 +238,7 @@ def test_it_is_no_cure_where_nothing_is_sure_to_win():
     lines, _ = told(SORT_OF_4_S, 10.0, "factor:4")
     text = " ".join(lines[:3])
     assert text.startswith("Temp I/O is 40 % of this query, 60 % is CPU and other waits.")
-    assert "No target is sure to be faster than the 10 s now; " in text
+    assert "No target is certainly faster than the 10 s now; " in text
 
 
 def test_the_sentence_and_the_table_agree(tmp_path):
