@@ -68,6 +68,5 @@ def test_nothing_slower_than_now_is_told_whatever_the_time_allows(now_s, costs, 
     assert advice.cell == cell
     if cell is None:
         assert (
-            advice_said(advice)
-            == "Today it takes 29 s, and no memory and storage makes it faster."
+            advice_said(advice) == "Today it takes 29 s, and no memory and storage makes it faster."
         )
