@@ -122,8 +122,8 @@ def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:
     if damaged := read.damaged_count() - unmeasured:
         warnings.append(f"not in the profile: {format_count(damaged, 'damaged line')}")
     if unmeasured:
-        text = "waits have an impossible time (ela= below zero): they are counted apart, in no row"
-        warnings.append(f"{unmeasured:,} {text}")
+        text = "with an impossible time (ela= below zero): counted apart, in no row"
+        warnings.append(f"{format_count(unmeasured, 'wait')} {text}")
     for path, file in zip(read.paths, read.files, strict=True):
         if file["size_limit_line"]:
             where = f"{path}:{file['size_limit_line']}"

@@ -114,7 +114,7 @@ def _sentence(found: Fleet) -> str:
         f"{format_count(len(found.databases), 'database')}. Temp files on {found.to} save "
         f"{format_duration(found.saved_s)} "
         f"({interval_name(found.confidence)} {low_s} to {high_s})."
-    ).replace("%", " %")
+    )
     if found.statements_for_most > 1:
         text += (
             f" The first {found.statements_for_most:,} statements bring {MOST * 100:.0f} % of that."
