@@ -1,9 +1,11 @@
 """``spillcast record``: watch a command, a running process or a server's query spill."""
 
+import os
 import shlex
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -170,11 +172,11 @@ def record(
                 others.give_out()
         if rehearse and result.meta.spilled and not result.meta.engine.settings.get("exit_status"):
             rehearse_recorded(result, rehearse, server)
-        _tell(result, output, json=json)
+        _tell(result, output, json=json, beside_output=command is not None)
     raise typer.Exit(kept_status())
 
 
-def _tell(recording: "Recording", output: Path, *, json: bool) -> None:
+def _tell(recording: "Recording", output: Path, *, json: bool, beside_output: bool = False) -> None:
     """What was recorded, and what whoever asked for it should know of that."""
     from spillcast.cli.output import emit
     from spillcast.recording.unrecognised import unrecognised
@@ -191,7 +193,9 @@ def _tell(recording: "Recording", output: Path, *, json: bool) -> None:
         emit({"path": str(recording.path), **recording.meta.to_json()})
         said.append(unrecognised(recording))
     else:
-        print(recording_text(recording))
+        # What a command writes into a file stays its output alone.
+        in_file = beside_output and S_ISREG(os.fstat(1).st_mode)
+        print(recording_text(recording), file=sys.stderr if in_file else sys.stdout)
         said.append(calibration_wanted(recording.meta))
     for words in said:
         if words is not None:
