@@ -94,8 +94,8 @@ def cases(runs: Sequence[Traced]) -> list[Case]:
 
 def _case(here: Traced, there: Traced, target: Target, evidence: str) -> Case:
     seen = OracleEvidence(traces=here.evidence)
-    ours = forecast_events(target, seen, Question(boost=EVENT))
-    plain = forecast_events(target, seen, Question(boost=EVENT, without=("rest",)))
+    ours = forecast_events(target, seen, Question(temp_events=EVENT))
+    plain = forecast_events(target, seen, Question(temp_events=EVENT, without=("rest",)))
     truth_s = there.evidence.elapsed_s
     ours_s, plain_s = ours.forecast_s, plain.forecast_s
     if ours_s is None or plain_s is None or ours.interval_s is None:

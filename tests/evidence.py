@@ -20,7 +20,7 @@ def recording(path, loads, *, elapsed_s, cpu_s=None, sessions=1, **capture):
 
     With several sessions each does all of it, at the same time. The machine says nothing of caches.
     """
-    writer = RecordingWriter(path)
+    writer = RecordingWriter(path, force=True)
     rows = []
     for session in range(sessions):
         start_ns = 0

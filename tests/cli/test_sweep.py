@@ -113,7 +113,7 @@ def test_settings_without_three_buffers_are_left_out():
         (("--data", "16M"), "16 MiB of data fit into 32 MiB of memory"),
         (("--memory", "64K"), "64 KiB of memory do not hold three buffers of 48 KiB"),
         (("--like", "nowhere.spill"), "nowhere.spill: no such recording"),
-        (("--budget", "9s,1K"), "the byte budget is 1024"),
+        (("--budget", "9s,1K"), "the byte budget is 1 KiB"),
         (("--data", "1T", "--memory", "64M"), "I/Os of 48 KiB make"),
     ],
 )

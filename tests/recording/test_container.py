@@ -48,7 +48,9 @@ def record(places, under):
     output = places.root / "run.spill"
     (places.temp / "spill").unlink(missing_ok=True)
     command = target("spill", "--file", places.temp / "spill", "--base", places.base)
-    result = spillcast("record", "-o", output, "--", *command, under=under, env=places.env)
+    result = spillcast(
+        "record", "--force", "-o", output, "--", *command, under=under, env=places.env
+    )
     assert result.returncode == 0, result.stderr
     account = account_of(result.stdout)
     files = {operation[5] for operation in account["account"]}

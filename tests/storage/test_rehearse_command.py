@@ -39,7 +39,9 @@ def spilling(places, *more):
 
 def recorded(places, *command, under=()):
     output = places.root / "run.spill"
-    result = spillcast("record", "-o", output, "--", *command, env=places.env, under=under)
+    result = spillcast(
+        "record", "--force", "-o", output, "--", *command, env=places.env, under=under
+    )
     assert result.returncode == 0, result.stderr
     return Recording.open(output)
 

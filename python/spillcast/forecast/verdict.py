@@ -77,8 +77,11 @@ def verdict_of(forecasts: Sequence[Told]) -> Verdict:
     query = given[0]
     cures = _cures(given)
     cached = {one.target: one.without_cache_s for one in given if one.without_cache_s is not None}
-    kind: Kind = "memory" if cached else _kind(query)
-    lines = [_where(query, kind), *(_warm(query) if kind == "data" else [])]
+    place = _kind(query)
+    kind: Kind = "memory" if cached else place
+    # Where most of the time is reads of tables, that is said first in any case.
+    lines = [_where(query, place if place == "data" else kind)]
+    lines += _warm(query) if place == "data" else []
     if cached:
         lines += in_memory_words(cached, query.baseline_s)
     if not cached or any(cure.gains(query.baseline_s) for cure in cures):

@@ -89,7 +89,8 @@ def recorder_for(place: Place, output: Path, duration_s: float | None = None) ->
     """A recorder of what a query does in a place."""
     # A delay made by the preload library is seen from inside the process only.
     capture = PreloadSource.name if place.means == PreloadSource.name else AUTO
-    return Recorder(output, RecordOptions([place.directory], capture, duration_s))
+    options = RecordOptions([place.directory], capture, duration_s, force=True)
+    return Recorder(output, options)
 
 
 @contextmanager

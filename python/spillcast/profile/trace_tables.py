@@ -52,7 +52,13 @@ def ask_traces(
     window: Window = ALWAYS,
 ) -> tuple[Any, Traces]:
     """What ``ask`` makes of the connection, in which the traces are tables for this query."""
-    columns, scans = asked(query)
+    try:
+        columns, scans = asked(query)
+    except duckdb.Error:
+        # The query may name tables that were collected beside the traces.
+        if not connection.execute("show tables").fetchall():
+            raise
+        columns, scans = None, 2
     if scans > 1:
         from spillcast.recording.trace_spool import spool_traces
 

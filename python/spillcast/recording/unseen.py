@@ -83,7 +83,8 @@ def _causes(meta: "Meta") -> Iterator[tuple[float, str]]:
         yield calls, f"{size} copied by sendfile, splice or copy_file_range, which is not timed"
     if (query := meta.server_query) is not None:
         each = temp.operations / (1 + len(query.workers))
-        late = [worker for worker in query.workers if worker.late]
+        # What a worker did before the recording began is as little a part of it as the session's.
+        late = [worker for worker in query.workers if worker.late and (worker.started_s or 0) >= 0]
         before = [each if one.missed is None else one.missed.calls for one in late]
         workers = format_count(len(late), "parallel worker")
         yield sum(before), f"{workers} attached after its temp I/O had begun"

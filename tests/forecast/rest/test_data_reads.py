@@ -73,7 +73,7 @@ def test_they_are_a_term_of_their_own_and_a_warning(tmp_path):
     assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
     [told] = [one.message for one in said.warnings if one.code == "cold-data"]
     assert told.startswith("2.70 s of the 4.60 s were reads of data files")
-    assert "takes about 1.90 s as it is" in told
+    assert "takes about 1.90 s today" in told
 
 
 def test_what_a_run_with_warm_data_takes_is_told(tmp_path):
