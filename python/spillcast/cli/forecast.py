@@ -1,6 +1,7 @@
 """``spillcast forecast``: how long the run would take elsewhere."""
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -153,7 +154,10 @@ def forecast(
     from spillcast.forecast.to_come.known import known_of
     from spillcast.forecast.work_memory.cells import memory_cells, memory_document
     from spillcast.forecast.work_memory.cheapest import cheapest
+    from spillcast.recording import Recording
+    from spillcast.recording.evidence import recordings_in
     from spillcast.report.forecast import forecast_page
+    from spillcast.report.forecast_each import forecast_each_document, forecast_each_page
     from spillcast.report.memory_table import advice_said, forecast_memory_parts
     from spillcast.units import parse_duration_s
     from spillcast.workspace import workspace
@@ -188,6 +192,22 @@ def forecast(
             duration_s = parse_duration_s(rehearse, "--rehearse")
             again = rehearsing(duration_s, command, server, stack.enter_context(workspace()))
             question = replace(question, rehearse=again)
+        if len(baseline) == 1 and (recordings := recordings_in(Path(baseline[0]))):
+            each = [
+                (
+                    Recording.open(path),
+                    choices(to, [f for f, _ in ask([path], to, question)], costs),
+                )
+                for path in recordings
+            ]
+            show(
+                lambda: forecast_each_document(each),
+                lambda: forecast_each_page(each),
+                json=json,
+                csv=csv,
+                markdown=markdown,
+            )
+            raise typer.Exit(0 if any(c.forecast.forecast_s for _, c_ in each for c in c_) else 3)
         try:
             forecasts = [forecast for forecast, _ in ask(baseline, to, question)]
         except Refusal as refusal:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
-from spillcast.profile.result import CALL, ROW_SOURCE, Profile
+from spillcast.profile.result import CALL, ROW_SOURCE, Profile, with_shares
 from spillcast.recording.event_names import is_like
 from spillcast.recording.evidence import Evidence, find_evidence
 from spillcast.several import several
@@ -112,12 +112,32 @@ def _of_recording(
     from spillcast.recording import Recording
     from spillcast.recording.relabelled import with_temp
 
-    if len(found.recordings) != 1:
-        raise InputError("several recordings were given", "profile one at a time")
-    recording = with_temp(Recording.open(found.recordings[0]), temp_dirs)
-    if not recording.meta.captured:
-        return of_samples(recording, by, where)
-    return of_recording(recording, by, where)
+    profiles = {}
+    for path in found.recordings:
+        recording = with_temp(Recording.open(path), temp_dirs)
+        of = of_recording if recording.meta.captured else of_samples
+        profiles[path.name] = of(recording, by, where)
+    return _side_by_side(profiles) if len(profiles) > 1 else profiles.popitem()[1]
+
+
+def _side_by_side(profiles: dict[str, Profile]) -> Profile:
+    """Profiles of several recordings as one, by recording first; shares are of all their time."""
+    elapsed_s = sum(profile.elapsed_s for profile in profiles.values())
+    rows = [
+        {"recording": name, **row} for name, profile in profiles.items() for row in profile.rows
+    ]
+    rows.sort(key=lambda row: -row["total_us"])
+    [first, *_] = profiles.values()
+    warnings = [
+        f"{name}: {warning}" for name, profile in profiles.items() for warning in profile.warnings
+    ]
+    return replace(
+        first,
+        by=["recording", *first.by],
+        elapsed_s=elapsed_s,
+        rows=with_shares(rows, elapsed_s),
+        warnings=warnings,
+    )
 
 
 def _of_traces(

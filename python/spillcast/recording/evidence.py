@@ -147,6 +147,8 @@ def _expand(argument: str) -> list[Path]:
     path = Path(argument)
     if argument != "-":
         check_kind(path)
+    if argument != "-" and (recordings := recordings_in(path)):
+        return [*recordings, *([path] if traces_below(path) else [])]
     if argument == "-" or path.exists() or path.suffix == ".spill":
         return [path]
     if found := sorted(glob.glob(argument, recursive=True)):
@@ -211,6 +213,13 @@ def _files(path: Path) -> list[Path]:
         hint = "a directory for temp files is a target: name it with --to"
         raise InputError(f"{path}: the folder holds no traces ({', '.join(TRACES)})", hint)
     return found
+
+
+def recordings_in(folder: Path) -> list[Path]:
+    """The recordings that a folder holds, such as those of a server's queries; none of others."""
+    if not folder.is_dir() or is_recording(folder):
+        return []
+    return sorted(path for path in folder.iterdir() if is_recording(path))
 
 
 def traces_below(folder: Path) -> list[Path]:
