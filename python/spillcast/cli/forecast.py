@@ -143,7 +143,7 @@ def forecast(
     from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.cli.rehearse import check_options, rehearsing
     from spillcast.errors import Refusal
-    from spillcast.forecast.ask import ask
+    from spillcast.forecast.ask import ask, forecasts_of
     from spillcast.forecast.choices import (
         choices,
         choices_document,
@@ -192,13 +192,10 @@ def forecast(
             duration_s = parse_duration_s(rehearse, "--rehearse")
             again = rehearsing(duration_s, command, server, stack.enter_context(workspace()))
             question = replace(question, rehearse=again)
-        if len(baseline) == 1 and (recordings := recordings_in(Path(baseline[0]))):
+        if len(baseline) == 1 and (paths := recordings_in(Path(baseline[0]))):
             each = [
-                (
-                    Recording.open(path),
-                    choices(to, [f for f, _ in ask([path], to, question)], costs),
-                )
-                for path in recordings
+                (recording, choices(to, forecasts_of(recording, to, question), costs))
+                for recording in map(Recording.open, paths)
             ]
             show(
                 lambda: forecast_each_document(each),
@@ -207,7 +204,8 @@ def forecast(
                 csv=csv,
                 markdown=markdown,
             )
-            raise typer.Exit(0 if any(c.forecast.forecast_s for _, c_ in each for c in c_) else 3)
+            answered = any(not choice.forecast.refused for _, row in each for choice in row)
+            raise typer.Exit(0 if answered else 3)
         try:
             forecasts = [forecast for forecast, _ in ask(baseline, to, question)]
         except Refusal as refusal:

@@ -144,6 +144,20 @@ def _recording(evidence: Evidence, recorded: Recording | None, question: Questio
     return timed_on(recording, storage)
 
 
+def forecasts_of(
+    recording: Recording, targets: Sequence[str], question: Question
+) -> list[Forecast]:
+    """Forecasts of one recording of several: what refuses it is the reason of each of them."""
+    try:
+        return [forecast for forecast, _ in ask([recording.path], targets, question)]
+    except Refusal as error:
+        s, reason = recording.elapsed_s, error.message
+        return [
+            Forecast(target, s, None, None, question.confidence, s, [], refused=reason)
+            for target in targets
+        ]
+
+
 def _from_recording(
     recording: Recording, targets: Sequence[Target], question: Question, elapsed_s: float | None
 ) -> list[Answer]:
