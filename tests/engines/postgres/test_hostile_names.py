@@ -68,7 +68,8 @@ def test_a_name_is_only_a_name(server, room, tmp_path, kind):
     assert recording.meta.engine.query == query
     assert [one.tablespace for one in recording.meta.postgres.temp_files] in ([], [name])
     page = spillcast("forecast", output, "--to", "latency:1ms")
-    assert page.returncode == 0, page.stderr
+    # What a parallel worker did before it was attached may be too much for a number.
+    assert page.returncode in (0, 3), page.stderr
     assert not any(letter in page.stdout for letter in "\r\x1b\u202e")
 
     found = spillcast("postgres", server.dsn, "--to", "latency:1ms", "--json")
