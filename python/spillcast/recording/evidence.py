@@ -217,7 +217,7 @@ def _files(path: Path) -> list[Path]:
 
 def recordings_in(folder: Path) -> list[Path]:
     """The recordings that a folder holds, such as those of a server's queries; none of others."""
-    if not folder.is_dir() or is_recording(folder):
+    if folder.suffix == ".spill" or not folder.is_dir() or is_recording(folder):
         return []
     return sorted(path for path in folder.iterdir() if is_recording(path))
 
