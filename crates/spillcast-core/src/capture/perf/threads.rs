@@ -80,7 +80,8 @@ impl Thread {
         self.on_cpu_since_ns = Some(now_ns);
         let waking = self.waking.take();
         let start_ns = self.left_ns.take()?;
-        let end_ns = waking.map_or(now_ns, |waking| waking.time_ns.clamp(start_ns, now_ns));
+        // Records of two CPUs may be read out of order, where lost ones lie between.
+        let end_ns = waking.map_or(now_ns, |waking| waking.time_ns.min(now_ns)).max(start_ns);
         let woken_by = waking.and_then(|waking| waking.by);
         let block = |cpu_before_ns| Block { start_ns, end_ns, cpu_before_ns, woken_by };
         match &mut self.call {
