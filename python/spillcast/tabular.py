@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spillcast.errors import SpillcastError
+from spillcast.visible import one_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,7 +36,7 @@ class Display:
         return "\n\n".join([*parts, *self.remarks])
 
     def _table(self) -> str:
-        lines = [self.header, *([shortened(cell) for cell in row] for row in self.rows)]
+        lines = [self.header, *([one_line(cell, _CELL_WIDTH) for cell in row] for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         lines.insert(1, ["-" * width for width in widths])
         return "\n".join(self._line(cells, widths) for cells in lines)
@@ -78,12 +79,6 @@ class Tabular(Displayed):
     def to_polars(self) -> "pl.DataFrame":
         """The same for Polars. SpillcastError if Polars is not installed."""
         return polars_of(self.to_arrow())
-
-
-def shortened(text: str) -> str:
-    """The text on one line, no longer than a cell of a table in a terminal."""
-    line = " ".join(text.split())
-    return line if len(line) <= _CELL_WIDTH else line[: _CELL_WIDTH - 3] + "..."
 
 
 def polars_of(table: "pa.Table") -> "pl.DataFrame":

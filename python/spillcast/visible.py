@@ -1,4 +1,4 @@
-"""Text of others on a terminal or in a shell: control characters shown, words quoted."""
+"""Text of others on a terminal or in a shell: control characters shown, cut, words quoted."""
 
 import re
 import shlex
@@ -23,6 +23,12 @@ def visible(text: str) -> str:
 def has_control(text: str) -> bool:
     """Whether a text holds control characters, tab and newline among them."""
     return "\n" in text or "\t" in text or _CONTROL.search(text) is not None
+
+
+def one_line(text: str, most: int) -> str:
+    """The text on one line of at most so many characters; dots stand for what is cut off."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
 def is_utf8(text: str) -> bool:

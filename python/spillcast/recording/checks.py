@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from spillcast.recording.recording import Recording
 
 #: From this difference on it is worth a warning; above the other there is no forecast.
-DIFFERENCE_TOLD, DIFFERENCE_MAX = 0.02, 0.2
+DIFFERENCE_REPORTED, DIFFERENCE_MAX = 0.02, 0.2
 #: Blocks that a plan and a recording may differ by: the last of a file is counted by one of them.
 BLOCKS_APART = 2
 PLAN_FILE = "plan.json"
@@ -56,10 +56,10 @@ def checks_of(recording: "Recording") -> list[Check]:
     return [*_by_plan(recording), *_by_looks(recording), *_by_processes(recording)]
 
 
-def differing(recording: "Recording") -> list[Check]:
+def contradictions_of(recording: "Recording") -> list[Check]:
     """Those that are worth a warning, the largest difference first."""
-    found = [check for check in checks_of(recording) if check.difference > DIFFERENCE_TOLD]
-    return sorted(found, key=lambda check: -check.difference)
+    checks = [check for check in checks_of(recording) if check.difference > DIFFERENCE_REPORTED]
+    return sorted(checks, key=lambda check: -check.difference)
 
 
 def _by_plan(recording: "Recording") -> Iterator[Check]:
@@ -86,11 +86,11 @@ def _by_looks(recording: "Recording") -> Iterator[Check]:
     query = recording.meta.server_query
     held = [] if query is None else query.temp_files
     source = "in the server's list of temp files"
-    if peak_bytes := sum(one.peak_bytes for one in held):
+    if peak_bytes := sum(space.peak_bytes for space in held):
         written = recording.written_bytes.temp
         quantity = "bytes written to temp files"
         yield Check(quantity, written, peak_bytes, source, at_least=True, is_bytes=True)
-    if (peak_files := sum(one.peak_files for one in held)) and _complete(recording):
+    if (peak_files := sum(space.peak_files for space in held)) and _complete(recording):
         files = len(recording.temp_columns("file")["file"].unique().drop_null())
         yield Check("temp files", files, peak_files, source, at_least=True)
 

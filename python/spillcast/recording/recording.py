@@ -16,10 +16,13 @@ from spillcast.tabular import Display, Displayed, polars_of
 from spillcast.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import polars as pl
     import pyarrow as pa
 
     from spillcast.recording.bursts import Bursts
+    from spillcast.recording.checks import Check
     from spillcast.recording.ends import Ends
     from spillcast.recording.sample import Sample
 
@@ -229,6 +232,13 @@ class Recording(Displayed):
         from spillcast.recording.bursts import bursts_of
 
         return bursts_of(self)
+
+    @cached_property
+    def contradictions(self) -> "Sequence[Check]":
+        """What its parts contradict of each other, the largest difference first."""
+        from spillcast.recording.checks import contradictions_of
+
+        return contradictions_of(self)
 
     def check_rows(self, table: Literal["waits", "samples"]) -> None:
         """InputError if a table is incomplete; for code that reads its file directly.

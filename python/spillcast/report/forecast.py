@@ -13,6 +13,7 @@ from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.to_come import to_come_parts
 from spillcast.units import format_count, format_duration, interval_name
+from spillcast.visible import one_line
 
 #: Letters of a statement that are shown.
 STATEMENT_MAX = 200
@@ -42,8 +43,7 @@ def forecast_page(
 
 def statement_said(statement: Statement) -> str:
     """Whose forecast it is."""
-    text = " ".join((statement.query or "its text is hidden").split())
-    text = text if len(text) <= STATEMENT_MAX else f"{text[: STATEMENT_MAX - 3]}..."
+    text = one_line(statement.query or "its text is hidden", STATEMENT_MAX)
     name = "" if statement.queryid is None else f" {statement.queryid}"
     of = f"the mean of {format_count(statement.calls, 'call')}"
     if statement.calls == 1:

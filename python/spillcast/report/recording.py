@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.recording import Recording
 from spillcast.recording.calibration import is_old
-from spillcast.recording.checks import differing
 from spillcast.recording.meta import Meta
 from spillcast.recording.part import Part
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
@@ -162,7 +161,7 @@ def recording_warnings(recording: Recording) -> list[str]:
     if capture.dropped:
         dropped = format_count(capture.dropped, "single wait")
         texts.append(f"{dropped} dropped; the totals by second are complete")
-    texts += [check.text for check in differing(recording)]
+    texts += [check.text for check in recording.contradictions]
     hidden = unrecognised(recording) if meta.temp.operations else None
     return [*texts, *([] if hidden is None else [hidden]), *_about_evidence(meta)]
 

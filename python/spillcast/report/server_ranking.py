@@ -9,6 +9,7 @@ from spillcast.forecast.in_memory import in_memory_words, negligible
 from spillcast.report.page import Commands, Page, Part, Words
 from spillcast.report.table import Column, Table, saved_text
 from spillcast.units import format_bytes, format_count, format_duration, format_setting
+from spillcast.visible import one_line
 
 #: Letters of a statement's text.
 TEXT_MAX = 60
@@ -187,8 +188,7 @@ def _text(one: Ranked) -> str:
 
 
 def _shown(query: str) -> str:
-    text = " ".join(query.split())
-    return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 3]}..."
+    return one_line(query, TEXT_MAX)
 
 
 def _notes(found: ServerRanking, top: int, *, per_day: bool) -> list[str]:

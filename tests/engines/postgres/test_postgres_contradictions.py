@@ -18,7 +18,7 @@ from postgres_rig import JOIN, PARALLEL, SERIAL, SPILLING
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
-from spillcast.recording.checks import checks_of, differing
+from spillcast.recording.checks import checks_of, contradictions_of
 from spillcast.recording.counted import seconds_of, totals
 from spillcast.recording.options import RecordOptions
 from spillcast.storage import Storage
@@ -66,14 +66,14 @@ def test_what_agrees_says_nothing(parallel, serial):
     assert compared >= by_plan | {"parallel workers with waits"}
     compared = {check.quantity for check in checks_of(serial)}
     assert compared == by_plan | {"temp files", "bytes written to temp files"}
-    assert differing(serial) == []
+    assert contradictions_of(serial) == []
     assert refused(serial) is None
 
 
 def test_a_worker_without_waits(parallel):
     worker = parallel.meta.postgres.workers[0].pid
     found = kept(parallel, pc.not_equal(parallel.waits["session"], worker))
-    [check] = differing(found)
+    [check] = contradictions_of(found)
     assert (check.recorded, check.expected) == (1, 2)
     assert check.text in refused(found)
 
@@ -87,10 +87,10 @@ def test_fewer_files_than_the_server_listed(serial):
         pc.is_in(serial.waits["file"].cast(pa.string()), few), pc.invert(serial.waits["temp"])
     )
     found = kept(serial, rows)
-    checks = {check.quantity: check for check in differing(found)}
+    checks = {check.quantity: check for check in contradictions_of(found)}
     assert (checks["temp files"].recorded, checks["temp files"].expected) == (2, listed.peak_files)
     assert checks["bytes written to temp files"].expected == listed.peak_bytes
-    assert differing(found)[0].text in refused(found)
+    assert contradictions_of(found)[0].text in refused(found)
 
 
 @pytest.mark.parametrize(("factor", "is_refused"), [(1.1, False), (2, True)])
@@ -102,7 +102,7 @@ def test_a_plan_of_another_run(serial, tmp_path, factor, is_refused):
     plan[0]["Plan"]["Temp Read Blocks"] = round(was * factor)
     (output / "plan.json").write_text(json.dumps(plan))
     found = Recording.open(output)
-    [check] = differing(found)
+    [check] = contradictions_of(found)
     assert check.expected == round(was * factor)
     assert check.recorded == pytest.approx(was, abs=2)
     assert (refused(found) is not None) == is_refused

@@ -25,7 +25,7 @@ from spillcast.forecast.sum.projection import Projection
 from spillcast.forecast.sum.shared import told_by, unknown_words
 from spillcast.forecast.sum.target_warnings import about_storages
 from spillcast.recording import Recording
-from spillcast.recording.checks import DIFFERENCE_MAX, differing
+from spillcast.recording.checks import DIFFERENCE_MAX
 from spillcast.recording.thread_trace import wakings_seen
 from spillcast.recording.unrecognised import large_other_io, unrecognised
 from spillcast.storage import Storage
@@ -38,7 +38,7 @@ def refusal(baseline: Baseline) -> str | None:
     capture, unseen = recording.meta.capture, recording.meta.unseen
     if unseen.excessive:
         return f"{unseen.text}; {unseen.remedy}"
-    for check in differing(recording):
+    for check in recording.contradictions:
         if check.difference > DIFFERENCE_MAX:
             return f"parts of the recording contradict each other: {check.text}; record again"
     if capture.io_uring_depth > 1:
@@ -106,7 +106,7 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
     unseen = recording.meta.unseen
     if unseen.notable:
         warnings.append(Warned("unseen", f"{unseen.text}; {unseen.remedy}"))
-    warnings += [Warned("contradiction", check.text) for check in differing(recording)]
+    warnings += [Warned("contradiction", check.text) for check in recording.contradictions]
     others_s = baseline.others_s
     if others_s > BUSY_REPORTED * recording.elapsed_s:
         text = (

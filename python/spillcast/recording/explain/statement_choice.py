@@ -8,6 +8,7 @@ from spillcast.recording.explain.nodes import BLOCK_BYTES
 from spillcast.recording.explain.statement_rows import Row
 from spillcast.tabular import aligned
 from spillcast.units import format_bytes, format_duration
+from spillcast.visible import one_line
 
 LISTED = 8
 #: Columns of a statement's text in the list.
@@ -62,13 +63,12 @@ def several(path: Path, rows: Sequence[Row], summary: str) -> InputError:
 
 
 def _cells(row: Row, *, timed: bool) -> tuple[str, ...]:
-    text = " ".join((row.query or "?").split())
     return (
         row.queryid or "-",
         f"{row.calls:,}",
         format_duration(row.elapsed_s / row.calls),
         format_duration(row.temp_s) if timed else format_bytes(row.blocks * BLOCK_BYTES),
-        text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 3]}...",
+        one_line(row.query or "?", TEXT_MAX),
     )
 
 

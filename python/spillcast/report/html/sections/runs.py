@@ -12,6 +12,7 @@ from spillcast.report.html.charts.bars import time_bars
 from spillcast.report.html.page import Figure, Section, Table, figure
 from spillcast.report.html.words import NOTHING, count, micros, number, percent, seconds, size
 from spillcast.units import format_count, format_duration
+from spillcast.visible import one_line
 
 Run = Mapping[str, Any]
 #: Rows of a profile that are drawn.
@@ -44,12 +45,11 @@ def _subject(run: Run) -> str:
     about = {one["label"]: one["value"] for one in run["about"]}
     texts = [one["text"] for one in run["statements"] if one["text"]]
     named = texts[0] if texts else about.get("command") or run["name"]
-    what = " ".join(str(named).split())
-    what = what if len(what) <= STATEMENT_MAX else f"{what[: STATEMENT_MAX - 3]}..."
+    subject = one_line(str(named), STATEMENT_MAX)
     parts = [f"{run['kind']} of {seconds(run['elapsed_s'])}"]
     parts += [f"on {about['host']}"] if "host" in about else []
     parts += [f"began {about['recorded']} UTC"] if "recorded" in about else []
-    return f"Measured: {what} ({', '.join(parts)})"
+    return f"Measured: {subject} ({', '.join(parts)})"
 
 
 def measured(runs: Sequence[Run]) -> list[Section]:
