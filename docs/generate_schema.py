@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from spillcast.document import UNSHOWN, table
+from spillcast.evidence.figures.stated import StatedFigures
 from spillcast.lab.doctor import Diagnosis
 from spillcast.lab.truth_file import COLUMNS
 from spillcast.recording.calibration import Calibration
 from spillcast.recording.capture_cost import KeptCost
-from spillcast.recording.figures.stated import StatedFigures
 from spillcast.recording.meta import Meta
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Column
 from spillcast.recording.server_recording import ServerRecording

@@ -37,6 +37,7 @@ EVERYWHERE = {
 FLOORS = (
     {"_core"},
     {"recording"},
+    {"evidence"},
     {"profile"},
     {"cache"},
     {"storage"},

@@ -153,7 +153,7 @@ class Run:
         Returns its path. With ``redact``, names, paths and statements are removed. InputError if
         the recording cannot be read; needs the extra ``spillcast[report]``.
         """
-        from spillcast.recording.evidence import find_evidence
+        from spillcast.evidence.find import find_evidence
         from spillcast.report.html.material import Material
         from spillcast.report.html.run import add_runs
         from spillcast.report.html.write import write_report

@@ -6,8 +6,8 @@ import pytest
 
 from oracle_files import READ, blocks, write_trace
 from spillcast.errors import InputError
+from spillcast.evidence.find import find_evidence
 from spillcast.recording.block_size import BlockSize, block_size, parse_block
-from spillcast.recording.evidence import find_evidence
 
 
 def parameters(path, size):

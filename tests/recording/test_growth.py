@@ -12,13 +12,13 @@ import oracle_reports
 import statement_files
 from evidence import storage
 from spillcast.cache.evidence import read_requests
-from spillcast.engines.postgres.rank.logs import read_logs
+from spillcast.evidence.figures.choice import Choice
+from spillcast.evidence.figures.reading import read_figures
+from spillcast.evidence.postgres.logs import read_logs
+from spillcast.evidence.postgres.plan import read_plan
+from spillcast.evidence.postgres.statements import read_statements
 from spillcast.forecast.oracle.events import read_traces
 from spillcast.recording.ash.reader import read_ash
-from spillcast.recording.explain.plan import read_plan
-from spillcast.recording.explain.statements import read_statements
-from spillcast.recording.figures.choice import Choice
-from spillcast.recording.figures.reading import read_figures
 from spillcast.recording.statistics import read_statistics
 from spillcast.storage import Storage
 

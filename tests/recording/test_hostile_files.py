@@ -8,9 +8,9 @@ import pytest
 
 from fuzz.mutate import zstd
 from spillcast.errors import InputError
+from spillcast.evidence.figures.reading import read_figures
+from spillcast.evidence.find import find_evidence
 from spillcast.recording.ash import read_ash
-from spillcast.recording.evidence import find_evidence
-from spillcast.recording.figures.reading import read_figures
 from spillcast.recording.trace import profile_traces
 
 HEADING = "SAMPLE_TIME,SESSION_ID,SESSION_STATE,EVENT\n"

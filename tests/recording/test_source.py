@@ -152,7 +152,7 @@ def replace_capture(recording, capture):
 
 def test_a_page_names_it_and_what_it_does_not_see(recording, tmp_path):
     pytest.importorskip("altair")
-    from spillcast.recording.evidence import Evidence
+    from spillcast.evidence.find import Evidence
     from spillcast.report.html.material import Material
     from spillcast.report.html.run import add_runs
     from spillcast.report.html.write import write_report

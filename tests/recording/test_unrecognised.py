@@ -152,8 +152,8 @@ def test_slices_cannot_be_told_apart(sorted_elsewhere):
 
 
 def test_only_recordings_are_told_apart(tmp_path):
+    from spillcast.evidence.find import Evidence
     from spillcast.forecast.question import Question
-    from spillcast.recording.evidence import Evidence
 
     with pytest.raises(InputError, match="--temp is for recordings"):
         Question(temp_dirs=[tmp_path]).check(Evidence(traces=[tmp_path]), events=True)

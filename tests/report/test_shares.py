@@ -7,8 +7,8 @@ import pytest
 
 from evidence import change, recording
 from oracle_files import READ, blocks, write_trace
+from spillcast.evidence.find import find_evidence
 from spillcast.profile import profile
-from spillcast.recording.evidence import find_evidence
 from spillcast.recording.running import Running, Tally
 from spillcast.report.html.answer import answer
 from spillcast.report.html.material import Material

@@ -10,8 +10,8 @@ from slow_runs import MS, US, Latency, Work, recorded, spill
 
 from ash_files import execution, write_ash
 from oracle_files import HEADER, READ, WRITE, blocks
+from spillcast.evidence.postgres import recording_of_plan
 from spillcast.forecast.question import Question
-from spillcast.recording.explain import recording_of_plan
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import PROBE
 from statement_files import VERSIONS, export, row

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from spillcast.recording.explain import recording_of_plan
+from spillcast.evidence.postgres import recording_of_plan
 from spillcast.storage.budget import Budget
 from spillcast.storage.plan_of_counts import plan_of_counts
 from spillcast.storage.probe import probe

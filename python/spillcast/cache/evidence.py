@@ -10,10 +10,10 @@ from spillcast.cache.from_csv import is_csv, read_csv
 from spillcast.cache.from_waits import of_recording, of_traces
 from spillcast.cache.observed import is_observed, read_observed
 from spillcast.errors import InputError, first_line
+from spillcast.evidence.find import find_evidence
 from spillcast.gate import damaged
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
-from spillcast.recording.evidence import find_evidence
 
 LINE_BYTES = 64 << 10
 #: How Oracle's blocks are sized by default; a trace does not tell.

@@ -73,8 +73,8 @@ def export(
 
 def _time_line(evidence: list[str], where: str | None) -> Iterator[str]:
     from spillcast.errors import InputError
+    from spillcast.evidence.find import find_evidence
     from spillcast.recording import Recording
-    from spillcast.recording.evidence import find_evidence
     from spillcast.report.perfetto import trace_text
 
     found = find_evidence(evidence)
@@ -87,9 +87,9 @@ def _time_line(evidence: list[str], where: str | None) -> Iterator[str]:
 
 def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
     from spillcast.cli.progress import reading_bar
+    from spillcast.evidence.find import find_evidence
     from spillcast.profile import profile
     from spillcast.recording import Recording
-    from spillcast.recording.evidence import find_evidence
     from spillcast.report.openmetrics import openmetrics_text
 
     names = [name.strip() for name in by.split(",")]

@@ -143,6 +143,7 @@ def forecast(
     from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.cli.rehearse import check_options, rehearsing
     from spillcast.errors import Refusal
+    from spillcast.evidence.find import recordings_in
     from spillcast.forecast.ask import ask, forecasts_of
     from spillcast.forecast.choices import (
         choices,
@@ -155,7 +156,6 @@ def forecast(
     from spillcast.forecast.work_memory.cells import memory_cells, memory_document
     from spillcast.forecast.work_memory.cheapest import cheapest
     from spillcast.recording import Recording
-    from spillcast.recording.evidence import recordings_in
     from spillcast.report.forecast import forecast_page
     from spillcast.report.forecast_each import forecast_each_document, forecast_each_page
     from spillcast.report.memory_table import advice_said, forecast_memory_parts

@@ -132,10 +132,10 @@ def _measure(
 
 def _recording(path: Path, block: str | None) -> "Recording":
     from spillcast.errors import InputError
+    from spillcast.evidence.find import find_evidence
+    from spillcast.evidence.postgres import read_plan, with_counts
     from spillcast.recording import Recording
     from spillcast.recording.block_size import block_size
-    from spillcast.recording.evidence import find_evidence
-    from spillcast.recording.explain import read_plan, with_counts
     from spillcast.recording.trace_run import recording_of_traces
 
     evidence = find_evidence([path]) if path.exists() else None
@@ -143,8 +143,8 @@ def _recording(path: Path, block: str | None) -> "Recording":
         size = block_size(block, evidence.parameters, evidence.traces)
         return recording_of_traces(evidence.traces, size.bytes)
     if evidence is not None and evidence.figures:
-        from spillcast.recording.figures.choice import Choice
-        from spillcast.recording.figures.reading import read_figures
+        from spillcast.evidence.figures.choice import Choice
+        from spillcast.evidence.figures.reading import read_figures
 
         return read_figures(evidence.figures, Choice(block=block), timed=False)
     if block is not None:

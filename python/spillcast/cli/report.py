@@ -98,11 +98,11 @@ def report(
     from spillcast.cli.output import emit, terminal_columns
     from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.errors import InputError
+    from spillcast.evidence.find import Evidence, find_evidence
     from spillcast.forecast.ask import ask
     from spillcast.forecast.question import Question
     from spillcast.forecast.to_come.known import known_of
     from spillcast.recording.ash import Chosen
-    from spillcast.recording.evidence import Evidence, find_evidence
     from spillcast.report.draw import need_report_extra
 
     need_report_extra("spillcast report")
@@ -172,7 +172,7 @@ def _add_forecasts(
     material: "Material", to: list[str], answers: "list[Answer]", *, lenient: bool
 ) -> None:
     """The forecasts as documents, with the latencies of their targets."""
-    from spillcast.recording.evidence import find_evidence
+    from spillcast.evidence.find import find_evidence
     from spillcast.report.html.run import latencies_there, latencies_traced
 
     for word, (forecast, storage) in zip(to, answers, strict=True):

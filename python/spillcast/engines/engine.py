@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from spillcast.engines.held import HeldQuery, Ran
     from spillcast.engines.move import Move
     from spillcast.engines.ranking import ServerRanking
+    from spillcast.evidence.postgres.executed import Executed
     from spillcast.forecast.work_memory.spills import Spill
     from spillcast.recording import Recording
-    from spillcast.recording.explain.executed import Executed
     from spillcast.recording.meta import ObservedEngine
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.recorder import Recorder

@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from spillcast.errors import InputError
+from spillcast.evidence.postgres import read_plan
 from spillcast.fleet.identity import Identity
 from spillcast.gate import damaged, reading
 from spillcast.recording import Recording
-from spillcast.recording.explain import read_plan
 
 RECORDING, PLAN = "recording", "plan"
 #: Evidence passes through memory whole.

@@ -10,9 +10,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from spillcast.errors import InputError
+from spillcast.evidence.find import TRACES
 from spillcast.fleet.place import fetched, open_filesystem
 from spillcast.gate import check_kind
-from spillcast.recording.evidence import TRACES
 from spillcast.recording.meta_file import META_FILE
 from spillcast.recording.partial import PARTIAL
 

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from spillcast.errors import InputError, Refusal
+from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.result import Forecast, Warned
 from spillcast.forecast.sum.baseline import Baseline
@@ -17,7 +18,6 @@ from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.to_come.known import NOTHING, Known
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
-from spillcast.recording.evidence import Evidence, find_evidence
 from spillcast.recording.read_back import read_back
 from spillcast.recording.relabelled import with_temp
 from spillcast.recording.sample import parts_of
@@ -114,10 +114,10 @@ def _recording(evidence: Evidence, recorded: Recording | None, question: Questio
         raise InputError(f"{len(paths)} files are given: {names}", "forecast one query at a time")
     if recorded is not None and recorded.plan_alone is None:
         return with_temp(recorded, question.temp_dirs)
+    from spillcast.evidence.figures.choice import Choice
+    from spillcast.evidence.figures.reading import read_figures
+    from spillcast.evidence.postgres import read_plan, read_statements, with_counts
     from spillcast.forecast.sum.assumed import timed_on
-    from spillcast.recording.explain import read_plan, read_statements, with_counts
-    from spillcast.recording.figures.choice import Choice
-    from spillcast.recording.figures.reading import read_figures
     from spillcast.storage.target import resolve
 
     elapsed_s, origin = question.elapsed_s, question.origin

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
+from spillcast.evidence.find import Evidence
 from spillcast.forecast.to_come.known import NOTHING, Known
 from spillcast.recording import Recording
-from spillcast.recording.evidence import Evidence
 from spillcast.storage.budget import Budget, parse_budget
 from spillcast.storage.rehearsal import Rehearsal
 

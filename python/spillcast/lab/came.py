@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from spillcast.evidence.figures.reading import read_figures
+from spillcast.evidence.find import find_evidence
+from spillcast.evidence.postgres.executed import Executed, executed_plan, executed_statement
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
-from spillcast.recording.evidence import find_evidence
-from spillcast.recording.explain.executed import Executed, executed_plan, executed_statement
-from spillcast.recording.figures.reading import read_figures
 from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.temp_places import TempPlace, named_temp_places
 from spillcast.storage.target import resolve

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
+from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.profile.result import CALL, ROW_SOURCE, Profile, with_shares
 from spillcast.recording.event_names import is_like
-from spillcast.recording.evidence import Evidence, find_evidence
 from spillcast.several import several
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError
+from spillcast.evidence.find import Evidence
 from spillcast.profile.result import ROW_SOURCE, Profile, bare_row
 from spillcast.profile.traces import trace_warnings
 from spillcast.recording.ash import ALL, Chosen, hints, read_ash
 from spillcast.recording.block_size import BlockSize, block_size
-from spillcast.recording.evidence import Evidence
 from spillcast.recording.row_sources import (
     RowSource,
     line_words,

@@ -8,10 +8,10 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import InputError, first_line
+from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.interruptible import run_interruptibly
 from spillcast.profile.expressions import confine
 from spillcast.profile.trace_tables import ask_traces
-from spillcast.recording.evidence import Evidence, find_evidence
 from spillcast.recording.same_file import repeated_words
 from spillcast.recording.trace import TABLES, Progress
 

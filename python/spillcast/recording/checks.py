@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spillcast.gate import json_of, reading, text_of
 from spillcast.units import format_bytes
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ def _by_plan(recording: "Recording") -> Iterator[Check]:
     file = recording.path / PLAN_FILE
     if not file.exists():
         return
-    from spillcast.recording.explain.document import read_documents
-
-    root = read_documents(file)[0].get("Plan") or {}
+    with reading(file):
+        document = json_of(text_of(file), file)
+        root = (document[0] if isinstance(document, list) else document).get("Plan") or {}
     blocks = {"read": 0, "write": 0}
     for row in recording.temp_seconds.select(["op", "count", "bytes"]).to_pylist():
         # A read at the end of a file is no block.

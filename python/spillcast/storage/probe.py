@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from spillcast import _core
+from spillcast.evidence.figures.figures import REPORT
 from spillcast.recording import Recording
-from spillcast.recording.figures.figures import REPORT
 from spillcast.recording.trace_run import TRACE
 from spillcast.storage.bounded import bounded_run
 from spillcast.storage.budget import Budget

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
+from spillcast.evidence.figures.kinds import are_figures, is_word
+from spillcast.evidence.find import is_plan
 from spillcast.recording import Recording
-from spillcast.recording.evidence import is_plan
-from spillcast.recording.figures.kinds import are_figures, is_word
 from spillcast.recording.meta_file import is_recording
 from spillcast.storage import tmpfs
 from spillcast.storage.budget import Budget, all_that_is_free
@@ -89,15 +89,15 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
     check_word(text, role or "storage")
     path = Path(text)
     if is_recording(path):
-        from spillcast.recording.explain import with_counts
+        from spillcast.evidence.postgres import with_counts
 
         return replace(observed(with_counts(Recording.open(path))), name=path.stem)
     if path.is_file() and is_plan(path):
-        from spillcast.recording.explain import read_plan
+        from spillcast.evidence.postgres import read_plan
 
         return observed(read_plan(path))
     if is_word(text) or (path.is_file() and are_figures(path)):
-        from spillcast.recording.figures.reading import read_figures
+        from spillcast.evidence.figures.reading import read_figures
 
         return replace(observed(read_figures([text])), name=text if is_word(text) else path.stem)
     if path.is_file():

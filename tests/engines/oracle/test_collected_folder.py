@@ -9,8 +9,8 @@ from harness import spillcast
 from made_up_sqlplus import NOW, database, insert, run_script
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast.engines.oracle.collect import collect
+from spillcast.evidence.find import SPOOLS, find_evidence
 from spillcast.recording.ash import executions, read_ash
-from spillcast.recording.evidence import SPOOLS, find_evidence
 
 SQL_ID = "4q7zf0d2m8kcx"
 SESSION = "35,65385"

@@ -3,9 +3,9 @@
 import pytest
 
 import statement_files
-from spillcast.engines.postgres.rank.logs import Logs
 from spillcast.engines.postgres.rank.look import Look
 from spillcast.engines.postgres.rank.rank import Asked, of_look
+from spillcast.evidence.postgres.logs import Logs
 
 CALLS, TEMP_S = 4, 1.92
 #: Of one process or of three: 96 % of the elapsed time, or a third of that.

@@ -6,8 +6,8 @@ import pytest
 
 from evidence import recording, storage
 from harness import spillcast
+from spillcast.evidence.postgres import recording_of_plan
 from spillcast.forecast import forecast
-from spillcast.recording.explain import recording_of_plan
 
 BLOCK = 8192
 

@@ -7,10 +7,10 @@ import pytest
 
 from evidence import change
 from harness import spillcast
+from spillcast.evidence.postgres import recording_of_plan
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.choices import choices, ranked, verdict
 from spillcast.forecast.question import Question
-from spillcast.recording.explain import recording_of_plan
 from spillcast.recording.meta import Machine, Memory
 from spillcast.recording.temp_places import TempPlace
 from spillcast.storage import Group, Storage

@@ -6,9 +6,9 @@ import pytest
 
 from evidence import storage
 from harness import spillcast
+from spillcast.evidence.postgres import read_statements
 from spillcast.forecast import forecast
 from spillcast.recording.between import shared_among
-from spillcast.recording.explain import read_statements
 from statement_files import export, row
 
 BLOCK = 8192

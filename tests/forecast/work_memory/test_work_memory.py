@@ -7,6 +7,8 @@ import pytest
 
 from evidence import change, recording
 from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, explain, tables
+from spillcast.evidence.postgres import recording_of_plan
+from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.forecast import forecast
 from spillcast.forecast.assumptions import MEMORY_SPREAD
 from spillcast.forecast.choices import choices
@@ -21,8 +23,6 @@ from spillcast.forecast.work_memory.postgres import (
     sort_passes,
 )
 from spillcast.forecast.work_memory.spills import io_share, spills_of, state_with
-from spillcast.recording.explain import recording_of_plan
-from spillcast.recording.explain.nodes import nodes_of
 from spillcast.recording.meta import CpuCache, Machine, ObservedEngine, Temp
 from spillcast.report.forecast import forecast_page
 from spillcast.storage.target import resolve

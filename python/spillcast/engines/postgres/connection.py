@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import InputError
+from spillcast.evidence.postgres.logs import MARK
 from spillcast.redaction import STRUCK
 from spillcast.visible import is_utf8
 
@@ -26,8 +27,6 @@ VERSION_MIN = 13
 SAMPLER = "spillcast sampler"
 EXPLAINER = "spillcast explain"
 MOVER = "spillcast move"
-#: Each statement of ours ends with it: counts and logs of a server keep it, and we leave it out.
-MARK = "/* spillcast */"
 #: Where pg_stat_statements is, if this database has it.
 STATEMENTS_SCHEMA = (
     "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace "

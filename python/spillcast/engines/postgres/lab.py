@@ -13,10 +13,10 @@ from spillcast.engines.postgres import calibrating, queries
 from spillcast.engines.postgres.processes import WORKER_TITLE
 from spillcast.engines.postgres.server import Installation, PrivateServer, make_cluster, serve
 from spillcast.engines.workload import Workload
+from spillcast.evidence.postgres import recording_of_plan
+from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, Spill, spills_of
 from spillcast.recording import Recording
-from spillcast.recording.explain import recording_of_plan
-from spillcast.recording.explain.nodes import nodes_of
 from spillcast.recording.meta import ObservedEngine
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from spillcast.errors import InputError
+from spillcast.evidence.find import Evidence
 from spillcast.forecast.oracle.events import (
     AshEvidence,
     TraceEvidence,
@@ -17,7 +18,6 @@ from spillcast.forecast.oracle.spilled import Spilled, spilled_of
 from spillcast.forecast.question import Question
 from spillcast.recording.block_size import ASSUMED_BLOCK, BlockSize, block_size
 from spillcast.recording.event_names import TEMP_EVENTS
-from spillcast.recording.evidence import Evidence
 from spillcast.recording.spill import sequential_share
 from spillcast.recording.statistics import TempOnFlash, read_statistics, temp_on_flash
 from spillcast.recording.trace_run import recording_of_traces

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from spillcast import _core
 from spillcast.errors import InputError, Refusal
+from spillcast.evidence.find import find_evidence, traces_below
 from spillcast.forecast.oracle.events import (
     EventLatency,
     TraceEvidence,
@@ -17,7 +18,6 @@ from spillcast.forecast.oracle.probed import probed
 from spillcast.forecast.oracle.same_work import traces_of_same_work
 from spillcast.forecast.question import Question
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
-from spillcast.recording.evidence import find_evidence, traces_below
 from spillcast.storage import Storage
 from spillcast.storage.meant import check_word
 from spillcast.storage.model import Model

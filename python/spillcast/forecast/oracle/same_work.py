@@ -4,8 +4,8 @@ from collections.abc import Set
 from pathlib import Path
 
 from spillcast.errors import InputError
+from spillcast.evidence.find import traces_below
 from spillcast.forecast.oracle.events import statements_of
-from spillcast.recording.evidence import traces_below
 from spillcast.visible import shell_word
 
 #: Statements that an error names.

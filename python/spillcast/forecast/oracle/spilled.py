@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spillcast.recording.evidence import Evidence
+from spillcast.evidence.find import Evidence
 from spillcast.recording.parameters import bytes_of, read_parameters
 from spillcast.recording.row_sources import (
     RowSource,

@@ -180,9 +180,9 @@ def _of_document(recording: Recording, seen: "Seen") -> list[Answer]:
 
 def former_calls_of(recording: Recording) -> Recording | str | None:
     """The mean of earlier calls of its statement, as kept beside it; or why it is not used."""
-    from spillcast.recording.explain.statement_choice import chosen
-    from spillcast.recording.explain.statement_rows import Row, merged, read_rows
-    from spillcast.recording.explain.statements import recording_of_row
+    from spillcast.evidence.postgres.statement_choice import chosen
+    from spillcast.evidence.postgres.statement_rows import Row, merged, read_rows
+    from spillcast.evidence.postgres.statements import recording_of_row
 
     path, kept = recording.path / FORMER_FILE, recording.documents.get(FORMER_FILE)
     try:
@@ -226,8 +226,8 @@ def _read(path: Path) -> Plan | Recording:
 
 def _estimate(path: Path) -> Plan | None:
     """A plan that was not run; None of a file that holds anything else."""
-    from spillcast.recording.evidence import find_evidence
-    from spillcast.recording.explain.document import read_documents
+    from spillcast.evidence.find import find_evidence
+    from spillcast.evidence.postgres.document import read_documents
 
     if find_evidence([path]).only_kind() != "plans":
         return None
@@ -239,8 +239,8 @@ def _estimate(path: Path) -> Plan | None:
 
 def _run(path: Path) -> Recording:
     """A previous run: a recording, a plan with its counts, or a row of pg_stat_statements."""
-    from spillcast.recording.evidence import find_evidence
-    from spillcast.recording.explain import read_plan, read_statements
+    from spillcast.evidence.find import find_evidence
+    from spillcast.evidence.postgres import read_plan, read_statements
 
     evidence = find_evidence([path])
     kind = evidence.only_kind()

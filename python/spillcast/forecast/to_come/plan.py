@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spillcast.evidence.postgres.nodes import amount
 from spillcast.forecast.to_come.said import QuantityEstimate, about
 from spillcast.forecast.to_come.seen import Seen
 from spillcast.forecast.work_memory.postgres import (
@@ -15,7 +16,6 @@ from spillcast.forecast.work_memory.postgres import (
     tuple_bytes,
 )
 from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER
-from spillcast.recording.explain.nodes import amount
 from spillcast.units import format_bytes, parse_bytes
 
 SOURCE = "the plan, which was not run"

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from math import hypot
 from typing import Any
 
+from spillcast.evidence.postgres.nodes import amount, nodes_of
 from spillcast.forecast.assumptions import MEMORY_SPREAD
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.sum.baseline import Baseline
@@ -13,7 +14,6 @@ from spillcast.forecast.work_memory.postgres import rounded_up
 from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, Spill, io_share, spills_of
 from spillcast.gate import reading
 from spillcast.recording import Recording
-from spillcast.recording.explain.nodes import amount, nodes_of
 from spillcast.recording.memory import meminfo_bytes
 
 #: What is computed was up to a tenth less than what servers of version 15 and 18 took.
@@ -148,7 +148,7 @@ def _plan(baseline: Recording) -> Mapping[str, Any] | None:
     """The plan of a recording in memory, or beside one on disk, if it was run and has buffers."""
     document, file = baseline.meta.engine.document, baseline.meta.engine.plan_file
     if file is not None and (path := baseline.path / file).is_file():
-        from spillcast.recording.explain.document import read_documents
+        from spillcast.evidence.postgres.document import read_documents
 
         document = read_documents(path)[0]
     plan = (document or {}).get("Plan", {})

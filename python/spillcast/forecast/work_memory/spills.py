@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from spillcast.evidence.postgres.nodes import Node
 from spillcast.forecast.work_memory.postgres import (
     BLOCK_BYTES,
     ROWS_SHARE,
@@ -17,7 +18,6 @@ from spillcast.forecast.work_memory.postgres import (
     store_bytes,
     tuple_bytes,
 )
-from spillcast.recording.explain.nodes import Node
 
 #: Of all that is spilled, some is written several times, or all once; it is written, and nothing
 #: tells how often; or nothing is written.

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError
+from spillcast.evidence.find import Evidence
 from spillcast.histogram import merged
 from spillcast.profile import Profile, profile, timeline
 from spillcast.recording import Recording
 from spillcast.recording.ash import ALL, Chosen
 from spillcast.recording.event_names import OPS
-from spillcast.recording.evidence import Evidence
 from spillcast.recording.relabelled import with_temp
 from spillcast.redaction import struck_document
 from spillcast.report.html import measured

@@ -5,7 +5,7 @@ from typing import Any
 
 from spillcast.engines.postgres.connection import EXPLAINER, STATEMENTS_SCHEMA, open_session
 from spillcast.errors import InputError
-from spillcast.recording.explain.statement_rows import MAINTENANCE, PER_GATHER
+from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER
 
 TIMEOUT_MS = 5000
 #: Of calls from within functions the session shows the outer statement.

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from spillcast.engines.postgres.connection import MARK, Connection, text_of_server
+from spillcast.engines.postgres.connection import Connection, text_of_server
 from spillcast.engines.postgres.live.query import Seen
 from spillcast.errors import SpillcastError
+from spillcast.evidence.postgres.logs import MARK
 
 #: Of one session and its parallel workers; the parameter is its process id.
 ONE = b"a.pid = $1 or a.leader_pid = $1"

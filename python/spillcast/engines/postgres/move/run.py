@@ -45,6 +45,7 @@ from spillcast.engines.postgres.move.tablespace import (
 )
 from spillcast.engines.postgres.quoting import identifier, shown_name
 from spillcast.errors import InputError, SpillcastError
+from spillcast.evidence.postgres.logs import MARK
 from spillcast.storage.tmpfs import is_tmpfs
 from spillcast.visible import shell_word
 

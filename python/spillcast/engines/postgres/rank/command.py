@@ -17,7 +17,6 @@ from spillcast.engines.postgres.live.backend import HIDDEN
 from spillcast.engines.postgres.live.rehearse import COMMENTS
 from spillcast.engines.postgres.rank.between import check_since, since_look
 from spillcast.engines.postgres.rank.enable import enabling
-from spillcast.engines.postgres.rank.logs import Logs, read_logs
 from spillcast.engines.postgres.rank.look import PROCESSES_UNSEEN, Look, look, save
 from spillcast.engines.postgres.rank.rank import Asked, of_logs, of_look, spill_s
 from spillcast.engines.postgres.rank.server_log import server_log
@@ -25,9 +24,10 @@ from spillcast.engines.postgres.rank.took import CONSTANT
 from spillcast.engines.postgres.rank.workers import WorkersSeen
 from spillcast.engines.ranking import Ranked, ServerRanking
 from spillcast.errors import InputError, SpillcastError
+from spillcast.evidence.postgres.logs import Logs, read_logs
+from spillcast.evidence.postgres.statement_processes import LOOKS_MIN
 from spillcast.forecast.running import known_target
 from spillcast.recording.calibration import kept_calibration
-from spillcast.recording.explain.statement_processes import LOOKS_MIN
 from spillcast.recording.wait_cost import MachineCalibration
 from spillcast.redaction import struck_text
 from spillcast.visible import shell_word

@@ -17,8 +17,9 @@ from spillcast.engines.postgres.connection import (
 )
 from spillcast.engines.ranking import DatabaseSpill, Live
 from spillcast.errors import InputError
+from spillcast.evidence.postgres.logs import MARK
+from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER
 from spillcast.gate import json_of, reading, text_of
-from spillcast.recording.explain.statement_rows import MAINTENANCE, PER_GATHER
 from spillcast.redaction import struck_text
 from spillcast.workspace import whole_file
 

@@ -5,21 +5,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.postgres.rank.logs import Logs, normal
 from spillcast.engines.postgres.rank.look import Look
 from spillcast.engines.ranking import Gain, Ranked
 from spillcast.errors import InputError, Refusal, SpillcastError
+from spillcast.evidence.postgres.logs import Logs, normal
+from spillcast.evidence.postgres.nodes import BLOCK_BYTES, amount
+from spillcast.evidence.postgres.plan import recording_of_plan
+from spillcast.evidence.postgres.statement_processes import shared_by
+from spillcast.evidence.postgres.statement_rows import HOW, PER_GATHER, Row, merged
+from spillcast.evidence.postgres.statements import recording_of_row
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.sum.assumed import timed_on
 from spillcast.forecast.sum.shared import bounds_s
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.between import calibrated_by, shared_among
-from spillcast.recording.explain.nodes import BLOCK_BYTES, amount
-from spillcast.recording.explain.plan import recording_of_plan
-from spillcast.recording.explain.statement_processes import shared_by
-from spillcast.recording.explain.statement_rows import HOW, PER_GATHER, Row, merged
-from spillcast.recording.explain.statements import recording_of_row
 from spillcast.recording.wait_cost import MachineCalibration
 from spillcast.redaction import struck_text
 from spillcast.storage import Storage

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from spillcast.engines.postgres.connection import Connection, text_of_server
-from spillcast.engines.postgres.rank.logs import Logs, logs_of
+from spillcast.evidence.postgres.logs import Logs, logs_of
 
 #: So much of its end is read, in pieces that no server notices.
 READ_MAX_BYTES, PIECE_BYTES = 32 << 20, 4 << 20

@@ -21,10 +21,10 @@ from spillcast.engines.postgres.live.query import QueryLife
 from spillcast.engines.postgres.rank.between import between, since_look
 from spillcast.engines.postgres.rank.look import Look, look
 from spillcast.errors import InputError, SpillcastError
+from spillcast.evidence.postgres.executed import Executed, executed_row
+from spillcast.evidence.postgres.statement_choice import several
+from spillcast.evidence.postgres.statement_rows import HOW, Row, merged
 from spillcast.gate import reading
-from spillcast.recording.explain.executed import Executed, executed_row
-from spillcast.recording.explain.statement_choice import several
-from spillcast.recording.explain.statement_rows import HOW, Row, merged
 
 #: Constants, which pg_stat_statements has as $1, $2 and so on.
 CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")

@@ -1,0 +1,1 @@
+"""Evidence as people have it: one front door from files to what they tell of a run."""

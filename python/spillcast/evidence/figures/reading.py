@@ -1,0 +1,48 @@
+"""Reading figures of one run, from files or a word: a recording in memory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.evidence.figures.choice import Choice
+from spillcast.evidence.figures.figures import recording_of_figures
+from spillcast.evidence.figures.kinds import HEAD_BYTES, Reader, is_word, reader_of
+from spillcast.gate import reading
+from spillcast.recording.recording import Recording
+
+
+def read_figures(
+    given: Sequence[str | Path],
+    choice: Choice | None = None,
+    *,
+    elapsed_s: float | None = None,
+    timed: bool = True,
+) -> Recording:
+    """The recording of files of figures, or of a word of them.
+
+    Several files may be parts of one report. ``elapsed_s`` is the time of the run where it is known
+    better. InputError for what is damaged; Refusal, if ``timed``, where no time is told.
+    """
+    choice = choice or Choice()
+    if len(given) == 1 and is_word(str(given[0])):
+        from spillcast.evidence.figures.stated import figures_of_word
+
+        figures = figures_of_word(str(given[0]))
+    else:
+        paths = [Path(path) for path in given]
+        reader = _reader(paths)
+        with reading(paths[0]):
+            figures = reader.read(paths, choice)
+    return recording_of_figures(figures, elapsed_s=elapsed_s, timed=timed)
+
+
+def _reader(paths: Sequence[Path]) -> Reader:
+    """What reads all of them. InputError where they are no parts of one."""
+    readers = []
+    for path in paths:
+        with reading(path), path.open("rb") as file:
+            readers.append(reader_of(path, file.read(HEAD_BYTES)))
+    reader = readers[0]
+    if reader is None or set(readers) != {reader} or (len(paths) > 1 and not reader.joins):
+        raise InputError(f"{len(paths)} files of figures are given", "forecast one run at a time")
+    return reader

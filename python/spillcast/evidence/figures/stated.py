@@ -1,0 +1,130 @@
+"""Bare figures: a small file of TOML or JSON, or a word such as ``figures:elapsed=773s,...``."""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spillcast.document import key
+from spillcast.document import read as read_document
+from spillcast.errors import InputError
+from spillcast.evidence.figures.choice import Choice
+from spillcast.evidence.figures.figures import Figures, Moved
+from spillcast.evidence.figures.kinds import WORD
+from spillcast.gate import object_of, reading, text_of
+from spillcast.units import parse_bytes, parse_duration_s
+
+_BYTES_MAX = 1 << 20
+HOW = (
+    "it holds elapsed_s, and count, bytes and time_s below reads and writes; threads, cpu_s and "
+    "io_s where they are known"
+)
+_EXAMPLE = (
+    "for example figures:elapsed=773s,io=430s,reads=46450,read-bytes=11G,writes=43478,"
+    "write-bytes=10G"
+)
+
+
+@dataclass(frozen=True)
+class StatedMoved:
+    """Reads, or writes, of temp files."""
+
+    count: int = key("how many there were", example=46450)
+    bytes: float = key("what they moved", unit="bytes", example=11796480000)
+    time_s: float | None = key(
+        "how long they took, summed over all threads", unit="s", example=418.0, optional=True
+    )
+
+
+@dataclass(frozen=True)
+class StatedFigures:
+    """A file of bare figures."""
+
+    elapsed_s: float = key("time of the whole run by the clock", unit="s", example=773.0)
+    reads: StatedMoved | None = key("", optional=True)
+    writes: StatedMoved | None = key("", optional=True)
+    io_s: float | None = key(
+        "time of all temp I/O, summed over all threads, if reads and writes are not separate",
+        unit="s", example=430.0, optional=True,
+    )  # fmt: skip
+    cpu_s: float | None = key(
+        "CPU time, summed over all threads", unit="s", example=338.0, optional=True
+    )
+    threads: float = key("threads at work, on the mean", example=1.0, default=1.0, optional=True)
+
+
+def read(paths: Sequence[Path], _choice: Choice) -> Figures:
+    """The figures of a file. InputError where they are damaged or cannot be."""
+    (path,) = paths
+    text = text_of(path, HOW, bytes_max=_BYTES_MAX)
+    if text.lstrip().startswith("{"):
+        document = object_of(text, path, HOW)
+    else:
+        with reading(path, HOW):
+            document = tomllib.loads(text)
+    return _figures(path, read_document(StatedFigures, document, str(path), HOW))
+
+
+def figures_of_word(word: str) -> Figures:
+    """The figures of ``figures:elapsed=62.4s,threads=8.78,reads=1792,...``. InputError."""
+    document: dict[str, Any] = {}
+    for part in word.removeprefix(WORD).split(","):
+        name, _, value = (each.strip() for each in part.partition("="))
+        _put(document, name, value, f"{word}: {name}")
+    return _figures(Path(word), read_document(StatedFigures, document, word, _EXAMPLE))
+
+
+def _put(document: dict[str, Any], name: str, value: str, where: str) -> None:
+    if name in ("elapsed", "io", "cpu"):
+        document[f"{name}_s"] = parse_duration_s(value, where)
+    elif name == "threads":
+        document[name] = _number(value, where)
+    elif name in ("reads", "writes"):
+        document.setdefault(name, {})["count"] = round(_number(value, where))
+    elif name in ("read-bytes", "write-bytes"):
+        part: dict[str, Any] = document.setdefault(f"{name.partition('-')[0]}s", {})
+        part["bytes"] = float(parse_bytes(value, where))
+    elif name in ("read-time", "write-time"):
+        part = document.setdefault(f"{name.partition('-')[0]}s", {})
+        part["time_s"] = parse_duration_s(value, where)
+    else:
+        known = "elapsed, io, cpu, threads, reads, read-bytes, read-time and the same of writes"
+        raise InputError(f"{where}: there is no such figure; known are {known}", _EXAMPLE)
+
+
+def _number(value: str, where: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise InputError(f"{where}: {value!r} is not a number", _EXAMPLE) from None
+
+
+def _figures(path: Path, stated: StatedFigures) -> Figures:
+    reads, writes = (_moved(side) for side in (stated.reads, stated.writes))
+    if stated.io_s is not None:
+        if reads.time_s is not None or writes.time_s is not None:
+            raise InputError(f"{path}: io_s beside the times of reads and writes", "give one")
+        moved = max(reads.bytes + writes.bytes, 1)
+        reads, writes = (
+            Moved(side.count, side.bytes, stated.io_s * side.bytes / moved)
+            for side in (reads, writes)
+        )
+    untold = ["stated figures cannot be checked"]
+    if stated.io_s is not None:
+        untold.append("reads and writes are assumed to be equally fast per byte")
+    return Figures(
+        path=path,
+        elapsed_s=stated.elapsed_s,
+        reads=reads,
+        writes=writes,
+        cpu_s=stated.cpu_s,
+        threads=stated.threads,
+        untold=untold,
+    )
+
+
+def _moved(stated: StatedMoved | None) -> Moved:
+    if stated is None:
+        return Moved()
+    return Moved(stated.count, round(stated.bytes), stated.time_s)

@@ -1,0 +1,229 @@
+"""What files on a command line are: recordings, traces, ASH exports, plans, spooled figures."""
+
+import glob
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from spillcast.errors import InputError
+from spillcast.evidence.figures.kinds import is_word, reader_of
+from spillcast.gate import check_kind, reading
+from spillcast.recording.meta_file import is_recording
+from spillcast.recording.near import mended
+
+TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")
+ASH_SUFFIXES = (".csv", ".parquet")
+#: A log may hold much before its first plan.
+_HEAD_BYTES = 1 << 20
+_PLAN = re.compile(
+    rb'"Plan":|QUERY PLAN|\(cost=\d|\(actual (time|rows)=|Buffers: |ms\s+plan:|<explain|- Plan:'
+)
+#: Documents of other verbs begin so.
+_DOCUMENT = re.compile(rb'\A\s*\{\s*"schema":\s*"spillcast\.([a-z-]+)/')
+#: What is to be done with those that are often given in place of evidence.
+_MEANT = {
+    "storage": "it says how long operations take: give it as a target, with --to",
+    "forecast": "spillcast check compares it with a later run; spillcast report shows it",
+}
+KNOWN = "a recording, a plan of EXPLAIN, rows of pg_stat_statements, a trace or an ASH export"
+#: Cursors and headings of a trace; a packed file has bytes that are no text.
+_TRACED = re.compile(rb"#\d|\*\*\*|\0")
+_BESIDE = "add a trace or an ASH export"
+#: Files that ``spillcast collect oracle`` spools, and what they are, whatever stands in them.
+SPOOLS = {
+    "spillcast_ash.csv": "ash",
+    "spillcast_sessions.csv": "ash",
+    "spillcast_statistics.csv": "statistics",
+    "spillcast_parameters.csv": "parameters",
+    "spillcast_workareas.csv": "work_areas",
+    "spillcast_temp.csv": "temp_usage",
+}
+#: What says more of a run, but not where its time goes.
+_MORE = ("parameters", "work_areas", "temp_usage")
+#: What one folder may hold of one run, the best for its shares of time first.
+_COLLECTED = ("ash", "traces", "statistics")
+_WORDS = {
+    "recordings": "recordings",
+    "traces": "traces",
+    "ash": "ASH exports",
+    "statistics": "statistics",
+    "parameters": "parameters of a database",
+    "work_areas": "work areas",
+    "temp_usage": "temp usage",
+    "plans": "plans of EXPLAIN",
+    "statements": "rows of pg_stat_statements",
+    "figures": "figures of a run",
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Paths by kind; ``-`` among the traces is standard input.
+
+    ``collected`` are the folders among what was given that ``spillcast collect oracle`` filled.
+    """
+
+    recordings: list[Path] = field(default_factory=list)
+    traces: list[Path] = field(default_factory=list)
+    ash: list[Path] = field(default_factory=list)
+    statistics: list[Path] = field(default_factory=list)
+    parameters: list[Path] = field(default_factory=list)
+    work_areas: list[Path] = field(default_factory=list)
+    temp_usage: list[Path] = field(default_factory=list)
+    plans: list[Path] = field(default_factory=list)
+    statements: list[Path] = field(default_factory=list)
+    #: Files, and words of ``figures:``.
+    figures: list[Path | str] = field(default_factory=list)
+    collected: list[Path] = field(default_factory=list)
+
+    def only_waits(self) -> str:
+        """``only_kind``, but InputError where it is counts, of which there is no single wait."""
+        kind = self.only_kind()
+        if kind in {"plans", "statements", "figures"}:
+            hint = "they can be a baseline: spillcast forecast FILE --to TARGET"
+            raise InputError(f"{_WORDS[kind]} hold counts, not waits", hint)
+        return kind
+
+    def only_kind(self) -> str:
+        """The kind of all of it, as a field's name. InputError where kinds are mixed.
+
+        What was collected together is one evidence: its ASH tells where the time goes, and its
+        traces where there is none.
+        """
+        given = [kind for kind in _WORDS if getattr(self, kind)]
+        if given and not set(given) - set(_MORE):
+            words = " and ".join(_WORDS[kind] for kind in given)
+            raise InputError(f"{words} are not evidence by themselves", _BESIDE)
+        given = [kind for kind in given if kind not in _MORE]
+        if self.collected and set(given) <= set(_COLLECTED):
+            return next(kind for kind in _COLLECTED if kind in given)
+        if len(given) != 1:
+            raise InputError(
+                f"{' and '.join(_WORDS[kind] for kind in given)} are mixed",
+                "give files of one kind at a time",
+            )
+        return given[0]
+
+
+def find_evidence(arguments: Sequence[str | Path]) -> Evidence:
+    """Sort files, folders and patterns by kind. InputError for what is not there or is empty."""
+    evidence = Evidence()
+    for argument in map(str, arguments):
+        if is_word(argument):
+            evidence.figures.append(argument)
+            continue
+        for path in _expand(argument):
+            if spools := spools_of(path):
+                evidence.collected.append(path)
+                for spool in spools:
+                    _kind_of(spool, evidence).append(spool)
+                evidence.traces.extend(traces_below(path))
+            else:
+                _kind_of(path, evidence).extend(_files(path))
+    return evidence
+
+
+def spools_of(folder: Path) -> list[Path]:
+    """What ``spillcast collect oracle`` spooled into a folder and holds rows; none of others.
+
+    SQL*Plus leaves a file empty where a query has no row. Samples of V$SESSION are those of ASH
+    once more where there are both.
+    """
+    if not folder.is_dir() or folder.suffix == ".spill":
+        return []
+    found = [folder / name for name in SPOOLS if (folder / name).is_file()]
+    found = [path for path in found if _head(path).strip()]
+    if folder / "spillcast_ash.csv" in found:
+        found = [path for path in found if path.name != "spillcast_sessions.csv"]
+    return found
+
+
+def _expand(argument: str) -> list[Path]:
+    if not argument:
+        raise InputError("an argument is empty, and names no evidence", f"give {KNOWN}")
+    path = Path(argument)
+    if argument != "-":
+        check_kind(path)
+    if argument != "-" and (recordings := recordings_in(path)):
+        return [*recordings, *([path] if traces_below(path) else [])]
+    if argument == "-" or path.exists() or path.suffix == ".spill":
+        return [path]
+    if found := sorted(glob.glob(argument, recursive=True)):
+        return [Path(name) for name in found]
+    raise InputError(f"{argument}: there is no such file or folder", mended(path))
+
+
+def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
+    if path.suffix == ".spill" or is_recording(path):
+        return evidence.recordings
+    if not path.is_file() or any(fnmatch(path.name.lower(), pattern) for pattern in TRACES):
+        return evidence.traces
+    if (spooled := SPOOLS.get(path.name.lower())) is not None:
+        found: list[Path] = getattr(evidence, spooled)
+        return found
+    head = _head(path)
+    if b"temp_blks_written" in head:
+        return evidence.statements
+    if not head.strip():
+        raise InputError(f"{path} is empty", f"give {KNOWN}")
+    if (document := _DOCUMENT.match(head)) is not None:
+        kind = document[1].decode()
+        hint = _MEANT.get(kind, f"give {KNOWN}")
+        raise InputError(f"{path} is a spillcast {kind}, not evidence", hint)
+    if reader_of(path, head) is not None:
+        return evidence.figures
+    if _PLAN.search(head) or path.suffix.lower() == ".json":
+        return evidence.plans
+    if path.suffix.lower() not in ASH_SUFFIXES:
+        if len(head) < _HEAD_BYTES and not _TRACED.search(head):
+            raise InputError(f"{path} is not evidence of a known kind", f"give {KNOWN}")
+        return evidence.traces
+    start = head[:4096].lower()
+    if b"db_block_size" in start:
+        return evidence.parameters
+    if b"number_passes" in start and b"operation_type" in start:
+        return evidence.work_areas
+    if b"segtype" in start and b"extents" in start:
+        return evidence.temp_usage
+    return evidence.statistics if _are_statistics(start) else evidence.ash
+
+
+def is_plan(path: Path) -> bool:
+    """Whether a file is a plan of EXPLAIN, as far as its beginning tells."""
+    return _PLAN.search(_head(path)) is not None
+
+
+def _head(path: Path) -> bytes:
+    with reading(path), path.open("rb") as file:
+        return file.read(_HEAD_BYTES)
+
+
+def _are_statistics(head: bytes) -> bool:
+    """Whether the headings of a CSV file are those of spooled session statistics."""
+    return b"accumulated" in head and b"value" in head
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir() or path.suffix == ".spill" or is_recording(path):
+        return [path]
+    if not (found := traces_below(path)):
+        hint = "a directory for temp files is a target: name it with --to"
+        raise InputError(f"{path}: the folder holds no traces ({', '.join(TRACES)})", hint)
+    return found
+
+
+def recordings_in(folder: Path) -> list[Path]:
+    """The recordings that a folder holds, such as those of a server's queries; none of others."""
+    if folder.suffix == ".spill" or not folder.is_dir() or is_recording(folder):
+        return []
+    return sorted(path for path in folder.iterdir() if is_recording(path))
+
+
+def traces_below(folder: Path) -> list[Path]:
+    """Files below a folder that are called traces. To read a pipe would wait for its writer."""
+    found = (path for pattern in TRACES for path in folder.rglob(pattern))
+    # A link that leads nowhere is a trace that is missing.
+    return sorted(path for path in found if path.is_file() or not path.exists())

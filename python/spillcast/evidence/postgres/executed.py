@@ -1,0 +1,91 @@
+"""What a run took by its plan, or by the counts of its statement, whether it spilled or not."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spillcast.errors import InputError, Refusal
+from spillcast.evidence.postgres.document import HOW, read_documents
+from spillcast.evidence.postgres.nodes import BLOCK_BYTES
+from spillcast.evidence.postgres.plan import blocks_of, elapsed_of, recording_of_plan
+from spillcast.evidence.postgres.statement_choice import named
+from spillcast.evidence.postgres.statement_rows import Row, read_rows
+from spillcast.evidence.postgres.statements import recording_of_row
+from spillcast.gate import reading
+from spillcast.recording.recording import Recording
+
+
+@dataclass(frozen=True)
+class Executed:
+    """One call: how long it took, and its temp operations of a block each where they are known.
+
+    ``recording`` is None where it did no temp I/O, or nothing tells how long that took.
+    """
+
+    elapsed_s: float
+    operations: int | None
+    recording: Recording | None = None
+
+    @property
+    def bytes(self) -> int | None:
+        """What the operations moved."""
+        return None if self.operations is None else self.operations * BLOCK_BYTES
+
+
+def executed_plan(
+    path: Path, *, queryid: str | None = None, elapsed_s: float | None = None
+) -> Executed:
+    """The run of a plan: of several in a log, of the statement ``queryid``, with most temp I/O.
+
+    InputError for a file that is not a plan, and for a plan that was not run.
+    """
+    documents = read_documents(path)
+    with reading(path, HOW):
+        mine = [
+            candidate
+            for candidate in documents
+            if queryid is not None and _queryid(candidate) == queryid
+        ]
+        document = max(mine or documents, key=lambda candidate: _weight(path, candidate))
+        call_s = elapsed_s or elapsed_of(path, document)
+        blocks = blocks_of(document["Plan"])
+    if "Temp Written Blocks" not in document["Plan"]:
+        return Executed(call_s, None)
+    try:
+        recording = recording_of_plan(document, path=path, elapsed_s=elapsed_s) if blocks else None
+    except Refusal:
+        recording = None
+    return Executed(call_s, blocks, recording)
+
+
+def executed_statement(
+    path: Path, *, queryid: str | None = None, elapsed_s: float | None = None
+) -> Executed:
+    """The mean call of a statement in an export of pg_stat_statements. InputError for none."""
+    rows = read_rows(path)
+    row = named(path, rows, queryid)
+    if not row.calls:
+        raise InputError(f"{path}: queryid {row.queryid} was never called")
+    return executed_row(row, path, elapsed_s)
+
+
+def executed_row(row: Row, path: Path, elapsed_s: float | None = None) -> Executed:
+    """The mean call of a row, which has some."""
+    call_s = elapsed_s or row.elapsed_s / row.calls
+    recording = None
+    try:
+        if row.spills:
+            recording = recording_of_row(path, row, elapsed_s=elapsed_s)
+    except Refusal:
+        recording = None
+    return Executed(call_s, round(row.blocks / row.calls), recording)
+
+
+def _weight(path: Path, document: Mapping[str, Any]) -> tuple[int, float]:
+    return blocks_of(document["Plan"]), elapsed_of(path, document)
+
+
+def _queryid(document: Mapping[str, Any]) -> str | None:
+    queryid = document.get("Query Identifier")
+    return None if queryid is None else str(queryid)

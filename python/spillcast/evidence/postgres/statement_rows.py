@@ -1,0 +1,182 @@
+"""Rows of pg_stat_statements out of CSV or JSON, as numbers, of whatever version the server is."""
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spillcast.errors import InputError
+from spillcast.evidence.postgres.nodes import WORKERS_MAX
+from spillcast.gate import COUNT_MAX, json_of, reading, text_of
+from spillcast.recording.event_names import OPS
+from spillcast.redaction import struck_text
+
+_NEEDED = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
+#: Times of all other blocks: up to version 16 those of shared ones have a name without "shared".
+_OTHER_TIMES = tuple(f"{kind}blk_{op}_time" for kind in ("", "shared_", "local_") for op in OPS)
+#: The server keeps 5,000 statements, unless it is told to keep more.
+_BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
+PER_GATHER = "max_parallel_workers_per_gather"
+MAINTENANCE = "max_parallel_maintenance_workers"
+HOW = "export it with: \\copy (select * from pg_stat_statements) to 'statements.csv' csv header"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Sums over the calls of one statement; times of blocks also over all of its processes."""
+
+    #: None, and so is ``query``, where who exported it may not see the statement.
+    queryid: str | None
+    query: str | None
+    calls: int
+    elapsed_s: float
+    read_blocks: int
+    written_blocks: int
+    #: Of temp blocks; None before version 15, 0 where nothing was timed.
+    read_s: float | None
+    write_s: float | None
+    other_s: float
+    #: Parallel workers that its plan launched; None before version 18.
+    workers: int | None
+    #: Settings that were exported beside it.
+    per_gather: int | None
+    maintenance: int | None
+    #: Standard deviation of the calls' times over their mean; None where that is not known.
+    spread: float | None = None
+    #: How often it was seen at work, and with how many parallel workers at most.
+    looks: int = 0
+    workers_seen: int = 0
+
+    @property
+    def blocks(self) -> int:
+        """Temp blocks read and written."""
+        return self.read_blocks + self.written_blocks
+
+    @property
+    def temp_s(self) -> float:
+        """Time of temp I/O, 0 where it was not taken."""
+        return (self.read_s or 0.0) + (self.write_s or 0.0)
+
+    @property
+    def spills(self) -> bool:
+        """Whether it did any temp I/O."""
+        return self.blocks > 0 and self.calls > 0
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "Row":
+        """From a row's values by column. ValueError or TypeError where they are no such numbers."""
+        queryid, query = values.get("queryid"), values.get("query")
+        calls = int(_number(values["calls"]))
+        return cls(
+            queryid=None if queryid is None else str(queryid),
+            query=None if query is None else struck_text(str(query)),
+            calls=calls,
+            elapsed_s=_number(values["total_exec_time"]) / 1e3,
+            read_blocks=int(_number(values["temp_blks_read"])),
+            written_blocks=int(_number(values["temp_blks_written"])),
+            read_s=_seconds(values.get("temp_blk_read_time")),
+            write_s=_seconds(values.get("temp_blk_write_time")),
+            other_s=sum((_seconds(values.get(name)) or 0.0 for name in _OTHER_TIMES), 0.0),
+            workers=_whole(values, "parallel_workers_launched", WORKERS_MAX * (calls or 1)),
+            per_gather=_whole(values, PER_GATHER, WORKERS_MAX),
+            maintenance=_whole(values, MAINTENANCE, WORKERS_MAX),
+            spread=_spread(values),
+            looks=values.get("looks", 0),
+            workers_seen=values.get("workers_seen", 0),
+        )
+
+    def plus(self, other: "Row") -> "Row":
+        """With the calls of the same statement by another user, or in another database."""
+        return replace(
+            self,
+            calls=self.calls + other.calls,
+            elapsed_s=self.elapsed_s + other.elapsed_s,
+            read_blocks=self.read_blocks + other.read_blocks,
+            written_blocks=self.written_blocks + other.written_blocks,
+            read_s=_sum(self.read_s, other.read_s),
+            write_s=_sum(self.write_s, other.write_s),
+            other_s=self.other_s + other.other_s,
+            workers=_sum(self.workers, other.workers),
+            spread=None,
+        )
+
+
+def read_rows(path: Path) -> list[Row]:
+    """One for each statement. InputError for a file that is cut, damaged or lacks columns."""
+    text = text_of(path, bytes_max=_BYTES_MAX).strip()
+    if text.count("\n") > _LINES_MAX:
+        raise InputError(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
+    with reading(path, HOW):
+        rows = _of_json(text, path) if text.startswith(("[", "{")) else _of_csv(text)
+        for name in _NEEDED:
+            if any(name not in row for row in rows) or not rows:
+                raise InputError(f"{path}: pg_stat_statements without {name}", HOW)
+        return merged([Row.of(row) for row in rows])
+
+
+def merged(rows: Iterable[Row]) -> list[Row]:
+    """Rows of one statement added up; one that is hidden is like no other."""
+    by_id: dict[str | int, Row] = {}
+    for number, row in enumerate(rows):
+        name = number if row.queryid is None else row.queryid
+        by_id[name] = by_id[name].plus(row) if name in by_id else row
+    return list(by_id.values())
+
+
+def _of_json(text: str, path: Path) -> list[dict[str, Any]]:
+    """A list of rows, or one row after the other."""
+    try:
+        document = json_of(text, path, HOW)
+    except InputError:
+        document = [json_of(line, path, HOW) for line in text.split("\n") if line.strip()]
+    rows = [document] if isinstance(document, dict) else document
+    return [dict(row.items()) for row in rows]
+
+
+def _of_csv(text: str) -> list[dict[str, Any]]:
+    separator = max(",;|\t", key=text.splitlines()[0].count)
+    # The text of a statement has no limit.
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    rows = csv.DictReader(text.splitlines(True), delimiter=separator, strict=True)
+    return [
+        {str(key).strip(): (value or "").strip() or None for key, value in row.items()}
+        for row in _of_full_length(rows)
+    ]
+
+
+def _of_full_length(rows: Iterable[dict[Any, Any]]) -> Iterable[Mapping[str, str]]:
+    for row in rows:
+        if None in row or None in row.values():
+            raise ValueError("a row and the heading have different numbers of values")
+        yield row
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if not 0 <= number <= COUNT_MAX:
+        raise ValueError(f"{value} is neither a count nor a time")
+    return number
+
+
+def _whole(values: Mapping[str, Any], name: str, most: int) -> int | None:
+    value = values.get(name)
+    number = None if value is None else int(_number(value))
+    if number is not None and number > most:
+        raise ValueError(f"{name} is {number:,}, more than {most:,}")
+    return number
+
+
+def _spread(values: Mapping[str, Any]) -> float | None:
+    mean, deviation = values.get("mean_exec_time"), values.get("stddev_exec_time")
+    if mean is None or deviation is None or not _number(mean):
+        return None
+    return _number(deviation) / _number(mean)
+
+
+def _seconds(milliseconds: Any) -> float | None:
+    return None if milliseconds is None else _number(milliseconds) / 1e3
+
+
+def _sum(left: Any, other: Any) -> Any:
+    return other if left is None else left if other is None else left + other

@@ -1,0 +1,74 @@
+"""Rows of pg_stat_statements, exported as CSV or JSON: one query's mean -> a recording."""
+
+from pathlib import Path
+
+from spillcast.errors import Refusal
+from spillcast.evidence.postgres.counted import Counted, recording_of
+from spillcast.evidence.postgres.nodes import TempIO
+from spillcast.evidence.postgres.statement_choice import chosen
+from spillcast.evidence.postgres.statement_processes import shared_by
+from spillcast.evidence.postgres.statement_rows import PER_GATHER, Row, read_rows
+from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.recording import Recording
+
+_FROM = "or name the storage with --from"
+#: Of a server that could have timed it.
+_UNTIMED = (
+    "set track_io_timing = on, call pg_stat_statements_reset(), and export it again after some "
+    f"calls; {_FROM}"
+)
+#: Of one that could not.
+_NO_TIMES = f"PostgreSQL 15 or newer times temp I/O, as temp_blk_read_time; {_FROM}"
+#: What mends more I/O than the processes could do.
+_MORE_PROCESSES = (
+    f"export the setting as a column, current_setting('{PER_GATHER}') as {PER_GATHER}, or forecast "
+    "a plan of EXPLAIN (ANALYZE, BUFFERS)"
+)
+
+
+def read_statements(
+    path: str | Path,
+    *,
+    queryid: str | None = None,
+    elapsed_s: float | None = None,
+    timed: bool = True,
+) -> Recording:
+    """The recording of one query: the mean of its calls.
+
+    ``queryid`` names it where several spill. ``elapsed_s`` is the time of one call where it is
+    known better. InputError for a file that is cut or lacks columns, where no query spills, and
+    where several do; Refusal, if ``timed``, where I/O was not timed, and where it cannot have been
+    done by any number of processes that there may have been.
+    """
+    path = Path(path)
+    row = chosen(path, read_rows(path), queryid)
+    return recording_of_row(path, row, elapsed_s=elapsed_s, timed=timed)
+
+
+def recording_of_row(
+    path: Path, row: Row, *, elapsed_s: float | None = None, timed: bool = True
+) -> Recording:
+    """The same of one row, which spills; ``path`` is what an error names."""
+    temp = _temp_of_a_call(row)
+    if temp.total_s == 0:
+        temp = TempIO(temp.read, temp.written, None, None)
+        if timed:
+            why = _NO_TIMES if row.read_s is None else _UNTIMED
+            raise Refusal(f"{path}: temp I/O was not timed: {why}")
+    elapsed_s = elapsed_s or row.elapsed_s / row.calls
+    try:
+        shared = shared_by(row).within(elapsed_s, temp.total_s, row.other_s / row.calls)
+    except Refusal as refusal:
+        raise Refusal(f"{path}: {refusal}", _MORE_PROCESSES) from refusal
+    engine = ObservedEngine("postgresql", query=row.query)
+    statement = Statement(row.queryid, row.query, row.calls, 1, row.spread)
+    return recording_of(
+        Counted(path, elapsed_s, temp, shared.middle, None, 1, engine, shared, statement),
+    )
+
+
+def _temp_of_a_call(row: Row) -> TempIO:
+    read, written = (round(blocks / row.calls) for blocks in (row.read_blocks, row.written_blocks))
+    read_s, write_s = (None if s is None else s / row.calls for s in (row.read_s, row.write_s))
+    return TempIO(read, written, read_s, write_s)

@@ -1,0 +1,166 @@
+"""DuckDB's profiles: real ones beside a recording of the same run, older forms, and damage."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from harness import only_line, spillcast
+from spillcast.errors import InputError
+from spillcast.evidence.figures.reading import read_figures
+from spillcast.recording import Recording
+
+SCRIPT = """
+import sys, duckdb
+made = duckdb.connect(sys.argv[1])
+settings = {"temp_directory": sys.argv[1] + ".tmp", "memory_limit": sys.argv[3], "threads": "2",
+            "preserve_insertion_order": "false", "enable_profiling": "json",
+            "profiling_output": sys.argv[2]}
+made.execute("create table t as select i, md5(i::text) as m from range(1000000) r(i)")
+for name, value in settings.items():
+    made.execute(f"set {name} = '{value}'")
+made.execute(sys.argv[4]).fetchall()
+"""
+SORT = "select count(*) from (select * from t order by m, i offset 1)"
+JOIN = "select count(*), max(a.i) from t a join t b on a.m = b.m"
+GROUPS = "select max(c), max(i) from (select m, count(*) as c, max(i) as i from t group by m)"
+#: The top of what DuckDB 1.4.4 wrote of a sort, and 1.1.3.
+OLD = {
+    "total_bytes_written": 0, "total_bytes_read": 0, "rows_returned": 1, "latency": 5.097661695,
+    "result_set_size": 8, "query_name": "select 1", "blocked_thread_time": 0.0,
+    "system_peak_buffer_memory": 59977728, "system_peak_temp_dir_size": 163020800,
+    "cpu_time": 5.069936453000001, "extra_info": {}, "cumulative_cardinality": 12000000,
+    "cumulative_rows_scanned": 3000000, "children": [],
+}  # fmt: skip
+
+
+def command(place, query, memory="60MB"):
+    script = place / "run.py"
+    script.write_text(SCRIPT)
+    return [sys.executable, script, place / "x.db", place / "profile.json", memory, query]
+
+
+@pytest.fixture(scope="module", params=[SORT, JOIN, GROUPS], ids=["sort", "join", "groups"])
+def observed(request, tmp_path_factory):
+    """A profile, and the recording of the same run."""
+    place = tmp_path_factory.mktemp("profiled")
+    result = spillcast("record", "-o", place / "run.spill", "--", *command(place, request.param))
+    assert result.returncode == 0, result.stderr
+    return place / "profile.json", Recording.open(place / "run.spill")
+
+
+def document_in(folder, **changes):
+    path = folder / "profile.json"
+    kept = {name: value for name, value in {**OLD, **changes}.items() if value is not None}
+    path.write_text(json.dumps(kept))
+    return path
+
+
+def test_its_bounds_hold_what_a_recording_saw(observed):
+    path, recorded = observed
+    found = read_figures([path], timed=False)
+    assert found.meta.engine.name == "duckdb"
+    assert found.elapsed_s == json.loads(path.read_text())["query"]["total_time"]
+    least, most = found.ends.least.meta.temp, found.ends.most.meta.temp
+    seen = recorded.meta.temp
+    assert least.writes <= seen.writes <= most.writes
+    assert least.bytes / 2 <= seen.bytes <= most.bytes
+    assert found.meta.statement.query.startswith("select ")
+
+
+def test_without_a_storage_nothing_tells_its_time(observed):
+    result = spillcast("forecast", observed[0], "--to", "latency:1ms")
+    assert result.returncode == 3
+    assert "name its storage with --from" in result.stderr
+
+
+def test_the_interval_holds_the_forecast_of_the_recording(observed, tmp_path):
+    """Of the query's time, on the storage as it was: by its own latencies."""
+    path, recorded = observed
+    elapsed_s = read_figures([path], timed=False).elapsed_s
+    own = recorded.meta.temp
+    changed_s = own.operations * 20e-6 - own.total_s
+    asked = ("forecast", path, "--from", recorded.path, "--to", "latency:20us", "--json")
+    result = spillcast(*asked)
+    assert result.returncode in (0, 3), result.stderr
+    said = json.loads(result.stdout)
+    if said["refused"] is not None:
+        assert "a profile of DuckDB contains no reads and writes" in said["refused"]
+        return
+    low_s, high_s = said["interval_s"]
+    # By one thread or by two.
+    assert low_s <= elapsed_s + changed_s / 2 <= high_s
+    assert {"io-unknown", "assumed", "counts-only"} <= {w["code"] for w in said["warnings"]}
+
+
+def test_the_bounds_of_an_older_form_by_hand(tmp_path):
+    found = read_figures([document_in(tmp_path)], timed=False)
+    assert found.elapsed_s == OLD["latency"]
+    held = OLD["system_peak_temp_dir_size"]
+    ends = {"least": (held, 262144), "most": (3 * held, 32768)}
+    for name, (written, block) in ends.items():
+        temp = getattr(found.ends, name).meta.temp
+        assert (temp.reads, temp.writes) == (round(written / block),) * 2
+        assert temp.bytes == 2 * written
+        assert (temp.shared_by.least, temp.shared_by.most) == (1, 64)
+
+
+def test_the_interval_goes_over_all_corners(tmp_path):
+    """Those of the same figures given with their times, for each block size and thread count."""
+    held = 32 << 20
+    path = document_in(tmp_path, system_peak_temp_dir_size=held, latency=100.0)
+    targets = ("--to", "latency:50us", "--json")
+    said = json.loads(spillcast("forecast", path, "--from", "latency:1ms", *targets).stdout)
+    bounds = []
+    for written, block in ((held, 262144), (3 * held, 32768)):
+        count = written // block
+        for threads in (1, 64):
+            word = f"figures:elapsed=100s,threads={threads}"
+            for op in ("read", "write"):
+                word += f",{op}s={count},{op}-bytes={written},{op}-time={count}ms"
+            found = spillcast("forecast", word, *targets)
+            bounds.append(json.loads(found.stdout)["interval_s"])
+    assert said["interval_s"][0] == pytest.approx(min(low for low, _ in bounds), rel=1e-3)
+    assert said["interval_s"][1] == pytest.approx(max(high for _, high in bounds), rel=1e-3)
+
+
+def test_where_nothing_spilled(tmp_path):
+    subprocess.run(command(tmp_path, SORT, "2GB"), check=True)
+    result = spillcast("forecast", tmp_path / "profile.json", "--to", "latency:1ms")
+    assert "does not spill" in only_line(result, 2)
+
+
+def test_a_check_takes_its_elapsed_time(tmp_path):
+    (tmp_path / "run.toml").write_text(
+        "elapsed_s = 9\nio_s = 6\n[reads]\ncount = 900\nbytes = 9e8\n[writes]\ncount = 900\n"
+        "bytes = 9e8\n"
+    )
+    told = spillcast("forecast", tmp_path / "run.toml", "--to", "factor:10", "--json")
+    (tmp_path / "forecast.json").write_text(told.stdout)
+    result = spillcast("check", tmp_path / "forecast.json", document_in(tmp_path), "--json")
+    found = json.loads(result.stdout)
+    assert (found["measured_s"], found["work"]) == (OLD["latency"], None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"system_peak_temp_dir_size": None}, "no size of temp files"),
+        ({"system_peak_temp_dir_size": -1}, "system_peak_temp_dir_size"),
+        ({"system_peak_temp_dir_size": 10**30}, "too large"),
+        ({"latency": "soon"}, "latency"),
+        ({"latency": None}, "query"),
+        ({"latency": 0}, "no elapsed time"),
+    ],
+)
+def test_what_lacks_or_cannot_be_is_refused(tmp_path, changes, words):
+    with pytest.raises(InputError, match=words):
+        read_figures([document_in(tmp_path, **changes)], timed=False)
+
+
+def test_a_cut_one_is_refused(tmp_path):
+    path = document_in(tmp_path)
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(InputError, match="not JSON"):
+        read_figures([path], timed=False)

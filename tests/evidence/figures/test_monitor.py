@@ -1,0 +1,112 @@
+"""SQL Monitor's reports: the same figures in each form, their bounds, and what is damaged."""
+
+import json
+
+import pytest
+
+import monitor_reports
+from evidence import storage
+from harness import spillcast
+from monitor_reports import IO_BYTES, IO_S, LINES, READS, WRITES
+from spillcast.errors import InputError, Refusal
+from spillcast.evidence.figures.reading import read_figures
+from spillcast.forecast import forecast
+
+FORMS = {
+    "run.txt": monitor_reports.text,
+    "run.xml": monitor_reports.xml,
+    "active.html": lambda **how: monitor_reports.active(monitor_reports.xml(**how)),
+    "plain.html": lambda **how: monitor_reports.active(monitor_reports.xml(**how), packed=False),
+}
+
+
+@pytest.fixture(params=FORMS)
+def written(request, tmp_path):
+    """Writes a report in one of the forms."""
+
+    def write(**how):
+        path = tmp_path / request.param
+        path.write_text(FORMS[request.param](**how))
+        return path
+
+    return write
+
+
+def test_the_published_case_in_each_form(written):
+    found = read_figures([written()])
+    temp = found.meta.temp
+    assert (temp.reads, temp.writes) == (READS, WRITES)
+    # Text has whole gigabytes.
+    assert temp.bytes == pytest.approx((READS + WRITES) * IO_BYTES, rel=0.05)
+    # 430 of 773 samples are in waits for temp files, of 773 s.
+    assert temp.total_s == pytest.approx(430)
+    share, samples = 430 / 773, 773
+    error = 1.645 * (share * (1 - share) / samples) ** 0.5
+    assert temp.within.least_s == pytest.approx((share - error) * 773, rel=1e-3)
+    assert temp.within.most_s == pytest.approx((share + error) * 773, rel=1e-3)
+    there = storage({("read", IO_BYTES): 310_000, ("write", IO_BYTES): 310_000})
+    said = forecast(found, there)
+    # The seed's sum with sizes matched, as both reads and writes take 310 us there.
+    assert said.forecast_s == pytest.approx(773 - 430 + (READS + WRITES) * 310e-6, rel=1e-3)
+    # What was measured in the published case.
+    assert said.interval_s[0] <= 348.83 <= said.interval_s[1]
+    assert {"time-unknown", "untold", "counts-only"} <= {one.code for one in said.warnings}
+
+
+def test_parallel_servers_share_it(written):
+    found = read_figures([written(elapsed_s=200, database_s=773)])
+    assert found.meta.temp.processes == pytest.approx(773 / 200)
+    said = forecast(found, storage({("read", IO_BYTES): 0, ("write", IO_BYTES): 0}))
+    assert said.ceiling_s == pytest.approx(200 * (1 - 430 / 773), rel=1e-3)
+
+
+def test_without_samples_requests_divide_the_waits(written):
+    lines = [(*line[:4], {}) for line in LINES]
+    found = read_figures([written(lines=lines)])
+    temp, others = READS + WRITES, 28_000
+    assert found.meta.temp.total_s == pytest.approx(IO_S * temp / (temp + others), rel=1e-3)
+    within = found.meta.temp.within
+    assert within.least_s == pytest.approx(IO_S * (temp / 3) / (temp / 3 + others), rel=1e-3)
+    assert within.most_s == pytest.approx(IO_S * (temp * 3) / (temp * 3 + others), rel=1e-3)
+
+
+def test_what_does_not_spill_and_what_still_runs(written):
+    lines = [(*line[:3], 0, {"Cpu": 9}) for line in LINES if line[0] != "HASH JOIN"]
+    with pytest.raises(InputError, match="does not spill"):
+        read_figures([written(lines=lines)])
+    found = read_figures([written(status="EXECUTING")])
+    assert any("still running" in one for one in found.meta.temp.untold)
+
+
+def test_options_and_a_target(tmp_path):
+    path = tmp_path / "run.xml"
+    path.write_text(monitor_reports.xml())
+    result = spillcast("forecast", path, "--to", "latency:150us", "--elapsed", "800s", "--json")
+    said = json.loads(result.stdout)
+    assert (said["baseline_s"], said["statement"]["queryid"]) == (800, monitor_reports.SQL_ID)
+    fast = tmp_path / "fast.xml"
+    fast.write_text(monitor_reports.xml(elapsed_s=400, database_s=400))
+    result = spillcast("forecast", path, "--to", fast, "--json")
+    # 430 of 773 samples of 400 s for as many operations.
+    assert json.loads(result.stdout)["forecast_s"] == pytest.approx(343 + 430 * 400 / 773)
+
+
+@pytest.mark.parametrize("form", ["run.xml", "active.html"])
+def test_what_is_cut_or_damaged_is_refused(tmp_path, form):
+    path, whole = tmp_path / form, FORMS[form]()
+    for text in (whole[: len(whole) // 2], whole.replace("eJ", "!!"), whole.replace("</stat>", "")):
+        if text == whole:
+            continue
+        path.write_text(text)
+        with pytest.raises((InputError, Refusal)):
+            read_figures([path])
+
+
+def test_entities_are_refused(tmp_path):
+    path = tmp_path / "run.xml"
+    inner = monitor_reports.xml().replace(
+        "<report_parameters>", '<!DOCTYPE a [<!ENTITY b "c">]><report_parameters>'
+    )
+    path.write_text(inner)
+    with pytest.raises(InputError, match="entities"):
+        read_figures([path])

@@ -1,0 +1,147 @@
+"""tkprof, rows of V$SQL_MONITOR, AWR and Statspack: figures, their bounds, and what is refused."""
+
+import json
+
+import pytest
+
+import oracle_reports
+from evidence import storage
+from harness import spillcast
+from oracle_reports import DB_TIME_S, READ_S, READS, SQL_ID, STATEMENTS, USER_IO_S, WRITE_S, WRITES
+from spillcast.errors import InputError
+from spillcast.evidence.figures.choice import Choice
+from spillcast.evidence.figures.reading import read_figures
+from spillcast.forecast import forecast
+
+IO_BYTES = 31 * 8192
+THERE = {("read", IO_BYTES): 310_000, ("write", IO_BYTES): 310_000}
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_tkprof_has_waits_and_row_sources(tmp_path):
+    found = read_figures([write(tmp_path / "run.txt", oracle_reports.tkprof())])
+    temp = found.meta.temp
+    assert (temp.reads, temp.writes, temp.total_s) == (READS, WRITES, READ_S + WRITE_S)
+    assert temp.bytes == (READS + WRITES) * IO_BYTES
+    said = forecast(found, storage(THERE))
+    assert said.forecast_s == pytest.approx(773 - 430 + (READS + WRITES) * 310e-6)
+    assert said.interval_s[0] <= 348.83 <= said.interval_s[1]
+    assert {term.name: term.baseline_s for term in said.terms}["CPU"] == pytest.approx(338)
+    assert said.statement.queryid == SQL_ID
+
+
+def test_tkprof_without_row_sources_and_of_several_executions(tmp_path):
+    path = write(tmp_path / "run.txt", oracle_reports.tkprof(sources=False))
+    temp = read_figures([path], Choice(block="16K")).meta.temp
+    assert temp.bytes == (READS + WRITES) * 31 * 16384
+    path = write(tmp_path / "more.txt", oracle_reports.tkprof(executions=2))
+    temp = read_figures([path]).meta.temp
+    assert temp.bytes == pytest.approx((READS + WRITES) * IO_BYTES, rel=1e-4)
+    assert any("all 2 executions" in one for one in temp.untold)
+
+
+def test_tkprof_of_several_statements_asks_for_one(tmp_path):
+    once = oracle_reports.tkprof()
+    section = once[once.index("SQL ID:") : once.index("OVERALL")]
+    both = oracle_reports.tkprof(more=section.replace(SQL_ID, "4q7zf0d2m8kcx"))
+    path = write(tmp_path / "run.txt", both)
+    result = spillcast("forecast", path, "--to", "factor:2")
+    assert result.returncode == 2
+    assert "2 runs, the longest first" in result.stderr
+    assert "--sql-id" in result.stderr
+    result = spillcast("forecast", path, "--to", "factor:2", "--sql-id", SQL_ID, "--json")
+    assert json.loads(result.stdout)["forecast_s"] == pytest.approx(343 + 215)
+
+
+@pytest.mark.parametrize("sessions", [1, 4])
+def test_both_views_together(tmp_path, sessions):
+    run, plan = oracle_reports.views(sessions=sessions)
+    paths = write(tmp_path / "run.csv", run), write(tmp_path / "plan.csv", plan)
+    temp = read_figures(paths).meta.temp
+    assert temp.reads + temp.writes == pytest.approx(READS + WRITES, abs=sessions)
+    assert temp.bytes == pytest.approx((READS + WRITES) * IO_BYTES, rel=1e-4)
+    assert temp.processes == sessions
+    # Requests divide 435 s of waits for I/O.
+    others = 28_000 * sessions
+    assert temp.total_s == pytest.approx(435 * temp.operations / (temp.operations + others))
+    assert temp.within.least_s < temp.total_s < temp.within.most_s
+    with pytest.raises(InputError, match=r"V\$SQL_PLAN_MONITOR are missing"):
+        read_figures(paths[:1])
+
+
+def test_of_several_executions_one_is_named(tmp_path):
+    first, second = oracle_reports.views(), oracle_reports.views(exec_id=16777217)
+    paths = [
+        write(tmp_path / f"{at}-{name}.csv", text)
+        for at, both in enumerate((first, second))
+        for name, text in zip(("run", "plan"), both, strict=True)
+    ]
+    with pytest.raises(InputError, match="2 runs") as refused:
+        read_figures(paths)
+    assert "16777217" in str(refused.value)
+    assert "--exec-id" in refused.value.hint
+    temp = read_figures(paths, Choice(exec_id=16777217)).meta.temp
+    assert temp.reads == READS
+
+
+FORMS = {
+    "awr.txt": oracle_reports.awr,
+    "awr.html": oracle_reports.awr_html,
+    "statspack.txt": oracle_reports.statspack,
+}
+
+
+@pytest.fixture(params=FORMS)
+def report(request, tmp_path):
+    return write(tmp_path / request.param, FORMS[request.param]())
+
+
+def test_an_instance_has_all_its_temp_waits(report):
+    found = read_figures([report])
+    temp = found.meta.temp
+    assert (found.elapsed_s, temp.reads, temp.writes) == (DB_TIME_S, READS, WRITES)
+    assert temp.total_s == pytest.approx(READ_S + WRITE_S, rel=1e-3)
+    assert temp.within is None
+    # 11 GiB in 12.9 requests a second of an hour; Statspack does not tell, and 31 blocks are taken.
+    assert temp.bytes / temp.operations == pytest.approx(IO_BYTES, rel=0.02)
+    said = forecast(found, storage(THERE))
+    expected_s = DB_TIME_S - 430 + (READS + WRITES) * 310e-6
+    assert said.forecast_s == pytest.approx(expected_s, rel=5e-3)
+
+
+def test_a_statement_has_bounds(report):
+    hashed = report.name == "statspack.txt"
+    found = read_figures([report], Choice(sql_id="987654321" if hashed else SQL_ID))
+    runs, elapsed_s, _, io = STATEMENTS[SQL_ID]
+    temp, within = found.meta.temp, found.meta.temp.within
+    assert found.elapsed_s == elapsed_s / runs
+    waited_s = elapsed_s - 676 if hashed else elapsed_s * io / 100
+    assert within.most_s == pytest.approx(min(430, waited_s) / runs, rel=1e-3)
+    # Others waited 105 s for I/O, so that as much of the 430 s at the most is theirs.
+    least_s = 0 if hashed else 430 - (USER_IO_S - waited_s)
+    assert within.least_s == pytest.approx(least_s / runs, rel=1e-3, abs=1e-9)
+    assert within.least_s < temp.total_s < within.most_s
+    # The mean latency is that of the instance.
+    assert temp.total_s / temp.operations == pytest.approx(430 / (READS + WRITES), rel=1e-2)
+    said = forecast(found, storage({("read", IO_BYTES): 0, ("write", IO_BYTES): 0}))
+    low_s, high_s = said.interval_s or (0, found.elapsed_s)
+    assert low_s < found.elapsed_s - within.most_s
+    assert high_s > found.elapsed_s - within.least_s
+
+
+def test_what_is_not_there_is_named(tmp_path, report):
+    with pytest.raises(InputError, match="no run has sql-id abcdefghijklm"):
+        read_figures([report], Choice(sql_id="abcdefghijklm"))
+    text = report.read_text().replace("direct path", "db file")
+    with pytest.raises(InputError, match="no waits for temp files"):
+        read_figures([write(tmp_path / report.name.replace(".", "2."), text)])
+
+
+def test_several_reports_are_no_run(tmp_path):
+    both = [write(tmp_path / name, form()) for name, form in FORMS.items()]
+    with pytest.raises(InputError, match="2 files of figures"):
+        read_figures(both[:2])

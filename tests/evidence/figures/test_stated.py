@@ -1,0 +1,151 @@
+"""Bare figures: a published case, files and words, what cannot be, and figures as a target."""
+
+import json
+
+import pytest
+
+from evidence import storage
+from harness import spillcast
+from spillcast.errors import InputError, Refusal
+from spillcast.evidence.figures.reading import read_figures
+from spillcast.forecast import forecast
+
+GIB = 1 << 30
+#: databend pull request 16580: a window over lineitem, spilled to remote storage and to local disk.
+#: Threads are CPU time and wait time over the elapsed time.
+REMOTE_S, LOCAL_S = 62.413, 28.618
+REMOTE_THREADS = (186.200647759 + 361.996422691) / REMOTE_S
+LOCAL_THREADS = (166.382398539 + 82.413800073) / LOCAL_S
+
+
+def databend(path, elapsed_s, threads, reads, writes, gib):
+    """A file of the published figures: counts and times (s) of reads and writes."""
+    lines = [f"elapsed_s = {elapsed_s}", f"threads = {threads}"]
+    for name, (count, time_s) in (("reads", reads), ("writes", writes)):
+        lines += [f"[{name}]", f"count = {count}", f"bytes = {gib * GIB}", f"time_s = {time_s}"]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture
+def remote(tmp_path):
+    return databend(
+        tmp_path / "remote.toml", REMOTE_S, REMOTE_THREADS, (1792, 131.925), (128, 212.578), 8.45
+    )
+
+
+@pytest.fixture
+def local(tmp_path):
+    return databend(
+        tmp_path / "local.toml", LOCAL_S, LOCAL_THREADS, (1506, 16.454), (112, 37.682), 8.41
+    )
+
+
+def said(*words):
+    result = spillcast("forecast", *words, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_the_published_case_of_databend(remote, local):
+    one = said(remote, "--to", local)
+    assert sum(term["baseline_s"] for term in one["terms"] if term["op"]) == pytest.approx(
+        39.2, abs=0.05
+    )
+    low_s, high_s = one["interval_s"]
+    assert low_s <= LOCAL_S <= high_s
+    assert one["forecast_s"] == pytest.approx(LOCAL_S, rel=0.1)
+    # As many threads wait for either, so the gain of all spill I/O says about the same.
+    gain = (131.925 + 212.578) / (16.454 + 37.682)
+    low_s, high_s = said(remote, "--to", f"factor:{gain}")["interval_s"]
+    assert low_s <= LOCAL_S <= high_s
+
+
+def test_a_word_a_document_and_a_file_say_the_same(tmp_path):
+    reads, writes = {"count": 1000, "bytes": 8192000}, {"count": 500, "bytes": 4096000}
+    document = {"elapsed_s": 100.0, "cpu_s": 30.0, "io_s": 60.0, "reads": reads, "writes": writes}
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(document))
+    word = (
+        "figures:elapsed=1m40s,cpu=30s,io=60s,"
+        "reads=1000,read-bytes=8000K,writes=500,write-bytes=4000K"
+    )
+    there = storage({("read", 8192): 1_000_000, ("write", 8192): 2_000_000})
+    for one in (path, word):
+        found = forecast(read_figures([one]), there)
+        # 60 s are 40 s of reads and 20 s of writes by the byte; 1,000 * 1 ms and 500 * 2 ms there.
+        assert found.forecast_s == pytest.approx(40 + 1 + 1)
+        terms = {term.name: term.baseline_s for term in found.terms}
+        assert terms["temp read"] == pytest.approx(40)
+        assert (terms["CPU"], terms["other waits"]) == (30, pytest.approx(10))
+
+
+def test_figures_are_a_target_and_directories_are_probed_with_their_sizes(tmp_path, remote):
+    room = tmp_path / "room"
+    room.mkdir()
+    small = "figures:elapsed=9s,io=3s,reads=64,read-bytes=4M,writes=16,write-bytes=4M"
+    one = said(small, "--to", room, "--budget", "5s")
+    assert 6 <= one["forecast_s"] < 9
+    sizes = {term["op"]: term["bytes"] / term["count"] for term in one["terms"] if term["op"]}
+    assert sizes == {"read": 65536, "write": 262144}
+    assert list(room.iterdir()) == []
+    slower = small.replace("io=3s", "io=6s")
+    assert said(small, "--to", slower)["forecast_s"] == pytest.approx(12)
+
+
+def test_a_probe_like_a_file_of_figures(tmp_path):
+    path, room, out = tmp_path / "run.toml", tmp_path / "room", tmp_path / "room.json"
+    room.mkdir()
+    path.write_text(
+        "elapsed_s = 9\nio_s = 3\n[reads]\ncount = 64\nbytes = 4194304\n"
+        "[writes]\ncount = 16\nbytes = 4194304\n"
+    )
+    result = spillcast("probe", room, "--like", path, "-o", out)
+    assert result.returncode == 0, result.stderr
+    groups = {one["op"]: one for one in json.loads(out.read_text())["groups"]}
+    assert (groups["read"]["count"], groups["write"]["count"]) == (64, 16)
+    assert groups["read"]["bytes"] == groups["write"]["bytes"] == 4 << 20
+
+
+def test_no_times_want_the_storage_they_were_had_on(tmp_path):
+    word = "figures:elapsed=9s,reads=1000,read-bytes=8M,writes=1000,write-bytes=8M"
+    with pytest.raises(Refusal, match="--from"):
+        read_figures([word])
+    one = said(word, "--from", "catalogue:linux-hdd", "--to", "latency:1us")
+    assert one["forecast_s"] < 9
+    assert "assumed" in {warning["code"] for warning in one["warnings"]}
+
+
+@pytest.mark.parametrize(
+    ("word", "what"),
+    [
+        ("figures:elapsed=9s", "no reads and writes"),
+        ("figures:io=3s,reads=1,read-bytes=8K", "elapsed_s"),
+        ("figures:elapsed=9s,reads=1", "bytes"),
+        ("figures:elapsed=9s,speed=1", "there is no such figure"),
+        ("figures:elapsed=9s,reads=many,read-bytes=8K", "is not a number"),
+        ("figures:elapsed=9s,reads=1,read-bytes=8", "no unit"),
+        (
+            "figures:elapsed=9s,io=10s,reads=1,read-bytes=8K",
+            "temp I/O took 10 s in one thread, and",
+        ),
+        ("figures:elapsed=9s,threads=0.5,io=1s,reads=1,read-bytes=8K", "0.5 threads"),
+        ("figures:elapsed=9s,io=1s,reads=1,read-bytes=8K,read-time=1s", "beside the times"),
+        ("figures:elapsed=0s,io=1s,reads=1,read-bytes=8K", "no elapsed time"),
+    ],
+)
+def test_what_cannot_be(word, what):
+    with pytest.raises(InputError, match=what):
+        read_figures([word])
+
+
+def test_a_damaged_file_and_options_of_others(tmp_path, remote):
+    path = tmp_path / "run.toml"
+    path.write_text("elapsed_s = 9\n[reads\n")
+    result = spillcast("forecast", path, "--to", "factor:2")
+    assert result.returncode == 2
+    assert "run.toml: cut or damaged" in result.stderr
+    result = spillcast("forecast", remote, "--to", "factor:2", "--method", "seed")
+    assert "--method is for traces and ASH exports" in result.stderr
+    result = spillcast("profile", remote)
+    assert "figures of a run hold counts, not waits" in result.stderr

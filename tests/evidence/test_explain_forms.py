@@ -1,0 +1,229 @@
+"""Plans written by hand: odd forms, parts that matter, and input that cannot be used."""
+
+import json
+from contextlib import suppress
+
+import pytest
+
+from harness import only_line, spillcast
+from spillcast.errors import InputError, Refusal
+from spillcast.evidence.find import find_evidence
+from spillcast.evidence.postgres import read_plan, read_statements, recording_of_plan
+from spillcast.evidence.postgres.nodes import nodes_of
+from text_plan import TEXT_PLAN
+
+STATEMENTS = (
+    "queryid,calls,total_exec_time,temp_blks_read,temp_blks_written,temp_blk_read_time,"
+    "temp_blk_write_time\n"
+    "-1,10,20000,1000,2000,1500,2500\n"
+    "815,4,8000,400,400,10,10\n"
+    "9,3,1,0,0,0,0\n"
+)
+
+
+def node(kind, read, written, *below, **values):
+    times = {"Temp I/O Read Time": read / 10, "Temp I/O Write Time": written / 10}
+    blocks = {"Temp Read Blocks": read, "Temp Written Blocks": written}
+    return {"Node Type": kind, "Actual Rows": 9, "Actual Loops": 1, **blocks, **times,
+            "Plans": list(below), **values}  # fmt: skip
+
+
+def of(plan, **more):
+    return recording_of_plan({"Plan": plan, "Execution Time": 1000.0, **more})
+
+
+def written(tmp_path, text, name="plan.txt"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def test_what_a_recording_of_a_plan_holds(tmp_path):
+    recording = read_plan(written(tmp_path, TEXT_PLAN))
+    assert recording.elapsed_s == 2.5
+    assert recording.meta.capture.method == "explain"
+    rows = {row["op"]: row for row in recording.seconds.to_pylist()}
+    assert (rows["read"]["count"], rows["read"]["total_ns"]) == (3000, 600_000_000)
+    assert (rows["write"]["count"], rows["write"]["total_ns"]) == (3100, 930_000_000)
+    assert {row["size_class_bytes"] for row in rows.values()} == {8192}
+    assert (recording.waits.num_rows, recording.temp_waits.num_rows) == (0, 0)
+    temp = recording.meta.temp
+    # 15 MB were sorted, most of it by the leader.
+    assert (temp.processes, temp.held_bytes) == (pytest.approx(15 / 8), 15_000 * 1024)
+
+
+def test_the_leader_may_only_collect():
+    sort = node("Sort", 30, 30, **{"Actual Loops": 2})
+    assert of(node("Gather", 30, 30, sort, **{"Workers Launched": 2})).meta.temp.processes == 2
+    sort = node("Sort", 30, 30, **{"Actual Loops": 3})
+    assert of(node("Gather", 30, 30, sort, **{"Workers Launched": 2})).meta.temp.processes == 3
+
+
+def test_parts_of_the_work_are_not_parallel():
+    """300 blocks in 3 processes take as long as 100; with 100 of one process, 400 in 2 each."""
+    below = node("Sort", 150, 150, **{"Actual Loops": 3})
+    gather = node("Gather", 150, 150, below, **{"Workers Launched": 2})
+    top = node("Sort", 200, 200, gather)
+    assert of(top).meta.temp.processes == pytest.approx(2.0)
+
+
+def test_verbose_plans_tell_what_each_process_did():
+    """The first worker did 60 of 100 blocks, the leader 30: as if 5/3 processes shared them."""
+    workers = [{"Worker Number": 0, "Temp Read Blocks": 20, "Temp Written Blocks": 40},
+               {"Worker Number": 1, "Temp Read Blocks": 5, "Temp Written Blocks": 5}]  # fmt: skip
+    join = node("Hash Join", 40, 60, **{"Actual Loops": 3, "Workers": workers})
+    top = node("Gather", 40, 60, join, **{"Workers Launched": 2})
+    assert of(top).meta.temp.processes == pytest.approx(100 / 60)
+
+
+def test_a_common_table_is_counted_once():
+    shared = node("Sort", 100, 100, **{"Subplan Name": "CTE c"})
+    scans = [node("CTE Scan", 150, 160, **{"CTE Name": "c"}),
+             node("CTE Scan", 50, 0, **{"CTE Name": "c"})]  # fmt: skip
+    top = nodes_of(node("Append", 200, 160, shared, *scans))
+    apart = [(n.kind, n.temp.read, n.temp.written) for n in top.walk()]
+    assert apart == [("Append", 0, 0), ("Sort", 100, 100), ("CTE Scan", 50, 60),
+                     ("CTE Scan", 50, 0)]  # fmt: skip
+
+
+def test_the_time_of_the_query_without_explain_replaces_its_own():
+    plan = node("Sort", 100, 100)
+    recording = recording_of_plan({"Plan": plan, "Execution Time": 1000.0}, elapsed_s=0.8)
+    assert recording.elapsed_s == 0.8
+    assert recording.meta.temp.total_s == pytest.approx(0.02)
+
+
+def test_without_a_summary_the_top_node_tells_the_time():
+    document = {"Plan": node("Sort", 1, 1, **{"Actual Total Time": 700.0})}
+    assert recording_of_plan(document).elapsed_s == 0.7
+
+
+def test_statements_are_means_of_calls(tmp_path):
+    path = written(tmp_path, STATEMENTS, "s.csv")
+    most = read_statements(path, queryid="-1")
+    assert (most.elapsed_s, most.meta.statement.calls) == (2.0, 10)
+    assert (most.meta.temp.reads, most.meta.temp.writes) == (100, 200)
+    assert most.meta.temp.total_s == pytest.approx(0.4)
+    other = read_statements(path, queryid="815")
+    assert (other.elapsed_s, other.meta.temp.reads) == (2.0, 100)
+    path = written(tmp_path, STATEMENTS.replace(",", ";"), "s2.csv")
+    assert read_statements(path, queryid="-1").meta.temp == most.meta.temp
+
+
+def test_kinds_are_told_apart_by_what_they_hold(tmp_path):
+    plans = [
+        written(tmp_path, TEXT_PLAN, "a.txt"),
+        written(tmp_path, json.dumps([{"Plan": {}}]), "b.json"),
+        written(tmp_path, "LOG:  duration: 2.5 ms  plan:\n\tSort\n", "c.log"),
+    ]
+    statements = written(tmp_path, STATEMENTS, "d.csv")
+    found = find_evidence([*plans, statements])
+    assert (found.plans, found.statements) == (plans, [statements])
+
+
+BLOCKS = {"Temp Read Blocks": 5, "Temp Written Blocks": 5}
+BAD = {
+    "cut": (json.dumps([{"Plan": node("Sort", 1, 1)}])[:-9], "cut or damaged"),
+    "cut text": (TEXT_PLAN[: TEXT_PLAN.index(" Planning")], "no Execution Time"),
+    "no analyze": (json.dumps([{"Plan": {"Node Type": "Sort"}}]), "without ANALYZE"),
+    "no analyze, text": ("Sort  (cost=1.00..2.00 rows=9 width=4)\n", "without ANALYZE"),
+    "no buffers": (
+        json.dumps([{"Plan": {"Node Type": "Sort", "Actual Loops": 1}}]),
+        "without BUFFERS",
+    ),
+    "no buffers, text": (
+        "Sort  (cost=1.00..2.00 rows=9 width=4) (actual time=1.0..2.0 rows=9 loops=1)\n"
+        "Execution Time: 5.0 ms\n",
+        "without BUFFERS",
+    ),
+    "all time": (
+        json.dumps([{"Plan": node("Sort", 9, 9), "Execution Time": 3.7e14}]),
+        "the time of the query is 3",
+    ),
+    "no spill": (json.dumps([{"Plan": node("Sort", 0, 0), "Execution Time": 5}]), "does not spill"),
+    "xml": ('<explain xmlns="http://www.postgresql.org/2009/explain">', "XML"),
+    "yaml": ('- Plan: \n    Node Type: "Sort"\n', "YAML"),
+    "no plan": ('{"schema": "other"}', "no plan"),
+    "no node": (json.dumps({"Plan": BLOCKS | {"Actual Loops": 1}, "Execution Time": 1}), "damaged"),
+    "no number": (
+        json.dumps([{"Plan": node("Sort", 1, 1, **{"Temp Read Blocks": "many"})}]),
+        "damaged",
+    ),
+    "no time": (
+        json.dumps([{"Plan": node("Sort", 1, 1), "Execution Time": 0}]),
+        "elapsed time of 0",
+    ),
+    "empty": ("", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_used_is_said_in_one_line(tmp_path, name):
+    text, words = BAD[name]
+    path = written(tmp_path, text, "plan.json")
+    result = spillcast("forecast", path, "--to", "latency:1ms")
+    assert words in only_line(result, 2)
+
+
+def test_without_times_it_is_refused_or_said_where_it_stood(tmp_path):
+    text = "\n".join(line for line in TEXT_PLAN.splitlines() if "Timings" not in line)
+    path = written(tmp_path, text)
+    refused = spillcast("forecast", path, "--to", "latency:1ms")
+    assert "track_io_timing" in only_line(refused, 3)
+    with pytest.raises(Refusal):
+        read_plan(path)
+    # 6,100 blocks of 0.3 ms, of which the leader did 8/15, were 0.976 s of 2.5 s.
+    said = spillcast("forecast", path, "--from", "latency:300us", "--to", "latency:30us", "--json")
+    document = json.loads(said.stdout)
+    assert document["forecast_s"] == pytest.approx(2.5 - 0.9 * 0.976)
+    assert "assumed" in {warning["code"] for warning in document["warnings"]}
+    slow = spillcast("forecast", path, "--from", "latency:9ms", "--to", "latency:30us")
+    assert "longer than the query" in only_line(slow, 3)
+
+
+@pytest.mark.parametrize("text", [TEXT_PLAN, json.dumps([{"Plan": node("Sort", 1, 1)}], indent=1)])
+def test_cut_anywhere_it_is_an_error_of_ours_or_a_recording(tmp_path, text):
+    path = tmp_path / "plan.txt"
+    for end in range(len(text)):
+        path.write_text(text[:end])
+        with suppress(InputError, Refusal):
+            assert read_plan(path).meta.temp.writes > 0
+
+
+BAD_STATEMENTS = {
+    "no columns": ("queryid,calls,temp_blks_written\n1,2,3\n", "without total_exec_time"),
+    "cut": (STATEMENTS[: STATEMENTS.index(",2000,1500")], "cut or damaged"),
+    "cut json": ('[{"temp_blks_written": 5,', "cut or damaged"),
+    "words": (STATEMENTS.replace("1000", "many"), "cut or damaged"),
+    "no spill": ("\n".join(STATEMENTS.splitlines()[::3]), "not spill"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_STATEMENTS)
+def test_statements_that_cannot_be_used(tmp_path, name):
+    text, words = BAD_STATEMENTS[name]
+    result = spillcast("forecast", written(tmp_path, text, "s.csv"), "--to", "latency:1ms")
+    assert words in only_line(result, 2)
+
+
+def test_a_query_that_is_not_there(tmp_path):
+    path = written(tmp_path, STATEMENTS, "s.csv")
+    result = spillcast("forecast", path, "--to", "latency:1ms", "--queryid", "7")
+    assert "no row has queryid 7" in only_line(result, 2)
+    with pytest.raises(InputError, match="not spill"):
+        read_statements(path, queryid="9")
+
+
+def test_options_and_verbs_that_do_not_go_with_plans(tmp_path):
+    path = written(tmp_path, TEXT_PLAN)
+    for options, words in (
+        (("--queryid", "7"), "pg_stat_statements"),
+        (("--sql-id", "7"), "ASH"),
+        (("--method", "seed"), "ASH"),
+    ):
+        result = spillcast("forecast", path, "--to", "latency:1ms", *options)
+        assert words in only_line(result, 2)
+    assert "counts, not waits" in only_line(spillcast("profile", path), 2)
+    assert "counts, not waits" in only_line(spillcast("sql", "from waits", path), 2)
+    two = spillcast("forecast", path, path, "--to", "latency:1ms")
+    assert "2 files" in only_line(two, 2)

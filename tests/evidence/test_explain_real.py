@@ -1,0 +1,217 @@
+"""Plans of real servers: every form says the same, and it is what the server counted."""
+
+import json
+import re
+
+import pytest
+
+from plans import (
+    AGGREGATE,
+    DISTINCT,
+    HASH,
+    INSTALLATIONS,
+    PARALLEL,
+    SORT,
+    explain,
+    psql_json,
+    tables,
+)
+from spillcast.errors import Refusal
+from spillcast.evidence.postgres import read_plan, read_statements, recording_of_plan
+from spillcast.evidence.postgres.nodes import nodes_of
+from spillcast.evidence.postgres.text import document_of_text
+
+COMMON = f"with c as materialized ({SORT}) select count(*) from c, c d where c.id = d.id"
+QUERIES = {
+    "sort": (SORT, ()),
+    "hash": (HASH, ()),
+    "aggregate": (AGGREGATE, ("set enable_sort = off",)),
+    "distinct": (DISTINCT, ()),
+    "parallel sort": (SORT, PARALLEL),
+    "parallel hash": (HASH, (*PARALLEL, "set work_mem = '256kB'")),
+    "common table": (COMMON, ()),
+    "init plan": (f"select * from small where k > (select avg(x.k) from ({SORT}) x)", ()),
+}  # fmt: skip
+#: Keys of FORMAT JSON that the text has too, with values that a second run repeats.
+KEYS = (
+    "Node Type", "Parallel Aware", "Plan Rows", "Plan Width", "Actual Loops", "Subplan Name",
+    "CTE Name", "Sort Method", "Sort Space Type", "Hash Buckets", "Original Hash Buckets",
+    "Hash Batches", "Original Hash Batches", "HashAgg Batches", "Planned Partitions",
+    "Workers Planned", "Workers Launched",
+)  # fmt: skip
+#: Keys whose values do not depend on which process did how much.
+ALONE = ("Temp Read Blocks", "Temp Written Blocks", "Sort Space Used", "Disk Usage",
+         "Peak Memory Usage", "Maximum Storage")  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=INSTALLATIONS, ids=lambda i: i.version)
+def server(request):
+    loaded = {"shared_preload_libraries": "pg_stat_statements"}
+    with tables(request.param, **loaded) as connection:
+        connection.execute("create extension pg_stat_statements")
+        yield connection
+
+
+def said(recording):
+    rows = recording.seconds.to_pylist()
+    return {row["op"]: (row["count"], row["bytes"]) for row in rows}
+
+
+def nodes(plan):
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+def explained_alike(server, query, before):
+    """Plans of two runs in both forms: on a busy machine a worker may come when nothing is left."""
+    for _ in range(20):
+        as_json = explain(server, query, "format json", before=before)
+        as_text = document_of_text(explain(server, query, before=before))
+        loops = [
+            [node["Actual Loops"] for node in nodes(document["Plan"])]
+            for document in (as_json, as_text)
+        ]
+        if loops[0] == loops[1]:
+            break
+    return as_json, as_text
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_text_and_json_agree(server, name):
+    as_json, as_text = explained_alike(server, *QUERIES[name])
+    keys = KEYS if name.startswith("parallel") else KEYS + ALONE
+    pairs = zip(nodes(as_json["Plan"]), nodes(as_text["Plan"]), strict=True)
+    for one, other in pairs:
+        told = {key: other[key] for key in keys if key in other}
+        assert told == {key: one.get(key) for key in told}
+        missing = {key for key in keys if key in one} - set(told)
+        assert missing <= {"Parallel Aware"}
+    assert as_text["Settings"] == as_json["Settings"]
+    # How much each process did differs from run to run, if there are several.
+    several = 3 if name.startswith("parallel") else 1
+    for document in (as_json, as_text):
+        assert 1 <= recording_of_plan(document).meta.temp.processes <= several
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_nothing_is_counted_twice(server, name):
+    query, before = QUERIES[name]
+    top = nodes_of(explain(server, query, "format json", before=before)["Plan"])
+    apart = sum(node.temp.blocks for node in top.walk())
+    assert apart == pytest.approx(top.all_temp.blocks, rel=0.01)
+
+
+def test_counts_and_times_are_those_of_pg_stat_statements(server, tmp_path):
+    for name in ("sort", "hash", "distinct"):
+        query, before = QUERIES[name]
+        server.execute("reset all")
+        server.execute("select pg_stat_statements_reset()")
+        for statement in before:
+            server.execute(statement)
+        for _ in range(2):
+            server.execute(query)
+        path = tmp_path / f"{name}.csv"
+        export(server, path)
+        counted = read_statements(path)
+        planned = recording_of_plan(explain(server, query, "format json", before=before))
+        assert said(counted) == said(planned)
+        assert counted.meta.statement.calls == 2
+        assert 0 < counted.meta.temp.total_s < counted.elapsed_s
+
+
+def export(server, path):
+    """What the documentation tells to run: a CSV file with a heading."""
+    copy = "copy (select * from pg_stat_statements) to stdout csv header"
+    with server.cursor().copy(copy) as rows:
+        path.write_bytes(b"".join(bytes(row) for row in rows))
+
+
+def test_json_rows_of_pg_stat_statements(server, tmp_path):
+    server.execute("select pg_stat_statements_reset()")
+    server.execute("reset all")
+    server.execute(SORT)
+    server.execute(HASH)
+    asked = "select queryid, query, row_to_json(s)::text from pg_stat_statements s"
+    rows = {query: (str(queryid), row) for queryid, query, row in server.execute(asked)}
+    for query in (SORT, HASH):
+        queryid, _ = rows[query]
+        path = tmp_path / "lines.json"
+        path.write_text("\n".join(row for _, row in rows.values()))
+        one = read_statements(path, queryid=queryid)
+        path.write_text(json.dumps([json.loads(row) for _, row in rows.values()]))
+        assert said(read_statements(path, queryid=queryid)) == said(one)
+        assert said(one) == said(recording_of_plan(explain(server, query, "format json")))
+
+
+def quoted(text):
+    return text.replace('"', '""')
+
+
+def test_whatever_psql_or_a_client_puts_around_it(server, tmp_path):
+    document = explain(server, SORT, "format json")
+    lines = explain(server, SORT)
+    expected = said(recording_of_plan(document))
+    forms = {
+        "plain.json": json.dumps([document]),
+        "bare.json": json.dumps(document),
+        "psql.txt": psql_json(document),
+        "crlf.txt": psql_json(document).replace("\n", "\r\n"),
+        "text.txt": "\n".join(lines),
+        "psql-text.txt": "\n".join(["QUERY PLAN", "-" * 40, *(f" {line}" for line in lines), ""]),
+        "pgadmin.csv": "\n".join(['"QUERY PLAN"', *(f'"{quoted(line)}"' for line in lines)]),
+        "cell.csv": f'QUERY PLAN\n"{quoted(json.dumps([document], indent=1))}"\n',
+    }  # fmt: skip
+    for name, text in forms.items():
+        path = tmp_path / name
+        path.write_bytes(text.encode())
+        assert said(read_plan(path)) == expected, name
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_log_of_auto_explain(server, tmp_path, form):
+    expected = said(recording_of_plan(explain(server, SORT, "format json")))
+    path = tmp_path / "postgresql.log"
+    path.write_text(logged(server, form, SORT, "select 1"))
+    recording = read_plan(path)
+    assert (recording.meta.statement.query, recording.meta.statement.most_of) == (SORT, 1)
+    assert said(recording) == expected
+    times_ms = re.findall(r"duration: ([\d.]+) ms", path.read_text())
+    assert len(times_ms) >= 2
+    assert recording.elapsed_s == pytest.approx(max(map(float, times_ms)) / 1e3)
+    # Of several that spill it says so.
+    path.write_text(logged(server, form, DISTINCT, SORT, "select 1"))
+    most = read_plan(path).meta.statement
+    assert (most.query, most.most_of) == (SORT, 2)
+
+
+def logged(server, form, *queries):
+    """What auto_explain says of queries, as it stands in a server's log."""
+    notices = []
+
+    def take(notice):
+        notices.append(notice.message_primary)
+
+    server.execute("reset all")
+    server.add_notice_handler(take)
+    for setting in ("log_min_duration = 0", "log_analyze = on", "log_buffers = on",
+                    f"log_format = {form}"):  # fmt: skip
+        server.execute("load 'auto_explain'")
+        server.execute(f"set auto_explain.{setting}")
+    server.execute("set client_min_messages = log")
+    for query in queries:
+        server.execute(query)
+    server.execute("set client_min_messages = error")
+    server.execute("set auto_explain.log_min_duration = -1")
+    server.remove_notice_handler(take)
+    # A log has a prefix, and a tab before each line that goes on.
+    lines = ("2026-11-21 02:38:45 UTC [815] LOG:  " + notice for notice in notices)
+    return "".join(line.replace("\n", "\n\t") + "\n" for line in lines)
+
+
+def test_without_times_it_says_what_takes_them(server):
+    document = explain(server, SORT, "format json", before=("set track_io_timing = off",))
+    with pytest.raises(Refusal, match="track_io_timing"):
+        recording_of_plan(document)
+    counts = recording_of_plan(document, timed=False)
+    assert counts.meta.temp.total_s == 0

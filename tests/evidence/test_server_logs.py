@@ -1,0 +1,149 @@
+"""A server's log without a server: temp files with their statements, in each format."""
+
+import gzip
+import json
+
+import pytest
+
+from spillcast.engines.postgres.rank.between import between
+from spillcast.engines.postgres.rank.look import Look
+from spillcast.errors import InputError
+from spillcast.evidence.postgres.logs import normal, read_logs
+
+TEXT = """\
+2026-11-23 10:00:00.100 UTC [41] LOG:  checkpoint starting: time
+2026-11-23 10:00:01.100 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192
+2026-11-23 10:00:01.100 UTC [42] STATEMENT:  select *
+\tfrom big where name = 'Sesame'
+\torder by 1
+2026-11-23 10:00:02.100 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.1", size 1024
+2026-11-23 10:30:00.000 UTC [43] LOG:  temporary file: path "b/pgsql_tmp43.0", size 5
+2026-11-23 10:30:00.000 UTC [43] STATEMENT:  select 2
+"""
+
+
+def test_a_statement_stands_below_its_temp_file(tmp_path):
+    (tmp_path / "a.log").write_text(TEXT)
+    found = read_logs(tmp_path)
+    assert [(one.bytes, one.query and one.query.split("\n")[0]) for one in found.temp] == [
+        (8192, "select *"),
+        (1024, None),
+        (5, "select 2"),
+    ]
+    assert found.window_s == pytest.approx(1799.9)
+
+
+def test_the_statement_of_a_function_that_spills_is_below_its_context(tmp_path):
+    (tmp_path / "a.log").write_text(
+        """\
+2026-11-23 10:00:01.100 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192
+2026-11-23 10:00:01.100 UTC [42] CONTEXT:  SQL statement "select 1"
+\tPL/pgSQL function f() line 1 at PERFORM
+2026-11-23 10:00:01.100 UTC [42] STATEMENT:  select f()
+"""
+    )
+    assert [(one.bytes, one.query) for one in read_logs(tmp_path).temp] == [(8192, "select f()")]
+
+
+@pytest.mark.parametrize("rotated", ["", ".1", "-20261125", "-2026-11-25.3.gz"])
+def test_what_a_server_logs_in_several_formats_counts_once(tmp_path, rotated):
+    message = 'temporary file: path ""b/pgsql_tmp42.0"", size 8192'
+    row = [""] * 26
+    row[0], row[13], row[19] = "2026-11-23 10:00:01.100 UTC", f'"{message}"', "select 1"
+    plain = message.replace('""', '"')
+    told = {"timestamp": row[0], "message": plain, "statement": row[19]}
+    texts = {
+        "": f"{row[0]} [42] LOG:  {plain}\n{row[0]} [42] STATEMENT:  select 1\n",
+        ".csv": ",".join(row) + "\n",
+        ".json": json.dumps(told) + "\n",
+    }
+    packed = gzip.compress if rotated.endswith(".gz") else bytes
+    for format, text in texts.items():
+        alone = tmp_path / "alone"
+        alone.mkdir(exist_ok=True)
+        for folder in (tmp_path, alone):
+            (folder / f"pg{format}{rotated}").write_bytes(packed(text.encode()))
+        found = read_logs(alone / f"pg{format}{rotated}")
+        assert [(one.bytes, one.query) for one in found.temp] == [(8192, "select 1")]
+    assert len(read_logs(tmp_path).temp) == 1
+
+
+def test_statements_that_differ_in_their_constants_are_one():
+    assert normal("SELECT a FROM t WHERE b = 'it''s' AND c > 4.5 ;") == normal(
+        "select a from t\n where b = $1 and c > $2"
+    )
+
+
+def row(**values):
+    return {"userid": 1, "dbid": 1, "queryid": 7, "toplevel": True, "calls": 0, **values}
+
+
+def test_what_two_looks_have_between_them():
+    before = Look(1000.0, 10.0, [row(calls=5, temp_blks_read=50), row(queryid=8, calls=9)])
+    after = Look(
+        1600.0,
+        10.0,
+        [
+            row(calls=7, temp_blks_read=90, mean_exec_time=3.0),
+            # It was thrown out and came again.
+            row(queryid=8, calls=2, temp_blks_read=4),
+            row(queryid=9, calls=1),
+        ],
+    )
+    found = between(before, after)
+    assert found.since_s == 1000.0
+    told = {one["queryid"]: (one["calls"], one.get("temp_blks_read")) for one in found.rows}
+    assert told == {7: (2, 40), 8: (2, 4), 9: (1, None)}
+    assert between(before, Look(1600.0, 1500.0, [row(calls=7)])).since_s == 1500.0
+
+
+PLANNED = """\
+2026-11-23 10:00:00.100 UTC [42] LOG:  duration: 200.000 ms  plan:
+\tQuery Text: select count(*)
+\tfrom {table}
+\torder by f
+\tSort  (cost=1.00..2.00 rows=10 width=8) (actual time=1.000..190.000 rows=10 loops=1)
+\t  Sort Key: f
+\t  Sort Method: external merge  Disk: 800kB
+\t  Buffers: temp read=100 written=100
+\t  I/O Timings: temp read=50.000 write=50.000
+\t  ->  Seq Scan on {table}  (cost=0.00..1.00 rows=10 width=8) (actual rows=10 loops=1)
+"""
+
+
+def test_statements_of_several_lines_are_told_apart_by_all_of_them(tmp_path):
+    (tmp_path / "a.log").write_text(PLANNED.format(table="big") + PLANNED.format(table="small"))
+    found = read_logs(tmp_path)
+    assert [one["Query Text"].split() for one in found.plans] == [
+        ["select", "count(*)", "from", table, "order", "by", "f"] for table in ("big", "small")
+    ]
+    assert [one["Plan"]["Temp Read Blocks"] for one in found.plans] == [100, 100]
+    (tmp_path / "a.log").write_text(
+        PLANNED.format(table="big").replace("\tSort  (", "\tQuery Parameters: $1 = '5'\n\tSort  (")
+    )
+    [one] = read_logs(tmp_path).plans
+    assert one["Query Text"].endswith("order by f")
+    assert one["Plan"]["Node Type"] == "Sort"
+
+
+def test_a_time_that_is_none_is_passed_over(tmp_path):
+    lines = TEXT.replace("2026-11-23 10:00:00.100", "2026-13-45 10:00:00.100")
+    (tmp_path / "a.log").write_text(lines)
+    found = read_logs(tmp_path)
+    assert len(found.temp) == 3
+    assert found.window_s is None
+
+
+def test_messages_in_another_language_are_not_taken_for_a_missing_setting(tmp_path):
+    (tmp_path / "a.log").write_text(
+        "LOG:  tempor\u00e4re Datei: Pfad \u00bbx\u00ab, Gr\u00f6\u00dfe 8192\n"
+    )
+    with pytest.raises(InputError) as raised:
+        read_logs(tmp_path)
+    assert "lc_messages = 'C'" in str(raised.value.hint)
+
+
+def test_rotated_logs_are_of_the_time_from_the_oldest_to_the_newest(tmp_path):
+    for day, name in ((25, "pg.log"), (24, "pg.log.1"), (23, "pg.log.2")):
+        (tmp_path / name).write_text(TEXT.replace("2026-11-23", f"2026-11-{day}"))
+    assert read_logs(tmp_path).window_s == pytest.approx(2 * 86400 + 1799.9)

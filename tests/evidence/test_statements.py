@@ -1,0 +1,217 @@
+"""Rows of pg_stat_statements: how many processes may have shared their I/O, and which is meant."""
+
+import json
+
+import pytest
+
+from harness import only_line, spillcast
+from spillcast.errors import InputError, Refusal
+from spillcast.evidence.postgres import read_statements
+from statement_files import VERSIONS, export, row
+
+DEFAULT = "max_parallel_workers_per_gather is not in the file and assumed to be 2"
+
+
+@pytest.fixture
+def exported(tmp_path):
+    def write(version, *rows):
+        return export(tmp_path / "statements.csv", version, *rows)
+
+    return write
+
+
+def bounds(path, **options):
+    temp = read_statements(path, **options).meta.temp
+    if temp.shared_by is None:
+        return temp.processes
+    return (temp.shared_by.least, temp.shared_by.most)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_parallel_io_of_every_version(exported, version):
+    """3 s of temp I/O and 1.5 s of other in calls of 2 s, by three processes at the most.
+
+    They do the other I/O in 0.5 s or more: 1.5 s are left, in which two processes do 3 s.
+    """
+    path = exported(version, row(other_ms=1500.0, workers=2))
+    if version < 15:
+        with pytest.raises(Refusal, match=r"PostgreSQL 15 or newer .* --from"):
+            read_statements(path)
+        assert bounds(path, timed=False) == (1, 3)
+        return
+    recording = read_statements(path)
+    shared = recording.meta.temp.shared_by
+    assert (shared.least, shared.most) == (pytest.approx(2.0), 3)
+    assert DEFAULT in shared.words
+    # Midway in 1/processes: 2 / (1/2 + 1/3).
+    assert recording.meta.temp.processes == pytest.approx(2.4)
+    assert recording.elapsed_s == 2.0
+    assert (recording.meta.temp.reads, recording.meta.temp.writes) == (400, 800)
+    assert recording.meta.temp.total_s == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("version", [15, 16, 17])
+def test_one_process_is_not_excluded_where_no_workers_are_counted(exported, version):
+    assert bounds(exported(version, row(temp_ms=1000.0))) == (1, 3)
+
+
+def test_a_query_that_launched_no_workers_had_one_process(exported):
+    assert bounds(exported(18, row(temp_ms=1000.0))) == 1
+    with pytest.raises(Refusal, match=r"took 3 s .* the query 2 s: .* more than 1 process can do"):
+        read_statements(exported(18, row(temp_ms=3000.0)))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select report($1)",
+        "select * from report($1, $2)",
+        "select * from app.report ($1)",
+        "call refresh_all()",
+        "create table t as select * from big order by k",
+        "create index on big (k)",
+        "ALTER TABLE big ADD PRIMARY KEY (id)",
+        None,
+    ],
+)
+def test_workers_of_what_a_statement_runs_are_not_in_its_row(exported, query):
+    """Queries of a function, and indexes that are made, have workers that nobody counts."""
+    assert bounds(exported(18, row(query=query, temp_ms=1000.0))) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "/* app */ select * from big",
+        "with x as (select * from only public.big) select * from x",
+        'insert into t select * from "Big" order by k',
+        "-- a report\n(select * from (select * from big) b) union select * from big",
+    ],
+)
+def test_queries_whose_own_plan_tells(exported, query):
+    assert bounds(exported(18, row(query=query.replace('"', '""'), temp_ms=1000.0))) == 1
+
+
+def test_settings_that_are_exported(exported):
+    one = {"temp_ms": 1000.0, "max_parallel_workers_per_gather": 4}
+    path = exported(15, row(**one))
+    assert bounds(path) == (1, 5)
+    assert "is 4, as exported" in read_statements(path).meta.temp.shared_by.words
+    none = one | {"max_parallel_workers_per_gather": 0}
+    assert bounds(exported(15, row(**none))) == 1
+    # An index is made by workers of another setting.
+    assert bounds(exported(15, row(query="create index on big (k)", **none))) == (1, 3)
+    both = none | {"max_parallel_maintenance_workers": 6}
+    assert bounds(exported(15, row(query="create index on big (k)", **both))) == (1, 7)
+    # More were launched than the setting of who exported it allows for.
+    assert bounds(exported(18, row(workers=3, **none))) == (1, 4)
+
+
+def test_more_io_than_its_processes_can_do(exported):
+    path = exported(16, row(temp_ms=7000.0))
+    told = only_line(spillcast("forecast", path, "--to", "latency:1ms"), 3)
+    assert "more than 3 processes can do" in told
+    assert DEFAULT in told
+    assert "export the setting" in told
+    assert bounds(exported(16, row(temp_ms=7000.0, max_parallel_workers_per_gather=8))) == (3.5, 9)
+    # So it is where the user knows a call to take less.
+    with pytest.raises(Refusal, match="the query 900 ms"):
+        read_statements(exported(16, row(temp_ms=3000.0)), elapsed_s=0.9)
+
+
+def test_without_timing_it_says_what_turns_it_on(exported):
+    told = only_line(
+        spillcast("forecast", exported(17, row(temp_ms=0.0)), "--to", "latency:1ms"), 3
+    )
+    assert "track_io_timing = on" in told
+    assert "pg_stat_statements_reset()" in told
+
+
+def test_the_only_statement_that_spills_is_named(exported):
+    path = exported(15, row(1, "select 1", blocks=0), row(-2, "ALTER TABLE t ADD b int, ADD c int"))
+    result = spillcast("forecast", path, "--to", "latency:1ms", "--json")
+    assert json.loads(result.stdout)["statement"] == {
+        "queryid": "-2", "query": "ALTER TABLE t ADD b int, ADD c int", "calls": 4, "most_of": 1,
+    }  # fmt: skip
+    told = spillcast("forecast", path, "--to", "latency:1ms").stdout
+    assert "Statement -2, the mean of 4 calls: ALTER TABLE t ADD b int" in told
+    several = spillcast("forecast", path, "--to", "latency:1ms", "--to", "latency:2ms").stdout
+    assert "\nStatement -2" in several
+
+
+def test_several_that_spill_are_ranked(exported):
+    path = exported(
+        15,
+        row(1, "select little", temp_ms=100.0, blocks=9000),
+        row(2, "select none", temp_ms=0.0, blocks=0),
+        row(-33, "select\n  much from big order by a, b, c, d, e, f, g, h, i, j", temp_ms=900.0),
+    )
+    result = spillcast("forecast", path, "--to", "latency:1ms")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert [" ".join(line.split()) for line in result.stderr.splitlines()] == [
+        f"spillcast: {path}: 2 statements spill, the most temp I/O first:",
+        "queryid calls mean time temp I/O statement",
+        "-33 4 2 s 3.60 s select much from big order by a, b, c, d, e, ...",
+        "1 4 2 s 400 ms select little",
+        "name one with --queryid",
+    ]
+    assert max(map(len, result.stderr.splitlines()[1:])) <= 100
+    named = spillcast("forecast", path, "--to", "latency:1ms", "--queryid", "-33", "--json")
+    assert json.loads(named.stdout)["statement"]["queryid"] == "-33"
+
+
+def test_without_times_they_are_ranked_by_size(exported):
+    path = exported(13, row(1, blocks=300), row(2, blocks=900))
+    with pytest.raises(InputError) as told:
+        read_statements(path, timed=False)
+    _, _, first, second = str(told.value).splitlines()
+    assert first.split()[:6] == ["2", "4", "2", "s", "28.1", "MiB"]
+    assert second.split()[0] == "1"
+
+
+def test_no_more_than_a_few_are_listed(exported):
+    path = exported(15, *(row(number, blocks=3 * number) for number in range(1, 12)))
+    with pytest.raises(InputError, match="11 statements spill") as told:
+        read_statements(path)
+    assert "and 3 more" in str(told.value)
+
+
+def test_what_may_not_be_seen_is_said(exported):
+    hidden = row(None, "<insufficient privilege>")
+    alone = read_statements(exported(15, hidden)).meta.statement
+    assert (alone.queryid, alone.query) == (None, "<insufficient privilege>")
+    with pytest.raises(InputError) as told:
+        read_statements(exported(15, hidden, hidden))
+    assert "2 statements spill" in told.value.message
+    assert "pg_read_all_stats" in told.value.hint
+
+
+def test_a_statement_of_several_users_is_one(exported):
+    """Six calls of 3 s and two of 1 s are 2.5 s each, with 750 blocks."""
+    path = exported(15, row(calls=6, mean_ms=3000.0, temp_ms=1000.0, blocks=900),
+                    row(calls=2, mean_ms=1000.0, temp_ms=600.0, blocks=300))  # fmt: skip
+    recording = read_statements(path)
+    assert recording.elapsed_s == pytest.approx(2.5)
+    assert recording.meta.temp.operations == 750
+    assert recording.meta.temp.total_s == pytest.approx(0.9)
+    assert recording.meta.statement.calls == 8
+
+
+def test_a_secret_in_a_statement_is_not_told(exported):
+    path = exported(15, row(query="alter role u password 'Sesame-4711'"))
+    told = spillcast("forecast", path, "--to", "latency:1ms").stdout
+    assert "alter role u password" in told
+    assert "Sesame" not in told
+
+
+@pytest.mark.parametrize("value", ["-4", "inf", "nan", "many", ""])
+def test_numbers_that_are_none(exported, value):
+    path = exported(15, row() | {"temp_blks_written": value or None})
+    assert "cut or damaged" in only_line(spillcast("forecast", path, "--to", "latency:1ms"), 2)
+
+
+def test_a_text_of_any_length_and_one_that_is_cut(exported):
+    path = exported(15, row(query=f"select * from big where id in ({'1, ' * 99_999}1)"))
+    assert read_statements(path).meta.statement.calls == 4
+    path.write_text(path.read_text()[:5000])
+    assert "cut or damaged" in only_line(spillcast("forecast", path, "--to", "latency:1ms"), 2)

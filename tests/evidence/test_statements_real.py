@@ -1,0 +1,120 @@
+"""What real servers export of pg_stat_statements, and forecasts from it against runs there."""
+
+import json
+from contextlib import ExitStack
+
+import pytest
+
+from emulator import skip_without_fuse
+from harness import spillcast
+from plans import HASH, INSTALLATIONS, PARALLEL, SORT, TABLES, explain
+from postgres_rig import private_server
+from spillcast.evidence.postgres import read_statements
+from spillcast.storage.behaviour import fixed_behaviour
+from spillcast.storage.emulation import emulate
+from spillcast.workspace import workspace
+from statement_files import COLUMNS
+
+#: How long an operation takes in each tablespace.
+SPACES = {"slow": 0.001, "fast": 0.0002}
+SETTINGS = {
+    "shared_preload_libraries": "pg_stat_statements",
+    "track_io_timing": "on",
+    "work_mem": "1MB",
+    "enable_mergejoin": "off",
+}
+SERIAL = ("set max_parallel_workers_per_gather = 0",)
+RUNS = {
+    "sort": (SORT, PARALLEL),
+    "hash": (HASH, (*PARALLEL, "set work_mem = '256kB'")),
+    "one process": (SORT, SERIAL),
+}
+
+
+@pytest.fixture(scope="module", params=INSTALLATIONS, ids=lambda one: one.version)
+def server(request):
+    """A connection to a server with two tables, and two tablespaces of known latency."""
+    skip_without_fuse()
+    with ExitStack() as stack:
+        room = stack.enter_context(workspace())
+        served = stack.enter_context(private_server(room, SETTINGS, request.param))
+        # A plan that is kept would outlast a setting.
+        connection = stack.enter_context(served.connect(prepare_threshold=None))
+        for name, latency_s in SPACES.items():
+            backing, mountpoint = room / f"{name}-backing", room / name
+            for path in (backing, mountpoint):
+                path.mkdir()
+            served.give(backing)
+            behaviour = fixed_behaviour(latency_s, latency_s)
+            stack.enter_context(emulate(behaviour, mountpoint, backing))
+            connection.execute(f"create tablespace {name} location '{mountpoint}'")
+        for statement in ("create extension pg_stat_statements", *TABLES):
+            connection.execute(statement)
+        yield connection
+
+
+def exported(server, path, *columns):
+    """What the documentation tells to run."""
+    asked = ", ".join((*columns, "*"))
+    copy = f"copy (select {asked} from pg_stat_statements) to stdout csv header"
+    with server.cursor().copy(copy) as rows:
+        path.write_bytes(b"".join(bytes(row) for row in rows))
+    return path
+
+
+def counted(server, path, query, before, space):
+    """The export after some calls of a query whose temp files lie in a tablespace."""
+    server.execute("reset all")
+    for statement in (*before, f"set temp_tablespaces = {space}"):
+        server.execute(statement)
+    server.execute("select pg_stat_statements_reset()")
+    for _ in range(2):
+        server.execute(query)
+    return exported(server, path)
+
+
+def test_the_columns_are_those_of_its_version(server, tmp_path):
+    heading = exported(server, tmp_path / "s.csv").read_text().splitlines()[0]
+    assert heading.split(",") == COLUMNS[server.info.server_version // 10_000]
+
+
+def forecast_and_run(server, tmp_path, query, before):
+    """What is forecast for the fast tablespace, and what a call takes there."""
+    slow = counted(server, tmp_path / "slow.csv", query, before, "slow")
+    fast = counted(server, tmp_path / "fast.csv", query, before, "fast")
+    there = tmp_path / "fast.json"
+    settings = (*before, "set temp_tablespaces = fast")
+    there.write_text(json.dumps([explain(server, query, "format json", before=settings)]))
+    return spillcast("forecast", slow, "--to", there, "--json"), read_statements(fast).elapsed_s
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_forecast_is_held_or_refused(server, tmp_path, name):
+    query, before = RUNS[name]
+    # What else runs on the machine may make one of the two runs slower.
+    for _ in range(3):
+        result, measured_s = forecast_and_run(server, tmp_path, query, before)
+        assert result.returncode in (0, 3), result.stderr
+        if not result.stdout:
+            assert "in all its processes" in result.stderr
+            return
+        said = json.loads(result.stdout)
+        assert said["statement"]["query"] == query
+        if said["refused"] is not None:
+            assert "how many shared it is not known" in said["refused"]
+            return
+        known = name == "one process" and server.info.server_version >= 180_000
+        codes = {warning["code"] for warning in said["warnings"]}
+        assert ("processes" in codes) == (not known)
+        low_s, high_s = said["interval_s"]
+        if low_s <= measured_s <= high_s:
+            return
+    raise AssertionError(f"{measured_s} s are not between {low_s} s and {high_s} s")
+
+
+def test_a_setting_that_is_exported_tells_of_one_process(server, tmp_path):
+    counted(server, tmp_path / "s.csv", SORT, SERIAL, "fast")
+    name = "max_parallel_workers_per_gather"
+    path = exported(server, tmp_path / "s.csv", f"current_setting('{name}') as {name}")
+    temp = read_statements(path).meta.temp
+    assert (temp.processes, temp.shared_by) == (1, None)
