@@ -10,7 +10,6 @@ from typing import Any
 
 from spillcast.engines.move import Move, Step
 from spillcast.engines.postgres.connection import (
-    MARK,
     MOVER,
     Connection,
     open_session,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.engines.postgres.connection import (
-    MARK,
     STATEMENTS_SCHEMA,
     Connection,
     row,
