@@ -44,7 +44,7 @@ class Category:
 
     def quantile(self, level: float, levels: Sequence[float]) -> float:
         """At any level: between those known, and beyond, in proportion to a normal distribution."""
-        normal = [0.0, *(NormalDist().inv_cdf((1 + one) / 2) for one in levels)]
+        normal = [0.0, *(NormalDist().inv_cdf((1 + share) / 2) for share in levels)]
         at, known = NormalDist().inv_cdf((1 + level) / 2), [0.0, *self.quantiles]
         if at >= normal[-1]:
             return known[-1] * at / normal[-1]
@@ -65,8 +65,8 @@ class Residuals:
 
     def category(self, kind: str, direction: str) -> Category:
         """The one of a kind and direction, or of the kind where that direction has no cases."""
-        found = {(one.kind, one.direction): one for one in self.categories}
-        return found.get((kind, direction)) or found[kind, ANY]
+        categories = {(category.kind, category.direction): category for category in self.categories}
+        return categories.get((kind, direction)) or categories[kind, ANY]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Calibrated:
 @cache
 def calibrated() -> Calibrated:
     """What the file holds; it is read when it is first needed."""
-    values = {one.name: one.value for one in constants()}
+    values = {constant.name: constant.value for constant in constants()}
     return Calibrated(**values, residuals=residuals_of(document()["residuals"]))
 
 
@@ -111,7 +111,7 @@ def residuals_of(entry: Mapping[str, Any]) -> Residuals:
         entry["rest_spread"],
         entry["io_spread"],
         entry["levels"],
-        [Category(**one) for one in entry["categories"]],
+        [Category(**category) for category in entry["categories"]],
     )
 
 

@@ -21,8 +21,8 @@ class Explained:
 @cache
 def explained() -> Mapping[str, Explained]:
     """All of them by code."""
-    found = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
-    return {code: Explained(**about) for code, about in found.items()}
+    record = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
+    return {code: Explained(**about) for code, about in record.items()}
 
 
 def title_of(code: str) -> str:

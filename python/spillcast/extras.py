@@ -14,7 +14,7 @@ _REQUIRED = re.compile(r"([\w.-]+)[^;]*;.*\bextra == ['\"]([\w-]+)['\"]")
 @cache
 def extras() -> dict[str, list[str]]:
     """By extra, its packages, as the installed metadata has them; none where there is none."""
-    found: dict[str, list[str]] = {}
+    packages: dict[str, list[str]] = {}
     try:
         required = requires("spillcast") or []
     except PackageNotFoundError:
@@ -22,8 +22,8 @@ def extras() -> dict[str, list[str]]:
     for line in required:
         match = _REQUIRED.match(line)
         if match and match[1] != "spillcast" and match[2] not in _OURS:
-            found.setdefault(match[2], []).append(match[1])
-    return found
+            packages.setdefault(match[2], []).append(match[1])
+    return packages
 
 
 def install(extra: str) -> str:

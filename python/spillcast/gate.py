@@ -45,17 +45,17 @@ def reading(where: str | Path, hint: str | None = None) -> Iterator[None]:
         raise
     except OSError as error:
         # Arrow puts much more than the reason into what it raises.
-        what = os.strerror(error.errno) if error.errno else f"cut or damaged: {first_line(error)}"
-        raise InputError(f"{where}: {what}", hint) from error
+        text = os.strerror(error.errno) if error.errno else f"cut or damaged: {first_line(error)}"
+        raise InputError(f"{where}: {text}", hint) from error
     except Exception as error:
         if is_interruption(error):
             raise KeyboardInterrupt from error
         raise damaged(where, f"{_said(error)}{_place(error)}", hint) from error
 
 
-def damaged(where: str | Path, what: str, hint: str | None = None) -> InputError:
+def damaged(where: str | Path, text: str, hint: str | None = None) -> InputError:
     """The error of a file that is not what it should be."""
-    return InputError(f"{where}: cut or damaged: {what}", hint)
+    return InputError(f"{where}: cut or damaged: {text}", hint)
 
 
 def check_kind(path: Path) -> None:
@@ -67,8 +67,8 @@ def check_kind(path: Path) -> None:
         return
     if path.is_fifo() and str(path).startswith(("/dev/fd/", "/proc/")):
         return
-    what = "a named pipe" if path.is_fifo() else "a device or a socket"
-    raise InputError(f"{path} is {what}, not a file", "copy what it holds to a file")
+    text = "a named pipe" if path.is_fifo() else "a device or a socket"
+    raise InputError(f"{path} is {text}, not a file", "copy what it holds to a file")
 
 
 def text_of(path: Path, hint: str | None = None, *, bytes_max: int = TEXT_BYTES_MAX) -> str:
@@ -97,23 +97,23 @@ def json_of(text: str, where: str | Path, hint: str | None = None, *, rest: bool
         raise InputError(f"{where}: more than {JSON_PARTS_MAX:,} lists and objects, or values")
     decoder = json.JSONDecoder(parse_constant=_no_number)
     try:
-        found = decoder.raw_decode(text.strip())[0] if rest else decoder.decode(text)
-        _check(found)
+        document = decoder.raw_decode(text.strip())[0] if rest else decoder.decode(text)
+        _check(document)
     except RecursionError as error:
         raise damaged(where, f"nested deeper than {DEPTH_MAX} levels", hint) from error
     except json.JSONDecodeError as error:
         raise damaged(where, f"not JSON: {error}", hint) from error
     except ValueError as error:
         raise damaged(where, str(error), hint) from error
-    return found
+    return document
 
 
 def object_of(text: str, where: str | Path, hint: str | None = None) -> dict[str, Any]:
     """The object of a text in JSON. InputError as ``json_of``, and where it is something else."""
-    found = json_of(text, where, hint)
-    if not isinstance(found, dict):
+    record = json_of(text, where, hint)
+    if not isinstance(record, dict):
         raise damaged(where, "it is not an object", hint)
-    return found
+    return record
 
 
 def _no_number(word: str) -> Any:
@@ -124,25 +124,29 @@ def _check(value: Any) -> None:
     """ValueError for what no reader can use, with the way to it."""
     waiting: list[tuple[Any, int, str]] = [(value, 0, "")]
     while waiting:
-        one, depth, at = waiting.pop()
-        if isinstance(one, dict | list):
+        record, depth, at = waiting.pop()
+        if isinstance(record, dict | list):
             if depth == DEPTH_MAX:
                 raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
-            inner = one.items() if isinstance(one, dict) else ((f"[{n}]", v) for n, v in _few(one))
+            inner = (
+                record.items()
+                if isinstance(record, dict)
+                else ((f"[{n}]", v) for n, v in _few(record))
+            )
             for name, each in inner:
                 _text(name, at)
                 waiting.append((each, depth + 1, f"{at}.{name}" if depth < 4 else at))
-        elif isinstance(one, str):
-            _text(one, at)
-        elif isinstance(one, float) and not math.isfinite(one):
+        elif isinstance(record, str):
+            _text(record, at)
+        elif isinstance(record, float) and not math.isfinite(record):
             raise ValueError(f"{at[1:] or 'a number'} is not finite")
-        elif type(one) is int and abs(one) > INTEGER_MAX:
+        elif type(record) is int and abs(record) > INTEGER_MAX:
             raise ValueError(f"{at[1:] or 'a number'} is too large")
 
 
 def _few(values: list[Any]) -> Iterator[tuple[int, Any]]:
     """The members of a list; of whole numbers alone, as histograms are, the extremes."""
-    if values and all(type(one) is int for one in values):
+    if values and all(type(value) is int for value in values):
         return iter(((0, min(values)), (1, max(values))))
     return enumerate(values)
 
@@ -183,10 +187,10 @@ def xml_of(text: str, where: str | Path, hint: str | None = None) -> "Element":
     parser = XMLParser(target=Bounded())
     try:
         parser.feed(text)
-        found: Element = parser.close()
+        element: Element = parser.close()
     except (ParseError, ValueError) as error:
         raise damaged(where, f"not XML: {error}", hint) from error
-    return found
+    return element
 
 
 def table_of(
@@ -205,8 +209,8 @@ def table_of(
     memory.
     """
     with _opened(path, schema, hint, content) as (file, names):
-        found = _checked(path, file.read(columns=names), schema, signed, hint)
-        return found.replace_schema_metadata(file.schema_arrow.metadata)
+        table = _checked(path, file.read(columns=names), schema, signed, hint)
+        return table.replace_schema_metadata(file.schema_arrow.metadata)
 
 
 def any_table_of(path: Path, hint: str | None = None) -> "pa.Table":
@@ -215,9 +219,9 @@ def any_table_of(path: Path, hint: str | None = None) -> "pa.Table":
 
     with reading(path, hint), pq.ParquetFile(path) as file:
         _check_size(path, file.metadata)
-        found = file.read()
-        found.validate(full=True)
-        return found
+        table = file.read()
+        table.validate(full=True)
+        return table
 
 
 def batches_of(
@@ -298,21 +302,21 @@ def _check_size(path: Path | str, metadata: Any, *, whole: bool = True) -> None:
     for packed, rows in sizes:
         wanted = max(packed, 8 * rows * metadata.num_columns)
         if min(packed, rows, metadata.num_rows) < 0 or wanted > _MEMORY_SHARE * memory:
-            what = "" if whole else " in a row group"
+            text = "" if whole else " in a row group"
             raise InputError(
-                f"{path}: {rows:,} rows{what}, which would take {wanted >> 20:,} MiB of memory"
+                f"{path}: {rows:,} rows{text}, which would take {wanted >> 20:,} MiB of memory"
             )
 
 
 def _check_field(path: Path | str, field: "pa.Field", given: "pa.Schema", hint: Any) -> None:
     """InputError where a column lacks, stands twice or is of another kind."""
-    found = given.get_all_field_indices(field.name)
-    if len(found) > 1 or (not found and not field.nullable):
-        what = "there is no column" if not found else "there are several columns"
-        raise damaged(path, f"{what} {field.name}", hint)
-    if found and _kind(given.field(found[0]).type) != _kind(field.type):
-        what = f"column {field.name} holds {given.field(found[0]).type}, not {field.type}"
-        raise damaged(path, what, hint)
+    indices = given.get_all_field_indices(field.name)
+    if len(indices) > 1 or (not indices and not field.nullable):
+        text = "there is no column" if not indices else "there are several columns"
+        raise damaged(path, f"{text} {field.name}", hint)
+    if indices and _kind(given.field(indices[0]).type) != _kind(field.type):
+        text = f"column {field.name} holds {given.field(indices[0]).type}, not {field.type}"
+        raise damaged(path, text, hint)
 
 
 def _kind(of: "pa.DataType") -> str:
@@ -324,11 +328,11 @@ def _kind(of: "pa.DataType") -> str:
     if pt.is_list(of) or pt.is_large_list(of):
         return f"list of {_kind(of.value_type)}"
     if pt.is_struct(of):
-        return f"struct of {', '.join(f'{one.name} {_kind(one.type)}' for one in of)}"
+        return f"struct of {', '.join(f'{type_.name} {_kind(type_.type)}' for type_ in of)}"
     tests: tuple[tuple[str, Callable[[Any], bool]], ...] = (
         ("integers", pt.is_integer),
-        ("bytes", lambda one: bool(pt.is_binary(one) or pt.is_large_binary(one))),
-        ("text", lambda one: bool(pt.is_string(one) or pt.is_large_string(one))),
+        ("bytes", lambda type_: bool(pt.is_binary(type_) or pt.is_large_binary(type_))),
+        ("text", lambda type_: bool(pt.is_string(type_) or pt.is_large_string(type_))),
     )
     return next((name for name, test in tests if test(of)), str(of))
 
@@ -386,10 +390,10 @@ def _place(error: Exception) -> str:
     """Where in the reader it failed, for who has to look; nothing where the error says enough."""
     if type(error) is ValueError or type(error).__module__.startswith("pyarrow"):
         return ""
-    frame, found = error.__traceback__, None
+    frame, text = error.__traceback__, None
     while frame is not None:
         code = frame.tb_frame.f_code
         if f"{os.sep}spillcast{os.sep}" in code.co_filename and code.co_filename != __file__:
-            found = f" ({type(error).__name__} in {Path(code.co_filename).stem}.{code.co_name})"
+            text = f" ({type(error).__name__} in {Path(code.co_filename).stem}.{code.co_name})"
         frame = frame.tb_next
-    return found or ""
+    return text or ""

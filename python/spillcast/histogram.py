@@ -20,7 +20,7 @@ def quantiles(
     """The buckets below whose ends these shares lie."""
     sums = list(accumulate(counts))
     at = (bisect_left(sums, share * sums[-1]) for share in shares)
-    return [middles[min(one, len(sums) - 1)] for one in at]
+    return [middles[min(index, len(sums) - 1)] for index in at]
 
 
 def rounded(values: Iterable[int]) -> tuple[list[int], list[int]]:
@@ -36,5 +36,5 @@ def merged(
     for middles, counts in histograms:
         for middle, count in zip(middles, counts, strict=True):
             buckets[middle] += count
-    found = sorted(buckets)
-    return found, [buckets[middle] for middle in found]
+    boundaries = sorted(buckets)
+    return boundaries, [buckets[middle] for middle in boundaries]

@@ -81,9 +81,9 @@ class Run:
             # A line, since a child that was forked in the block keeps the pipe open.
             with suppress(BrokenPipeError):
                 os.write(observer.stdin.fileno(), b"\n")
-            said = observer.stdout.readline()
+            text = observer.stdout.readline()
         if kind is None:
-            _check(said)
+            _check(text)
 
     def _hear(self) -> None:
         """What the recorder says first: that it has begun, or why it has not."""
@@ -122,8 +122,8 @@ class Run:
 
         options.setdefault("elapsed_s", self.recording.elapsed_s)
         ask: Any = import_module("spillcast.forecast")
-        found: Forecast | Forecasts = ask(str(self.output), target, **options)
-        return found
+        forecast: Forecast | Forecasts = ask(str(self.output), target, **options)
+        return forecast
 
     def probe(self, directory: str | Path) -> "Storage":
         """Measure the storage of a directory with the recorded I/O.
@@ -142,8 +142,8 @@ class Run:
         """
         from spillcast.lab.io_size.asked import sweep
 
-        found: Sweep = sweep(storage, self.recording, **options)
-        return found
+        result: Sweep = sweep(storage, self.recording, **options)
+        return result
 
     def report(
         self, output: str | Path, targets: Sequence[str] = (), *, redact: bool = False
@@ -161,8 +161,8 @@ class Run:
         material = Material()
         add_runs(material, find_evidence([self.output]), lenient=False)
         for target in several(targets):
-            found: Any = self.forecast(target)
-            material.add_document(found.target, found.to_json())
+            forecast: Any = self.forecast(target)
+            material.add_document(forecast.target, forecast.to_json())
         write_report(material, Path(output), redact=redact)
         return Path(output)
 
@@ -185,12 +185,12 @@ def observe(pid: str, output: str, force: str, *temp: str) -> None:
         print(json.dumps({"message": error.message, "hint": error.hint}), flush=True)
 
 
-def _check(said: str) -> None:
+def _check(text: str) -> None:
     """InputError where a recorder said why it could not."""
-    if not said:
+    if not text:
         raise InputError("the recorder ended by itself", _REFUSED)
-    if (found := json.loads(said)).get("message"):
-        raise InputError(found["message"], f"{found['hint'] or ''} {_REFUSED}".strip())
+    if (answer := json.loads(text)).get("message"):
+        raise InputError(answer["message"], f"{answer['hint'] or ''} {_REFUSED}".strip())
 
 
 def record(

@@ -81,14 +81,14 @@ def no_interrupts() -> Iterator[None]:
 @contextmanager
 def interrupts_told() -> Iterator[threading.Event]:
     """Ctrl-C sets the event and interrupts nothing; only the main thread is told of any."""
-    told = threading.Event()
+    interrupted = threading.Event()
 
     def tell(number: int, _frame: FrameType | None) -> None:
         _came[:] = [number]
-        told.set()
+        interrupted.set()
 
     with _handled(tell):
-        yield told
+        yield interrupted
 
 
 @contextmanager

@@ -82,8 +82,8 @@ def struck_arguments(arguments: Sequence[str]) -> list[str]:
             hidden.append(STRUCK)
             continue
         for pattern in (_ASSIGNED, _SHORT):
-            if (found := pattern.fullmatch(argument)) is not None:
-                argument = found[1] + STRUCK
+            if (match := pattern.fullmatch(argument)) is not None:
+                argument = match[1] + STRUCK
         hidden.append(argument.replace(_BETWEEN, " "))
     return struck_text(_BETWEEN.join(hidden)).split(_BETWEEN) if hidden else []
 
@@ -112,8 +112,8 @@ def struck_document(tree: Any) -> Any:
     return struck_text(tree) if isinstance(tree, str) else tree
 
 
-def _struck(found: re.Match[str]) -> str:
+def _struck(match: re.Match[str]) -> str:
     """What goes before a secret stays, and so do the quotes around it."""
-    secret = found[0][len(found[1]) :]
+    secret = match[0][len(match[1]) :]
     quote = secret[-1:] if secret[-1:] in ("'", '"') and STRUCK not in secret else ""
-    return f"{found[1]}{quote}{STRUCK}{quote}"
+    return f"{match[1]}{quote}{STRUCK}{quote}"

@@ -17,7 +17,7 @@ def visible(text: str) -> str:
     """The text with control characters as escapes, such as ``\\x1b``; tab and newline stay."""
     if text.isascii() and not text.encode().translate(None, _PLAIN):
         return text
-    return _CONTROL.sub(lambda found: _escape(found[0]), text)
+    return _CONTROL.sub(lambda match: _escape(match[0]), text)
 
 
 def has_control(text: str) -> bool:

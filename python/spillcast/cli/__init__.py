@@ -150,15 +150,15 @@ def _status(arguments: list[str]) -> int:
 def _with_present_names(arguments: list[str]) -> list[str]:
     """The arguments with options by their present names, but those of a command after ``--``."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    found = []
+    lines = []
     for argument in arguments[:end]:
         name, equals, value = argument.partition("=")
         present = _RENAMED_OPTIONS.get(name)
         if present is not None:
             print(f"spillcast: {name} is deprecated: use {present}", file=sys.stderr)
             argument = f"{present}{equals}{value}"
-        found.append(argument)
-    return found + arguments[end:]
+        lines.append(argument)
+    return lines + arguments[end:]
 
 
 def _interrupted() -> int:
@@ -194,7 +194,7 @@ def application(arguments: list[str]) -> "Typer":
         def list_commands(self, _context: Any) -> list[str]:
             return [verb for verb in VERBS if verb in self.commands]
 
-    found = typer.Typer(
+    application_ = typer.Typer(
         name="spillcast",
         cls=InOrder,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -211,12 +211,12 @@ def application(arguments: list[str]) -> "Typer":
         if version:
             _tell_version()
 
-    found.callback()(any_verb)
+    application_.callback()(any_verb)
     asked = arguments[0] if arguments else ""
     if asked in FORMER_VERBS:
         from spillcast.errors import InputError
 
         raise InputError(f"the verb {asked} is gone", f"use {FORMER_VERBS[asked]}")
     for verb in (asked,) if asked in VERBS else VERBS:
-        import_module(f"spillcast.cli.{verb}").add_to(found)
-    return found
+        import_module(f"spillcast.cli.{verb}").add_to(application_)
+    return application_

@@ -122,7 +122,7 @@ def cache(
     with progress_bar("simulating the cache", "requests") as watch:
         simulation = None if options is None else simulate(requests, options, on_progress=watch)
     with progress_bar("making the curve", "requests") as watch:
-        found = curve(
+        miss_curve = curve(
             requests,
             rate=sample,
             error_points=error,
@@ -131,8 +131,8 @@ def cache(
             on_progress=watch,
         )
     show(
-        lambda: cache_document(simulation, found, devices, requests.notes, cells),
-        lambda: cache_page(simulation, found, devices, requests.notes, cells=cells),
+        lambda: cache_document(simulation, miss_curve, devices, requests.notes, cells),
+        lambda: cache_page(simulation, miss_curve, devices, requests.notes, cells=cells),
         json=json,
         csv=csv,
         markdown=markdown,

@@ -40,19 +40,19 @@ def calibrate(
     from spillcast.document import written
     from spillcast.report.calibrated_machine import machine_page
 
-    found = _kept() if show else _measured(work, repeat, queries)
-    print_out(lambda: written(found), lambda: machine_page(found), json=json)
+    calibration = _kept() if show else _measured(work, repeat, queries)
+    print_out(lambda: written(calibration), lambda: machine_page(calibration), json=json)
 
 
 def _kept() -> "Calibration":
     from spillcast.errors import InputError
     from spillcast.recording.calibration import calibration_path, kept_calibration
 
-    found = kept_calibration()
-    if found is None:
+    calibration = kept_calibration()
+    if calibration is None:
         message = f"{calibration_path()}: there is no calibration for this machine as it is now"
         raise InputError(message, "run `spillcast calibrate`, two minutes")
-    return found
+    return calibration
 
 
 def _measured(work: Work, repeat: int, queries: int | None) -> "Calibration":
@@ -63,6 +63,6 @@ def _measured(work: Work, repeat: int, queries: int | None) -> "Calibration":
     # Whether it can be kept is known before the work.
     calibration_path().parent.mkdir(parents=True, exist_ok=True)
     with TerminalStage() as stage:
-        found = measure_machine(stage, work, repeat, queries)
-    keep(found)
-    return found
+        calibration = measure_machine(stage, work, repeat, queries)
+    keep(calibration)
+    return calibration

@@ -23,5 +23,11 @@ def doctor(json: Json = False, csv: Csv = False, markdown: Markdown = False) -> 
     from spillcast.lab.doctor import diagnose
     from spillcast.report.doctor import doctor_page
 
-    found = diagnose()
-    show(lambda: written(found), lambda: doctor_page(found), json=json, csv=csv, markdown=markdown)
+    diagnosis = diagnose()
+    show(
+        lambda: written(diagnosis),
+        lambda: doctor_page(diagnosis),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )

@@ -26,7 +26,7 @@ EngineOrAll = Annotated[_NameOrAll, typer.Option(help="Which engine's queries.")
 Server = tuple[str, str]
 
 
-def with_servers(verb: Callable[..., None], what: str) -> Callable[..., None]:
+def with_servers(verb: Callable[..., None], action: str) -> Callable[..., None]:
     """A verb whose ``server`` is an option ``--NAME DSN`` for each engine that can be watched.
 
     ``what`` is what the verb does to a query.
@@ -42,7 +42,7 @@ def with_servers(verb: Callable[..., None], what: str) -> Callable[..., None]:
 
     options = {}
     for engine in engines("live"):
-        about = typer.Option(metavar="DSN", help=f"{engine.label} server whose query to {what}.")
+        about = typer.Option(metavar="DSN", help=f"{engine.label} server whose query to {action}.")
         options[engine.name] = Annotated[str | None, about], None
     return command(verb, called, options, instead_of="server")
 
@@ -60,16 +60,16 @@ def command(
     """
     more = [_parameter(name, *option) for name, option in options.items()]
     parameters: list[Parameter] = []
-    for one in signature(like).parameters.values():
-        own = [_parameter(one.name, one.annotation, one.default)]
-        parameters += more if one.name == instead_of else own
+    for parameter in signature(like).parameters.values():
+        own_parameters = [_parameter(parameter.name, parameter.annotation, parameter.default)]
+        parameters += more if parameter.name == instead_of else own_parameters
     parameters += more if instead_of is None else []
 
     def run(**given: Any) -> None:
         called(given)
 
     run.__name__, run.__doc__ = like.__name__, like.__doc__
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     vars(run)["__signature__"] = Signature(parameters)
     return run
 

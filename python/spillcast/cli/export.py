@@ -77,12 +77,12 @@ def _time_line(evidence: list[str], where: str | None) -> Iterator[str]:
     from spillcast.recording import Recording
     from spillcast.report.perfetto import trace_text
 
-    found = find_evidence(evidence)
-    if found.only_kind() != "recordings" or len(found.recordings) != 1:
+    given = find_evidence(evidence)
+    if given.only_kind() != "recordings" or len(given.recordings) != 1:
         raise InputError(
             "--format perfetto is for one recording", "make one with: spillcast record -- COMMAND"
         )
-    return trace_text(Recording.open(found.recordings[0]), where)
+    return trace_text(Recording.open(given.recordings[0]), where)
 
 
 def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
@@ -94,6 +94,6 @@ def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
 
     names = [name.strip() for name in by.split(",")]
     with reading_bar(evidence) as show:
-        found = profile(*evidence, by=names, where=where, on_progress=show)
+        rows = profile(*evidence, by=names, where=where, on_progress=show)
     recordings = find_evidence(evidence).recordings if where is None else []
-    return openmetrics_text(found, Recording.open(recordings[0]) if recordings else None)
+    return openmetrics_text(rows, Recording.open(recordings[0]) if recordings else None)

@@ -58,7 +58,7 @@ def fleet(
         from spillcast.fleet.spark import engine as spark_engine
 
         asked = spark_engine(dataset, master)
-    found = make(
+    fleet = make(
         dataset,
         to,
         temp_events=temp_events or TEMP_EVENTS,
@@ -66,6 +66,6 @@ def fleet(
         cost=cost,
         engine=asked,
     )
-    show(found.to_json, lambda: fleet_page(found, top), json=json, csv=csv, markdown=markdown)
-    if all(row.saved_s is None for row in found.rows):
+    show(fleet.to_json, lambda: fleet_page(fleet, top), json=json, csv=csv, markdown=markdown)
+    if all(row.saved_s is None for row in fleet.rows):
         raise typer.Exit(3)

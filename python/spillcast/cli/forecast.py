@@ -212,17 +212,17 @@ def forecast(
             if json:
                 emit(refusal_document(refusal.message, refusal.hint))
             raise
-    found = choices(to, forecasts, costs)
+    ranked_choices = choices(to, forecasts, costs)
     cells = memory_cells(to, forecasts)
     advice = None
     if within_s is not None and cells:
         advice = cheapest(cells, within_s, costs, forecasts[0].baseline_s)
-    said = [] if advice is None else [advice_said(advice)]
-    page = forecast_page(found, said, in_full=details)
-    if details and (advice is not None or len(found) > 1):
+    notes = [] if advice is None else [advice_said(advice)]
+    page = forecast_page(ranked_choices, notes, in_full=details)
+    if details and (advice is not None or len(ranked_choices) > 1):
         page = replace(page, parts=[*page.parts, *forecast_memory_parts(cells, advice)])
     show(
-        lambda: choices_document(found) | {"memory": memory_document(cells, advice)},
+        lambda: choices_document(ranked_choices) | {"memory": memory_document(cells, advice)},
         lambda: page,
         json=json,
         csv=csv,

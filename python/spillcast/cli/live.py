@@ -105,19 +105,19 @@ class LiveView:
         from spillcast.report.live import Glimpse
 
         assert recorder.running is not None
-        said = self._forecast
-        if said is not None:
-            said.look(recorder.so_far, last=ended)
+        running_forecast = self._forecast
+        if running_forecast is not None:
+            running_forecast.look(recorder.so_far, last=ended)
         return Glimpse(
             self._title,
             recorder.running,
             status,
             recorder.cost,
             time.process_time() - self._cpu_s,
-            None if said is None else said.latest,
-            None if said is None else said.because,
+            None if running_forecast is None else running_forecast.latest,
+            None if running_forecast is None else running_forecast.because,
             ended,
-            () if said is None else tuple(said.half_widths),
+            () if running_forecast is None else tuple(running_forecast.half_widths),
         )
 
     def _show(self, glimpse: "Glimpse") -> None:
@@ -233,9 +233,9 @@ class OthersOutput:
                 os.dup2(to, number)
             yield
         finally:
-            for number, own in before.items():
-                os.dup2(own, number)
-                os.close(own)
+            for number, descriptor in before.items():
+                os.dup2(descriptor, number)
+                os.close(descriptor)
 
     def give_out(self) -> None:
         """Print what was kept."""

@@ -84,7 +84,7 @@ def postgres(
 
     rank = engine_of(ENGINE).rank
     assert rank is not None
-    found = rank()(
+    ranking = rank()(
         server,
         to or [TEN_TIMES],
         log=log,
@@ -94,12 +94,12 @@ def postgres(
         confidence=confidence,
     )
     show(
-        found.to_json,
-        lambda: ranking_page(found, top, per_day=per == "day"),
+        ranking.to_json,
+        lambda: ranking_page(ranking, top, per_day=per == "day"),
         json=json,
         csv=csv,
         markdown=markdown,
     )
-    unknown = all(one.no_spill is None for one in found.statements)
-    if unknown and (found.statements or found.is_blind):
+    unknown = all(statement.no_spill is None for statement in ranking.statements)
+    if unknown and (ranking.statements or ranking.is_blind):
         raise typer.Exit(3)

@@ -182,22 +182,22 @@ def _tell(recording: "Recording", output: Path, *, json: bool, beside_output: bo
     from spillcast.recording.unrecognised import unrecognised
     from spillcast.report.recording import calibration_wanted, recording_text
 
-    said: list[str | None] = []
+    texts: list[str | None] = []
     if recording.path != output:
-        said.append(
+        texts.append(
             f"{output}: another recording was written there meanwhile; kept as {recording.path}"
         )
     if (because := recording.meta.raw.because) is not None:
-        said.append(f"{recording.path}: not all single waits could be kept: {because}")
+        texts.append(f"{recording.path}: not all single waits could be kept: {because}")
     if json:
         emit({"path": str(recording.path), **recording.meta.to_json()})
-        said.append(unrecognised(recording))
+        texts.append(unrecognised(recording))
     else:
         # What a command writes into a file stays its output alone.
         in_file = beside_output and S_ISREG(os.fstat(1).st_mode)
         print(recording_text(recording), file=sys.stderr if in_file else sys.stdout)
-        said.append(calibration_wanted(recording.meta))
-    for words in said:
+        texts.append(calibration_wanted(recording.meta))
+    for words in texts:
         if words is not None:
             print(f"spillcast: {words}", file=sys.stderr)
 

@@ -50,16 +50,16 @@ def record_minute(
 
     def burst(room: Path, duration_s: float) -> "Recording":
         nonlocal session
-        one = replace(options, duration_s=duration_s, share=False, force=False)
+        record_options = replace(options, duration_s=duration_s, share=False, force=False)
         path = room / f"{next(numbers)}.spill"
         if server is None:
             assert pid is not None
-            return _of_process(pid, path, one, view)
-        found = record_server(server, path, one, session, view, None)
-        if found.meta.postgres is not None:
+            return _of_process(pid, path, record_options, view)
+        recording = record_server(server, path, record_options, session, view, None)
+        if recording.meta.postgres is not None:
             # The next bursts are of this session, whatever others may match by then.
-            session = Wanted(found.meta.postgres.backend)
-        return found
+            session = Wanted(recording.meta.postgres.backend)
+        return recording
 
     def pause(gap_s: float) -> None:
         try:

@@ -70,13 +70,13 @@ def record_all(
     live_all = engine_of(name).live_all
     assert live_all is not None
     with line_view(show=not json) as view:
-        found = live_all()(
+        recording = live_all()(
             dsn, output or ALL_OUTPUT, options=options, say=view.say, on_status=view.look
         )
     if json:
-        emit(found.to_json())
+        emit(recording.to_json())
     else:
-        print_coloured(server_recording_text(found, terminal_columns()))
+        print_coloured(server_recording_text(recording, terminal_columns()))
 
 
 def record_server(

@@ -70,10 +70,10 @@ def rehearse_recorded(
                 check_room(recording, directory)
                 kept = keep_rehearsal(recording, rehearse(recording, directory), directory)
             except Refusal as refusal:
-                said = f"none on {directory}: {refusal}"
+                place = f"none on {directory}: {refusal}"
             else:
-                said = f"on {directory}, kept in {kept}"
-            print(f"spillcast: rehearsal: {said}", file=sys.stderr)
+                place = f"on {directory}, kept in {kept}"
+            print(f"spillcast: rehearsal: {place}", file=sys.stderr)
 
 
 def rehearsing(

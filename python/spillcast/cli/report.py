@@ -155,17 +155,17 @@ def report(
         given = "--elapsed, --history, --progress, --written, --temp-events and --queryid"
         raise InputError(f"{given} are for a forecast", "name a target with --to")
     elif evidence.plans or evidence.statements or evidence.figures:
-        what = "a plan holds" if not evidence.figures else "figures of a run hold"
-        raise InputError(f"{what} counts, not waits", "name a target with --to")
-    said = write_report(material, output, redact=redact)
+        reason = "a plan holds" if not evidence.figures else "figures of a run hold"
+        raise InputError(f"{reason} counts, not waits", "name a target with --to")
+    summary = write_report(material, output, redact=redact)
     if json:
-        emit(said)
+        emit(summary)
     else:
         from spillcast.report.table import WIDTH, paragraph
 
-        print(paragraph(" ".join(said["answer"]), width=min(terminal_columns(), WIDTH)))
-        charts = format_count(len(said["charts"]), "chart")
-        print(f"\n  {output}: {charts}, {said['bytes'] / 1e3:,.0f} kB")
+        print(paragraph(" ".join(summary["answer"]), width=min(terminal_columns(), WIDTH)))
+        charts = format_count(len(summary["charts"]), "chart")
+        print(f"\n  {output}: {charts}, {summary['bytes'] / 1e3:,.0f} kB")
 
 
 def _add_forecasts(

@@ -51,16 +51,16 @@ def show(
     from spillcast.storage.target import resolve_storage
     from spillcast.units import parse_bytes
 
-    found = resolve_storage(storage)
+    shown = resolve_storage(storage)
     size_bytes = None if size is None else parse_bytes(size, "--size")
     if size_bytes == 0:
         raise InputError("--size 0: no operation has this size", "write for example 256K")
-    ops = _ops(storage, found, op)
-    groups = [group for one in ops for group in found.of(one) if group.count]
+    ops = _ops(storage, shown, op)
+    groups = [group for op_ in ops for group in shown.of(op_) if group.count]
     groups = [group for group in groups if size_bytes in (None, group.size_class_bytes)]
     show_answer(
-        lambda: described(found, groups),
-        lambda: show_page(found, ops, size_bytes),
+        lambda: described(shown, groups),
+        lambda: show_page(shown, ops, size_bytes),
         json=json,
         csv=csv,
         markdown=markdown,
@@ -71,13 +71,13 @@ def _ops(text: str, storage: "Storage", op: str | None) -> list[str]:
     """The ops to show. InputError where the storage has no figures for what is asked."""
     from spillcast.errors import InputError
 
-    there = [one for one in OPS if any(g.count for g in storage.of(one))]
-    if op is not None and op not in there:
-        others = f"it has figures for {there[0]}s" if there else None
+    ops = [one for one in OPS if any(g.count for g in storage.of(one))]
+    if op is not None and op not in ops:
+        others = f"it has figures for {ops[0]}s" if ops else None
         raise InputError(f"{text}: has no figures for {op}s", others)
-    if not there:
+    if not ops:
         raise InputError(f"{text}: has no figures at all", "probe again")
-    return there if op is None else [op]
+    return ops if op is None else [op]
 
 
 def compare(
@@ -102,9 +102,9 @@ def compare(
         raise InputError(
             f"{storages[0]}: there is nothing to compare it with", "name two storages or more"
         )
-    found = [resolve_storage(text) for text in storages]
-    names = [storage.name for storage in found]
-    result = compare_storages(found, names if len(set(names)) == len(names) else storages)
+    compared = [resolve_storage(text) for text in storages]
+    names = [storage.name for storage in compared]
+    result = compare_storages(compared, names if len(set(names)) == len(names) else storages)
     show_answer(
         result.to_json,
         lambda: comparison_page(result),

@@ -28,10 +28,10 @@ def list_storages(
     from spillcast.report.catalogue import catalogue_document, catalogue_page
     from spillcast.storage.catalogue import matching, rows
 
-    found = rows() if pattern is None else matching(pattern)
+    listed = rows() if pattern is None else matching(pattern)
     show(
-        lambda: catalogue_document(found),
-        lambda: catalogue_page(found),
+        lambda: catalogue_document(listed),
+        lambda: catalogue_page(listed),
         json=json,
         csv=csv,
         markdown=markdown,

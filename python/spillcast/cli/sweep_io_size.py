@@ -65,7 +65,7 @@ def io_size(
     from spillcast.report.io_size import sweep_page
 
     with progress_bar(f"sweeping {storage}") as done:
-        found = sweep(
+        result = sweep(
             storage,
             None if like is None else Recording.open(like),
             least=least,
@@ -76,4 +76,4 @@ def io_size(
             budget=budget,
             on_progress=done,
         )
-    show(found.to_json, lambda: sweep_page(found), json=json, csv=csv, markdown=markdown)
+    show(result.to_json, lambda: sweep_page(result), json=json, csv=csv, markdown=markdown)

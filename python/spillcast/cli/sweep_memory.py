@@ -97,7 +97,7 @@ def memory(
     costs = parse_costs(cost or (), names, "--on")
     within_s = None if within is None else parse_duration_s(within, "--within")
     sizes = memory_sizes(engine, memory, points)
-    open_lab = _lab(engine, own=sql is not None)
+    open_lab = _lab(engine, named=sql is not None)
     if database is not None and sql is None:
         raise InputError("--database is for --sql")
     if work is not None and not work.is_dir():
@@ -127,7 +127,7 @@ def memory(
     )
 
 
-def _lab(name: str, *, own: bool) -> "Callable[[Path, Path | None], Lab]":
+def _lab(name: str, *, named: bool) -> "Callable[[Path, Path | None], Lab]":
     """What opens the engine with its data in a room, or for a query of the user's own a database.
 
     InputError where it sweeps no queries of the user's own.
@@ -137,10 +137,14 @@ def _lab(name: str, *, own: bool) -> "Callable[[Path, Path | None], Lab]":
     from spillcast.errors import InputError
 
     lab = lab_of(name)
-    if not own:
+    if not named:
         return lambda room, _database: lab(room)
     if not issubclass(lab, OpensOwn):
-        able = [one.name for one in engines("lab") if one.lab and issubclass(one.lab(), OpensOwn)]
+        able = [
+            engine.name
+            for engine in engines("lab")
+            if engine.lab and issubclass(engine.lab(), OpensOwn)
+        ]
         hint = (
             f"record it with spillcast record --{name} DSN --explain, and forecast that for "
             "several storages: the table has memory, too"

@@ -21,9 +21,9 @@ class Verbs(TyperGroup):
     def format_commands(self, context: Any, formatter: Any) -> None:
         """The list, each sentence broken into lines."""
         verbs = [(verb, self.commands[verb]) for verb in self.list_commands(context)]
-        said = [(verb, command.get_short_help_str(limit=_SENTENCE)) for verb, command in verbs]
+        rows = [(verb, command.get_short_help_str(limit=_SENTENCE)) for verb, command in verbs]
         with formatter.section("Commands"):
-            formatter.write_dl(said)
+            formatter.write_dl(rows)
 
 
 def told(call: Callable[..., Any], *words: Any, **options: Any) -> Any:
@@ -59,12 +59,12 @@ def _mended(error: UsageError) -> str:
         return f"a verb comes before the file, as in: spillcast forecast {word[1]} --to TARGET"
     param: Any = getattr(error, "param", None)
     help_text = getattr(param, "help", None) or ""
-    what = re.split(r"(?<=\.) |\. ", help_text)[0]
+    sentence = re.split(r"(?<=\.) |\. ", help_text)[0]
     # Three dots say that more may follow.
-    what = what if what.endswith("...") else what.rstrip(".")
-    if not what:
+    sentence = sentence if sentence.endswith("...") else sentence.rstrip(".")
+    if not sentence:
         return see
-    return f"{param.opts[-1]}: {what[0].lower()}{what[1:]}; {see}"
+    return f"{param.opts[-1]}: {sentence[0].lower()}{sentence[1:]}; {see}"
 
 
 def _path(error: UsageError) -> str:

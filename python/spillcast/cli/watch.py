@@ -121,8 +121,10 @@ def watch(
             with view as shown:
                 if server is not None:
                     wanted = Wanted(backend, query, spilling=backend is None and query is None)
-                    found = record_server(server, output, options, wanted, shown, running)
-                    recording = found if output is not None else None
+                    server_recording = record_server(
+                        server, output, options, wanted, shown, running
+                    )
+                    recording = server_recording if output is not None else None
                     shown.end()
                 else:
                     assert recorder is not None

@@ -20,8 +20,8 @@ class Step:
 
     def to_json(self) -> dict[str, Any]:
         """Its keys in a document ``spillcast.move/1``."""
-        what = {"sql": "\n".join(self.script)} if self.sql else {"command": self.command}
-        return {**what, "done": self.done, "why": self.why}
+        action = {"sql": "\n".join(self.script)} if self.sql else {"command": self.command}
+        return {**action, "done": self.done, "why": self.why}
 
     @property
     def script(self) -> tuple[str, ...]:

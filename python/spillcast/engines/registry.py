@@ -26,8 +26,12 @@ def engine_of(name: str) -> Engine:
 
 def engines(*offering: str) -> list[Engine]:
     """All engines, or those that offer all that is named: ``lab``, ``live``, ``move`` and so on."""
-    found = map(engine_of, PACKAGES)
-    return [one for one in found if all(getattr(one, what) is not None for what in offering)]
+    all_engines = map(engine_of, PACKAGES)
+    return [
+        engine
+        for engine in all_engines
+        if all(getattr(engine, feature) is not None for feature in offering)
+    ]
 
 
 def lab_of(name: str) -> type[Lab]:
@@ -49,7 +53,7 @@ def work_memory_of(name: str) -> WorkMemory:
 
 def known_as(name: str) -> Engine | None:
     """The engine that meta.json calls so; None for a mere process, and for one not known here."""
-    return next((one for one in engines() if name in (one.name, *one.aliases)), None)
+    return next((engine for engine in engines() if name in (engine.name, *engine.aliases)), None)
 
 
 def _offered(engine: Engine, capability: T | None, why: str) -> T:

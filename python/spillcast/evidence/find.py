@@ -134,11 +134,11 @@ def spools_of(folder: Path) -> list[Path]:
     """
     if not folder.is_dir() or folder.suffix == ".spill":
         return []
-    found = [folder / name for name in SPOOLS if (folder / name).is_file()]
-    found = [path for path in found if _head(path).strip()]
-    if folder / "spillcast_ash.csv" in found:
-        found = [path for path in found if path.name != "spillcast_sessions.csv"]
-    return found
+    paths = [folder / name for name in SPOOLS if (folder / name).is_file()]
+    paths = [path for path in paths if _head(path).strip()]
+    if folder / "spillcast_ash.csv" in paths:
+        paths = [path for path in paths if path.name != "spillcast_sessions.csv"]
+    return paths
 
 
 def _expand(argument: str) -> list[Path]:
@@ -151,8 +151,8 @@ def _expand(argument: str) -> list[Path]:
         return [*recordings, *([path] if traces_below(path) else [])]
     if argument == "-" or path.exists() or path.suffix == ".spill":
         return [path]
-    if found := sorted(glob.glob(argument, recursive=True)):
-        return [Path(name) for name in found]
+    if lines := sorted(glob.glob(argument, recursive=True)):
+        return [Path(name) for name in lines]
     raise InputError(f"{argument}: there is no such file or folder", mended(path))
 
 
@@ -162,8 +162,8 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
     if not path.is_file() or any(fnmatch(path.name.lower(), pattern) for pattern in TRACES):
         return evidence.traces
     if (spooled := SPOOLS.get(path.name.lower())) is not None:
-        found: list[Path] = getattr(evidence, spooled)
-        return found
+        paths: list[Path] = getattr(evidence, spooled)
+        return paths
     head = _head(path)
     if b"temp_blks_written" in head:
         return evidence.statements
@@ -209,10 +209,10 @@ def _are_statistics(head: bytes) -> bool:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir() or path.suffix == ".spill" or is_recording(path):
         return [path]
-    if not (found := traces_below(path)):
+    if not (paths := traces_below(path)):
         hint = "a directory for temp files is a target: name it with --to"
         raise InputError(f"{path}: the folder holds no traces ({', '.join(TRACES)})", hint)
-    return found
+    return paths
 
 
 def recordings_in(folder: Path) -> list[Path]:
@@ -224,6 +224,6 @@ def recordings_in(folder: Path) -> list[Path]:
 
 def traces_below(folder: Path) -> list[Path]:
     """Files below a folder that are called traces. To read a pipe would wait for its writer."""
-    found = (path for pattern in TRACES for path in folder.rglob(pattern))
+    paths = (path for pattern in TRACES for path in folder.rglob(pattern))
     # A link that leads nowhere is a trace that is missing.
-    return sorted(path for path in found if path.is_file() or not path.exists())
+    return sorted(path for path in paths if path.is_file() or not path.exists())

@@ -33,9 +33,9 @@ class Choice:
     @property
     def saved_s(self) -> float:
         """Time saved; 0 without a number, and where it is about nothing."""
-        one = self.forecast
-        saved_s = 0.0 if one.forecast_s is None else one.baseline_s - one.forecast_s
-        return 0.0 if negligible(saved_s, one.baseline_s) else saved_s
+        forecast = self.forecast
+        saved_s = 0.0 if forecast.forecast_s is None else forecast.baseline_s - forecast.forecast_s
+        return 0.0 if negligible(saved_s, forecast.baseline_s) else saved_s
 
     def to_json(self) -> dict[str, Any]:
         """The forecast's document, with the price."""
@@ -57,7 +57,8 @@ def choices(
 def ranked(choices: Sequence[Choice]) -> list[Choice]:
     """From the fastest to the slowest, refused ones last."""
     return sorted(
-        choices, key=lambda one: rank_s(one.forecast.forecast_s, one.forecast.without_cache_s)
+        choices,
+        key=lambda choice: rank_s(choice.forecast.forecast_s, choice.forecast.without_cache_s),
     )
 
 

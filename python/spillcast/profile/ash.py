@@ -28,14 +28,14 @@ def of_ash(
         rows = _by_event(ash)
     total_s = pc.sum(ash.samples["weight_us"]).as_py() / 1e6
     damaged = [{"file": str(d.file), "line": d.line, "what": d.what} for d in ash.damaged]
-    found = executions(ash)
+    matching = executions(ash)
     return Profile(
         by,
         total_s,
         rows,
         damaged,
         [*ash.notes, *hints(ash)],
-        executions=[asdict(one) for one in found] if len(found) > 1 else [],
+        executions=[asdict(execution) for execution in matching] if len(matching) > 1 else [],
     )
 
 

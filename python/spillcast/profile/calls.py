@@ -50,10 +50,10 @@ def of_calls(
         confine(connection, Path(folder))
         check_keys(connection, "call_tree", by, _COLUMNS)
         elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
-        found = _counted(connection, by, where)
-    if where is not None and not found:
+        records = _counted(connection, by, where)
+    if where is not None and not records:
         raise InputError(f"--where: no call meets '{where}'")
-    rows = [_row(row, by, read.paths, elapsed_us) for row in found]
+    rows = [_row(row, by, read.paths, elapsed_us) for row in records]
     return Profile(by, elapsed_us / 1e6, rows, read.damaged(), trace_warnings(read, 0))
 
 
@@ -71,11 +71,11 @@ def _counted(
         f"from call_tree where {condition_of(where)} group by all order by total_us desc"
     )
     try:
-        found: list[dict[str, Any]] = connection.sql(query).to_arrow_table().to_pylist()
+        records: list[dict[str, Any]] = connection.sql(query).to_arrow_table().to_pylist()
     except duckdb.Error as error:
-        there = ", ".join(connection.sql("from call_tree limit 0").columns)
-        raise InputError(f"--where: {first_line(error)}", f"the columns are {there}") from error
-    return found
+        columns = ", ".join(connection.sql("from call_tree limit 0").columns)
+        raise InputError(f"--where: {first_line(error)}", f"the columns are {columns}") from error
+    return records
 
 
 def _row(

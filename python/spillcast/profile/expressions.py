@@ -28,7 +28,7 @@ def confine(
 
 def keys_of(by: Sequence[str], columns: Mapping[str, str]) -> list[str]:
     """What to select for each of ``by``, as ``key_0`` and so on; ``columns`` are known names."""
-    return [f"({columns.get(one, one)}) as key_{number}" for number, one in enumerate(by)]
+    return [f"({columns.get(name, name)}) as key_{number}" for number, name in enumerate(by)]
 
 
 def condition_of(where: str | None) -> str:
@@ -41,16 +41,16 @@ def check_keys(
 ) -> None:
     """InputError that names the expression which cannot be, or a name that is unknown."""
     there = ", ".join(connection.sql(f"from {table} limit 0").columns)
-    for one in by:
-        if one in columns:
+    for key in by:
+        if key in columns:
             continue
         try:
-            connection.sql(f"select ({one}) as key_0 from {table} group by 1 limit 0").fetchall()
+            connection.sql(f"select ({key}) as key_0 from {table} group by 1 limit 0").fetchall()
         except duckdb.Error as error:
-            what = "unknown" if _NAME.fullmatch(one) else first_line(error)
+            reason = "unknown" if _NAME.fullmatch(key) else first_line(error)
             known = ", ".join(columns)
             hint = f"it may be {known}, or SQL over the columns {there}"
-            raise InputError(f"--by {one}: {what}", hint) from error
+            raise InputError(f"--by {key}: {reason}", hint) from error
 
 
 def named(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:

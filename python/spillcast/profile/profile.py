@@ -45,8 +45,8 @@ def profile(
         raise InputError("--where: the condition is empty", "without --where all rows count")
     if not all(map(str.strip, by)):
         raise InputError("--by: a name is empty", "names stand between commas: --by event,size")
-    found = find_evidence(evidence)
-    kind = found.only_waits()
+    files = find_evidence(evidence)
+    kind = files.only_waits()
     if temp_dirs and kind != "recordings":
         raise InputError("--temp is for recordings")
     if block_bytes is not None and kind not in {"traces", "ash"}:
@@ -55,28 +55,28 @@ def profile(
     if ROW_SOURCE in by:
         from spillcast.profile.row_sources import by_row_source
 
-        return by_row_source(found, by, where, chosen, window, block_bytes, lenient, on_progress)
+        return by_row_source(files, by, where, chosen, window, block_bytes, lenient, on_progress)
     if kind == "ash":
         from spillcast.profile.ash import of_ash
         from spillcast.recording.ash import ALL
 
-        result = of_ash(found.ash, by, where, chosen or ALL, on_progress)
-        if found.traces:
-            where_to = f"{found.collected[0]}/*.trc"
+        result = of_ash(files.ash, by, where, chosen or ALL, on_progress)
+        if files.traces:
+            where_to = f"{files.collected[0]}/*.trc"
             text = f"how long single waits took tell its traces: spillcast profile {where_to}"
             result = replace(result, warnings=[*result.warnings, text])
     elif kind == "statistics":
         from spillcast.profile.statistics import of_statistics
 
-        result = of_statistics(found.statistics, by, where)
+        result = of_statistics(files.statistics, by, where)
     elif kind == "recordings":
-        result = _of_recording(found, by, where, temp_dirs)
+        result = _of_recording(files, by, where, temp_dirs)
     elif CALL in by:
         from spillcast.profile.calls import of_calls
 
-        return of_calls(found.traces, by, where, lenient, on_progress, window)
+        return of_calls(files.traces, by, where, lenient, on_progress, window)
     else:
-        result = _of_traces(found, by, where, lenient, on_progress, window)
+        result = _of_traces(files, by, where, lenient, on_progress, window)
     if block_bytes is not None and "size" in by:
         result = _in_bytes(result, block_bytes)
     return result if event is None else _only_event(result, event)
@@ -105,7 +105,7 @@ def _in_bytes(result: Profile, block_bytes: int) -> Profile:
 
 
 def _of_recording(
-    found: Evidence, by: Sequence[str], where: str | None, temp_dirs: Sequence[str | Path]
+    evidence: Evidence, by: Sequence[str], where: str | None, temp_dirs: Sequence[str | Path]
 ) -> Profile:
     from spillcast.profile.rows import of_recording
     from spillcast.profile.samples import of_samples
@@ -113,7 +113,7 @@ def _of_recording(
     from spillcast.recording.relabelled import with_temp
 
     profiles = {}
-    for path in found.recordings:
+    for path in evidence.recordings:
         recording = with_temp(Recording.open(path), temp_dirs)
         of = of_recording if recording.meta.captured else of_samples
         profiles[path.name] = of(recording, by, where)
@@ -141,7 +141,7 @@ def _side_by_side(profiles: dict[str, Profile]) -> Profile:
 
 
 def _of_traces(
-    found: Evidence,
+    evidence: Evidence,
     by: Sequence[str],
     where: str | None,
     lenient: bool,
@@ -151,10 +151,12 @@ def _of_traces(
     from spillcast.profile.traces import counts_by, of_traces
 
     if where is None and counts_by(by):
-        return of_traces(found.traces, by, lenient=lenient, on_progress=on_progress, window=window)
+        return of_traces(
+            evidence.traces, by, lenient=lenient, on_progress=on_progress, window=window
+        )
     from spillcast.profile.rows import of_trace_rows
 
-    return of_trace_rows(found.traces, by, where, lenient, on_progress, window)
+    return of_trace_rows(evidence.traces, by, where, lenient, on_progress, window)
 
 
 def _only_event(result: Profile, pattern: str) -> Profile:

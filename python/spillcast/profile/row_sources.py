@@ -27,7 +27,7 @@ from spillcast.units import format_bytes
 
 
 def by_row_source(
-    found: Evidence,
+    evidence: Evidence,
     by: Sequence[str],
     where: str | None,
     chosen: Chosen | None,
@@ -46,19 +46,19 @@ def by_row_source(
             "for more, query the table row_sources with spillcast sql",
         )
     block = BlockSize(block_bytes, "--block") if block_bytes else None
-    block = block or block_size(None, found.parameters, found.traces)
-    kind = found.only_waits()
+    block = block or block_size(None, evidence.parameters, evidence.traces)
+    kind = evidence.only_waits()
     if kind == "ash":
-        result, sources = _of_ash(found, chosen or ALL, block, on_progress)
+        result, sources = _of_ash(evidence, chosen or ALL, block, on_progress)
     elif kind == "traces":
-        result, sources = _of_traces(found, window, block, lenient, on_progress)
+        result, sources = _of_traces(evidence, window, block, lenient, on_progress)
     else:
         raise InputError(f"--by {ROW_SOURCE} is for Oracle's traces and ASH exports")
-    if found.work_areas:
-        passes = passes_by_line(read_work_areas(found.work_areas))
+    if evidence.work_areas:
+        passes = passes_by_line(read_work_areas(evidence.work_areas))
         sources = [
-            replace(one, passes=passes.get((one.sql_id, one.plan_line), one.passes))
-            for one in sources
+            replace(source, passes=passes.get((source.sql_id, source.plan_line), source.passes))
+            for source in sources
         ]
     notes = [*result.warnings, *_block_note(block, sources)]
     rows = _rows(sources, result.elapsed_s)
@@ -66,25 +66,29 @@ def by_row_source(
 
 
 def _of_ash(
-    found: Evidence, chosen: Chosen, block: BlockSize, on_progress: Progress | None
+    evidence: Evidence, chosen: Chosen, block: BlockSize, on_progress: Progress | None
 ) -> tuple[Profile, list[RowSource]]:
-    ash = read_ash(found.ash, chosen, on_progress=on_progress)
+    ash = read_ash(evidence.ash, chosen, on_progress=on_progress)
     sources = row_sources_of_samples(ash.samples, block.bytes)
     if not sources:
         raise InputError(
             "the samples contain no plan lines", "export SQL_PLAN_LINE_ID, as collect oracle does"
         )
-    whole_s = sum(one.elapsed_us for one in sources) / 1e6
+    whole_s = sum(source.elapsed_us for source in sources) / 1e6
     damaged = [{"file": str(d.file), "line": d.line, "what": d.what} for d in ash.damaged]
     return Profile([ROW_SOURCE], whole_s, [], damaged, [*ash.notes, *hints(ash)]), sources
 
 
 def _of_traces(
-    found: Evidence, window: Window, block: BlockSize, lenient: bool, on_progress: Progress | None
+    evidence: Evidence,
+    window: Window,
+    block: BlockSize,
+    lenient: bool,
+    on_progress: Progress | None,
 ) -> tuple[Profile, list[RowSource]]:
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
         read = spool_traces(
-            found.traces, Path(folder), lenient=lenient, on_progress=on_progress, window=window
+            evidence.traces, Path(folder), lenient=lenient, on_progress=on_progress, window=window
         )
         sources = row_sources_of_trace(Path(folder), block.bytes)
     if not sources:
@@ -100,22 +104,22 @@ def _of_traces(
 def _rows(sources: Sequence[RowSource], elapsed_s: float) -> list[dict[str, Any]]:
     shares = {id(source): share for source, share in spilling(sources)}
     rows = []
-    for one in sources:
-        row = bare_row("", one.elapsed_us, elapsed_s * 1e6)
+    for row_source in sources:
+        row = bare_row("", row_source.elapsed_us, elapsed_s * 1e6)
         del row["event"]
         row |= {
-            ROW_SOURCE: one.plan_line,
-            "operation": one.operation or None,
-            "depth": one.depth,
-            "sql": one.sql_id,
-            "count": one.count,
-            "rows": one.rows,
-            "starts": one.starts,
-            "temp_read_bytes": one.temp_bytes_read,
-            "temp_written_bytes": one.temp_bytes_written,
-            "temp_us": one.temp_us,
-            "temp_share": shares.get(id(one), 0.0),
-            "passes": one.passes,
+            ROW_SOURCE: row_source.plan_line,
+            "operation": row_source.operation or None,
+            "depth": row_source.depth,
+            "sql": row_source.sql_id,
+            "count": row_source.count,
+            "rows": row_source.rows,
+            "starts": row_source.starts,
+            "temp_read_bytes": row_source.temp_bytes_read,
+            "temp_written_bytes": row_source.temp_bytes_written,
+            "temp_us": row_source.temp_us,
+            "temp_share": shares.get(id(row_source), 0.0),
+            "passes": row_source.passes,
         }
         rows.append(row)
     return rows
@@ -138,6 +142,6 @@ def _sentences(sources: Sequence[RowSource]) -> list[str]:
 
 
 def _block_note(block: BlockSize, sources: Sequence[RowSource]) -> list[str]:
-    if block.told_by is not None or not any(one.spilled for one in sources):
+    if block.told_by is not None or not any(source.spilled for source in sources):
         return []
     return [f"blocks are assumed to be {format_bytes(block.bytes)}: give --block"]

@@ -74,16 +74,16 @@ def of_trace_rows(
 
     The rows pass through DuckDB in batches.
     """
-    asked = _Asked(_source(by, where), by, where, "blocks")
+    query = _Asked(_source(by, where), by, where, "blocks")
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
         with duckdb.connect() as connection:
             ask_no_traces(connection, Path(folder))
-            asked.check(connection)
-        with duckdb.connect() as connection, asked.failures():
+            query.check(connection)
+        with duckdb.connect() as connection, query.failures():
             (rows, histograms), read = ask_traces(
                 connection,
-                asked.query,
-                lambda connection, _query: asked.answer(connection),
+                query.query,
+                lambda connection, _query: query.answer(connection),
                 paths,
                 Path(folder),
                 lenient=lenient,
@@ -91,7 +91,7 @@ def of_trace_rows(
                 window=window,
             )
     read.check(window)
-    asked.check_some(rows)
+    query.check_some(rows)
     elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
     first_second = read.first_second()
     for row in rows:
@@ -129,11 +129,11 @@ def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -
         # To look into an empty table takes as long as into another.
         columns = f"*, {_IDLE if some else 'false'} as idle, 0 as source"
         connection.execute(f"create view waits as select {columns} from recorded")
-        asked = _Asked("waits", by, where, "bytes")
-        asked.check(connection)
-        with asked.failures():
-            rows, histograms = asked.answer(connection)
-        asked.check_some(rows)
+        query = _Asked("waits", by, where, "bytes")
+        query.check(connection)
+        with query.failures():
+            rows, histograms = query.answer(connection)
+        query.check_some(rows)
     for row in rows:
         row["longest_at"] = None
     warnings = []
@@ -199,8 +199,8 @@ class _Asked:
         # Where there are no rows, statements cost nothing.
         source = _WITH_STATEMENTS if self.size == "blocks" else self.source
         check_keys(connection, source, self.by, self._known())
-        there = connection.sql(f"from {source} limit 0").columns
-        with self.failures(f"the columns are {', '.join(there)}"):
+        columns = connection.sql(f"from {source} limit 0").columns
+        with self.failures(f"the columns are {', '.join(columns)}"):
             connection.sql(f"select 1 from {source} where {self.condition} limit 0").fetchall()
 
     @contextmanager
@@ -215,9 +215,9 @@ class _Asked:
         self, connection: duckdb.DuckDBPyConnection
     ) -> tuple[list[dict[str, Any]], list[LatencyCounts]]:
         """Rows and their histograms."""
-        found = connection.sql(self.query)
-        names = found.columns
-        rows = [named(dict(zip(names, row, strict=True)), self.by) for row in found.fetchall()]
+        relation = connection.sql(self.query)
+        names = relation.columns
+        rows = [named(dict(zip(names, row, strict=True)), self.by) for row in relation.fetchall()]
         histograms = list[LatencyCounts]()
         for row in rows:
             counts = dict(row.pop("histogram"))
@@ -233,7 +233,7 @@ class _Asked:
 
 def _add_quantiles(row: dict[str, Any], cut_ns: Sequence[int], counts: Sequence[int]) -> None:
     """From durations cut to three digits, to the middle of what was cut."""
-    found = quantiles(cut_ns, counts, QUANTILES.values())
-    for name, ns in zip(QUANTILES, found, strict=True):
+    values_by_row = quantiles(cut_ns, counts, QUANTILES.values())
+    for name, ns in zip(QUANTILES, values_by_row, strict=True):
         middle_us = (ns + (10 ** max(len(str(ns)) - 3, 0) - 1) / 2) / 1e3
         row[name] = min(max(middle_us, row["min_us"]), row["max_us"])

@@ -50,15 +50,15 @@ def grouped(samples: pa.Table, by: Sequence[str], where: str | None) -> list[dic
             "group by all order by total_us desc"
         )
         try:
-            found = connection.sql(query).to_arrow_table().to_pylist()
+            records = connection.sql(query).to_arrow_table().to_pylist()
         except duckdb.Error as error:
             columns = ", ".join(samples.column_names)
-            what = first_line(error)
-            raise InputError(f"--where: {what}", f"the columns are {columns}") from error
-    if where is not None and not found:
+            reason = first_line(error)
+            raise InputError(f"--where: {reason}", f"the columns are {columns}") from error
+    if where is not None and not records:
         raise InputError(f"--where: no sample meets '{where}'")
     whole_us = pc.sum(samples["weight_us"]).as_py() or 0
-    bare = [bare_row("", row["total_us"], whole_us) for row in found]
+    bare = [bare_row("", row["total_us"], whole_us) for row in records]
     for row in bare:
         del row["event"]
-    return [{**row, **named(keys, by)} for row, keys in zip(bare, found, strict=True)]
+    return [{**row, **named(keys, by)} for row, keys in zip(bare, records, strict=True)]

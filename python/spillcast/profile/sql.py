@@ -53,8 +53,8 @@ def run_sql(
             shown = [row[0] for row in connection.execute("show tables").fetchall()]
             # Names are checked before the tables of traces are made.
             tables = ", ".join(shown or (*TABLES, "call_tree"))
-            what = first_line(error)
-            raise InputError(f"the query: {what}", f"the tables are {tables}") from error
+            reason = first_line(error)
+            raise InputError(f"the query: {reason}", f"the tables are {tables}") from error
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], list[list[Any]]]:
@@ -64,39 +64,39 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str
     return result.columns, [list(row) for row in result.fetchall()]
 
 
-def _asks_traces(found: Evidence) -> bool:
-    return bool(found.traces) and (bool(found.collected) or found.only_waits() == "traces")
+def _asks_traces(evidence: Evidence) -> bool:
+    return bool(evidence.traces) and (bool(evidence.collected) or evidence.only_waits() == "traces")
 
 
 def _register(
-    connection: duckdb.DuckDBPyConnection, found: Evidence, on_progress: Progress | None
+    connection: duckdb.DuckDBPyConnection, evidence: Evidence, on_progress: Progress | None
 ) -> list[Path]:
     """Make the tables, but for those of traces; the files of the user's that they read."""
-    kind = found.only_waits()
+    kind = evidence.only_waits()
     # What was collected together is asked together.
-    kinds = {kind} if not found.collected else {"ash", "statistics"}
-    if "ash" in kinds and found.ash:
+    kinds = {kind} if not evidence.collected else {"ash", "statistics"}
+    if "ash" in kinds and evidence.ash:
         from spillcast.recording.ash import read_ash
 
-        connection.register("samples", read_ash(found.ash, on_progress=on_progress).samples)
-    if "statistics" in kinds and found.statistics:
+        connection.register("samples", read_ash(evidence.ash, on_progress=on_progress).samples)
+    if "statistics" in kinds and evidence.statistics:
         from spillcast.recording.statistics import read_statistics
 
-        connection.register("statistics", read_statistics(found.statistics).rows)
-    if found.work_areas or found.temp_usage:
+        connection.register("statistics", read_statistics(evidence.statistics).rows)
+    if evidence.work_areas or evidence.temp_usage:
         from spillcast.recording.work_areas import read_temp_usage, read_work_areas
 
-    if found.work_areas:
-        connection.register("work_areas", read_work_areas(found.work_areas))
-    if found.temp_usage:
-        connection.register("temp_usage", read_temp_usage(found.temp_usage))
+    if evidence.work_areas:
+        connection.register("work_areas", read_work_areas(evidence.work_areas))
+    if evidence.temp_usage:
+        connection.register("temp_usage", read_temp_usage(evidence.temp_usage))
     if kind == "recordings":
         from spillcast.profile.waits_view import view_of_waits
         from spillcast.recording import Recording
 
-        if len(found.recordings) != 1:
+        if len(evidence.recordings) != 1:
             raise InputError("several recordings were given", "ask one at a time")
-        recording = Recording.open(found.recordings[0])
+        recording = Recording.open(evidence.recordings[0])
         files = view_of_waits(connection, recording, "waits")
         connection.register("seconds", recording.seconds)
         connection.register("samples", recording.samples)

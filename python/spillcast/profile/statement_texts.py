@@ -13,9 +13,9 @@ _ALIKE = (
 def add_statement_texts(connection: duckdb.DuckDBPyConnection) -> None:
     """The view ``statement_texts`` of the table ``statements`` of a trace: by ``sql_id``."""
     statement = "lower(trim(any_value(text)))"
-    for pattern, said in _ALIKE:
+    for pattern, replacement in _ALIKE:
         escaped = pattern.replace("'", "''")
-        statement = f"regexp_replace({statement}, '{escaped}', '{said}', 'g')"
+        statement = f"regexp_replace({statement}, '{escaped}', '{replacement}', 'g')"
     # Before Oracle 11g a statement is known by its hash value.
     connection.execute(
         "create view statement_texts as select "

@@ -60,13 +60,15 @@ def of_recording(recording: Recording) -> Timeline:
     length_s = stretch_s(whole_s)
     from spillcast.profile.waits_over_time import WaitsOverTime
 
-    found = WaitsOverTime(recording, round(length_s * 1e9), _stretches(whole_s, length_s))
+    waits_over_time = WaitsOverTime(recording, round(length_s * 1e9), _stretches(whole_s, length_s))
     rows = [
         (stretch, state, ns / 1e9)
-        for state, sums_ns in zip((READ, WRITE, OTHER_IO, WAITS, CPU), found.ns, strict=True)
+        for state, sums_ns in zip(
+            (READ, WRITE, OTHER_IO, WAITS, CPU), waits_over_time.ns, strict=True
+        )
         for stretch, ns in enumerate(sums_ns.tolist())
     ]
-    return _timeline(rows, length_s, whole_s, found.sessions)
+    return _timeline(rows, length_s, whole_s, waits_over_time.sessions)
 
 
 def _whole_s(recording: Recording) -> float:
@@ -92,8 +94,8 @@ def _of_seconds(recording: Recording) -> Timeline:
 def _sessions(rows: "pa.Table") -> int:
     import pyarrow.compute as pc
 
-    found: int = pc.count_distinct(rows["session"]).as_py()
-    return found
+    count: int = pc.count_distinct(rows["session"]).as_py()
+    return count
 
 
 def _state_of_io(op: str, temp: bool) -> str:
@@ -136,9 +138,9 @@ def events_of_samples(samples: "pa.Table", elapsed_s: float) -> Timeline:
         rows.append((int((time_ns - begin_ns) / 1e9 // length_s), name, weight_us / 1e6))
     longest = sorted(total_us, key=total_us.__getitem__, reverse=True)
     kept = longest if len(longest) <= EVENTS_MAX + 1 else longest[:EVENTS_MAX]
-    told = [(at, name if name in kept else OTHERS, s) for at, name, s in rows]
+    labelled = [(at, name if name in kept else OTHERS, s) for at, name, s in rows]
     names = kept if len(kept) == len(longest) else [*kept, OTHERS]
-    return _timeline(told, length_s, elapsed_s, _sessions(samples), names)
+    return _timeline(labelled, length_s, elapsed_s, _sessions(samples), names)
 
 
 def of_traces(read: "Traces", elapsed_s: float) -> Timeline:
@@ -186,13 +188,13 @@ def _timeline(
         busy_s[state][min(max(stretch, 0), count - 1)] += seconds
     last_s = whole_s - (count - 1) * length_s or length_s
     lengths_s = [length_s] * (count - 1) + [last_s]
-    there = {state: found for state, found in busy_s.items() if sum(found)}
+    states = {state: busy for state, busy in busy_s.items() if sum(busy)}
     return Timeline(
         length_s,
-        {state: sum(found) for state, found in there.items()},
+        {state: sum(busy) for state, busy in states.items()},
         {
-            state: [s / length for s, length in zip(found, lengths_s, strict=True)]
-            for state, found in there.items()
+            state: [s / length for s, length in zip(busy, lengths_s, strict=True)]
+            for state, busy in states.items()
         },
         max(sessions, 1),
     )

@@ -76,7 +76,7 @@ def ask_traces(
     assert columns is not None
     table = columns[0][0]
     stream = tables[table]
-    found: list[Any] = []
+    answers: list[Any] = []
 
     def read_and_ask(kept: list[Path]) -> Read:
         reader, watch = open_reader(kept, lenient, on_progress, window)
@@ -93,12 +93,12 @@ def ask_traces(
             except duckdb.Error:
                 stream.check()
                 raise
-        found[:] = [answer]
+        answers[:] = [answer]
         # A query that has enough ends the reading.
         return [], stream.facts or {"files": _facts(kept, lenient, window)}
 
     read = read_once(paths, read_and_ask)
-    return found[0], read
+    return answers[0], read
 
 
 def ask_no_traces(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:

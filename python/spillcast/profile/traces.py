@@ -34,10 +34,10 @@ def of_traces(
 ) -> Profile:
     """Waits and CPU by names of DIMENSIONS; waits alone where a column is among them."""
     waits_alone = not all(name in DIMENSIONS for name in by)
-    asked = {name: DIMENSIONS.get(name) or COLUMNS.get(name, name) for name in by}
+    dimensions = {name: DIMENSIONS.get(name) or COLUMNS.get(name, name) for name in by}
     read = profile_traces(
         paths,
-        sorted(set(asked.values())),
+        sorted(set(dimensions.values())),
         calls=not waits_alone,
         lenient=lenient,
         on_progress=on_progress,
@@ -55,7 +55,7 @@ def of_traces(
     files = [str(path) for path in read.paths]
     while groups:
         group = groups.pop()
-        row = _trace_row(group, asked, files, elapsed_us, waits)
+        row = _trace_row(group, dimensions, files, elapsed_us, waits)
         rows.append((row, (group["latency_ns"], group["latency_count"])))
     unaccounted_us = sum(session["unaccounted_us"] for session in sessions)
     if waits_alone:
@@ -87,14 +87,14 @@ def _name_groups(read: Traces) -> None:
 
 def _trace_row(
     group: Mapping[str, Any],
-    asked: Mapping[str, str],
+    dimensions: Mapping[str, str],
     files: Sequence[str],
     elapsed_us: int,
     waits: int,
 ) -> dict[str, Any]:
     count, total_us = group["count"], group["total_us"]
     return {
-        **{name: group[dimension] for name, dimension in asked.items()},
+        **{name: group[dimension] for name, dimension in dimensions.items()},
         "op": group["op"],
         "idle": group["idle"],
         "count": count,

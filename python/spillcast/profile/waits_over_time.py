@@ -68,7 +68,7 @@ def _states(rows: pa.Table) -> NDArray[np.int8]:
 
 def _with_temp_io(recording: Recording) -> set[int]:
     """The sessions that read, write or change temp files."""
-    found = set[int]()
+    with_temp = set[int]()
     for rows in recording.waits_unchecked("session", "temp"):
-        found.update(pc.unique(rows["session"].filter(rows["temp"])).to_pylist())
-    return found
+        with_temp.update(pc.unique(rows["session"].filter(rows["temp"])).to_pylist())
+    return with_temp

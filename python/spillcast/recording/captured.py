@@ -25,10 +25,10 @@ class Own:
 
 
 def captured(
-    status: Mapping[str, Any], method: str, own: Own, *, only_calls: bool
+    status: Mapping[str, Any], method: str, tool: Own, *, only_calls: bool
 ) -> dict[str, Any]:
     """The parts of ``Meta`` that a capture fills."""
-    calls, switches, cost = status["calls"], status["switches"], own.cost
+    calls, switches, cost = status["calls"], status["switches"], tool.cost
     overhead_s = (None, None, None) if cost is None else cost.overhead_s(calls, switches)
     return {
         "cpu_s": None if status["cpu_ns"] is None else status["cpu_ns"] / 1e9,
@@ -48,8 +48,8 @@ def captured(
             temp_copied_bytes=status["temp_copied_bytes"],
             calls=calls,
             switches=switches,
-            tracer_cpu_s=own.cpu_s,
-            recorder_memory_bytes=own.memory_bytes,
+            tracer_cpu_s=tool.cpu_s,
+            recorder_memory_bytes=tool.memory_bytes,
             overhead_s=overhead_s[0],
             overhead_low_s=overhead_s[1],
             overhead_high_s=overhead_s[2],
@@ -184,6 +184,6 @@ def together(captures: Sequence[CaptureAccount]) -> CaptureAccount:
     """The account of several recordings of one run: sums, where all of them tell."""
     sums: dict[str, Any] = {}
     for name in _ADDS_UP:
-        values = [getattr(one, name) for one in captures]
+        values = [getattr(capture, name) for capture in captures]
         sums[name] = None if None in values else sum(values)
     return replace(captures[-1], **sums)

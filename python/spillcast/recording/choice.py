@@ -26,10 +26,10 @@ class Choice:
         self,
         capture: str,
         pid: int | None = None,
-        what: str | None = None,
+        text: str | None = None,
         calls: Sequence[str] | None = None,
     ) -> None:
-        self._what = what or ("a command" if pid is None else f"process {pid}")
+        self._what = text or ("a command" if pid is None else f"process {pid}")
         self._pid, self._calls = pid, calls
         self._is_auto = capture == AUTO
         if pid is not None:
@@ -78,5 +78,5 @@ class Choice:
             return None
         if not self._refusals:
             return f"the capture source is {self.source.title}, the best one"
-        reasons = [f"{one.title} ({one.reason(why)})" for one, why in self._refusals]
+        reasons = [f"{source.title} ({source.reason(why)})" for source, why in self._refusals]
         return f"cannot use {', '.join(reasons)}: {self.source.title} instead"

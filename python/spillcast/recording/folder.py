@@ -88,7 +88,9 @@ def numbered(path: Path) -> Iterator[Path]:
 
 def unused_name(path: Path) -> Path:
     """The first of the numbered names that nothing has, and that no recorder is writing to."""
-    free = (one for one in numbered(path) if not os.path.lexists(one) and not partial_folders(one))
+    free = (
+        name for name in numbered(path) if not os.path.lexists(name) and not partial_folders(name)
+    )
     return next(free)
 
 

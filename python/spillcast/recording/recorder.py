@@ -107,7 +107,7 @@ class Recorder:
     def prepare(
         self,
         pid: int | None = None,
-        what: str | None = None,
+        text: str | None = None,
         calls: Sequence[str] | None = None,
     ) -> dict[str, str]:
         """Choose the capture; returns what the environment of a command must hold for it.
@@ -117,7 +117,7 @@ class Recorder:
         is all of them where None: each costs a little. InputError says what is refused.
         """
         self.check()
-        self._choice = Choice(self.options.capture, pid, what, calls)
+        self._choice = Choice(self.options.capture, pid, text, calls)
         self._source = self._choice.source
         return self._source.environment()
 
@@ -208,12 +208,15 @@ class Recorder:
     def _begin(self, target: Target) -> None:
         self.target = target
         if self.output is not None:
-            asked = self.options
+            record_options = self.options
             writer = RecordingWriter(
-                self.output, asked.slices, share=asked.share, force=asked.force
+                self.output,
+                record_options.slices,
+                share=record_options.share,
+                force=record_options.force,
             )
             self._sinks.append(writer)
-        self._sinks += [one for one in (self.running, self._given) if one is not None]
+        self._sinks += [sink for sink in (self.running, self._given) if sink is not None]
         self._started_at = datetime.now(UTC)
         self._started = time.monotonic()
 
@@ -294,13 +297,13 @@ class Recorder:
             problem = nothing_seen(status, self.method, samples=self._samples)
             if problem is not None:
                 raise problem
-            own = self._own()
+            tool = self._own()
             if self._source is not None:
                 # Only now, when nobody that was observed is disturbed by it.
                 self.cost = cost_of(self._source)
-                own = replace(own, cost=self.cost)
+                tool = replace(tool, cost=self.cost)
             clock = Clock.of(self.origin_ns, started_ns)
-            meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s, own, clock)
+            meta = self._meta(status, wall_s if elapsed_s is None else elapsed_s, tool, clock)
             meta = replace(meta, **known)
             first, *_ = [sink.finish(meta, clock) for sink in self._sinks]
             return first
@@ -351,27 +354,31 @@ class Recorder:
         meta = replace(self._meta(status, elapsed_s, self._own(), clock), ended_by=self._ended_by)
         meta = run.told(meta, until_s * 1e9 / max(status["elapsed_ns"], 1))
         before_s = None if self._stopped else self._whole_s
-        found = self.running.recording(meta, clock, before_s=before_s)
-        found.documents.update(run.documents)
-        return found
+        recording = self.running.recording(meta, clock, before_s=before_s)
+        recording.documents.update(run.documents)
+        return recording
 
     @cached_property
     def _about(self) -> Machine:
         """The machine; its caches measured once, which takes 0.5 s, unless real work told more."""
         kept = kept_calibration()
-        told = None if kept is None else kept.told
-        caches = [CpuCache(*one) for one in _core.cold_caches()] if told is None else []
-        return replace(self._machine, caches=caches, calibration=told)
+        machine_calibration = None if kept is None else kept.told
+        caches = (
+            [CpuCache(*cache) for cache in _core.cold_caches()]
+            if machine_calibration is None
+            else []
+        )
+        return replace(self._machine, caches=caches, calibration=machine_calibration)
 
     def _own(self) -> Own:
         cpu_s = time.process_time() - self._cpu_before_s
         return Own(cpu_s, high_water_bytes(os.getpid()), self.cost)
 
     def _meta(
-        self, status: Mapping[str, Any], elapsed_s: float, own: Own, clock: Clock = FROM_ITS_START
+        self, status: Mapping[str, Any], elapsed_s: float, tool: Own, clock: Clock = FROM_ITS_START
     ) -> Meta:
         if self._absent_because is None:
-            seen = captured(status, self.method, own, only_calls=self._only_calls)
+            seen = captured(status, self.method, tool, only_calls=self._only_calls)
             about = self._about
         else:
             seen, about = uncaptured(self._absent_because), self._machine

@@ -41,7 +41,7 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
             f"{recording.path}: none of the recorded I/O was under {where}", temp_option(recording)
         )
     mapped = [file for file in meta.capture.mapped_temp_files if _is_under(file, folders)]
-    found = Recording(
+    relabelled = Recording(
         recording.path,
         replace(
             meta,
@@ -53,10 +53,10 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
             asked=replace(meta.asked, temp_dirs=[Path(folder) for folder in folders]),
         ),
     )
-    found.waits = waits
-    found.seconds = seconds_of(waits)
-    found.samples = recording.samples
-    return found
+    relabelled.waits = waits
+    relabelled.seconds = seconds_of(waits)
+    relabelled.samples = recording.samples
+    return relabelled
 
 
 def decided(waits: pa.Table, temp: Mapping[str, bool]) -> pa.Table:

@@ -160,29 +160,31 @@ class Running:
     def _count_waits(
         self, event: str, session: Array, start: Array, elapsed: Array, which: NDArray[np.bool_]
     ) -> None:
-        for one in np.unique(session[which]).tolist():
-            of_one = which & (session == one)
-            self._waits.setdefault((event, one), Tally()).add(start[of_one], elapsed[of_one], 0)
+        for session_number in np.unique(session[which]).tolist():
+            of_one = which & (session == session_number)
+            self._waits.setdefault((event, session_number), Tally()).add(
+                start[of_one], elapsed[of_one], 0
+            )
         if len(self._waits) > WAITS_MAX:
             self._add_up_waits()
 
     def _add_up_waits(self) -> None:
-        found: dict[tuple[str, int], Tally] = {}
+        tallies: dict[tuple[str, int], Tally] = {}
         for (event, session), tally in self._waits.items():
             spills = session in self._spilling
             key = event, OTHERS_SPILLING if spills else OTHERS
-            found.setdefault(key, Tally()).merge(tally)
+            tallies.setdefault(key, Tally()).merge(tally)
         if self._spilling:
             self._spilling.add(OTHERS_SPILLING)
-        self._waits = found
+        self._waits = tallies
 
     def waits(self) -> dict[str, Tally]:
         """Waits that move no data, by event: of sessions that do temp I/O, once there are any."""
-        found: dict[str, Tally] = {}
+        tallies: dict[str, Tally] = {}
         for (event, session), tally in self._waits.items():
             if not self._spilling or session in self._spilling:
-                found.setdefault(event, Tally()).merge(tally)
-        return found
+                tallies.setdefault(event, Tally()).merge(tally)
+        return tallies
 
     def add_seconds(self, rows: Any) -> None:
         """Keep per-second rows."""
@@ -213,11 +215,11 @@ class Running:
 
     def temp(self) -> dict[str, Tally]:
         """Operations on temp files by op."""
-        found: dict[str, Tally] = {}
+        tallies: dict[str, Tally] = {}
         for (_, op, temp), tally in self.tallies.items():
             if temp and op is not None:
-                found.setdefault(op, Tally()).merge(tally)
-        return found
+                tallies.setdefault(op, Tally()).merge(tally)
+        return tallies
 
     def recording(
         self, meta: Meta, clock: Clock = FROM_ITS_START, *, before_s: int | None = None
@@ -241,21 +243,23 @@ class Running:
         # Those that are left out here were seen, and are not of what is told.
         seen = self._rows_seen - (kept - of_run.num_rows)
         raw = KeptWaits(of_run.num_rows, seen, slices)
-        found = Recording(Path("so far"), replace(meta, raw=raw))
-        found.waits = of_run.sort_by("start_ns")
+        recording = Recording(Path("so far"), replace(meta, raw=raw))
+        recording.waits = of_run.sort_by("start_ns")
         folders = map(
             os.path.dirname,
-            found.temp_waits["file"].cast("string").drop_null().unique().to_pylist(),
+            recording.temp_waits["file"].cast("string").drop_null().unique().to_pylist(),
         )
-        found.meta = replace(
-            found.meta,
+        recording.meta = replace(
+            recording.meta,
             temp_before=temp_of(meta.temp_before, folders),
-            inputs=inputs_of({name: sums.read_bytes for name, sums in found.other_files.items()}),
+            inputs=inputs_of(
+                {name: sums.read_bytes for name, sums in recording.other_files.items()}
+            ),
         )
-        found.seconds = clock.seconds(seconds)
-        found.samples = SAMPLES_SCHEMA.empty_table()
-        found.documents = dict(self._documents)
-        return found
+        recording.seconds = clock.seconds(seconds)
+        recording.samples = SAMPLES_SCHEMA.empty_table()
+        recording.documents = dict(self._documents)
+        return recording
 
     def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
         """All of it as a recording in memory."""

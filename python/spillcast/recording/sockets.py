@@ -32,31 +32,33 @@ class SocketWatch:
 def has_server_connection(pid: int) -> bool:
     """Whether a process or one it started holds a connected socket of its own, as a client."""
     # What was inherited from the recorder, as a terminal of ssh, is none of theirs.
-    own = {socket for one in family(pid) for socket in _sockets(one)} - _sockets(os.getpid())
-    return bool(own) and not own.isdisjoint(_connected(pid))
+    sockets = {socket for process in family(pid) for socket in _sockets(process)} - _sockets(
+        os.getpid()
+    )
+    return bool(sockets) and not sockets.isdisjoint(_connected(pid))
 
 
 def _sockets(pid: int) -> set[str]:
     """The inodes of the sockets that a process has open."""
-    found = set[str]()
+    inodes = set[str]()
     with suppress(OSError):
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with suppress(OSError):
                 if (named := _SOCKET.fullmatch(os.readlink(entry.path))) is not None:
-                    found.add(named[1])
-    return found
+                    inodes.add(named[1])
+    return inodes
 
 
 def _connected(pid: int) -> set[str]:
     """Inodes of connected sockets in the process's network, but those that a server accepted."""
-    found = set[str]()
+    inodes = set[str]()
     for name in ("tcp", "tcp6"):
         rows = _rows(pid, name)
         listening = {_port(row) for row in rows if row[3] == _LISTENING}
-        found |= {row[9] for row in rows if row[3] == _ESTABLISHED and _port(row) not in listening}
+        inodes |= {row[9] for row in rows if row[3] == _ESTABLISHED and _port(row) not in listening}
     # What a server accepted has the server's path.
     clients = (row for row in _rows(pid, "unix") if len(row) == 7 and row[5] == _CONNECTED)
-    return found | {row[6] for row in clients}
+    return inodes | {row[6] for row in clients}
 
 
 def _rows(pid: int, name: str) -> list[list[str]]:

@@ -114,8 +114,8 @@ class CoreSource(Source):
 
     def environment(self) -> dict[str, str]:
         """What a command must find to be observed."""
-        found = self._source.environment()
-        return self._loaded() | dict([found] if found is not None else [])
+        variables = self._source.environment()
+        return self._loaded() | dict([variables] if variables is not None else [])
 
     def _loaded(self) -> dict[str, str]:
         """The part of it that is the same for every recording."""
@@ -131,12 +131,12 @@ class CoreSource(Source):
         bare = dict(os.environ)
         try:
             observed = pairs(bare | self._loaded())
-            found = _core.capture_cost(
+            record = _core.capture_cost(
                 self.name, self.calls, child_program(), pairs(bare), observed
             )
         except (OSError, ValueError, InputError):
             return None
-        return CaptureCost(**found)
+        return CaptureCost(**record)
 
 
 @register
@@ -201,11 +201,11 @@ class PreloadSource(CoreSource):
         return dict([preload_variable()])
 
 
-def check_attaches(capture: str, what: str, hint: str) -> None:
+def check_attaches(capture: str, text: str, hint: str) -> None:
     """InputError where ``capture`` names a source that cannot join what runs already."""
     if capture != AUTO and not _named(capture).attaches:
         raise InputError(
-            f"--capture {capture} cannot observe {what}, which is already running", hint
+            f"--capture {capture} cannot observe {text}, which is already running", hint
         )
 
 

@@ -68,8 +68,8 @@ def read_spooled(
     """
     with reading(path), _open(path) as file:
         bounded = _bounded(file, path)
-        told = bounded if on_progress is None else _told(bounded, on_progress)
-        lines = (line.rstrip("\r\n").replace("\f", "") for line in told)
+        counted_lines = bounded if on_progress is None else _told(bounded, on_progress)
+        lines = (line.rstrip("\r\n").replace("\f", "") for line in counted_lines)
         head = list(islice(lines, _HEADING_LINES_MAX))
         at, split = _find_heading(head, names)
         heading = split(head[at]) if head else []
@@ -178,8 +178,8 @@ def _read_rows(
         if cells == heading:
             continue
         if len(cells) != len(heading):
-            what = f"{format_count(len(cells), 'value')} where the heading has {len(heading)}"
-            damaged.append(Damage(str(path), number, what))
+            text = f"{format_count(len(cells), 'value')} where the heading has {len(heading)}"
+            damaged.append(Damage(str(path), number, text))
             continue
         numbers.append(number)
         for name, position in wanted.items():

@@ -85,7 +85,9 @@ def _causes(meta: "Meta") -> Iterator[tuple[float, str]]:
         each = temp.operations / (1 + len(query.workers))
         # What a worker did before the recording began is as little a part of it as the session's.
         late = [worker for worker in query.workers if worker.late and (worker.started_s or 0) >= 0]
-        before = [each if one.missed is None else one.missed.calls for one in late]
+        before = [
+            each if late_worker.missed is None else late_worker.missed.calls for late_worker in late
+        ]
         workers = format_count(len(late), "parallel worker")
         yield sum(before), f"{workers} attached after its temp I/O had begun"
         workers = format_count(query.workers_not_attached, "parallel worker")

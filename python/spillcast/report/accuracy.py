@@ -62,9 +62,9 @@ def _write(truth: Truth, page: Path, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     charts = draw_charts(truth.cases, folder)
     reasons = folder / REASONS
-    said = reasons.read_text().strip() if reasons.exists() else ""
+    reasons_text = reasons.read_text().strip() if reasons.exists() else ""
     page.write_text(
-        accuracy_markdown(truth, {name: f"{folder.name}/{name}" for name in charts}, said)
+        accuracy_markdown(truth, {name: f"{folder.name}/{name}" for name in charts}, reasons_text)
     )
 
 
@@ -123,11 +123,11 @@ def _introduction(truth: Truth) -> str:
     return "\n\n".join([paragraph(how), paragraph(again), f"```sh\n{command}\n```"])
 
 
-def _aims(found: Sequence[Aim]) -> str:
+def _aims(aims: Sequence[Aim]) -> str:
     words = {True: "met", False: "**missed**", None: "no cases"}
     rows = [
         [aim.of, aim.criterion, _asked(aim), _figure(aim, aim.figure), _count(aim), words[aim.met]]
-        for aim in found
+        for aim in aims
     ]
     return markdown_table(("cases of", "figure", "aim", "measured", "cases", ""), rows)
 
@@ -228,11 +228,11 @@ def _worst(cases: Sequence[Case]) -> str:
 
 def _terms(case: Case) -> dict[str, tuple[float, float]]:
     """Seconds here and there by the name of a term, over all sizes of operations."""
-    found: dict[str, tuple[float, float]] = {}
+    terms: dict[str, tuple[float, float]] = {}
     for term in case.forecast.terms:
-        here_s, there_s = found.get(term.name, (0.0, 0.0))
-        found[term.name] = here_s + term.baseline_s, there_s + term.forecast_s
-    return found
+        here_s, there_s = terms.get(term.name, (0.0, 0.0))
+        terms[term.name] = here_s + term.baseline_s, there_s + term.forecast_s
+    return terms
 
 
 def _no_reasons() -> str:
@@ -245,11 +245,11 @@ def _refused(by_reason: Mapping[str, Sequence[Case]]) -> str:
     rows = [
         [
             reason,
-            f"{len(found)}",
-            ", ".join(sorted({EVIDENCE[case.evidence.name] for case in found})),
-            ", ".join(sorted({f"{engine_of(case)} {query_of(case)}" for case in found})),
+            f"{len(cases)}",
+            ", ".join(sorted({EVIDENCE[case.evidence.name] for case in cases})),
+            ", ".join(sorted({f"{engine_of(case)} {query_of(case)}" for case in cases})),
         ]
-        for reason, found in by_reason.items()
+        for reason, cases in by_reason.items()
     ]
     return markdown_table(
         ("reason, with the figures of one case", "cases", "evidence", "queries"), rows
@@ -266,17 +266,23 @@ def _drawn(truth: Truth) -> str:
     about = truth.about
     storages = about.get("storages", [])
     count = len(storages)
-    names = [[one["name"], _what(one)] for one in storages]
+    names = [[storage["name"], _what(storage)] for storage in storages]
     left_out, drawn = about.get("left_out", []), about.get("drawn", [])
     # An engine of several versions has a query several times, each with storages of its own.
-    whys = {(*_cell(one), *one["storages"]): one["why"] for one in left_out if one["storages"]}
+    whys = {
+        (*_cell(storage), *storage["storages"]): storage["why"]
+        for storage in left_out
+        if storage["storages"]
+    }
     rows, directed = [], []
-    for one in sorted(drawn, key=_cell):
-        why = whys.get((*_cell(one), *one["storages"]), "")
-        rows.append([*_cell(one), ", ".join(one["storages"]), why])
+    for storage in sorted(drawn, key=_cell):
+        why = whys.get((*_cell(storage), *storage["storages"]), "")
+        rows.append([*_cell(storage), ", ".join(storage["storages"]), why])
         if not why:
-            directed += [tuple(p) for p in one.get("pairs") or permutations(one["storages"], 2)]
-    undrawn = Counter(str(one["why"]) for one in left_out if not one["storages"])
+            directed += [
+                tuple(p) for p in storage.get("pairs") or permutations(storage["storages"], 2)
+            ]
+    undrawn = Counter(str(storage["why"]) for storage in left_out if not storage["storages"])
     cells = len(drawn) + undrawn.total()
     text = (
         f"{len(set(directed))} of {count * (count - 1)} directions between two storages were "
@@ -294,5 +300,5 @@ def _drawn(truth: Truth) -> str:
     return f"{tables[0]}\n\n{paragraph(text)}\n\n{tables[1]}"
 
 
-def _cell(one: dict[str, object]) -> tuple[str, str, str]:
-    return str(one["engine"]), str(one["workload"]), str(one["threads"])
+def _cell(document: dict[str, object]) -> tuple[str, str, str]:
+    return str(document["engine"]), str(document["workload"]), str(document["threads"])

@@ -31,9 +31,9 @@ MEANS = {
 
 def figures(name: str, cases: Sequence[Case]) -> list[str]:
     """One row a group, under FIGURES."""
-    found = summarise(cases)
-    row = summary_row(name, found)
-    return [*row[:6], share(found.below_ceiling, 0), share(found.run_apart), *row[6:]]
+    summary = summarise(cases)
+    row = summary_row(name, summary)
+    return [*row[:6], share(summary.below_ceiling, 0), share(summary.run_apart), *row[6:]]
 
 
 def figures_table(of: str, groups: Mapping[str, Sequence[Case]]) -> str:
@@ -47,23 +47,23 @@ def headline(cases: Sequence[Case]) -> str:
     its = [case for case in falling if case.suite == TPCH] or falling
     if not its:
         return "No forecast from slow storage to fast was verified."
-    said, seeds = list[str](), list[str]()
+    sentences, seeds = list[str](), list[str]()
     for engine, group in grouped(its, lambda case: case.engine_kind).items():
-        found = summarise(group)
-        refused = f", {found.refused} refused" if found.refused else ""
-        forecasts = format_count(found.cases, "forecast")
-        said.append(
-            f"{engine} median error {share(found.median)}, 90th percentile {share(found.p90)} "
-            f"({forecasts}{refused}; {share(found.coverage, 0)} of the intervals hold)"
+        summary = summarise(group)
+        refused = f", {summary.refused} refused" if summary.refused else ""
+        forecasts = format_count(summary.cases, "forecast")
+        sentences.append(
+            f"{engine} median error {share(summary.median)}, 90th percentile {share(summary.p90)} "
+            f"({forecasts}{refused}; {share(summary.coverage, 0)} of the intervals hold)"
         )
-        seeds.append(share(found.seed_median))
+        seeds.append(share(summary.seed_median))
     which = f"queries of {TPCH}" if its is not falling else "queries other than TPC-H's"
     apart = summarise(its).run_apart
     noise = (
         "" if apart is None else f" A repeated run there differs by {share(apart)} in the median."
     )
     return paragraph(
-        f"From slow storage to fast, on {which}: {'; '.join(said)}. The blog post's formula: "
+        f"From slow storage to fast, on {which}: {'; '.join(sentences)}. The blog post's formula: "
         f"median error {' and '.join(seeds)}.{noise}"
     )
 
@@ -83,10 +83,10 @@ def slow_to_fast(cases: Sequence[Case]) -> str:
 
 def _by_suite(cases: Sequence[Case]) -> dict[tuple[str, str], list[Case]]:
     """TPC-H first, for it is what nobody tuned on."""
-    found: dict[tuple[str, str], list[Case]] = {}
+    suites: dict[tuple[str, str], list[Case]] = {}
     for case in sorted(cases, key=lambda case: (case.suite != TPCH, case.engine_kind)):
-        found.setdefault((case.suite, case.engine_kind), []).append(case)
-    return found
+        suites.setdefault((case.suite, case.engine_kind), []).append(case)
+    return suites
 
 
 def by_direction(cases: Sequence[Case]) -> str:
@@ -107,7 +107,7 @@ def by_means(cases: Sequence[Case]) -> str:
     if not known:
         return "The file of these cases does not contain what made storage slow."
     groups = grouped(known, lambda case: f"{case.direction}, {_means(case)}")
-    ordered = sorted(groups.items(), key=lambda one: DIRECTIONS.index(one[1][0].direction))
+    ordered = sorted(groups.items(), key=lambda group: DIRECTIONS.index(group[1][0].direction))
     return figures_table("slowed by", dict(ordered))
 
 
@@ -146,17 +146,19 @@ def _falling_or_not(cases: Sequence[Case]) -> dict[str, list[Case]]:
         return f"{way}, {case.engine_kind}"
 
     ways = grouped(cases, of)
-    return dict(sorted(ways.items(), key=lambda one: not one[0].startswith(FALLING)))
+    return dict(sorted(ways.items(), key=lambda group: not group[0].startswith(FALLING)))
 
 
 def noise(cases: Sequence[Case]) -> str:
     """What a repeated run differs by, and what recording costs, by engine and threads."""
     groups = grouped(cases, lambda case: f"{engine_of(case)}, {threads_of(case)}")
     rows = []
-    for name, found in (*groups.items(), ("all", cases)):
-        apart = repeated(found)
+    for name, members in (*groups.items(), ("all", cases)):
+        apart = repeated(members)
         # A recording is the baseline of several cases.
-        recorded = {(case.engine, case.workload, case.threads, case.source): case for case in found}
+        recorded = {
+            (case.engine, case.workload, case.threads, case.source): case for case in members
+        }
         longer = [recording_cost(case) for case in recorded.values()]
         rows.append(
             [

@@ -125,13 +125,13 @@ def _simulation_parts(
 ) -> list[Part]:
     options = simulation.options
     kept = f", KEEP: {', '.join(options.keep)}" if options.keep else ""
-    said = [
+    lines = [
         f"A cache of {format_bytes(options.size_bytes)} in lines of "
         f"{format_bytes(simulation.line_bytes)}, policy {options.policy}{kept}"
     ]
     if options.size_bytes >= curve.data_bytes:
-        said.append(f"Everything fits: the data is {format_bytes(curve.data_bytes)}")
-    parts: list[Part] = [Words(said), _runs(simulation, devices), _accounts(simulation)]
+        lines.append(f"Everything fits: the data is {format_bytes(curve.data_bytes)}")
+    parts: list[Part] = [Words(lines), _runs(simulation, devices), _accounts(simulation)]
     if any(account["lost_hits"] for account in simulation.runs[-1].accounts):
         parts.append(Words(["  lost: hits that an object would have if it had the cache alone"]))
     cached = [(name, count) for name, count in simulation.cached_bytes.items() if count]
@@ -216,20 +216,20 @@ def _curve_words(curve: Curve) -> list[str]:
     """The size from which on more brings little."""
     enough, data = curve.enough_bytes(), format_bytes(curve.data_bytes)
     if enough is None:
-        said = [f"  No cache size gives any hits: nothing of the {data} is read again."]
+        lines = [f"  No cache size gives any hits: nothing of the {data} is read again."]
     else:
-        said = [
+        lines = [
             f"  {format_bytes(enough)} bring {MOST:.0%} of the hits that caching all of the data "
             f"({data}) would."
         ]
     if curve.rate < 1:
-        said.append(
+        lines.append(
             f"  From a sample of {curve.rate:.3g} of the lines (SHARDS): off by at most "
             f"{100 * curve.error_max:.2g} points in the mean of all sizes (95 % interval)."
         )
     elif curve.error_max > 0:
-        said.append(
+        lines.append(
             f"  Distances are rounded: off by at most {100 * curve.error_max:.2g} points in the "
             "mean of all sizes."
         )
-    return said
+    return lines

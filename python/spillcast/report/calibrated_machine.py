@@ -26,18 +26,18 @@ _COLUMNS = (
 )
 
 
-def machine_page(found: Calibration) -> Page:
+def machine_page(calibration: Calibration) -> Page:
     """What was measured, by query and storage, and what was not."""
-    measured = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.measured_at_s))
-    machine = found.machine
+    measured = time.strftime("%Y-%m-%d %H:%M", time.localtime(calibration.measured_at_s))
+    machine = calibration.machine
     cpus = [format_count(machine.cpus, "CPU")] if machine.cpus else []
     on = ", ".join([machine.host, *cpus, *([machine.cpu] if machine.cpu else [])])
-    words = [f"measured {measured} in {format_duration(found.took_s)} on {on}"]
-    if is_old(found.measured_at_s):
+    words = [f"measured {measured} in {format_duration(calibration.took_s)} on {on}"]
+    if is_old(calibration.measured_at_s):
         words.append("that is more than 30 days ago: run `spillcast calibrate` again")
-    words += [_cost(cost) for cost in found.costs]
-    words += [f"not measured: {why}" for why in found.skipped]
-    table = Table(_COLUMNS, list(_rows(found.points)), grouped=2)
+    words += [_cost(cost) for cost in calibration.costs]
+    words += [f"not measured: {why}" for why in calibration.skipped]
+    table = Table(_COLUMNS, list(_rows(calibration.points)), grouped=2)
     return Page([Words(words), table], table)
 
 

@@ -19,8 +19,15 @@ def calibration(cases: Sequence[Case]) -> str:
     """The constants of forecasts, what they rest on, and how well intervals hold other cases."""
     about, made = residuals_about(), calibrated().residuals
     rows = [
-        [one.name, _value(one), one.rests_on, one.date, one.machine, f"`{one.command}`"]
-        for one in constants()
+        [
+            constant.name,
+            _value(constant),
+            constant.rests_on,
+            constant.date,
+            constant.machine,
+            f"`{constant.command}`",
+        ]
+        for constant in constants()
     ]
     spreads = (("rest_spread", made.rest_spread), ("io_spread", made.io_spread))
     rows += [
@@ -32,13 +39,13 @@ def calibration(cases: Sequence[Case]) -> str:
     quantiles = markdown_table(
         ("evidence", "direction", "cases", "factor", *(f"{level:.1%}" for level in made.levels)),
         [
-            [one.kind, one.direction, f"{one.cases}", f"{one.factor:.1f}",
-             *(f"{times:.2f}{'' if level <= one.alone_up_to else '*'}"
-               for level, times in zip(made.levels, one.quantiles, strict=True))]
-            for one in made.categories
+            [constant.kind, constant.direction, f"{constant.cases}", f"{constant.factor:.1f}",
+             *(f"{times:.2f}{'' if level <= constant.alone_up_to else '*'}"
+               for level, times in zip(made.levels, constant.quantiles, strict=True))]
+            for constant in made.categories
         ],
     )  # fmt: skip
-    said = [
+    lines = [
         paragraph(
             "`make constants` measures the constants and writes "
             "`python/spillcast/calibrated.toml`. The half-width of an interval is its spread times "
@@ -56,29 +63,32 @@ def calibration(cases: Sequence[Case]) -> str:
             f"The intervals contain {fmean(runs):.0%} of all single runs on the targets, including "
             "the disturbed runs that do not count."
         )
-        said.append(paragraph(single))
-    return "\n\n".join(said)
+        lines.append(paragraph(single))
+    return "\n\n".join(lines)
 
 
-def _value(one: Constant) -> str:
-    values = one.value if isinstance(one.value, list) else [one.value]
-    return f"{', '.join(f'{value:g}' for value in values)} {one.unit}"
+def _value(constant: Constant) -> str:
+    values = constant.value if isinstance(constant.value, list) else [constant.value]
+    return f"{', '.join(f'{value:g}' for value in values)} {constant.unit}"
 
 
 def judged(cases: Sequence[Case], confidence: float) -> list[str]:
     """The cases in intervals that the other queries make; nothing where there are none."""
-    found = residuals_of(cases)
-    if len({one.query for one in found}) < 2:
+    residuals = residuals_of(cases)
+    if len({residual.query for residual in residuals}) < 2:
         return []
     made = [
-        (one.residual.uncertainty, one.held, one.half_width) for one in judge(found, confidence)
+        (residual.residual.uncertainty, residual.held, residual.half_width)
+        for residual in judge(residuals, confidence)
     ]
     given = [
         (case.forecast.uncertainty, case.covered, case.half_width)
         for case in cases
         if case.forecast.uncertainty and case.half_width is not None
     ]
-    groups = {(said.kind, way) for said, *_ in made for way in (said.direction, ANY)}
+    groups = {
+        (uncertainty.kind, way) for uncertainty, *_ in made for way in (uncertainty.direction, ANY)
+    }
     rows = []
     for group in sorted(groups):
         others, stated = _of(group, made), _of(group, given)

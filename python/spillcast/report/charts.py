@@ -109,17 +109,17 @@ def coverage(cases: Sequence[Case], width: int) -> Any:
         scale=alt.Scale(domain=[0, 1]),
         axis=alt.Axis(title=None, format=".0%", tickCount=5),
     )
-    found = chart_of([row for row in rows if "share" in row])
+    chart = chart_of([row for row in rows if "share" in row])
     aim = chart_of([{"low": AIM[0], "high": AIM[1], "aim": confidence}])
     layers = [
         aim.mark_rect(color=colour("band"), opacity=1).encode(
             x=alt.X("low:Q"), x2=alt.X2("high:Q")
         ),
         aim.mark_rule(color=colour("domain")).encode(x=alt.X("aim:Q")),
-        found.mark_rule(color=colour("series-1"), strokeWidth=1.4).encode(
+        chart.mark_rule(color=colour("series-1"), strokeWidth=1.4).encode(
             x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=names
         ),
-        found.mark_point(color=colour("series-1"), filled=True, size=48, opacity=1).encode(
+        chart.mark_point(color=colour("series-1"), filled=True, size=48, opacity=1).encode(
             x=share, y=names
         ),
     ]
@@ -130,10 +130,10 @@ def coverage(cases: Sequence[Case], width: int) -> Any:
 def _covered(name: str, of: Sequence[Case]) -> dict[str, Any]:
     given = sum(case.forecast.interval_s is not None for case in of)
     row: dict[str, Any] = {"name": f"{name} ({given})"}
-    found = summarise(of)
-    if found.coverage is not None:
-        low, high = _chance(found.coverage, found.cases - found.refused)
-        row |= {"share": found.coverage, "low": low, "high": high}
+    summary = summarise(of)
+    if summary.coverage is not None:
+        low, high = _chance(summary.coverage, summary.cases - summary.refused)
+        row |= {"share": summary.coverage, "low": low, "high": high}
     return row
 
 

@@ -45,9 +45,9 @@ def comparison_page(comparison: Comparison) -> Page:
     keys = [Column("op", None), Column("size", None, "bytes"), Column("pattern", None)]
     keys = keys if patterns else keys[:2]
     lines = [_line(row, at, patterns) for row in rows for at in range(len(comparison.names))]
-    said = [_sentence(comparison, at) for at in range(1, len(comparison.names))]
+    sentences = [_sentence(comparison, at) for at in range(1, len(comparison.names))]
     parts: list[Part] = [
-        Words(legend, "   "), Table([*keys, *_SHOWN], lines, grouped=len(keys)), Words(said, "  "),
+        Words(legend, "   "), Table([*keys, *_SHOWN], lines, grouped=len(keys)), Words(sentences, "  "),
     ]  # fmt: skip
     if notes := _notes(rows, len(comparison.rows) - len(rows)):
         parts.insert(2, Words(notes))
@@ -57,9 +57,9 @@ def comparison_page(comparison: Comparison) -> Page:
 def _records(comparison: Comparison) -> list[dict[str, Any]]:
     document = comparison.to_json()
     return [
-        {**row, "storage": storage["name"], **(found or {})}
+        {**row, "storage": storage["name"], **(latency or {})}
         for row in document["rows"]
-        for storage, found in zip(document["storages"], row["storages"], strict=True)
+        for storage, latency in zip(document["storages"], row["storages"], strict=True)
     ]
 
 
@@ -104,8 +104,8 @@ def _sentence(comparison: Comparison, at: int) -> str:
     known = [verdict for verdict in verdicts if verdict.error <= ERROR_MAX]
     if not known:
         return f"{name} and {first} were measured too far apart to be compared."
-    *said, last = [_verb(verdict) for verdict in known]
-    text = f"{', '.join(said)} and {last}" if said else last
+    *clauses, last = [_verb(verdict) for verdict in known]
+    text = f"{', '.join(clauses)} and {last}" if clauses else last
     return f"{name} {text} {'as' if text.endswith(' as fast') else 'than'} {first}."
 
 

@@ -8,15 +8,20 @@ _COLUMNS = (Column("works", "works"), Column("what", "what"), Column("how", "det
 _MEND = Column("fixes", "mend")
 
 
-def doctor_page(found: Diagnosis) -> Page:
+def doctor_page(diagnosis: Diagnosis) -> Page:
     """What was looked at, then a command for each thing that does not work and can be mended."""
-    commit = f" ({found.commit})" if found.commit else ""
-    version = f"spillcast {found.spillcast}{commit}, Python {found.python}, Linux {found.kernel}"
+    commit = f" ({diagnosis.commit})" if diagnosis.commit else ""
+    version = f"spillcast {diagnosis.spillcast}{commit}, Python {diagnosis.python}, Linux {diagnosis.kernel}"
     rows = [
-        ["yes" if one.works else "no", one.name, one.detail, one.mend] for one in found.findings
+        ["yes" if finding.works else "no", finding.name, finding.detail, finding.mend]
+        for finding in diagnosis.findings
     ]
     looked = Table(_COLUMNS, [row[:3] for row in rows])
-    mends = [f"{one.name}: {one.mend}" for one in found.findings if one.mend is not None]
+    mends = [
+        f"{finding.name}: {finding.mend}"
+        for finding in diagnosis.findings
+        if finding.mend is not None
+    ]
     # A command is copied, so it keeps its line however wide that is.
     mended = [Drawn(lambda _: "\n".join(["fixes", *mends]))] if mends else []
     return Page([Words([version]), looked, *mended], Table((*_COLUMNS, _MEND), rows))

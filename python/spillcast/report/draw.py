@@ -32,11 +32,11 @@ PALETTE = {
 FONT = "sans-serif"
 
 
-def need_report_extra(what: str) -> None:
+def need_report_extra(feature: str) -> None:
     """InputError where the packages that ``what`` is made with are not installed."""
     if any(find_spec(name) is None for name in ("altair", "jinja2", "vl_convert")):
         hint = "install them: pip install 'spillcast[report]'"
-        raise InputError(f"{what} needs altair, jinja2 and vl-convert", hint)
+        raise InputError(f"{feature} needs altair, jinja2 and vl-convert", hint)
 
 
 def colour(name: str) -> str:

@@ -63,10 +63,10 @@ def emulation_page(result: Emulated) -> Page:
     data = Table(_COLUMNS, [_row(done) for done in result.operations])
     done = Table(_COLUMNS, [_row(done) for done in result.operations if done["count"]])
     title = f"{described(result.mount)}: {format_duration(result.elapsed_s)}"
-    said = [f"  {floor_sentence(result.mount)}"]
-    said += (f"  warning: {w['message']}" for w in result.warnings())
+    lines = [f"  {floor_sentence(result.mount)}"]
+    lines += (f"  warning: {w['message']}" for w in result.warnings())
     table = done if done.rows else Words(["  nothing was read or written"])
-    return Page([Words([title]), table, Words(said, "  ")], data)
+    return Page([Words([title]), table, Words(lines, "  ")], data)
 
 
 def floor_sentence(mount: Mount) -> str:

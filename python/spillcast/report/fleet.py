@@ -59,17 +59,19 @@ def ingested_text(done: Ingested) -> str:
         lines.append(f"  {len(done.unread):,} could not be read, and are tried again next time")
     lines += _listed(
         f"{format_count(done.damaged_lines, 'damaged line')} skipped",
-        [f"{one['file']}:{one['line']}: {one['what']}" for one in done.damaged],
+        [f"{damage['file']}:{damage['line']}: {damage['what']}" for damage in done.damaged],
     )
     return "\n".join(lines)
 
 
 def not_taken(done: Ingested) -> list[str]:
     """The first files that are set aside or could not be read, a line each, with the reason."""
-    said = [f"{one['file']}: set aside: {one['what']}" for one in done.set_aside]
-    said += [f"{one['file']}: could not be read: {one['what']}" for one in done.unread]
-    more = [f"... and {len(said) - _LISTED:,} more, see --json"] if len(said) > _LISTED else []
-    return said[:_LISTED] + more
+    lines = [f"{rejected['file']}: set aside: {rejected['what']}" for rejected in done.set_aside]
+    lines += [
+        f"{rejected['file']}: could not be read: {rejected['what']}" for rejected in done.unread
+    ]
+    more = [f"... and {len(lines) - _LISTED:,} more, see --json"] if len(lines) > _LISTED else []
+    return lines[:_LISTED] + more
 
 
 def _listed(title: str, items: Sequence[str]) -> list[str]:
@@ -81,21 +83,21 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
     return [f"  {title}", *(f"    {item}" for item in items[:_LISTED]), *more]
 
 
-def fleet_page(found: Fleet, top: int) -> Page:
+def fleet_page(fleet: Fleet, top: int) -> Page:
     """The sentence, the first statements and databases, and the days; CSV has all statements."""
-    statements = [asdict(row) for row in found.rows]
+    statements = [asdict(row) for row in fleet.rows]
     for row in statements:
         row["sql"] = row["sql"] or "(none)"
         row["saved_interval_s"] = row["saved_interval_s"] and list(row["saved_interval_s"])
-    databases = [asdict(row) for row in found.databases[:top]]
-    most_s = max((row.temp_s for row in found.days), default=0.0) or 1.0
-    days = [asdict(row) | {"bar": bar(row.temp_s / most_s, BAR)} for row in found.days]
-    more = len(found.rows) - top
+    databases = [asdict(row) for row in fleet.databases[:top]]
+    most_s = max((row.temp_s for row in fleet.days), default=0.0) or 1.0
+    days = [asdict(row) | {"bar": bar(row.temp_s / most_s, BAR)} for row in fleet.days]
+    more = len(fleet.rows) - top
     below = [f"... and {more:,} more, see --top and --json"] if more > 0 else []
-    warnings = [f"warning: {text}" for text in found.warnings]
+    warnings = [f"warning: {text}" for text in fleet.warnings]
     return Page(
         [
-            Words([_sentence(found)], ""),
+            Words([_sentence(fleet)], ""),
             Table.of(_STATEMENTS, statements[:top]),
             *([Words(below)] if below else []),
             Table.of(_DATABASES, databases),
@@ -106,21 +108,21 @@ def fleet_page(found: Fleet, top: int) -> Page:
     )
 
 
-def _sentence(found: Fleet) -> str:
-    low_s, high_s = map(format_duration, found.saved_interval_s)
+def _sentence(fleet: Fleet) -> str:
+    low_s, high_s = map(format_duration, fleet.saved_interval_s)
     text = (
-        f"{format_count(found.sources, 'source')}, "
-        f"{format_count(len(found.rows), 'spilling statement')}, "
-        f"{format_count(len(found.databases), 'database')}. Temp files on {found.to} save "
-        f"{format_duration(found.saved_s)} "
-        f"({interval_name(found.confidence)} {low_s} to {high_s})."
+        f"{format_count(fleet.sources, 'source')}, "
+        f"{format_count(len(fleet.rows), 'spilling statement')}, "
+        f"{format_count(len(fleet.databases), 'database')}. Temp files on {fleet.to} save "
+        f"{format_duration(fleet.saved_s)} "
+        f"({interval_name(fleet.confidence)} {low_s} to {high_s})."
     )
-    if found.statements_for_most > 1:
+    if fleet.statements_for_most > 1:
         text += (
-            f" The first {found.statements_for_most:,} statements bring {MOST * 100:.0f} % of that."
+            f" The first {fleet.statements_for_most:,} statements bring {MOST * 100:.0f} % of that."
         )
-    if (cost := found.cost_per_saved_hour) is not None:
+    if (cost := fleet.cost_per_saved_hour) is not None:
         text += f" An hour saved costs {cost:.3g}."
-    if found.set_aside:
-        text += f" {format_count(found.set_aside, 'source')} set aside."
+    if fleet.set_aside:
+        text += f" {format_count(fleet.set_aside, 'source')} set aside."
     return text

@@ -23,12 +23,12 @@ MORE = "  --details: what the numbers are made of, and what to do about warnings
 
 
 def forecast_page(
-    found: Sequence[Choice], said: Sequence[str] = (), *, in_full: bool = False
+    choices: Sequence[Choice], said: Sequence[str] = (), *, in_full: bool = False
 ) -> Page:
     """The verdict, what else is ``said``, and the table; ``in_full`` with all that it rests on."""
-    order = ranked(found)
+    order = ranked(choices)
     first = order[0].forecast
-    parts: list[Part] = [Words([verdict(found).text, *said], indent="")]
+    parts: list[Part] = [Words([verdict(choices).text, *said], indent="")]
     if first.statement is not None:
         parts.append(Words([statement_said(first.statement)]))
     if any(choice.forecast.forecast_s is not None for choice in order):
@@ -38,7 +38,7 @@ def forecast_page(
     parts += to_come_parts(first)
     if notes := _notes(order):
         parts.append(Words([*notes, *([] if in_full else [MORE])]))
-    return Page([*parts, *(details(order) if in_full else [])], _data(found))
+    return Page([*parts, *(details(order) if in_full else [])], _data(choices))
 
 
 def statement_said(statement: Statement) -> str:
@@ -72,14 +72,18 @@ def _table(order: Sequence[Choice]) -> Table:
 
     rows = []
     for choice in order:
-        one = choice.forecast
-        cells = row(one.target, one.forecast_s, one.interval_s, choice.cost, _remark(choice))
-        rows.append((rank_s(one.forecast_s, one.without_cache_s), cells))
+        forecast = choice.forecast
+        cells = row(
+            forecast.target, forecast.forecast_s, forecast.interval_s, choice.cost, _remark(choice)
+        )
+        rows.append((rank_s(forecast.forecast_s, forecast.without_cache_s), cells))
     if first.work_memory is not None:
-        told = next(one for one in told_of(order) if one.work_memory is not None)
-        assert told.work_memory is not None
-        more = work_mem_cure(told.work_memory)
-        room = "if the plan stays" if told.work_memory.fits else "more than is free"
+        with_memory = next(
+            forecast for forecast in told_of(order) if forecast.work_memory is not None
+        )
+        assert with_memory.work_memory is not None
+        more = work_mem_cure(with_memory.work_memory)
+        room = "if the plan stays" if with_memory.work_memory.fits else "more than is free"
         cells = row(more.target, more.forecast_s, more.interval_s, None, room)
         rows.append((more.forecast_s, cells))
     cells = row(NO_LATENCY, first.ceiling_s, first.ceiling_interval_s, None, "")
@@ -92,10 +96,10 @@ def _table(order: Sequence[Choice]) -> Table:
 def _remark(choice: Choice) -> str:
     if choice.forecast.refused:
         return "no number"
-    said = ["best value"] if choice.best_value else []
+    lines = ["best value"] if choice.best_value else []
     if (without_s := choice.forecast.without_cache_s) is not None:
-        said.append(f"{format_duration(without_s)} where memory is not free")
-    return ", ".join(said)
+        lines.append(f"{format_duration(without_s)} where memory is not free")
+    return ", ".join(lines)
 
 
 def _notes(order: Sequence[Choice]) -> list[str]:
@@ -103,17 +107,21 @@ def _notes(order: Sequence[Choice]) -> list[str]:
     forecasts = [choice.forecast for choice in order]
     common = [warning.code for warning in common_warnings(forecasts)]
     titles: dict[str, list[str]] = {code: [] for code in common}
-    for one in forecasts:
-        for warning in one.warnings:
+    for forecast in forecasts:
+        for warning in forecast.warnings:
             if warning.code not in common:
-                titles.setdefault(warning.code, []).append(one.target)
-    said = []
+                titles.setdefault(warning.code, []).append(forecast.target)
+    lines = []
     for code, targets in titles.items():
         of = "" if len(targets) in (0, len(order)) else f": {', '.join(dict.fromkeys(targets))}"
-        said.append(f"  warning: {title_of(code)} ({code}){of}")
-    if any(one.forecast_s is not None for one in forecasts):
-        said += [f"  no number for {one.target}: {one.refused}" for one in forecasts if one.refused]
-    return said
+        lines.append(f"  warning: {title_of(code)} ({code}){of}")
+    if any(forecast.forecast_s is not None for forecast in forecasts):
+        lines += [
+            f"  no number for {forecast.target}: {forecast.refused}"
+            for forecast in forecasts
+            if forecast.refused
+        ]
+    return lines
 
 
 #: A row a target, in the order in which they were given.
@@ -131,17 +139,24 @@ _COLUMNS = (
 )
 
 
-def _data(found: Sequence[Choice]) -> Table:
-    return Table(_COLUMNS, [_cells(choice) for choice in found])
+def _data(choices: Sequence[Choice]) -> Table:
+    return Table(_COLUMNS, [_cells(choice) for choice in choices])
 
 
 def _cells(choice: Choice) -> list[Any]:
-    said = choice.forecast
-    low_s, high_s = said.interval_s or (None, None)
-    least_s, most_s = said.ceiling_interval_s or (None, None)
+    forecast = choice.forecast
+    low_s, high_s = forecast.interval_s or (None, None)
+    least_s, most_s = forecast.ceiling_interval_s or (None, None)
     return [
-        *(said.target, said.baseline_s, said.forecast_s, low_s, high_s, said.confidence),
-        *(said.ceiling_s, least_s, most_s, said.speedup, said.ceiling_share),
-        *(said.method, said.refused),
+        *(
+            forecast.target,
+            forecast.baseline_s,
+            forecast.forecast_s,
+            low_s,
+            high_s,
+            forecast.confidence,
+        ),
+        *(forecast.ceiling_s, least_s, most_s, forecast.speedup, forecast.ceiling_share),
+        *(forecast.method, forecast.refused),
         *(choice.cost, choice.best_value),
     ]

@@ -24,12 +24,12 @@ def details(order: Sequence[Choice]) -> list[Part]:
     """Target by target, the best first; then what is said of all."""
     forecasts = [choice.forecast for choice in order]
     common = common_warnings(forecasts)
-    told = common if len(order) > 1 else []
+    shared = common if len(order) > 1 else []
     useful = recommended(told_of(order))
     parts = [
         part
-        for one in forecasts
-        for part in _one(one, forecasts, told, advised=one.target in useful)
+        for forecast in forecasts
+        for part in _one(forecast, forecasts, shared, advised=forecast.target in useful)
     ]
     if len(order) > 1 and common:
         parts.append(Words([line for warning in common for line in _warned(warning)]))
@@ -47,12 +47,12 @@ def common_warnings(forecasts: Sequence[Forecast]) -> list[Warned]:
 def _warned(warning: Warned) -> list[str]:
     """The case, and what to do."""
     about = explained().get(warning.code)
-    said = [f"  warning: {warning.message} ({warning.code})"]
-    return said if about is None else [*said, f"    next: {about.next_step}"]
+    lines = [f"  warning: {warning.message} ({warning.code})"]
+    return lines if about is None else [*lines, f"    next: {about.next_step}"]
 
 
 def _one(
-    forecast: Forecast, beside: Sequence[Forecast], told: Sequence[Warned], *, advised: bool
+    forecast: Forecast, beside: Sequence[Forecast], shared: Sequence[Warned], *, advised: bool
 ) -> list[Part]:
     """Sentence, terms and warnings, but those ``told`` of all; what to do if ``advised``."""
     parts: list[Part] = [Words([forecast.sentence(beside)], indent="")]
@@ -62,19 +62,21 @@ def _one(
             _terms(forecast),
             Words([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]),
         ]
-    said = [line for one in forecast.warnings if one not in told for line in _warned(one)]
-    said += [f"  to do: {advice}" for advice in forecast.advice if advised]
+    lines = [
+        line for warning in forecast.warnings if warning not in shared for line in _warned(warning)
+    ]
+    lines += [f"  to do: {advice}" for advice in forecast.advice if advised]
     if (sample := forecast.sampled) is not None:
-        said.append(
+        lines.append(
             f"  from {sample.waits:,} of {format_count(sample.of_waits, 'wait')}, spread over the "
             f"run: {sample.error:.1%} off for that, one standard error; --exact takes all"
         )
     if (warm := forecast.warm) is not None and warm.forecast_s is not None:
-        here, there = map(format_duration, (warm.baseline_s, warm.forecast_s))
-        said.insert(0, f"  with its data in memory: {here} now, {there} there")
+        today, then = map(format_duration, (warm.baseline_s, warm.forecast_s))
+        lines.insert(0, f"  with its data in memory: {today} now, {then} there")
     if forecast.rehearsed is not None:
-        said.insert(0, f"  {_rehearsed(forecast.rehearsed)}")
-    return [*parts, *([Words(said)] if said else [])]
+        lines.insert(0, f"  {_rehearsed(forecast.rehearsed)}")
+    return [*parts, *([Words(lines)] if lines else [])]
 
 
 def _rehearsed(done: Rehearsed) -> str:
@@ -117,15 +119,15 @@ def _merged(forecast: Forecast) -> list[Term]:
     kept: list[Term] = []
     small: dict[str, list[Term]] = {}
     for term in forecast.terms:
-        here = term.baseline_s < SMALL * forecast.baseline_s
-        if term.op and here and term.forecast_s < SMALL * (forecast.forecast_s or 0):
+        is_small = term.baseline_s < SMALL * forecast.baseline_s
+        if term.op and is_small and term.forecast_s < SMALL * (forecast.forecast_s or 0):
             small.setdefault(term.op, []).append(term)
         elif term.name in (CHANGES, RECORDING) and _unseen(forecast, term):
             continue
         else:
             kept.append(term)
     for op, terms in small.items():
-        one = replace(
+        merged = replace(
             terms[0],
             name=terms[0].name if len(terms) == 1 else f"temp {op}, other sizes",
             bytes=sum(term.bytes or 0 for term in terms),
@@ -133,11 +135,11 @@ def _merged(forecast: Forecast) -> list[Term]:
             baseline_s=sum(term.baseline_s for term in terms),
             forecast_s=sum(term.forecast_s for term in terms),
         )
-        kept.append(one)
+        kept.append(merged)
     return kept
 
 
 def _unseen(forecast: Forecast, term: Term) -> bool:
     """Whether it takes less on both storages than the elapsed times are rounded to."""
-    here = term.baseline_s < ROUNDED * forecast.baseline_s
-    return here and term.forecast_s < ROUNDED * (forecast.forecast_s or 0)
+    rounds_to_zero = term.baseline_s < ROUNDED * forecast.baseline_s
+    return rounds_to_zero and term.forecast_s < ROUNDED * (forecast.forecast_s or 0)

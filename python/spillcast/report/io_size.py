@@ -32,8 +32,10 @@ def sweep_page(sweep: Sweep) -> Page:
     ]
     if any("+" in name for name, _ in shown):
         parts.insert(2, Words(["  +N: N more settings that make the same I/O"]))
-    for one in sweep.advice():
-        parts.append(Words([f"  {one.engine}: {one.text}.", *(f"    {s}" for s in one.statements)]))
+    for advice in sweep.advice():
+        parts.append(
+            Words([f"  {advice.engine}: {advice.text}.", *(f"    {s}" for s in advice.statements)])
+        )
     if sweep.warnings:
         parts.append(Words([f"  note: {warning['message']}" for warning in sweep.warnings]))
     return Page(parts, _data(sweep))

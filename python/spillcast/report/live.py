@@ -93,9 +93,11 @@ class Glimpse:
 
     def temp(self) -> list[dict[str, Any]]:
         """Latency of temp I/O by op."""
-        found = self.running.temp()
+        tallies = self.running.temp()
         return [
-            {"op": op, "bytes": found[op].bytes, **_figures(found[op])} for op in OPS if op in found
+            {"op": op, "bytes": tallies[op].bytes, **_figures(tallies[op])}
+            for op in OPS
+            if op in tallies
         ]
 
 
@@ -143,8 +145,8 @@ def live_text(glimpse: Glimpse, width: int, keys: str = "") -> str:
     spent_s = sum(row["total_us"] for row in rows) / 1e6
     if spent_s > SIDE_BY_SIDE * glimpse.elapsed_s:
         spent = format_duration(spent_s)
-        said = f"  shares are of the {spent} that all sessions together spent in {elapsed}"
-        parts[-1] += f"\n{paragraph(said, '  ', width)}"
+        sentence = f"  shares are of the {spent} that all sessions together spent in {elapsed}"
+        parts[-1] += f"\n{paragraph(sentence, '  ', width)}"
     if temp := glimpse.temp():
         parts.append(_latency(glimpse, temp, width))
     parts += _forecast(glimpse, width)
@@ -154,15 +156,15 @@ def live_text(glimpse: Glimpse, width: int, keys: str = "") -> str:
 
 def _forecast(glimpse: Glimpse, width: int) -> list[str]:
     """The verdict; of a run that goes on what is to come, and how sure that is by now."""
-    found, across = glimpse.forecast, min(width, 100)
-    if found is None or found.forecast_s is None:
+    forecast, across = glimpse.forecast, min(width, 100)
+    if forecast is None or forecast.forecast_s is None:
         none = glimpse.because and f"  no forecast yet: {glimpse.because}"
         parts = [paragraph(none, "    ", width)] if none else []
     else:
-        parts = [paragraph(f"  {verdict([Choice(found)]).text}", "  ", across)]
-    if found is not None and found.to_come is not None:
-        coming = to_come_table(found.to_come).text(width)
-        left = paragraph(f"  {left_words(found, found.to_come)}", "  ", across)
+        parts = [paragraph(f"  {verdict([Choice(forecast)]).text}", "  ", across)]
+    if forecast is not None and forecast.to_come is not None:
+        coming = to_come_table(forecast.to_come).text(width)
+        left = paragraph(f"  {left_words(forecast, forecast.to_come)}", "  ", across)
         parts.append("\n".join([coming, "", left, *_surer(glimpse.half_widths, width)]))
     return parts
 
@@ -171,9 +173,9 @@ def _surer(half_widths: Sequence[float | None], width: int) -> list[str]:
     """How the interval narrows, forecast by forecast; nothing while there is no number."""
     if not half_widths or half_widths[-1] is None:
         return []
-    said = f"  interval, by forecast: +/-{half_widths[-1]:.0%}  "
-    shown = half_widths[-max(min(width - len(said), BAR_MAX), 1) :]
-    return [f"{said}{sparkline([one or 0.0 for one in shown])}"]
+    sentence = f"  interval, by forecast: +/-{half_widths[-1]:.0%}  "
+    shown = half_widths[-max(min(width - len(sentence), BAR_MAX), 1) :]
+    return [f"{sentence}{sparkline([one or 0.0 for one in shown])}"]
 
 
 def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:
@@ -224,12 +226,12 @@ def _cost(glimpse: Glimpse) -> str:
     """What was lost, what the watched threads feel, and what watching takes of a CPU."""
     status, elapsed_s = glimpse.status, glimpse.elapsed_s
     lost = status["lost"] + status["dropped"]
-    own = glimpse.own_cpu_s / elapsed_s
+    cores = glimpse.own_cpu_s / elapsed_s
     capture = status["tracer_cpu_ns"] / 1e9 / elapsed_s
     samples = f", {format_count(status['samples'], 'sample')}" if "samples" in status else ""
     overhead_s = glimpse.overhead_s
     theirs = "" if overhead_s is None else f"{format_duration(overhead_s)} of the process; "
     return (
-        f"{lost:,} lost{samples}; cost: {theirs}{own:.1%} of a CPU, "
+        f"{lost:,} lost{samples}; cost: {theirs}{cores:.1%} of a CPU, "
         f"including {capture:.1%} to record"
     )

@@ -34,8 +34,8 @@ def sweep_page(sweep: Sweep, advice: Advice | None) -> Page:
     latencies = _latency_table(sweep)
     if latencies.rows:
         parts.append(latencies)
-    if said := _sentences(sweep, advice):
-        parts.append(Words([f"  {one}" for one in said]))
+    if lines := _sentences(sweep, advice):
+        parts.append(Words([f"  {sentence}" for sentence in lines]))
     return Page(parts, _data(sweep))
 
 
@@ -118,15 +118,15 @@ def _data(sweep: Sweep) -> Table:
 
 
 def _sentences(sweep: Sweep, advice: Advice | None) -> list[str]:
-    said = []
+    lines = []
     if any(point.between is not None for point in sweep.points):
-        said.append(f"{FORECAST} forecast from the sizes that were measured")
+        lines.append(f"{FORECAST} forecast from the sizes that were measured")
     for turn in sweep.turns:
-        said.append(f"From {format_bytes(turn.memory_bytes)} on {_STATES[turn.after]}.")
-    said += _errors(sweep.checked)
+        lines.append(f"From {format_bytes(turn.memory_bytes)} on {_STATES[turn.after]}.")
+    lines += _errors(sweep.checked)
     if advice is not None:
-        said.append(advice_said(advice))
-    return [*said, *(f"warning: {warning.message}" for warning in sweep.warnings)]
+        lines.append(advice_said(advice))
+    return [*lines, *(f"warning: {warning.message}" for warning in sweep.warnings)]
 
 
 def _errors(checked: Sequence[Point]) -> list[str]:

@@ -97,13 +97,17 @@ def _labels(by: Sequence[str], row: dict[str, Any]) -> str:
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs.items()) + "}"
 
 
-def _label_name(asked: str, taken: Collection[str]) -> str:
+def _label_name(wanted: str, taken: Collection[str]) -> str:
     """What is asked, as far as letters and digits; SQL may hold others, and asks may be alike."""
-    name = re.sub(r"[^a-zA-Z0-9_]+", "_", asked).strip("_")
+    name = re.sub(r"[^a-zA-Z0-9_]+", "_", wanted).strip("_")
     if not name or name[0].isdigit() or name == "le":
         name = f"by_{name}"
     numbered = (f"{name}_{number}" for number in range(2, len(taken) + 3))
-    return name if name not in taken else next(one for one in numbered if one not in taken)
+    return (
+        name
+        if name not in taken
+        else next(candidate for candidate in numbered if candidate not in taken)
+    )
 
 
 def _with(labels: str, name: str, value: str) -> str:

@@ -30,12 +30,14 @@ class Words:
 
     def text(self, width: int) -> str:
         """Broken at ``width``, or before where lines would be too long to read."""
-        return "\n".join(paragraph(one, self.indent, min(width, WIDTH)) for one in self.said)
+        return "\n".join(
+            paragraph(sentence, self.indent, min(width, WIDTH)) for sentence in self.said
+        )
 
     def markdown(self) -> str:
         """A sentence, or a list."""
-        said = [one.strip() for one in self.said]
-        return said[0] if len(said) == 1 else "\n".join(f"- {one}" for one in said)
+        lines = [sentence.strip() for sentence in self.said]
+        return lines[0] if len(lines) == 1 else "\n".join(f"- {sentence}" for sentence in lines)
 
 
 @dataclass(frozen=True)

@@ -87,20 +87,20 @@ def _rows(
     recording.check_rows(table)
     path = recording.path / f"{table}.parquet"
     names = ", ".join(f'"{name}"' for name in columns)
-    found = False
+    any_rows = False
     with duckdb.connect() as connection:
         try:
             recorded = connection.read_parquet(exact_name(path))
             rows = _meeting(recorded, where).project(names)
             for batch in rows.to_arrow_reader(_BATCH_ROWS):
-                found = True
+                any_rows = True
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
         except duckdb.ConversionException as error:
             raise InputError(f"--where: {first_line(error)}") from error
         except duckdb.Error as error:
-            said = f"{path}: cut or damaged: {first_line(error)}"
-            raise InputError(said, "record again") from error
-    if where is not None and not found:
+            problem = f"{path}: cut or damaged: {first_line(error)}"
+            raise InputError(problem, "record again") from error
+    if where is not None and not any_rows:
         raise InputError(f"--where: no row of {table} meets '{where}'")
 
 

@@ -98,14 +98,14 @@ def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
     if profile.executions:
         words = f"  {len(profile.executions):,} executions; a forecast is for one"
         parts += [Words([words]), Table.of(_EXECUTIONS, profile.executions)]
-    said = [f"  warning: {text}" for text in profile.warnings]
-    said += [
+    lines = [f"  warning: {text}" for text in profile.warnings]
+    lines += [
         f"  damaged: {damage['file']}:{damage['line']}: {damage['what']}"
         for damage in profile.damaged[:DAMAGED_NAMED]
     ]
     if (more := len(profile.damaged) - DAMAGED_NAMED) > 0:
-        said.append(f"  ... and {more:,} more, see --json")
-    return Page([*parts, *([Words(said)] if said else [])], _table(profile, profile.rows))
+        lines.append(f"  ... and {more:,} more, see --json")
+    return Page([*parts, *([Words(lines)] if lines else [])], _table(profile, profile.rows))
 
 
 def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, people: bool = False) -> Table:

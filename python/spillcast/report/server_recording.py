@@ -20,57 +20,59 @@ _COLUMNS = (
 QUERY_MAX = 40
 
 
-def server_recording_text(found: ServerRecording, width: int) -> str:
+def server_recording_text(recording: ServerRecording, width: int) -> str:
     """What was recorded, of which queries nothing was kept, and what to do next.
 
     The table is ``width`` columns wide at most; paths are never broken.
     """
-    took = format_duration(found.recorded_s)
-    if not found.recordings:
-        return "\n".join([f"no query did temp I/O in {took}", *_notes(found)])
-    count = len(found.recordings)
+    took = format_duration(recording.recorded_s)
+    if not recording.recordings:
+        return "\n".join([f"no query did temp I/O in {took}", *_notes(recording)])
+    count = len(recording.recordings)
     recordings = format_count(count, "recording")
-    table = Table.of(_COLUMNS, [_record(one) for one in found.recordings])
-    largest = max(found.recordings, key=lambda one: one.temp_s)
+    table = Table.of(_COLUMNS, [_record(query) for query in recording.recordings])
+    largest = max(recording.recordings, key=lambda query: query.temp_s)
     return "\n".join(
         [
-            f"{found.path}: {recordings} of queries that spilled, in {took}",
+            f"{recording.path}: {recordings} of queries that spilled, in {took}",
             "",
             table.text(width),
             "",
-            *_notes(found),
+            *_notes(recording),
             f"  next       spillcast forecast {shell_word(largest.path)} --to DIRECTORY",
         ]
     )
 
 
-def _record(one: QueryRecording) -> dict[str, Any]:
+def _record(recording: QueryRecording) -> dict[str, Any]:
     return {
-        "recording": one.path.name,
-        "whose": f"{one.user}@{one.database}" if one.user or one.database else None,
-        "query": _short(one.query),
-        "elapsed_s": one.elapsed_s,
-        "read_bytes": one.read_bytes,
-        "written_bytes": one.written_bytes,
-        "temp_share": one.temp_share,
+        "recording": recording.path.name,
+        "whose": f"{recording.user}@{recording.database}"
+        if recording.user or recording.database
+        else None,
+        "query": _short(recording.query),
+        "elapsed_s": recording.elapsed_s,
+        "read_bytes": recording.read_bytes,
+        "written_bytes": recording.written_bytes,
+        "temp_share": recording.temp_share,
     }
 
 
-def _notes(found: ServerRecording) -> list[str]:
+def _notes(recording: ServerRecording) -> list[str]:
     notes = [
-        f"  warning    of process {one.pid} nothing was kept, {one.because}: {_short(one.query)}"
-        for one in found.unkept
+        f"  warning    of process {unkept_query.pid} nothing was kept, {unkept_query.because}: {_short(unkept_query.query)}"
+        for unkept_query in recording.unkept
     ]
-    if found.unassigned:
+    if recording.unassigned:
         notes.append(
-            f"  warning    {format_count(found.unassigned, 'temp operation')} in none of them"
+            f"  warning    {format_count(recording.unassigned, 'temp operation')} in none of them"
         )
-    if found.lost:
+    if recording.lost:
         notes.append(
-            f"  warning    {found.method} lost {format_count(found.lost, 'report')} of all sessions"
+            f"  warning    {recording.method} lost {format_count(recording.lost, 'report')} of all sessions"
         )
-    if found.failure is not None:
-        notes.append(f"  warning    {found.failure}")
+    if recording.failure is not None:
+        notes.append(f"  warning    {recording.failure}")
     return notes
 
 

@@ -31,13 +31,13 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
         parts += [_stated(storage, ops), Words(["  one operation at a time"])]
     else:
         parts += measured_parts(only)
-        told = filter(None, (origin_words(storage), provenance_words(storage)))
-        parts.append(Words([f"  {words}" for words in told], "  "))
+        origins = filter(None, (origin_words(storage), provenance_words(storage)))
+        parts.append(Words([f"  {words}" for words in origins], "  "))
         for op in ops:
             parts += _op_parts(storage, op, size_bytes)
     if size_bytes is not None:
-        said = [text for op in ops if (text := _size_words(storage, op, size_bytes))]
-        parts += [Words(said)] if said else []
+        lines = [text for op in ops if (text := _size_words(storage, op, size_bytes))]
+        parts += [Words(lines)] if lines else []
     if limits := limits_words(storage):
         parts.append(Words([f"limits: {limits}"], "  "))
     if not storage.source.stated:
@@ -74,25 +74,25 @@ def _groups(storage: Storage, ops: Sequence[str]) -> list[Group]:
 def _said(storage: Storage) -> list[str]:
     """What the catalogue says of a storage."""
     facts = storage.facts
-    said = [str(facts[key]) for key in ("description", "source") if key in facts]
-    return [*said, *(f"assumed: {text}" for text in facts.get("assumed", ()))]
+    lines = [str(facts[key]) for key in ("description", "source") if key in facts]
+    return [*lines, *(f"assumed: {text}" for text in facts.get("assumed", ()))]
 
 
 def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:
     group = _shown_group(storage, op, size_bytes)
     if group is None:
         return []
-    found = shape(group)
-    many = len(found.peaks) > 1
-    letters = dict(zip(ascii_uppercase, found.peaks, strict=False)) if many else {}
+    op_shape = shape(group)
+    many = len(op_shape.peaks) > 1
+    letters = dict(zip(ascii_uppercase, op_shape.peaks, strict=False)) if many else {}
     marks = {peak.mode_s * 1e9: letter for letter, peak in letters.items()}
 
     def draw(width: int) -> str:
         bars = histogram_text(group.latency_ns, group.latency_count, width=width, marks=marks)
         return f"{_title(group)}: {format_count(group.count, 'operation')}\n{bars}"
 
-    said = [*_shape_lines(found, "".join(letters)), *_others(storage, op, group)]
-    return [Drawn(draw), *([Words(said)] if said else [])]
+    lines = [*_shape_lines(op_shape, "".join(letters)), *_others(storage, op, group)]
+    return [Drawn(draw), *([Words(lines)] if lines else [])]
 
 
 def _title(group: Group) -> str:
@@ -103,16 +103,16 @@ def _title(group: Group) -> str:
     return ", ".join(parts)
 
 
-def _shape_lines(found: Shape, letters: str) -> list[str]:
+def _shape_lines(shape: Shape, letters: str) -> list[str]:
     named = f"{', '.join(letters)}: " if letters else ""
-    return [f"  {named}{found.words}", *([f"  {found.cause}"] if found.cause else [])]
+    return [f"  {named}{shape.words}", *([f"  {shape.cause}"] if shape.cause else [])]
 
 
 def _others(storage: Storage, op: str, shown: Group) -> list[str]:
     """Groups besides the one shown that have several peaks."""
     others = [g for g in _groups(storage, [op]) if g is not shown]
-    several = [found for found in map(shape, others) if len(found.peaks) > 1]
-    lines = [f"  {_title(found.group)}: {found.words}" for found in several[:OTHERS_MAX]]
+    several = [other for other in map(shape, others) if len(other.peaks) > 1]
+    lines = [f"  {_title(other.group)}: {other.words}" for other in several[:OTHERS_MAX]]
     if len(several) > OTHERS_MAX:
         more = len(several) - OTHERS_MAX
         lines.append(f"  and {more:,} more of several peaks, see --json")
@@ -121,23 +121,23 @@ def _others(storage: Storage, op: str, shown: Group) -> list[str]:
 
 def _size_words(storage: Storage, op: str, size_bytes: int) -> str:
     """What a size takes that may not have been measured; nothing where the table has it."""
-    found = Model(storage).latency(op, size_bytes)
-    if found.measured:
+    estimate = Model(storage).latency(op, size_bytes)
+    if estimate.measured:
         return ""
     return (
-        f"  {op} {format_bytes(size_bytes)}: about {format_duration(found.mean_s)}, "
-        f"{_known_words(found, storage)}"
+        f"  {op} {format_bytes(size_bytes)}: about {format_duration(estimate.mean_s)}, "
+        f"{_known_words(estimate, storage)}"
     )
 
 
-def _known_words(found: Estimate, storage: Storage) -> str:
+def _known_words(estimate: Estimate, storage: Storage) -> str:
     """Where an estimate comes from, and its error."""
-    if found.measured:
+    if estimate.measured:
         return "stated" if storage.source.stated else "measured"
-    where = "beyond the measured" if found.extrapolated else "between the measured"
+    where = "beyond the measured" if estimate.extrapolated else "between the measured"
     if storage.source.stated:
         where = where.replace("measured", "stated")
-    return f"{where}, give or take {100 * found.error:.0f} %"
+    return f"{where}, give or take {100 * estimate.error:.0f} %"
 
 
 _STATED = (

@@ -216,8 +216,8 @@ class _Layout:
         before: Sequence[str] = [""] * self.grouped
         for line in self.cells:
             group = line[: self.grouped]
-            said = [""] * self.grouped if group == before else group
-            lines.append([*said, *line[self.grouped :]])
+            cells = [""] * self.grouped if group == before else group
+            lines.append([*cells, *line[self.grouped :]])
             before = group
         return "\n".join(map(self._line, lines))
 

@@ -23,7 +23,7 @@ def to_come_parts(forecast: Forecast) -> list[Part]:
     """Nothing for a query that was seen from its beginning to its end."""
     if (coming := forecast.to_come) is None:
         return []
-    unused = [f"  not used: {one}" for one in coming.unused]
+    unused = [f"  not used: {reason}" for reason in coming.unused]
     return [to_come_table(coming), Words([f"  {left_words(forecast, coming)}", *unused])]
 
 

@@ -43,15 +43,15 @@ def demo_page(demo: Demo) -> Page:
     ]
     how = {"fuse": "a FUSE file system", "preload": "a preload library", "none": "nothing"}
     speedup = format_speedup(case.measured_from_s / case.measured_to_s)
-    said = [
+    lines = [
         f"  {format_bytes(demo.bytes)} of temp I/O; the slow storage is made by "
         f"{how[demo.means]}; measured speed-up {speedup}."
     ]
     if demo.busy:
-        said.append("  warning: other work kept the CPUs busy; run it again on a quiet machine")
+        lines.append("  warning: other work kept the CPUs busy; run it again on a quiet machine")
     query = Column(f"{case.engine}, {case.workload}, one thread", None)
     table = Table([query, Column("elapsed", None, "raw")], rows)
-    return Page([Words([case.forecast.sentence()], indent=""), table, Words(said)], _data([case]))
+    return Page([Words([case.forecast.sentence()], indent=""), table, Words(lines)], _data([case]))
 
 
 _CASE = (
@@ -92,14 +92,18 @@ def engine_of(case: Case) -> str:
 
 def case_row(case: Case) -> list[str | None]:
     """One row a case, times in seconds."""
-    said = case.forecast
-    bounds = [] if said.interval_s is None else [_seconds(bound_s) for bound_s in said.interval_s]
-    missed = None if said.interval_s is None or case.covered else "!"
+    forecast = case.forecast
+    bounds = (
+        []
+        if forecast.interval_s is None
+        else [_seconds(bound_s) for bound_s in forecast.interval_s]
+    )
+    missed = None if forecast.interval_s is None or case.covered else "!"
     return [
         query_of(case),
         case.source,
         case.target,
-        "none" if said.forecast_s is None else _seconds(said.forecast_s),
+        "none" if forecast.forecast_s is None else _seconds(forecast.forecast_s),
         "-".join(bounds) or "refused",
         _seconds(case.measured_to_s),
         percent(case.error),
@@ -111,18 +115,18 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.2f}" if seconds < 10 else f"{seconds:.1f}"
 
 
-def summary_row(name: str, found: Summary) -> list[str]:
+def summary_row(name: str, summary: Summary) -> list[str]:
     """One row a group."""
-    answered = f"{found.cases - found.refused} of " if found.refused else ""
+    answered = f"{summary.cases - summary.refused} of " if summary.refused else ""
     return [
         name,
-        f"{answered}{found.cases}",
-        share(found.median),
-        share(found.p90),
-        share(found.coverage, 0),
-        share(found.half_width),
-        share(found.seed_median),
-        "-" if found.ratio is None else f"{found.ratio:.1f}x",
+        f"{answered}{summary.cases}",
+        share(summary.median),
+        share(summary.p90),
+        share(summary.coverage, 0),
+        share(summary.half_width),
+        share(summary.seed_median),
+        "-" if summary.ratio is None else f"{summary.ratio:.1f}x",
     ]
 
 
@@ -157,7 +161,7 @@ def verify_page(truth: Truth) -> Page:
     else:
         rows = [summary_row("all", summarise(cases))]
         for groups in breakdown(cases).values():
-            rows += [summary_row(name, summarise(found)) for name, found in groups.items()]
+            rows += [summary_row(name, summarise(refused)) for name, refused in groups.items()]
         parts.append(Table(_SUMMARY, rows))
         listed, heading = grouped(worst(of_evidence(cases)), _heading), "the worst: "
     for name, group in listed.items():
@@ -165,10 +169,10 @@ def verify_page(truth: Truth) -> Page:
     parts.append(Words([CASE_NOTE]))
     if len(cases) <= LISTED_MAX:
         parts.append(Table(_SUMMARY, [summary_row("all", summarise(cases))]))
-    said = [f"  {len(found)} refused: {why}" for why, found in refusals(cases).items()]
+    lines = [f"  {len(refused)} refused: {why}" for why, refused in refusals(cases).items()]
     if left_out := truth.about.get("left_out"):
-        said.append(f"  {len(left_out)} skipped, the last one because: {left_out[-1]['why']}")
-    return Page([*parts, *([Words(said, "  ")] if said else [])], _data(cases))
+        lines.append(f"  {len(left_out)} skipped, the last one because: {left_out[-1]['why']}")
+    return Page([*parts, *([Words(lines, "  ")] if lines else [])], _data(cases))
 
 
 _DATA = (
@@ -183,9 +187,9 @@ def _data(cases: Sequence[Case]) -> Table:
     """A row a case, by the keys of its document and of its forecast's."""
     records = []
     for case in document(cases)["cases"]:
-        said = case["forecast"]
-        low_s, high_s = said["interval_s"] or (None, None)
-        records.append({**case, **said, "low_s": low_s, "high_s": high_s})
+        forecast = case["forecast"]
+        low_s, high_s = forecast["interval_s"] or (None, None)
+        records.append({**case, **forecast, "low_s": low_s, "high_s": high_s})
     return Table.of(_DATA, records)
 
 

@@ -47,7 +47,7 @@ def _price(memory: WorkMemory) -> str:
     most = format_bytes(memory.most_bytes)
     text = f"It counts for each node in each process: {' + '.join(parts)} may take {most}"
     if memory.available_bytes is not None:
-        there = format_bytes(memory.available_bytes)
+        available = format_bytes(memory.available_bytes)
         enough = memory.most_bytes < memory.available_bytes
-        text += f", and this machine has {there} available" + ("" if enough else ": too little")
+        text += f", and this machine has {available} available" + ("" if enough else ": too little")
     return f"{text}; in every session that has it set."

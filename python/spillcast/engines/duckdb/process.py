@@ -34,8 +34,8 @@ class DuckDbSession(Session):
         """Of the query, where it was profiled."""
         if not self._profiled:
             return None
-        told = self._connection.get_profiling_information()
-        document: dict[str, Any] = json.loads(told) if isinstance(told, str) else told
+        profile = self._connection.get_profiling_information()
+        document: dict[str, Any] = json.loads(profile) if isinstance(profile, str) else profile
         return int(document["system"]["peak_buffer_memory"])
 
 

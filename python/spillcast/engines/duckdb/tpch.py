@@ -44,8 +44,8 @@ class DuckDbTpch(DuckDbLab):
     def verified(threads: int) -> Sequence[Workload]:
         """The queries of a verification."""
         given = [
-            replace(one, memory_kb=one.memory_kb + (threads - 1) * _thread_kb(one.number))
-            for one in SPILLING
+            replace(query, memory_kb=query.memory_kb + (threads - 1) * _thread_kb(query.number))
+            for query in SPILLING
         ]
         return workloads(given, threads, "{}kB", {}, LOAD_S)
 

@@ -41,12 +41,12 @@ def parse_flash(cells: int | None, flash: str | None, cache: str) -> Flash | Non
         return None
     if cells is None or flash is None:
         raise InputError("--cells and --cell-flash go together: the number, and the flash of each")
-    found = Flash(cells, parse_bytes(flash, "--cell-flash"), parse_bytes(cache, "--cell-cache"))
+    parsed = Flash(cells, parse_bytes(flash, "--cell-flash"), parse_bytes(cache, "--cell-cache"))
     if cells < 2:
         raise InputError("--cells: normal redundancy needs at least two cells")
-    if found.cache_bytes >= found.bytes:
+    if parsed.cache_bytes >= parsed.bytes:
         raise InputError(f"--cell-cache {cache} leaves nothing of --cell-flash {flash}")
-    return found
+    return parsed
 
 
 def exadata_flash_move(
@@ -123,8 +123,8 @@ def _cell_steps(cache: str) -> list[Step]:
     ]
 
 
-def _on_cell(why: str, what: str, then: str = "") -> Step:
-    return Step(why, command=f'dcli -c "$cell" -l celladmin "cellcli -e {what}"{then}')
+def _on_cell(why: str, command: str, then: str = "") -> Step:
+    return Step(why, command=f'dcli -c "$cell" -l celladmin "cellcli -e {command}"{then}')
 
 
 def _disk_group(name: str) -> Step:

@@ -53,8 +53,8 @@ def oracle_move(to: str, user: str | None, size: str, *, client: str = "") -> Mo
         "oracle",
         to,
         f"user:{user}" if user else "database",
-        [replace(one, client=client) for one in steps],
-        [replace(one, client=client) for one in revert],
+        [replace(step, client=client) for step in steps],
+        [replace(step, client=client) for step in revert],
         TABLESPACE,
         warnings=["connect to the users' database: the pluggable one if there is one"],
     )

@@ -52,13 +52,13 @@ def open_session(dsn: str, name: str) -> Connection:
         connection = psycopg.connect(autocommit=True, **parts)
     except (psycopg.OperationalError, UnicodeError) as error:
         # The second of a name of a host that is none.
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         # libpq asks whether it runs, and so does what mends it.
-        said = re.sub(r"connection is bad: | Is the server running .*?\?", "", said)
+        reason = re.sub(r"connection is bad: | Is the server running .*?\?", "", reason)
         for key in SECRETS:
             secret = str(parts.get(key) or "")
-            said = said.replace(secret, STRUCK) if secret else said
-        raise InputError(f"PostgreSQL: {said}", _remedy(said)) from None
+            reason = reason.replace(secret, STRUCK) if secret else reason
+        raise InputError(f"PostgreSQL: {reason}", _remedy(reason)) from None
     try:
         _check(connection)
         _read_any_text(connection)
@@ -77,18 +77,18 @@ def shown_dsn(dsn: str) -> str:
     return make_conninfo(**{name: value for name, value in parts if name not in SECRETS})
 
 
-def check_text(what: str, text: str) -> None:
+def check_text(name: str, text: str) -> None:
     """InputError for an argument of bytes that are no UTF-8, which no server can be given."""
     if not is_utf8(text):
-        raise InputError(f"{what}: its bytes are not UTF-8")
+        raise InputError(f"{name}: its bytes are not UTF-8")
 
 
 def row(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:
     """The only row of a query."""
     # Not prepared: the texts are of this program, and some are for one use.
-    found = connection.execute(query.encode(), values, prepare=False).fetchone()
-    assert found is not None
-    return found
+    record = connection.execute(query.encode(), values, prepare=False).fetchone()
+    assert record is not None
+    return record
 
 
 def what_it_says(error: "psycopg.Error") -> str:
@@ -189,9 +189,9 @@ def _parts(dsn: str) -> dict[str, Any]:
     return parts
 
 
-def _remedy(said: str) -> str | None:
-    if re.search(r"password|fe_sendauth", said):
+def _remedy(reason: str) -> str | None:
+    if re.search(r"password|fe_sendauth", reason):
         return "give the password in PGPASSWORD or ~/.pgpass"
-    if re.search(r"refused|No such file|translate host|timeout|timed out", said):
+    if re.search(r"refused|No such file|translate host|timeout|timed out", reason):
         return "is the server running, and do host and port of the DSN lead to it?"
     return None

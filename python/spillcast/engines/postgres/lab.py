@@ -90,9 +90,9 @@ class PostgresLab(Lab, Calibrates, Explains):
         with serve(self._cluster, self.settings, environment) as server:
             with server.connect() as connection:
                 tablespace = _tablespace(server, connection, temp)
-            own = {"work_mem": workload.memory, "temp_tablespaces": tablespace}
+            settings = {"work_mem": workload.memory, "temp_tablespaces": tablespace}
             before = self.before(workload)
-            with held_in(server, workload.sql, {**own, **workload.settings}, before) as held:
+            with held_in(server, workload.sql, {**settings, **workload.settings}, before) as held:
                 yield held
 
     def explaining(self, workload: Workload) -> Workload:
@@ -149,9 +149,9 @@ def _tablespace(
 ) -> str:
     """The tablespace in a directory, made if it is not there."""
     spaces = "select spcname from pg_tablespace where pg_tablespace_location(oid) = %s"
-    found = connection.execute(spaces, (str(directory),)).fetchone()
-    if found is not None:
-        return str(found[0])
+    record = connection.execute(spaces, (str(directory),)).fetchone()
+    if record is not None:
+        return str(record[0])
     server.give(directory)
     counted = connection.execute("select count(*) from pg_tablespace").fetchone()
     assert counted is not None

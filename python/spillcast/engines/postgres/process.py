@@ -42,7 +42,9 @@ class PostgresSession(Session):
         """The backend, and parallel workers as they were when last seen."""
         self._look()
         seen = self._scheduled.values()
-        return Scheduled(sum(one.cpu_s for one in seen), sum(one.run_queue_delay_s for one in seen))
+        return Scheduled(
+            sum(times.cpu_s for times in seen), sum(times.run_queue_delay_s for times in seen)
+        )
 
     def _watch(self, ended: threading.Event) -> None:
         """Workers are gone when the query ends, so they are looked at all the time."""

@@ -43,8 +43,8 @@ def postmaster(pid: int) -> int | None:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return None
-    found = re.search(r"^PPid:\s+(\d+)", status, re.MULTILINE)
-    return int(found[1]) if found else None
+    match = re.search(r"^PPid:\s+(\d+)", status, re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def children(pid: int) -> frozenset[int]:
@@ -64,16 +64,16 @@ def _numbers(text: str) -> frozenset[int]:
 def title(pid: int) -> str:
     """What a process of a server calls itself: nothing but its program at first, and when gone."""
     try:
-        said = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+        command_line = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:
         return ""
-    return said if said.startswith(TITLES) else ""
+    return command_line if command_line.startswith(TITLES) else ""
 
 
 def served_by(title: str) -> int | None:
     """The session that a parallel worker serves, by its title; None for any other process."""
-    found = re.search(WORKER_TITLE.format(pid=r"(\d+)"), title)
-    return int(found[1]) if found else None
+    match = re.search(WORKER_TITLE.format(pid=r"(\d+)"), title)
+    return int(match[1]) if match else None
 
 
 def started_ns(pid: int) -> int | None:

@@ -23,7 +23,13 @@ def identifier(name: str) -> str:
     if not has_control(name):
         return f'"{quoted}"'
     quoted = quoted.replace("\\", "\\\\")
-    return 'U&"' + "".join(_code_point(one) if has_control(one) else one for one in quoted) + '"'
+    return (
+        'U&"'
+        + "".join(
+            _code_point(character) if has_control(character) else character for character in quoted
+        )
+        + '"'
+    )
 
 
 def shown_name(name: str) -> str:

@@ -79,15 +79,15 @@ def embedded() -> Installation:
 
 def of_system() -> Installation | None:
     """The newest server that Debian's packages installed; None where there is none."""
-    found = DEBIAN.glob("*/bin/postgres")
-    by_version = sorted(found, key=lambda path: float(path.parts[-3]))
+    paths = DEBIAN.glob("*/bin/postgres")
+    by_version = sorted(paths, key=lambda path: float(path.parts[-3]))
     return installed(by_version[-1].parent) if by_version else None
 
 
 def installed(programs: Path) -> Installation:
     """The server whose programs are in a directory."""
-    said = subprocess.run([programs / "postgres", "--version"], capture_output=True, text=True)
-    return Installation(said.stdout.split()[2], programs)
+    completed = subprocess.run([programs / "postgres", "--version"], capture_output=True, text=True)
+    return Installation(completed.stdout.split()[2], programs)
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ def make_cluster(room: Path, installation: Installation | None = None) -> Cluste
     made = subprocess.run([*_as(user), *initdb], capture_output=True, text=True, cwd=home)
     if made.returncode:
         # What it tidies up comes after what went wrong.
-        told = [line for line in made.stderr.splitlines() if "removing " not in line]
-        raise SpillcastError(f"initdb: {' '.join(told[-2:]) or 'no reason given'}")
+        lines = [line for line in made.stderr.splitlines() if "removing " not in line]
+        raise SpillcastError(f"initdb: {' '.join(lines[-2:]) or 'no reason given'}")
     (home / "data" / "pg_hba.conf").write_text(HBA)
     ident = IDENT.format(user=pwd.getpwuid(os.geteuid()).pw_name)
     (home / "data" / "pg_ident.conf").write_text(ident)
@@ -191,8 +191,8 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", log: Path, pid_file: P
         if len(lines) >= 8 and lines[7].strip() == "ready":
             return
         if process.poll() is not None or time.monotonic() > deadline:
-            said = [line for line in log.read_text().splitlines() if "FATAL" in line]
-            raise SpillcastError(f"PostgreSQL did not start: {(said or ['it took too long'])[0]}")
+            fatal = [line for line in log.read_text().splitlines() if "FATAL" in line]
+            raise SpillcastError(f"PostgreSQL did not start: {(fatal or ['it took too long'])[0]}")
         time.sleep(0.02)
 
 

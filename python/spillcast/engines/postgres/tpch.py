@@ -62,9 +62,11 @@ class PostgresTpch(PostgresLab):
         more = OPERATIONS_OF_SEVERAL if threads > 1 else 1.0
         shares = [
             replace(
-                one, memory_kb=one.memory_kb // threads, operations=round(one.operations * more)
+                query,
+                memory_kb=query.memory_kb // threads,
+                operations=round(query.operations * more),
             )
-            for one in SPILLING
+            for query in SPILLING
         ]
         return workloads(shares, threads, "{}kB", {**FORCED, **parallel}, LOAD_S)
 
@@ -142,10 +144,10 @@ class DebianTpch(PostgresTpch):
 
     @staticmethod
     def _installation() -> Installation:
-        found = of_system()
-        if found is None:
+        installation = of_system()
+        if installation is None:
             raise SpillcastError(f"no PostgreSQL of Debian's packages is in {DEBIAN}")
-        return found
+        return installation
 
     def _enable(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
         """Nothing: pg_prewarm is not used."""

@@ -24,8 +24,10 @@ INSTALL = "pip install 'spillcast[tpch]'"
 def generator() -> Path | None:
     """The command of the package ``tpchgen-cli``; None where it is not installed."""
     beside = Path(sys.executable).parent
-    found = shutil.which("tpchgen-cli", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
-    return None if found is None else Path(found)
+    executable = shutil.which(
+        "tpchgen-cli", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}"
+    )
+    return None if executable is None else Path(executable)
 
 
 def made(room: Path, rows: int) -> Path:

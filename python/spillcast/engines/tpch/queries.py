@@ -41,18 +41,18 @@ def workloads(
     """
     warm = [
         Workload(
-            f"{SUITE} Q{one.number}",
-            text(one.number),
+            f"{SUITE} Q{query.number}",
+            text(query.number),
             ROWS_OF_SCALE_1,
-            memory.format(one.memory_kb),
+            memory.format(query.memory_kb),
             threads,
-            {**settings, **one.settings},
+            {**settings, **query.settings},
             suite=SUITE,
-            cpu_s=one.cpu_s,
-            operations=one.operations,
+            cpu_s=query.cpu_s,
+            operations=query.operations,
             load_s=load_s,
         )
-        for one in spilling
+        for query in spilling
     ]
     return [*warm, *map(cold, warm)]
 

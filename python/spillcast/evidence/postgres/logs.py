@@ -72,13 +72,13 @@ class _Entry:
 def read_logs(path: Path) -> Logs:
     """Of a file, or of all files of a folder. InputError where there is nothing of spills."""
     files = _each_once(path) if path.is_dir() else [path]
-    found = []
+    read = []
     for file in files:
         with reading(file, HOW), _opened(file) as lines:
-            found.append(logs_of(file, lines))
-    temp = [one for logs in found for one in logs.temp]
-    plans = [one for logs in found for one in logs.plans]
-    times = [time for logs in found for time in logs.times]
+            read.append(logs_of(file, lines))
+    temp = [plan for logs in read for plan in logs.temp]
+    plans = [plan for logs in read for plan in logs.plans]
+    times = [time for logs in read for time in logs.times]
     if not temp and not plans:
         raise InputError(
             f"{path}: no temp file and no plan in {format_count(len(files), 'file')}",
@@ -94,21 +94,21 @@ def logs_of(file: Path, lines: TextIO) -> Logs:
     times: list[str] = []
     with reading(file, HOW):
         _read(file, _entries(file, lines), temp, plans, times)
-    temp = [one for one in temp if MARK not in (one.query or "")]
-    plans = [one for one in plans if MARK not in str(one.get("Query Text", ""))]
+    temp = [plan for plan in temp if MARK not in (plan.query or "")]
+    plans = [plan for plan in plans if MARK not in str(plan.get("Query Text", ""))]
     return Logs(1, temp, plans, _window_s(times), times)
 
 
 def _each_once(folder: Path) -> list[Path]:
     """The files of a folder, one format of each: a server may write the same in several."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     # The last of a name stays: CSV rather than JSON, either rather than text, and no packed copy.
     formats = {"csv": 2, "json": 1}
     files = sorted(path for path in folder.iterdir() if path.is_file())
     for file in sorted(files, key=lambda one: (formats.get(_format(one), 0), one.suffix != ".gz")):
         name = _NAME.fullmatch(file.name)
-        found[file.name if name is None else name["name"] + name["rotated"]] = file
-    return sorted(found.values())
+        paths[file.name if name is None else name["name"] + name["rotated"]] = file
+    return sorted(paths.values())
 
 
 def _format(file: Path) -> str:
@@ -150,11 +150,11 @@ def _read(
             temp.append(TempFile(query and struck_text(query), None, waiting.bytes))
             waiting = None
         if match := _TEMP.search(entry.said):
-            one = TempFile(entry.query, entry.queryid, int(match["size"]))
+            temp_file = TempFile(entry.query, entry.queryid, int(match["size"]))
             if entry.query is None:
-                waiting = one
+                waiting = temp_file
             else:
-                temp.append(one)
+                temp.append(temp_file)
         elif " plan:" in entry.said[:200]:
             below = entry.said.split("\n")
             for plan in logged_plans(file, [below[0], *(f"\t{line}" for line in below[1:])]):
@@ -182,13 +182,13 @@ def _of_csv(lines: TextIO) -> Iterator[_Entry]:
 def _of_json(lines: TextIO) -> Iterator[_Entry]:
     for line in lines:
         try:
-            found = json.loads(line)
+            document = json.loads(line)
         except ValueError:
             continue
-        if isinstance(found, dict) and isinstance(found.get("message"), str):
-            query = struck_text(str(found.get("statement") or ""))
-            queryid = _known(str(found.get("query_id") or ""))
-            yield _Entry(str(found.get("timestamp")), "LOG", found["message"], query, queryid)
+        if isinstance(document, dict) and isinstance(document.get("message"), str):
+            query = struck_text(str(document.get("statement") or ""))
+            queryid = _known(str(document.get("query_id") or ""))
+            yield _Entry(str(document.get("timestamp")), "LOG", document["message"], query, queryid)
 
 
 def _known(queryid: str) -> str | None:

@@ -74,14 +74,14 @@ def find(
     """
     check_text("--query", wanted.query or "")
     may_list = may_list_temp(connection)
-    said, began = False, time.monotonic()
+    announced, began = False, time.monotonic()
     while True:
         sessions = _sessions(connection, wanted)
-        found = _choose(sessions, wanted, _owners(connection) if may_list else set(), connection)
-        if found is not None:
-            return found
-        if not said:
-            said = True
+        session = _choose(sessions, wanted, _owners(connection) if may_list else set(), connection)
+        if session is not None:
+            return session
+        if not announced:
+            announced = True
             say(f"waiting for {words_of(wanted)}; Ctrl-C ends it")
             if wanted.spilling and not may_list:
                 say("pg_ls_tmpdir is for pg_monitor: a spill shows only by its waits")
@@ -90,11 +90,11 @@ def find(
         time.sleep(LOOK_S)
 
 
-def none_came(what: str, within_s: float) -> SpillcastError:
+def none_came(wanted: str, within_s: float) -> SpillcastError:
     """That what was waited for did not come in time."""
     waited = format_duration(within_s)
     hint = "a longer --duration waits longer, and without one it waits until Ctrl-C"
-    return SpillcastError(f"waited {waited} for {what}: none came", hint)
+    return SpillcastError(f"waited {waited} for {wanted}: none came", hint)
 
 
 def _named(sessions: list[Session], pid: int, connection: Connection) -> Session:
@@ -113,8 +113,8 @@ def _named(sessions: list[Session], pid: int, connection: Connection) -> Session
             f"record its leader and all its workers with: --backend {session.leader}",
         )
     if session.state is None or session.state == "disabled":
-        what = "track_activities is off for it" if session.state else "it is not a client session"
-        raise InputError(f"--backend {pid}: its queries cannot be seen: {what}")
+        reason = "track_activities is off for it" if session.state else "it is not a client session"
+        raise InputError(f"--backend {pid}: its queries cannot be seen: {reason}")
     return session
 
 
@@ -131,7 +131,7 @@ def _choose(
         for session in sessions
         if session.wait_event.lower().startswith("buffile") or session.pid in owners
     }
-    found = [
+    matching = [
         session
         for session in sessions
         if session.active
@@ -140,13 +140,13 @@ def _choose(
         and wanted.backend in (None, session.pid)
         and (not wanted.spilling or session.pid in leaders)
     ]
-    if not found and wanted.backend is None and any(session.hidden for session in sessions):
+    if not matching and wanted.backend is None and any(session.hidden for session in sessions):
         raise _no_right(connection, "sessions of other roles")
-    if len(found) > 1:
-        lines = [f"{len(found)} sessions match:", *(s.describe() for s in found[:LISTED])]
-        lines += [f"and {len(found) - LISTED} more"] * (len(found) > LISTED)
+    if len(matching) > 1:
+        lines = [f"{len(matching)} sessions match:", *(s.describe() for s in matching[:LISTED])]
+        lines += [f"and {len(matching) - LISTED} more"] * (len(matching) > LISTED)
         raise InputError("\n    ".join(lines), "name one with --backend PID")
-    return found[0] if found else None
+    return matching[0] if matching else None
 
 
 def _sessions(connection: Connection, wanted: Wanted) -> list[Session]:
@@ -176,10 +176,10 @@ def _owners(connection: Connection) -> set[int]:
     return {row[0] for row in connection.execute(_OWNERS, prepare=True).fetchall()}
 
 
-def _no_right(connection: Connection, what: str) -> InputError:
+def _no_right(connection: Connection, wanted: str) -> InputError:
     user = connection.info.user
     return InputError(
-        f"role {user} may not see {what}",
+        f"role {user} may not see {wanted}",
         f"as a superuser: grant pg_monitor to {shown_name(user)} (or pg_read_all_stats)",
     )
 
@@ -187,5 +187,5 @@ def _no_right(connection: Connection, what: str) -> InputError:
 def words_of(wanted: Wanted) -> str:
     """What is waited for."""
     who = "a session" if wanted.backend is None else f"session {wanted.backend}"
-    what = "" if wanted.query is None else f" with a query like '{wanted.query}'"
-    return f"{who}{what}{' to spill' if wanted.spilling else ''}"
+    pattern = "" if wanted.query is None else f" with a query like '{wanted.query}'"
+    return f"{who}{pattern}{' to spill' if wanted.spilling else ''}"

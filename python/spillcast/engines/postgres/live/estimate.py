@@ -54,16 +54,16 @@ def estimate(
                             "select set_config(%s, %s, true)", (name, settings[name])
                         )
                 # A statement of somebody's, explained as it stands.
-                found = connection.execute(f"explain ({options}) {text}".encode()).fetchone()
+                record = connection.execute(f"explain ({options}) {text}".encode()).fetchone()
         except psycopg.Error as error:
             return " ".join(str(error).split())[:200]
-    assert found is not None
-    [document] = found[0]
+    assert record is not None
+    [document] = record[0]
     return {"Plan": _kept(document["Plan"]), "Settings": document.get("Settings", {})}
 
 
 def _kept(node: Mapping[str, Any]) -> dict[str, Any]:
     kept = {name: node[name] for name in _KEPT if name in node}
     if below := node.get("Plans"):
-        kept["Plans"] = [_kept(one) for one in below]
+        kept["Plans"] = [_kept(child) for child in below]
     return kept

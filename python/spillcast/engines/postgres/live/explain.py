@@ -131,7 +131,7 @@ def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:
     """
     whole, root = plan[0], plan[0]["Plan"]
     nodes = list(_nodes(root))
-    own = [_own_blocks(node) for node in nodes]
+    blocks = [_own_blocks(node) for node in nodes]
     return {
         "file": PLAN_FILE,
         "planning_s": _seconds(whole.get("Planning Time")),
@@ -149,7 +149,7 @@ def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:
                 "temp_written_blocks": written,
                 **{name: node[key] for key, name in _DETAILS.items() if key in node},
             }
-            for node, (read, written) in zip(nodes, own, strict=True)
+            for node, (read, written) in zip(nodes, blocks, strict=True)
             if read or written
         ],
     }

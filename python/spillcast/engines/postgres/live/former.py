@@ -30,9 +30,9 @@ def former_calls(dsn: str, database: str, queryid: str) -> list[dict[str, Any]]:
     from psycopg.conninfo import make_conninfo
 
     for into in (dsn, make_conninfo(dsn, dbname=database)):
-        found = _asked(into, database, queryid)
-        if found is not None:
-            return found
+        records = _asked(into, database, queryid)
+        if records is not None:
+            return records
     return []
 
 
@@ -53,8 +53,8 @@ def _asked(dsn: str, database: str, queryid: str) -> list[dict[str, Any]] | None
             schema = connection.execute(STATEMENTS_SCHEMA).fetchone()
             if schema is None:
                 return None
-            asked = SQL(_COUNTED).format(Identifier(schema[0]))
+            query = SQL(_COUNTED).format(Identifier(schema[0]))
             values = [[PER_GATHER, MAINTENANCE], database, int(queryid)]
-            return [found for (found,) in connection.execute(asked, values)]
+            return [document for (document,) in connection.execute(query, values)]
         except psycopg.Error:
             return None

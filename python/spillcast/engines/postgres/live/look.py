@@ -131,8 +131,8 @@ class Look:
         from psycopg.pq import ExecStatus
 
         if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
-            told = result.error_message.decode(errors="replace").strip().splitlines()
-            raise SpillcastError(f"sampling failed: {told[0] if told else 'no reason given'}")
+            lines = result.error_message.decode(errors="replace").strip().splitlines()
+            raise SpillcastError(f"sampling failed: {lines[0] if lines else 'no reason given'}")
 
 
 def _array(pids: Iterable[int]) -> bytes:

@@ -77,11 +77,11 @@ def record_postgres(
             connection = stack.enter_context(closing(open_session(dsn, SAMPLER)))
             absent_because = _prepare(recorder, connection, say)
             if wanted is not None:
-                found = find(connection, wanted, say, recorder.options.duration_s)
-                explain_with = partial(estimate, dsn, found.database or None)
-                count_with = partial(former_calls, dsn, found.database or connection.info.dbname)
-                watch = _Watch(recorder, connection, found.pid, None, explain_with, count_with)
-                watch.database = found.database
+                session = find(connection, wanted, say, recorder.options.duration_s)
+                explain_with = partial(estimate, dsn, session.database or None)
+                count_with = partial(former_calls, dsn, session.database or connection.info.dbname)
+                watch = _Watch(recorder, connection, session.pid, None, explain_with, count_with)
+                watch.database = session.database
             else:
                 assert explain is not None
                 run = Explained(dsn, explain, settings or {}, say, timed=timed)
@@ -319,8 +319,8 @@ class _Watch:
     @property
     def _telling(self) -> Mapping[str, object]:
         """What may tell what is to come of a query that goes on, by file."""
-        found = {ESTIMATE_FILE: self._estimated, FORMER_FILE: self._former}
-        return {name: document for name, document in found.items() if document}
+        documents = {ESTIMATE_FILE: self._estimated, FORMER_FILE: self._former}
+        return {name: document for name, document in documents.items() if document}
 
     @property
     def _former(self) -> list[dict[str, Any]]:

@@ -298,11 +298,11 @@ def _ended_by(query: SessionQuery) -> EndedBy:
 def _workers(query: SessionQuery, window: Window, origin_ns: int) -> Sequence[Joined]:
     """Its parallel workers: those born meanwhile were observed from their start on."""
     zero_ns = origin_ns + window.begin_ns
-    found = []
+    joined = []
     for pid, started_ns in query.workers.items():
         whole = started_ns is not None and started_ns >= origin_ns
         started_s = None if started_ns is None else (started_ns - zero_ns) / 1e9
         attached_ns = started_ns if started_ns is not None and whole else origin_ns
         missed = (0, 0, 0) if whole else None
-        found.append(Joined(pid, started_s, (attached_ns - zero_ns) / 1e9, missed, temp_files=0))
-    return found
+        joined.append(Joined(pid, started_s, (attached_ns - zero_ns) / 1e9, missed, temp_files=0))
+    return joined

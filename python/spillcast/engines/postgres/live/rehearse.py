@@ -102,9 +102,9 @@ def _checked(text: str) -> str:
     if not re.match(r"(?i)\(*\s*(select|with|values|table)\b", bare):
         word = (bare.split() or [""])[0]
         raise Refusal(f"its query begins with '{word}', and only a SELECT is rehearsed")
-    if (found := CHANGES.search(bare)) is not None:
+    if (match := CHANGES.search(bare)) is not None:
         raise Refusal(
-            f"its query calls {found[1]}, and queries that change something are not rehearsed"
+            f"its query calls {match[1]}, and queries that change something are not rehearsed"
         )
     return text
 
@@ -112,8 +112,8 @@ def _checked(text: str) -> str:
 def _tablespace(connection: Connection, directory: Path) -> str:
     """The tablespace in a directory. InputError says how to make one."""
     place = str(directory.resolve())
-    found = connection.execute(_SPACE, [place]).fetchone()
-    if found is None:
+    record = connection.execute(_SPACE, [place]).fetchone()
+    if record is None:
         hint = f"as a superuser: create tablespace rehearsal location {literal(place)}"
         raise InputError(f"{directory}: no tablespace of the server lies there", hint)
-    return str(found[0])
+    return str(record[0])

@@ -57,10 +57,10 @@ class Sampled:
     def hold(self, held: Sequence[TempHeld]) -> None:
         """Take a look at temp files, of which some may be of others."""
         sums: dict[str, tuple[int, int]] = {}
-        for one in held:
-            if one.pid in self.pids:
-                size, files = sums.get(one.tablespace, (0, 0))
-                sums[one.tablespace] = size + one.bytes, files + one.files
+        for temp_held in held:
+            if temp_held.pid in self.pids:
+                size, files = sums.get(temp_held.tablespace, (0, 0))
+                sums[temp_held.tablespace] = size + temp_held.bytes, files + temp_held.files
         for tablespace, now in sums.items():
             self.temp_peak[tablespace] = max(self.temp_peak.get(tablespace, (0, 0)), now)
 
@@ -139,7 +139,7 @@ class Sampler(threading.Thread):
         backends = self._look.sessions(self._pid)
         now_ns = time.monotonic_ns()
         gap_s = (now_ns - last_ns) / 1e9
-        mine = next((one for one in backends if one.pid == self._pid), None)
+        mine = next((backend for backend in backends if backend.pid == self._pid), None)
         seen = None if mine is None else mine.seen
         phase = self.life.see(seen)
         if phase != "running":
@@ -148,12 +148,14 @@ class Sampler(threading.Thread):
             return now_ns
         if self.life.new and seen is not None and self.life.started_s is not None:
             self.sampled.started_ns = now_ns - round((seen.now_s - self.life.started_s) * 1e9)
-            self.sampled.query = "".join(one.text for one in self._look.statements([self._pid]))
+            self.sampled.query = "".join(
+                backend.text for backend in self._look.statements([self._pid])
+            )
         if mine is not None:
             # It shows a moment after the query.
             self.sampled.queryid = self.sampled.queryid or mine.query_id
         self.sampled.ticks += 1
-        for worker in {one.pid for one in backends} - self.sampled.pids:
+        for worker in {backend.pid for backend in backends} - self.sampled.pids:
             self.sampled.pids |= {worker}
             self._on_worker(worker)
         if gap_s > self.gap_s:
@@ -185,11 +187,11 @@ def samples(backends: Sequence[Backend], time_ns: int, weight_us: int) -> list[d
     return [
         {
             "time_ns": time_ns,
-            "session": one.pid,
-            "event": one.wait_event,
+            "session": backend.pid,
+            "event": backend.wait_event,
             "weight_us": weight_us,
-            "sql_id": one.query_id,
-            "coordinator": one.leader,
+            "sql_id": backend.query_id,
+            "coordinator": backend.leader,
         }
-        for one in backends
+        for backend in backends
     ]

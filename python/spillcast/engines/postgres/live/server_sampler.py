@@ -167,7 +167,9 @@ class ServerSampler(threading.Thread):
         now_ns = time.monotonic_ns()
         gap_ns = now_ns - self.last_ns
         with self._lock:
-            self._see({one.pid: one for one in backends if one.leader is None}, now_ns)
+            self._see(
+                {backend.pid: backend for backend in backends if backend.leader is None}, now_ns
+            )
         self._read_statements()
         self._sample(backends, now_ns, gap_ns)
         if self._list_temp and time.monotonic() - self._listed_s > LIST_S:
@@ -228,19 +230,19 @@ class ServerSampler(threading.Thread):
 
     def _sample(self, backends: list[Backend], now_ns: int, gap_ns: int) -> None:
         working = list[Backend]()
-        for one in backends:
-            query = self._running.get(one.leader or one.pid)
+        for backend in backends:
+            query = self._running.get(backend.leader or backend.pid)
             if query is None:
                 continue
-            if one.leader is not None:
-                query.join(one.pid)
+            if backend.leader is not None:
+                query.join(backend.pid)
             elif query.sampled.queryid is None:
-                query.sampled.queryid = one.query_id
+                query.sampled.queryid = backend.query_id
             if gap_ns > GAP_S * 1e9:
                 query.sampled.discarded += 1
             else:
                 query.sampled.samples += 1
-                working.append(one)
+                working.append(backend)
         for query in self._running.values():
             query.sampled.ticks += 1
             if query.memory is not None or query.sampled.ticks % DELAY_TICKS == 1:
@@ -267,11 +269,13 @@ class ServerSampler(threading.Thread):
         self._unplaced |= dict.fromkeys(now - self._children, now_s)
         self._children = now
         for pid, since_s in list(self._unplaced.items()):
-            said = title(pid)
-            leader = served_by(said)
+            child_title = title(pid)
+            leader = served_by(child_title)
             query = None if leader is None else self._running.get(leader)
             if query is not None:
                 query.join(pid)
-            elif now_s - since_s < UNPLACED_S and (leader is not None or (not said and pid in now)):
+            elif now_s - since_s < UNPLACED_S and (
+                leader is not None or (not child_title and pid in now)
+            ):
                 continue
             del self._unplaced[pid]

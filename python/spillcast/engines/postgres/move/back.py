@@ -101,8 +101,8 @@ def in_use_by_settings(facts: Situation, after: dict[Scope, list[str]], name: st
     """Who is set to a tablespace, in words, and does not let it go."""
     who = [str(scope) for scope, names in after.items() if name in names]
     defaults = [str(scope) for scope, names in facts.defaults.items() if name in names]
-    found = [f"{SETTING} of {', '.join(who)}"] if who else []
-    return found + ([f"default_tablespace of {', '.join(defaults)}"] if defaults else [])
+    users = [f"{SETTING} of {', '.join(who)}"] if who else []
+    return users + ([f"default_tablespace of {', '.join(defaults)}"] if defaults else [])
 
 
 def comment_statement(name: str, text: str | None) -> str:

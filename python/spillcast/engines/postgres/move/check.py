@@ -96,7 +96,7 @@ def _entries(connection: Connection, path: Path, *, by_server: bool) -> list[str
     return list(row(connection, query, str(path))[0])
 
 
-def _check_seen(connection: Connection, path: Path, what: str) -> None:
+def _check_seen(connection: Connection, path: Path, role: str) -> None:
     """The server can reach a path, and finds there what we find."""
     import psycopg
 
@@ -106,12 +106,12 @@ def _check_seen(connection: Connection, path: Path, what: str) -> None:
     try:
         (modified_s,) = row(connection, query, str(path))
     except psycopg.Error as error:
-        said = what_it_says(error)
+        reason = what_it_says(error)
         hint = "it needs execute permission on every directory above"
-        raise InputError(f"{what}: the server cannot reach {path}: {said}", hint) from None
+        raise InputError(f"{role}: the server cannot reach {path}: {reason}", hint) from None
     if not before_s <= (modified_s or 0) <= _modified_s(path):
         hint = "it may have a private /tmp, as with PrivateTmp of systemd"
-        raise InputError(f"{what}: the server sees another {path} than spillcast", hint)
+        raise InputError(f"{role}: the server sees another {path} than spillcast", hint)
 
 
 def _modified_s(path: Path) -> int:

@@ -125,10 +125,12 @@ def _noted(
 
 def _name(wish: Wish, facts: Situation, existing: Tablespace | None) -> str:
     """The tablespace's name. InputError where another one has it."""
-    there = existing.name if existing and not existing.name.startswith(UNFINISHED) else None
-    name = wish.tablespace or there or NAME
-    if there and name != there:
-        raise InputError(f"--tablespace {name}: the tablespace in {wish.to} is called {there}")
+    existing_name = existing.name if existing and not existing.name.startswith(UNFINISHED) else None
+    name = wish.tablespace or existing_name or NAME
+    if existing_name and name != existing_name:
+        raise InputError(
+            f"--tablespace {name}: the tablespace in {wish.to} is called {existing_name}"
+        )
     other = facts.named(name)
     if other is not None and other != existing:
         hint = f"give another name with --tablespace; {name} is in {other.location}"

@@ -222,7 +222,7 @@ def _in_use() -> tuple[type[Exception], ...]:
 
 def _only_move(facts: Situation) -> Path:
     """Where temp files were moved to. InputError where nothing or more than one place shows it."""
-    moved = [one for one in facts.tablespaces if one.note is not None]
+    moved = [tablespace for tablespace in facts.tablespaces if tablespace.note is not None]
     if len(moved) == 1:
         return Path(moved[0].location)
     if not moved:
@@ -230,7 +230,7 @@ def _only_move(facts: Situation) -> Path:
             "spillcast has moved temp files to no tablespace of this server",
             "if a move was interrupted before it made one, name the directory with --to",
         )
-    places = ", ".join(one.location for one in moved)
+    places = ", ".join(tablespace.location for tablespace in moved)
     raise InputError(f"spillcast has moved temp files to {places}", "say which with --to")
 
 
@@ -252,7 +252,11 @@ def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -
     if not to.exists():
         # Gone with a restart, where it was in memory or on a disk of the instance.
         note = replace(note, made_directory=False)
-    scopes = [one for one in map(parse_scope, note.before) if one and (whole or one == scope)]
+    scopes = [
+        candidate
+        for candidate in map(parse_scope, note.before)
+        if candidate and (whole or candidate == scope)
+    ]
     others = remaining(note, scopes).before
     left = []
     if note.made_tablespace and not others:
@@ -262,11 +266,11 @@ def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -
     move = Move("postgres", str(to), word, steps, tablespace=tablespace.name, left=left)
     if others:
         move.warnings.append(f"the tablespace stays for {', '.join(others)}")
-    for one in scopes:
-        now = facts.settings.get(one)
-        if now != [tablespace.name] and now != note.before[str(one)]:
-            said = "has none" if now is None else f"is set to {', '.join(now)}"
-            move.warnings.append(f"{one} {said} now, which is kept")
+    for candidate in scopes:
+        now = facts.settings.get(candidate)
+        if now != [tablespace.name] and now != note.before[str(candidate)]:
+            state = "has none" if now is None else f"is set to {', '.join(now)}"
+            move.warnings.append(f"{candidate} {state} now, which is kept")
     return move
 
 
@@ -294,7 +298,7 @@ def _take_setting(
     (user, database) = row(session, "select session_user, current_database()")
     if scope.role:
         session.execute(f"set role {identifier(scope.role)}".encode())
-    elif not any(own.outranks(scope) for own in now if _holds(own, user, database)):
+    elif not any(holding.outranks(scope) for holding in now if _holds(holding, user, database)):
         _wait_for_setting(session, scope, tablespace)
         return
     # A session of ours cannot be one of theirs: it takes what is stored for them.
@@ -313,8 +317,8 @@ def _wait_for_setting(session: Connection, scope: Scope, tablespace: str) -> Non
         time.sleep(0.02)
 
 
-def _holds(own: Scope, user: str, database: str) -> bool:
-    return own.role in (None, user) and own.database in (None, database)
+def _holds(scope: Scope, user: str, database: str) -> bool:
+    return scope.role in (None, user) and scope.database in (None, database)
 
 
 def _run(connection: Connection, step: Step) -> None:

@@ -69,8 +69,12 @@ class Situation:
     def at(self, directory: Path) -> Tablespace | None:
         """The tablespace in a directory."""
         real = os.path.realpath(directory)
-        found = [one for one in self.tablespaces if os.path.realpath(one.location) == real]
-        return found[0] if found else None
+        tablespaces = [
+            tablespace
+            for tablespace in self.tablespaces
+            if os.path.realpath(tablespace.location) == real
+        ]
+        return tablespaces[0] if tablespaces else None
 
     def step(self, why: str, *sql: str) -> Step:
         """Statements for a client of this server; several are one transaction."""
@@ -78,7 +82,9 @@ class Situation:
 
     def named(self, name: str) -> Tablespace | None:
         """The tablespace of a name."""
-        return next((one for one in self.tablespaces if one.name == name), None)
+        return next(
+            (tablespace for tablespace in self.tablespaces if tablespace.name == name), None
+        )
 
 
 def situation(connection: Connection, dsn: str) -> Situation:

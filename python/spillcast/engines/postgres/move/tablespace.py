@@ -104,7 +104,7 @@ def tablespaces(connection: Connection) -> list[Tablespace]:
         "select oid, spcname, pg_tablespace_location(oid), shobj_description(oid, 'pg_tablespace')"
         " from pg_tablespace where pg_tablespace_location(oid) <> '' order by spcname"
     )
-    return [Tablespace(*found) for found in connection.execute(query)]
+    return [Tablespace(*record) for record in connection.execute(query)]
 
 
 def settings(
@@ -114,24 +114,24 @@ def settings(
 
     With ``server``, which only a superuser may see, also what ALTER SYSTEM has set.
     """
-    found = {}
+    settings = {}
     query = (
         "select rolname, datname, substr(entry, length(%s::text) + 2) from pg_db_role_setting "
         "cross join unnest(setconfig) entry left join pg_roles r on r.oid = setrole "
         "left join pg_database d on d.oid = setdatabase where entry like %s::text || '=%%'"
     )
     for role, database, value in connection.execute(query, (name, name)):
-        found[Scope(role, database)] = parse_names(value)
+        settings[Scope(role, database)] = parse_names(value)
     if not server:
-        return found
+        return settings
     # The file's last entry holds.
     query = (
         "select setting from pg_file_settings where name = %s "
         "and sourcefile like '%%/postgresql.auto.conf' order by seqno"
     )
     for (value,) in connection.execute(query, (name,)):
-        found[Scope()] = parse_names(value)
-    return found
+        settings[Scope()] = parse_names(value)
+    return settings
 
 
 def parse_names(value: str) -> list[str]:
@@ -142,7 +142,7 @@ def parse_names(value: str) -> list[str]:
 
 def users_of(connection: Connection, tablespace: Tablespace) -> list[str]:
     """What lies in a tablespace, in words: objects, and temp files of queries that run."""
-    found = []
+    users = []
     query = (
         "select coalesce(datname, oid::text) from pg_tablespace_databases(%s) oid "
         "left join pg_database d using (oid) order by 1"
@@ -153,7 +153,7 @@ def users_of(connection: Connection, tablespace: Tablespace) -> list[str]:
     if databases or names:
         such = ", such as " + ", ".join(names) if names else ""
         where = ", ".join(databases) or connection.info.dbname
-        found.append(f"tables or indexes of database {where}{such}")
+        users.append(f"tables or indexes of database {where}{such}")
     # ``pg_ls_tmpdir`` does not show the directories of parallel queries.
     query = (
         "select count(*), coalesce(sum(size), 0), (select count(*) from "
@@ -164,8 +164,8 @@ def users_of(connection: Connection, tablespace: Tablespace) -> list[str]:
     where = f"pg_tblspc/{tablespace.oid}"
     count, size, shared = row(connection, query, where, where, tablespace.oid)
     if count or shared:
-        found.append(f"temp files of running queries: {count + shared} ({format_bytes(int(size))})")
-    return found
+        users.append(f"temp files of running queries: {count + shared} ({format_bytes(int(size))})")
+    return users
 
 
 def spilled_by(connection: Connection, pid: int) -> dict[str, tuple[int, int]]:
@@ -175,5 +175,5 @@ def spilled_by(connection: Connection, pid: int) -> dict[str, tuple[int, int]]:
         "cross join lateral pg_ls_tmpdir(t.oid) f "
         "where spcname <> 'pg_global' and f.name like 'pgsql\\_tmp' || %s::text || '.%%' group by 1"
     )
-    found: list[tuple[Any, ...]] = connection.execute(query, (str(pid),)).fetchall()
-    return {name: (count, size) for name, count, size in found}
+    records: list[tuple[Any, ...]] = connection.execute(query, (str(pid),)).fetchall()
+    return {name: (count, size) for name, count, size in records}

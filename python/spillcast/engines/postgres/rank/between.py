@@ -24,20 +24,20 @@ def check_since(since: str) -> None:
 
 def since_look(
     since: str,
-    found: Look,
+    look: Look,
     again: Callable[[], Look],
     wait: Callable[[float], None] = time.sleep,
 ) -> Look:
     """From the look of a file to this one, or from this one to another after a ``wait``."""
     if os.path.isfile(since):
         before = load(Path(since))
-        if None not in (before.server, found.server) and before.server != found.server:
+        if None not in (before.server, look.server) and before.server != look.server:
             hint = "name one of this server, or wait for a second look: --since 10m"
             raise InputError(f"--since {since} is of another server", hint)
-        return between(before, found)
+        return between(before, look)
     seconds = parse_duration_s(since, "--since")
     wait(seconds)
-    return between(found, again())
+    return between(look, again())
 
 
 def between(before: Look, after: Look) -> Look:
@@ -81,20 +81,20 @@ def _counts(row: Mapping[str, Any]) -> Sequence[str]:
 
 def _databases_less(after: Look, before: Look) -> list[DatabaseSpill]:
     """What each has written since; one whose counts shrank began anew."""
-    was = {one.name: one for one in before.databases}
+    was = {database.name: database for database in before.databases}
     grown = []
-    for one in after.databases:
-        old = was.get(one.name)
-        if old is not None and old.temp_bytes <= one.temp_bytes:
-            one = replace(
-                one,
-                temp_files=one.temp_files - old.temp_files,
-                temp_bytes=one.temp_bytes - old.temp_bytes,
-                active_s=_number_less(one.active_s, old.active_s),
+    for database in after.databases:
+        old = was.get(database.name)
+        if old is not None and old.temp_bytes <= database.temp_bytes:
+            database = replace(
+                database,
+                temp_files=database.temp_files - old.temp_files,
+                temp_bytes=database.temp_bytes - old.temp_bytes,
+                active_s=_number_less(database.active_s, old.active_s),
                 since_s=before.taken_s,
             )
-        if one.temp_bytes:
-            grown.append(one)
+        if database.temp_bytes:
+            grown.append(database)
     return grown
 
 

@@ -56,30 +56,30 @@ def rank_postgres(
     """
     for target in targets:
         known_target(target)
-    asked = Asked(targets, origin, confidence)
+    request = Asked(targets, origin, confidence)
     # A DSN may be longer than a file's name can be.
     if server and os.path.exists(server):
         if (log, since, save_as) != (None, None, None):
             raise InputError("--log, --since and --save need a server, not its logs")
-        return _of_logs(Path(server), asked)
+        return _of_logs(Path(server), request)
     if since is not None:
         check_since(since)
     logs = None if log is None else read_logs(Path(log))
     with open_session(server, NAME) as connection, _while_it_answers():
-        found = look(connection)
+        snapshot = look(connection)
         if save_as is not None:
-            save(found, save_as)
+            save(snapshot, save_as)
         if since is not None:
             seen = WorkersSeen(connection)
-            found = since_look(since, found, lambda: look(connection), seen.during)
-            found = _with_workers(found, seen)
-        asked = replace(asked, calibration=_calibration(connection))
+            snapshot = since_look(since, snapshot, lambda: look(connection), seen.during)
+            snapshot = _with_workers(snapshot, seen)
+        request = replace(request, calibration=_calibration(connection))
         shown = shown_dsn(server)
-        if found.statements_seen is not None:
-            return _of_server(shown, found, logs, asked)
+        if snapshot.statements_seen is not None:
+            return _of_server(shown, snapshot, logs, request)
         logged = logs or (None if since is not None else server_log(connection))
-        enable = enabling(connection, shown, found.settings)
-    return _of_databases(shown, found, logged, enable, asked)
+        enable = enabling(connection, shown, snapshot.settings)
+    return _of_databases(shown, snapshot, logged, enable, request)
 
 
 @contextmanager
@@ -103,44 +103,47 @@ def _calibration(connection: Connection) -> MachineCalibration | None:
     return replace(kept.told, costs=[kept.told.cost_of(ENGINE)])
 
 
-def _with_workers(found: Look, seen: WorkersSeen) -> Look:
+def _with_workers(look: Look, seen: WorkersSeen) -> Look:
     """With what sessions showed of parallel workers meanwhile."""
-    rows = seen.with_rows(found.rows)
-    unseen = list(found.unseen)
+    rows = seen.with_rows(look.rows)
+    unseen = list(look.unseen)
     if all(row["looks"] >= LOOKS_MIN for row in rows):
         unseen = [text for text in unseen if text != PROCESSES_UNSEEN]
-    return replace(found, rows=rows, unseen=unseen, asked_s=found.asked_s + seen.asked_s)
+    return replace(look, rows=rows, unseen=unseen, asked_s=look.asked_s + seen.asked_s)
 
 
-def _of_server(shown: str, found: Look, logs: Logs | None, asked: Asked) -> ServerRanking:
-    statements = of_look(found, logs, asked)
-    window_s = None if found.since_s is None else found.taken_s - found.since_s
+def _of_server(shown: str, look: Look, logs: Logs | None, request: Asked) -> ServerRanking:
+    statements = of_look(look, logs, request)
+    window_s = None if look.since_s is None else look.taken_s - look.since_s
     return ServerRanking(
         source=shown,
         window_s=window_s or None,
         statements=statements,
-        targets=asked.targets,
-        confidence=asked.confidence,
-        statements_seen=found.statements_seen,
-        elapsed_s=found.elapsed_s,
-        databases=found.databases,
-        database_temp_bytes=sum(one.temp_bytes for one in found.databases),
-        data_read_s=found.data_read_s,
-        live=found.live,
-        settings=found.settings,
-        unseen=found.unseen,
+        targets=request.targets,
+        confidence=request.confidence,
+        statements_seen=look.statements_seen,
+        elapsed_s=look.elapsed_s,
+        databases=look.databases,
+        database_temp_bytes=sum(database.temp_bytes for database in look.databases),
+        data_read_s=look.data_read_s,
+        live=look.live,
+        settings=look.settings,
+        unseen=look.unseen,
         record=_record(shown, statements),
-        asked_s=found.asked_s,
+        asked_s=look.asked_s,
     )
 
 
 def _of_databases(
-    shown: str, found: Look, logs: Logs | None, enable: Sequence[str], asked: Asked
+    shown: str, look: Look, logs: Logs | None, enable: Sequence[str], request: Asked
 ) -> ServerRanking:
     """Where nothing counts statements: what databases have written, and what the log tells."""
-    ranked = _of_server(shown, found, None, asked)
-    statements = [] if logs is None else of_logs(logs, asked)
-    databases = [replace(one, spill_s=spill_s(one.temp_bytes, asked)) for one in found.databases]
+    ranked = _of_server(shown, look, None, request)
+    statements = [] if logs is None else of_logs(logs, request)
+    databases = [
+        replace(database, spill_s=spill_s(database.temp_bytes, request))
+        for database in look.databases
+    ]
     # What enables the extension says both.
     known = ("statements: this database", "times of temp I/O: set")
     return replace(
@@ -154,18 +157,18 @@ def _of_databases(
     )
 
 
-def _of_logs(path: Path, asked: Asked) -> ServerRanking:
+def _of_logs(path: Path, request: Asked) -> ServerRanking:
     logs = read_logs(path)
-    statements = of_logs(logs, asked)
+    statements = of_logs(logs, request)
     unseen = []
     if not logs.plans:
         unseen.append("times and plans: the logs contain only temp files; load auto_explain")
-    if any(one.query is None for one in statements):
+    if any(statement.query is None for statement in statements):
         unseen.append("statements: the log has some temp files without their statement")
-    found = ServerRanking(
-        struck_text(str(path)), logs.window_s, statements, asked.targets, asked.confidence
+    ranking = ServerRanking(
+        struck_text(str(path)), logs.window_s, statements, request.targets, request.confidence
     )
-    return replace(found, unseen=unseen, record=_record("DSN", statements))
+    return replace(ranking, unseen=unseen, record=_record("DSN", statements))
 
 
 def _words(query: str) -> str:
@@ -184,8 +187,12 @@ def _words(query: str) -> str:
 
 def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
     """The command that records the first of them when it runs next."""
-    found = (_words(one.query) for one in statements if one.query and one.query != HIDDEN)
-    words = next(filter(None, found), None)
+    patterns = (
+        _words(statement.query)
+        for statement in statements
+        if statement.query and statement.query != HIDDEN
+    )
+    words = next(filter(None, patterns), None)
     if words is None:
         return None
     pattern = shell_word(words)

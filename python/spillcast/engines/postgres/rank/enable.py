@@ -29,7 +29,7 @@ def enabling(connection: Connection, shown: str, settings: Mapping[str, str]) ->
     changed = {}
     # Its settings are there once it is loaded; the list itself may be hidden.
     if EXTENSION not in prefixes:
-        libraries = [one.strip(' "') for one in settings.get(_PRELOAD, "").split(",")]
+        libraries = [library.strip(' "') for library in settings.get(_PRELOAD, "").split(",")]
         changed[_PRELOAD] = ",".join([*filter(None, libraries), EXTENSION])
     if settings.get(_TIMES) == "off":
         changed[_TIMES] = "on"
@@ -65,8 +65,8 @@ def _own(connection: Connection, changed: Mapping[str, str], shown: str) -> list
     if not changed:
         return lines
     if row(connection, hidden, "allow_alter_system")[0] == "off":
-        said = (f"{name} = '{value}'" for name, value in changed.items())
-        return [*lines, f"# set in postgresql.conf, then restart: {', '.join(said)}"]
+        assignments = (f"{name} = '{value}'" for name, value in changed.items())
+        return [*lines, f"# set in postgresql.conf, then restart: {', '.join(assignments)}"]
     statements = [
         f"ALTER SYSTEM SET {name} = {', '.join(map(_quoted, value.split(',')))}"
         for name, value in changed.items()

@@ -100,26 +100,26 @@ def look(connection: Connection, queryid: str | None = None, pattern: str | None
     began = time.monotonic()
     for limit in (*_LIMITS, _ZONE):
         connection.execute(limit.encode())
-    asked = _Asked(connection)
+    queries = _Asked(connection)
     settings = dict(
-        asked.all("select name, setting from pg_settings where name = any (%s)", list(_SETTINGS))
+        queries.all("select name, setting from pg_settings where name = any (%s)", list(_SETTINGS))
     )
-    rows, seen, elapsed_s, since_s = _statements(asked, settings, queryid, pattern)
+    rows, seen, elapsed_s, since_s = _statements(queries, settings, queryid, pattern)
     version = connection.info.server_version
-    found = Look(
-        taken_s=asked.number("select extract(epoch from clock_timestamp())::float8") or 0.0,
+    look = Look(
+        taken_s=queries.number("select extract(epoch from clock_timestamp())::float8") or 0.0,
         since_s=since_s,
-        rows=[{**one, **_limits(settings)} for one in rows],
+        rows=[{**row, **_limits(settings)} for row in rows],
         statements_seen=seen,
         elapsed_s=elapsed_s,
-        databases=_databases(asked, version),
-        data_read_s=asked.number(_DATA) if version >= 160_000 else None,
+        databases=_databases(queries, version),
+        data_read_s=queries.number(_DATA) if version >= 160_000 else None,
         settings=settings,
-        live=_live(asked),
-        unseen=[*asked.unseen, *_not_shown(connection, settings, rows)],
+        live=_live(queries),
+        unseen=[*queries.unseen, *_not_shown(connection, settings, rows)],
         server=_server(connection),
     )
-    return Look(**{**_fields(found), "asked_s": time.monotonic() - began})
+    return Look(**{**_fields(look), "asked_s": time.monotonic() - began})
 
 
 def _server(connection: Connection) -> str | None:
@@ -149,77 +149,77 @@ class _Asked:
             return []
 
     def number(self, query: str) -> float | None:
-        found = self.all(query)
-        return None if not found or found[0][0] is None else float(found[0][0])
+        records = self.all(query)
+        return None if not records or records[0][0] is None else float(records[0][0])
 
 
 def _statements(
-    asked: _Asked, settings: Mapping[str, str], queryid: str | None, pattern: str | None
+    queries: _Asked, settings: Mapping[str, str], queryid: str | None, pattern: str | None
 ) -> tuple[list[dict[str, Any]], int | None, float | None, float | None]:
     """Rows that spill, how many there are in all, their time, and since when they count."""
-    found = asked.all(STATEMENTS_SCHEMA)
-    if not found:
+    schemas = queries.all(STATEMENTS_SCHEMA)
+    if not schemas:
         preloaded = "pg_stat_statements" in settings.get("shared_preload_libraries", "")
-        mend = "create extension pg_stat_statements"
+        hint = "create extension pg_stat_statements"
         if not preloaded:
-            mend = f"add it to shared_preload_libraries, restart, then {mend}"
-        asked.unseen.append(f"statements: this database has no pg_stat_statements; {mend}")
+            hint = f"add it to shared_preload_libraries, restart, then {hint}"
+        queries.unseen.append(f"statements: this database has no pg_stat_statements; {hint}")
         return [], None, None, None
-    schema = '"' + str(found[0][0]).replace('"', '""') + '"'
-    found = asked.all(_SPILLING.format(schema=schema), queryid, pattern)
-    rows = [{**one, "asked": True} if wanted else dict(one) for one, wanted in found]
-    [(seen, elapsed_s)] = asked.all(_ALL.format(schema=schema)) or [(None, None)]
+    schema = '"' + str(schemas[0][0]).replace('"', '""') + '"'
+    schemas = queries.all(_SPILLING.format(schema=schema), queryid, pattern)
+    rows = [{**record, "asked": True} if wanted else dict(record) for record, wanted in schemas]
+    [(seen, elapsed_s)] = queries.all(_ALL.format(schema=schema)) or [(None, None)]
     since_s = None
-    if asked.connection.info.server_version >= 140_000:
-        since_s = asked.number(_RESET.format(schema=schema))
-    return rows, seen, elapsed_s, since_s or asked.number(_STARTED)
+    if queries.connection.info.server_version >= 140_000:
+        since_s = queries.number(_RESET.format(schema=schema))
+    return rows, seen, elapsed_s, since_s or queries.number(_STARTED)
 
 
 def _limits(settings: Mapping[str, str]) -> dict[str, str]:
     return {name: settings[name] for name in (PER_GATHER, MAINTENANCE) if name in settings}
 
 
-def _databases(asked: _Asked, version: int) -> list[DatabaseSpill]:
+def _databases(queries: _Asked, version: int) -> list[DatabaseSpill]:
     active = "active_time / 1e3" if version >= _ACTIVE_SINCE else "null::float8"
-    return [DatabaseSpill(*each) for each in asked.all(_DATABASES.format(active=active))]
+    return [DatabaseSpill(*each) for each in queries.all(_DATABASES.format(active=active))]
 
 
-def _live(asked: _Asked) -> list[Live]:
+def _live(queries: _Asked) -> list[Live]:
     """Sessions with temp files, the largest first; of others' only who may see them."""
-    sizes = {pid: int(size) for pid, size in asked.all(_FILES) if pid is not None}
-    found = [
+    sizes = {pid: int(size) for pid, size in queries.all(_FILES) if pid is not None}
+    sessions = [
         Live(pid, struck_text(query), float(seconds or 0.0), sizes.get(pid, 0), wait)
-        for pid, query, seconds, wait in asked.all(_LIVE)
+        for pid, query, seconds, wait in queries.all(_LIVE)
         if query is not None and (pid in sizes or str(wait or "").lower().startswith("buffile"))
     ]
-    return sorted(found, key=lambda one: -one.temp_bytes)
+    return sorted(sessions, key=lambda session: -session.temp_bytes)
 
 
 def _not_shown(
     connection: Connection, settings: Mapping[str, str], rows: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """What a setting or a right keeps from being seen."""
-    said = []
+    lines = []
     version = connection.info.server_version
     if version < 150_000:
-        said.append("times of temp I/O: PostgreSQL 15 or newer has them; --from names the storage")
+        lines.append("times of temp I/O: PostgreSQL 15 or newer has them; --from names the storage")
     elif settings.get("track_io_timing") == "off":
-        said.append(
+        lines.append(
             "times of temp I/O: set track_io_timing = on, then pg_stat_statements_reset(); or name "
             "the storage with --from"
         )
     if version < 180_000 and settings.get(PER_GATHER) != "0" and rows:
-        said.append(PROCESSES_UNSEEN)
-    hidden = sum(one.get("queryid") is None for one in rows)
+        lines.append(PROCESSES_UNSEEN)
+    hidden = sum(record.get("queryid") is None for record in rows)
     if hidden or not row(connection, _MAY_SEE)[0]:
-        said.append("statements and sessions of others: grant pg_monitor to this role")
-    return said
+        lines.append("statements and sessions of others: grant pg_monitor to this role")
+    return lines
 
 
-def save(found: Look, path: Path) -> None:
+def save(look: Look, path: Path) -> None:
     """Keep a look, for a later one to be compared with; texts with their secrets struck out."""
-    rows = [{**one, "query": struck_text(str(one.get("query") or ""))} for one in found.rows]
-    document = {"schema": LOOK_SCHEMA, **asdict(found), "rows": rows}
+    rows = [{**row, "query": struck_text(str(row.get("query") or ""))} for row in look.rows]
+    document = {"schema": LOOK_SCHEMA, **asdict(look), "rows": rows}
     with whole_file(path) as partial:
         partial.write_text(json.dumps(document, default=str) + "\n")
 
@@ -236,11 +236,11 @@ def load(path: Path) -> Look:
         return Look(
             **{
                 **values,
-                "live": [Live(**one) for one in values["live"]],
-                "databases": [DatabaseSpill(**one) for one in values["databases"]],
+                "live": [Live(**value) for value in values["live"]],
+                "databases": [DatabaseSpill(**value) for value in values["databases"]],
                 "taken_s": float(values["taken_s"]),
                 "since_s": None if since_s is None else float(since_s),
-                "rows": [dict(one) for one in values["rows"]],
+                "rows": [dict(value) for value in values["rows"]],
             }
         )
 
@@ -250,5 +250,5 @@ def when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds")
 
 
-def _fields(found: Look) -> dict[str, Any]:
-    return dict(vars(found))
+def _fields(look: Look) -> dict[str, Any]:
+    return dict(vars(look))

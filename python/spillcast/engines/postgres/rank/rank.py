@@ -53,20 +53,20 @@ class Asked:
         return self._known[target]
 
 
-def of_look(found: Look, logs: Logs | None, asked: Asked) -> list[Ranked]:
+def of_look(look: Look, logs: Logs | None, request: Asked) -> list[Ranked]:
     """The statements of a look, with plans of logs where there are any."""
     with reading(_PLACE, HOW):
-        rows = [row for row in merged(Row.of(one) for one in found.rows) if row.spills]
+        rows = [row for row in merged(Row.of(statement) for statement in look.rows) if row.spills]
     rows.sort(key=lambda row: (row.temp_s, row.blocks), reverse=True)
     plans = {} if logs is None else _all_plans(logs)
     ranked = [
-        _of_row(row, plans.get(normal(row.query or ""), []), asked if at < FORECAST_MAX else None)
+        _of_row(row, plans.get(normal(row.query or ""), []), request if at < FORECAST_MAX else None)
         for at, row in enumerate(rows)
     ]
-    return sorted(ranked, key=lambda one: one.weight, reverse=True)
+    return sorted(ranked, key=lambda statement: statement.weight, reverse=True)
 
 
-def spill_s(size_bytes: int, asked: Asked) -> dict[str, float]:
+def spill_s(size_bytes: int, request: Asked) -> dict[str, float]:
     """By target, the time to write so many bytes once and to read them once, a block at a time.
 
     None of a target that is relative to latencies of today, which nothing tells.
@@ -76,13 +76,13 @@ def spill_s(size_bytes: int, asked: Asked) -> dict[str, float]:
     recording = recording_of_row(_PLACE, row, timed=False)
     share = size_bytes / BLOCK_BYTES / _BLOCKS
     return {
-        target: share * timed_on(recording, asked.storage(target, recording)).meta.temp.total_s
-        for target in asked.targets
+        target: share * timed_on(recording, request.storage(target, recording)).meta.temp.total_s
+        for target in request.targets
         if not depends_on_recording(target)
     }
 
 
-def of_logs(logs: Logs, asked: Asked) -> list[Ranked]:
+def of_logs(logs: Logs, request: Asked) -> list[Ranked]:
     """The statements that logs tell of: temp files by their sizes, plans by what they counted."""
     sizes: dict[str, int] = {}
     texts: dict[str, tuple[str | None, str | None]] = {}
@@ -93,34 +93,36 @@ def of_logs(logs: Logs, asked: Asked) -> list[Ranked]:
     plans = _plans_by_text(logs)
     counts = {key: len(found) for key, found in _all_plans(logs).items()}
     elapsed = {
-        key: sum(float(one.get("Execution Time", 0.0)) for one in found) / 1e3
+        key: sum(float(statement.get("Execution Time", 0.0)) for statement in found) / 1e3
         for key, found in _all_plans(logs).items()
     }
     for key, one_plan in plans.items():
         texts.setdefault(key, (None, struck_text(str(one_plan.get("Query Text", "")))))
     ranked = []
-    for number, key in enumerate(sorted(texts, key=lambda one: -sizes.get(one, 0))):
+    for number, key in enumerate(sorted(texts, key=lambda statement: -sizes.get(statement, 0))):
         queryid, query = texts[key]
-        one = Ranked(queryid, query, counts.get(key), elapsed.get(key), sizes.get(key, 0))
+        statement = Ranked(queryid, query, counts.get(key), elapsed.get(key), sizes.get(key, 0))
         if (plan := plans.get(key)) is not None and number < 2 * FORECAST_MAX:
-            one = _of_plan(one, plan, counts[key], asked)
-        ranked.append(one)
-    return sorted(ranked, key=lambda one: one.weight, reverse=True)
+            statement = _of_plan(statement, plan, counts[key], request)
+        ranked.append(statement)
+    return sorted(ranked, key=lambda statement: statement.weight, reverse=True)
 
 
-def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], asked: Asked | None) -> Ranked:
+def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: Asked | None) -> Ranked:
     size = row.blocks * BLOCK_BYTES
-    found = Ranked(row.queryid, row.query, row.calls, row.elapsed_s, size, _temp_s(row))
-    if asked is None:
+    ranked = Ranked(row.queryid, row.query, row.calls, row.elapsed_s, size, _temp_s(row))
+    if request is None:
         text = f"only the {FORECAST_MAX} with the most temp I/O are forecast"
-        return replace(found, refused=text)
+        return replace(ranked, refused=text)
     try:
-        recording = recording_of_row(_PLACE, row, timed=asked.origin is None)
-        recording = calibrated_by(_timed(recording, asked), asked.calibration)
-        found = _with_gains(found, _at_ends(recording, plans), row.calls, asked)
+        recording = recording_of_row(_PLACE, row, timed=request.origin is None)
+        recording = calibrated_by(_timed(recording, request), request.calibration)
+        ranked = _with_gains(ranked, _at_ends(recording, plans), row.calls, request)
     except (InputError, Refusal) as error:
-        return replace(found, refused=error.message.removeprefix(f"{_PLACE}: "))
-    return replace(found, work_mem_bytes=_enough(max(plans, key=_blocks), asked) if plans else None)
+        return replace(ranked, refused=error.message.removeprefix(f"{_PLACE}: "))
+    return replace(
+        ranked, work_mem_bytes=_enough(max(plans, key=_blocks), request) if plans else None
+    )
 
 
 def _at_ends(recording: Recording, plans: Sequence[Mapping[str, Any]]) -> list[Recording]:
@@ -131,10 +133,10 @@ def _at_ends(recording: Recording, plans: Sequence[Mapping[str, Any]]) -> list[R
     shared = recording.meta.temp.shared_by
     if shared is None or shared.known:
         return [recording]
-    told = [recording_of_plan(one, timed=False).meta.temp.processes or 1.0 for one in plans]
-    ends = sorted({min(max(one, shared.least), shared.most) for one in told})
+    processes = [recording_of_plan(plan, timed=False).meta.temp.processes or 1.0 for plan in plans]
+    ends = sorted({min(max(plan, shared.least), shared.most) for plan in processes})
     ends = ends or [shared.least, shared.most]
-    return [shared_among(recording, one) for one in dict.fromkeys((ends[0], ends[-1]))]
+    return [shared_among(recording, plan) for plan in dict.fromkeys((ends[0], ends[-1]))]
 
 
 def _temp_s(row: Row) -> tuple[float, float] | None:
@@ -151,97 +153,111 @@ def _temp_s(row: Row) -> tuple[float, float] | None:
     return row.temp_s / shared.most, row.temp_s / shared.least
 
 
-def _of_plan(found: Ranked, plan: Mapping[str, Any], calls: int, asked: Asked) -> Ranked:
+def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: Asked) -> Ranked:
     """What a plan tells of one call stands for all that were logged."""
     try:
-        recording = recording_of_plan(plan, path=Path("a plan"), timed=asked.origin is None)
+        recording = recording_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
         temp = recording.meta.temp
         temp_s = calls * temp.total_s / (temp.processes or 1.0)
-        found = replace(
-            found, temp_bytes=max(found.temp_bytes, calls * temp.bytes), temp_s=(temp_s, temp_s)
+        ranked = replace(
+            ranked, temp_bytes=max(ranked.temp_bytes, calls * temp.bytes), temp_s=(temp_s, temp_s)
         )
-        found = _with_gains(found, [_timed(recording, asked)], calls, asked)
+        ranked = _with_gains(ranked, [_timed(recording, request)], calls, request)
     except (InputError, Refusal) as error:
-        return replace(found, refused=error.message.removeprefix("a plan: "))
-    return replace(found, work_mem_bytes=_enough(plan, asked))
+        return replace(ranked, refused=error.message.removeprefix("a plan: "))
+    return replace(ranked, work_mem_bytes=_enough(plan, request))
 
 
-def _timed(recording: Recording, asked: Asked) -> Recording:
-    if asked.origin is None:
+def _timed(recording: Recording, request: Asked) -> Recording:
+    if request.origin is None:
         return recording
-    return timed_on(recording, asked.storage(asked.origin, recording))
+    return timed_on(recording, request.storage(request.origin, recording))
 
 
-def _with_gains(found: Ranked, recordings: Sequence[Recording], calls: int, asked: Asked) -> Ranked:
+def _with_gains(
+    ranked: Ranked, recordings: Sequence[Recording], calls: int, request: Asked
+) -> Ranked:
     """What each target saves of all calls; what not spilling saves is as on no latency.
 
     From the least to the most that any of ``recordings`` tells: what is saved has bounds that tell
     something also where those of the elapsed time are too far apart for a forecast.
     """
-    if not asked.targets:
-        return found
+    if not request.targets:
+        return ranked
     gains: dict[str, Gain] = {}
-    said: list[Forecast] = []
-    for target in asked.targets:
-        said = [
-            forecast(one, asked.storage(target, one), confidence=asked.confidence)
-            for one in recordings
+    forecasts: list[Forecast] = []
+    for target in request.targets:
+        forecasts = [
+            forecast(recording, request.storage(target, recording), confidence=request.confidence)
+            for recording in recordings
         ]
-        if (gain := _gain([_elapsed_s(one) for one in said], said, calls)) is not None:
-            cached = [one.without_cache_s for one in said if one.without_cache_s is not None]
+        if (
+            gain := _gain([_elapsed_s(recording) for recording in forecasts], forecasts, calls)
+        ) is not None:
+            cached = [
+                recording.without_cache_s
+                for recording in forecasts
+                if recording.without_cache_s is not None
+            ]
             without_s = calls * max(cached) if cached else None
             gains[target] = replace(gain, without_cache_s=without_s)
-    ceilings = [(one.ceiling_s, one.ceiling_interval_s) for one in said]
-    no_spill = _gain(ceilings, said, calls)
+    ceilings = [(recording.ceiling_s, recording.ceiling_interval_s) for recording in forecasts]
+    no_spill = _gain(ceilings, forecasts, calls)
     if no_spill is not None:
         # Without temp I/O nothing gets slower, however wide the interval.
         low_s, high_s = no_spill.interval_s
         no_spill = replace(no_spill, interval_s=(max(low_s, 0.0), high_s))
-    refused = next((one.refused for one in said if one.refused), None) if not gains else None
-    return replace(found, gains=gains, no_spill=no_spill, refused=refused)
+    refused = (
+        next((recording.refused for recording in forecasts if recording.refused), None)
+        if not gains
+        else None
+    )
+    return replace(ranked, gains=gains, no_spill=no_spill, refused=refused)
 
 
-def _elapsed_s(said: Forecast) -> tuple[float, tuple[float, float] | None]:
+def _elapsed_s(forecast: Forecast) -> tuple[float, tuple[float, float] | None]:
     """With its interval, however wide; without one where it was refused for another reason."""
-    if said.uncertainty is None:
-        return said.forecast_s or 0.0, said.interval_s
-    return said.uncertainty.forecast_s, bounds_s(said)
+    if forecast.uncertainty is None:
+        return forecast.forecast_s or 0.0, forecast.interval_s
+    return forecast.uncertainty.forecast_s, bounds_s(forecast)
 
 
 def _gain(
-    then: Sequence[tuple[float, tuple[float, float] | None]], said: Sequence[Forecast], calls: int
+    then: Sequence[tuple[float, tuple[float, float] | None]],
+    forecasts: Sequence[Forecast],
+    calls: int,
 ) -> Gain | None:
     """The middle of what each saves, and the bounds of all; None where one of them is not known."""
     saved, ends = list[float](), list[float]()
-    for (then_s, bounds), one in zip(then, said, strict=True):
+    for (then_s, bounds), forecast in zip(then, forecasts, strict=True):
         if bounds is None:
             return None
-        saved.append(one.baseline_s - then_s)
-        ends += [one.baseline_s - s for s in bounds]
+        saved.append(forecast.baseline_s - then_s)
+        ends += [forecast.baseline_s - s for s in bounds]
     return Gain(calls * sum(saved) / len(saved), (calls * min(ends), calls * max(ends)))
 
 
-def _enough(plan: Mapping[str, Any], asked: Asked) -> int | None:
+def _enough(plan: Mapping[str, Any], request: Asked) -> int | None:
     """The work_mem with which nothing of a plan spills."""
     try:
-        recording = _timed(recording_of_plan(plan, timed=asked.origin is None), asked)
-        said = forecast(recording, resolve("factor:2", recording))
+        recording = _timed(recording_of_plan(plan, timed=request.origin is None), request)
+        doubled = forecast(recording, resolve("factor:2", recording))
     except SpillcastError:
         return None
-    return None if said.work_memory is None else said.work_memory.enough.work_mem_bytes
+    return None if doubled.work_memory is None else doubled.work_memory.enough.work_mem_bytes
 
 
 def _plans_by_text(logs: Logs) -> dict[str, dict[str, Any]]:
     """Of each statement the plan with the most temp blocks."""
-    return {key: max(found, key=_blocks) for key, found in _all_plans(logs).items()}
+    return {key: max(plans, key=_blocks) for key, plans in _all_plans(logs).items()}
 
 
 def _all_plans(logs: Logs) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_key: dict[str, list[dict[str, Any]]] = {}
     for plan in logs.plans:
         if _blocks(plan):
-            found.setdefault(normal(str(plan.get("Query Text", ""))), []).append(plan)
-    return found
+            by_key.setdefault(normal(str(plan.get("Query Text", ""))), []).append(plan)
+    return by_key
 
 
 def _blocks(plan: Mapping[str, Any]) -> float:

@@ -25,10 +25,10 @@ def server_log(connection: Connection) -> Logs | None:
             name = connection.execute(_NAME, [kind]).fetchone()
             if name is None or name[0] is None:
                 continue
-            found = logs_of(Path(str(name[0])), io.StringIO(_end(connection, str(name[0]))))
+            logs = logs_of(Path(str(name[0])), io.StringIO(_end(connection, str(name[0]))))
         except psycopg.Error:
             return None
-        return found if found.temp or found.plans else None
+        return logs if logs.temp or logs.plans else None
     return None
 
 

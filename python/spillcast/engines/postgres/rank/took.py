@@ -62,17 +62,19 @@ def _counted(connection: Connection, meant: Meant, place: Path) -> Row:
         _check(connection, pattern)
     elif meant.text is not None:
         pattern = pattern_of(meant.text, cut=_is_cut(connection, meant.text))
-    found = look(connection, queryid, pattern)
-    if queryid is not None and pattern is not None and not _asked(found, place):
+    snapshot = look(connection, queryid, pattern)
+    if queryid is not None and pattern is not None and not _asked(snapshot, place):
         # Another server, or one of another version, knows it by another identifier.
         queryid = None
-        found = look(connection, None, pattern)
+        snapshot = look(connection, None, pattern)
     if meant.since is not None:
-        found = since_look(meant.since, found, lambda: look(connection, queryid, pattern))
-    rows = _asked(found, place)
+        snapshot = since_look(meant.since, snapshot, lambda: look(connection, queryid, pattern))
+    rows = _asked(snapshot, place)
     like = meant.queryid or f"like '{meant.query or meant.text}'"
     if not rows:
-        lacking = next((one for one in found.unseen if one.startswith("statements")), None)
+        lacking = next(
+            (reason for reason in snapshot.unseen if reason.startswith("statements")), None
+        )
         hint = lacking or "let it run there first; pg_monitor sees the statements of others"
         raise InputError(f"{place}: has counted no statement {like}", hint)
     if len(rows) > 1:
@@ -93,12 +95,12 @@ def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Exec
     """By the session's own times, with the temp I/O that was counted of this call."""
     find(connection, Wanted(backend=pid), say)
     say(f"waiting for the query of session {pid} to end; Ctrl-C ends it")
-    asked = sessions.Look(connection, sessions.ONE, list_temp=False)
+    activity = sessions.Look(connection, sessions.ONE, list_temp=False)
     life = QueryLife()
     before: Look | None = None
     queryid: str | None = None
     while True:
-        mine = next((one for one in asked.sessions(pid) if one.pid == pid), None)
+        mine = next((session for session in activity.sessions(pid) if session.pid == pid), None)
         if life.see(None if mine is None else mine.seen) == "ended":
             break
         # A query's identifier shows a moment after the query.
@@ -117,11 +119,11 @@ def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Exec
     return Executed(life.elapsed_s, None)
 
 
-def _asked(found: Look, place: Path) -> list[Row]:
+def _asked(look: Look, place: Path) -> list[Row]:
     """The rows that are asked for and were called, most time first."""
     with reading(place, HOW):
-        rows = merged(Row.of(one) for one in found.rows if one.get("asked"))
-    return sorted((one for one in rows if one.calls), key=lambda one: -one.elapsed_s)
+        rows = merged(Row.of(row) for row in look.rows if row.get("asked"))
+    return sorted((row for row in rows if row.calls), key=lambda row: -row.elapsed_s)
 
 
 def _check(connection: Connection, pattern: str) -> None:
@@ -132,5 +134,5 @@ def _check(connection: Connection, pattern: str) -> None:
     try:
         row(connection, "select '' ~* %s", pattern)
     except psycopg.Error as error:
-        said = f"--query '{pattern}': {what_it_says(error)}"
-        raise InputError(said, "it is a regular expression of PostgreSQL") from None
+        problem = f"--query '{pattern}': {what_it_says(error)}"
+        raise InputError(problem, "it is a regular expression of PostgreSQL") from None

@@ -34,11 +34,11 @@ class WorkersSeen:
         """Look again and again for so long."""
         end_s = time.monotonic() + seconds
         pace_s = min(max(seconds / LOOKS, PACE_S[0]), PACE_S[1])
-        told = self.connection.info.server_version >= TOLD_SINCE
+        knows_leader = self.connection.info.server_version >= TOLD_SINCE
         while (left_s := end_s - time.monotonic()) > 0:
-            if told:
+            if knows_leader:
                 self._look()
-            time.sleep(min(pace_s, left_s) if told else left_s)
+            time.sleep(min(pace_s, left_s) if knows_leader else left_s)
 
     def with_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """The rows of pg_stat_statements with what was seen of each."""
@@ -49,14 +49,14 @@ class WorkersSeen:
 
     def _look(self) -> None:
         began = time.monotonic()
-        found = self.connection.execute(_SESSIONS.encode()).fetchall()
+        records = self.connection.execute(_SESSIONS.encode()).fetchall()
         self.asked_s += time.monotonic() - began
         workers: dict[int, int] = {}
-        for _, pid, leader in found:
+        for _, pid, leader in records:
             # Before version 16 a leader is told as its own.
             if leader is not None and leader != pid:
                 workers[leader] = workers.get(leader, 0) + 1
-        for queryid, pid, leader in found:
+        for queryid, pid, leader in records:
             if leader is None or leader == pid:
                 self.looks[queryid] = self.looks.get(queryid, 0) + 1
                 self.most[queryid] = max(self.most.get(queryid, 0), workers.get(pid, 0))
