@@ -52,17 +52,17 @@ for i in range(number):
 
 def run() -> Iterator[Result]:
     """Latencies that are fixed, then a storage with two peaks, then that as the mount was seen."""
-    for asked_s in LATENCIES_S:
-        with mounted(fixed_behaviour(asked_s, asked_s)) as mount:
+    for looked_s in LATENCIES_S:
+        with mounted(fixed_behaviour(looked_s, looked_s)) as mount:
             for op in ("read", "write"):
-                done, slept = undisturbed_ns(mount, op, asked_s) / asked_s / 1e9
-                name = f"emulate: {op}s of 8 KiB, {format_duration(asked_s)} asked"
+                done, slept = undisturbed_ns(mount, op, looked_s) / looked_s / 1e9
+                name = f"emulate: {op}s of 8 KiB, {format_duration(looked_s)} asked"
                 for quantile, aim in ((0.5, MEDIAN_AIM), (0.99, P99_AIM)):
                     ours, peer = (float(np.quantile(x, quantile)) for x in (done, slept))
                     yield Result(
                         f"{name}, {'median' if quantile == 0.5 else 'p99'}",
-                        format_duration(ours * asked_s),
-                        f"{format_duration(peer * asked_s)}, a sleep",
+                        format_duration(ours * looked_s),
+                        f"{format_duration(peer * looked_s)}, a sleep",
                         ours,
                         f"within {aim:.0%} of asked",
                         abs(ours - 1) <= aim,
@@ -95,10 +95,10 @@ def mounted(model) -> Iterator[Mount]:
             yield mount
 
 
-def undisturbed_ns(mount: Mount, op: str, asked_s: float) -> NDArray[np.int64]:
+def undisturbed_ns(mount: Mount, op: str, looked_s: float) -> NDArray[np.int64]:
     """Two rows: times of operations, and of sleeps that were to take ``asked_s`` each."""
-    path, length = mount.mountpoint / "data", round(STRETCH_S / asked_s)
-    numbers = [str(length * STRETCHES), str(asked_s)]
+    path, length = mount.mountpoint / "data", round(STRETCH_S / looked_s)
+    numbers = [str(length * STRETCHES), str(looked_s)]
     command = [sys.executable, "-c", TIMES, str(path), op, *numbers]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = np.array([line.split() for line in printed.splitlines()], dtype=np.int64)

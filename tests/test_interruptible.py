@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from spillcast.interruptible import interrupts_told, no_interrupts
+from spillcast.interruptible import interrupts_reported, no_interrupts
 
 pytestmark = pytest.mark.usefixtures("signals_by_default")
 
@@ -15,7 +15,7 @@ def interrupt():
 
 
 def test_it_is_told_and_interrupts_nothing():
-    with interrupts_told() as told:
+    with interrupts_reported() as told:
         assert not told.is_set()
         interrupt()
         interrupt()

@@ -50,7 +50,7 @@ def reading(where: str | Path, hint: str | None = None) -> Iterator[None]:
     except Exception as error:
         if is_interruption(error):
             raise KeyboardInterrupt from error
-        raise damaged(where, f"{_said(error)}{_place(error)}", hint) from error
+        raise damaged(where, f"{_reason(error)}{_place(error)}", hint) from error
 
 
 def damaged(where: str | Path, text: str, hint: str | None = None) -> InputError:
@@ -377,7 +377,7 @@ def in_bounds(name: str, least: float, most: float, *, signed: bool) -> bool:
 _ANY_SIZE = frozenset(("session", "offset", "object", "sql_exec_id", "coordinator"))
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """What an error says, in the words of who reads files."""
     if isinstance(error, KeyError):
         return f"it lacks {error}"

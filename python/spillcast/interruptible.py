@@ -79,7 +79,7 @@ def no_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def interrupts_told() -> Iterator[threading.Event]:
+def interrupts_reported() -> Iterator[threading.Event]:
     """Ctrl-C sets the event and interrupts nothing; only the main thread is told of any."""
     interrupted = threading.Event()
 

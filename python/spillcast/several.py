@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-One = TypeVar("One", bound=str | Path)
+Item = TypeVar("Item", bound=str | Path)
 
 
-def several(given: One | Sequence[One]) -> Sequence[One]:
+def several(given: Item | Sequence[Item]) -> Sequence[Item]:
     """Those that are given, in a sequence."""
     if isinstance(given, str | Path):
         return [given]

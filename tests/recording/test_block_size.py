@@ -65,7 +65,7 @@ def test_two_databases_are_refused_and_nonsense_counts_for_nothing(tmp_path):
     with pytest.raises(InputError, match=r"8 KiB in .* and 16 KiB in "):
         block_size(parameters=two)
     odd = parameters(tmp_path / "odd.csv", 12345)
-    assert block_size(parameters=[odd]).told_by is None
+    assert block_size(parameters=[odd]).known_from is None
 
 
 def test_parameters_are_known_by_what_they_hold_and_are_no_evidence_alone(tmp_path):

@@ -91,7 +91,7 @@ def _recording(folder, draws, name, work):
     return Situation(name, run, target, truth_ns / 1e9)
 
 
-def one_thread(folder, draws):
+def single_thread(folder, draws):
     return _recording(folder, draws, "one thread", some_work(draws))
 
 
@@ -245,6 +245,6 @@ def an_ash_export(folder, draws):
 
 
 UNTROUBLED = (
-    one_thread, several_threads, a_storage_that_serves_one_at_a_time, threads_in_turn, a_factor,
+    single_thread, several_threads, a_storage_that_serves_one_at_a_time, threads_in_turn, a_factor,
     a_part_of_known_length, a_plan, a_statement, a_trace, an_ash_export,
 )  # fmt: skip

@@ -118,7 +118,14 @@ for i in range(number):
 
 def read_times_ns(emulator, number, asked_s=0.0):
     """Times of reads, and of sleeps that were to take as long."""
-    command = [sys.executable, "-c", TIMES, emulator.mountpoint / "data", str(number), str(asked_s)]
+    command = [
+        sys.executable,
+        "-c",
+        TIMES,
+        emulator.mountpoint / "data",
+        str(number),
+        str(asked_s),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return np.array([line.split() for line in done.stdout.splitlines()], dtype=np.int64).T
 

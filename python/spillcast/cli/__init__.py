@@ -180,16 +180,16 @@ def application(arguments: list[str]) -> "Typer":
     """The typer application with the verb that is asked for, or with all of them for help."""
     import typer
 
-    from spillcast.cli.usage import Verbs, told
+    from spillcast.cli.usage import Verbs, usage_errors_explained
 
     class InOrder(Verbs):
         """Lists verbs in the order of the work, also those that are groups."""
 
         def make_context(self, *words: Any, **options: Any) -> Any:
-            return told(super().make_context, *words, **options)
+            return usage_errors_explained(super().make_context, *words, **options)
 
         def invoke(self, *words: Any, **options: Any) -> Any:
-            return told(super().invoke, *words, **options)
+            return usage_errors_explained(super().invoke, *words, **options)
 
         def list_commands(self, _context: Any) -> list[str]:
             return [verb for verb in VERBS if verb in self.commands]
@@ -212,11 +212,11 @@ def application(arguments: list[str]) -> "Typer":
             _tell_version()
 
     application_.callback()(any_verb)
-    asked = arguments[0] if arguments else ""
-    if asked in FORMER_VERBS:
+    word = arguments[0] if arguments else ""
+    if word in FORMER_VERBS:
         from spillcast.errors import InputError
 
-        raise InputError(f"the verb {asked} is gone", f"use {FORMER_VERBS[asked]}")
-    for verb in (asked,) if asked in VERBS else VERBS:
+        raise InputError(f"the verb {word} is gone", f"use {FORMER_VERBS[word]}")
+    for verb in (word,) if word in VERBS else VERBS:
         import_module(f"spillcast.cli.{verb}").add_to(application_)
     return application_

@@ -61,8 +61,8 @@ def command(
     more = [_parameter(name, *option) for name, option in options.items()]
     parameters: list[Parameter] = []
     for parameter in signature(like).parameters.values():
-        own_parameters = [_parameter(parameter.name, parameter.annotation, parameter.default)]
-        parameters += more if parameter.name == instead_of else own_parameters
+        parameters_of_verb = [_parameter(parameter.name, parameter.annotation, parameter.default)]
+        parameters += more if parameter.name == instead_of else parameters_of_verb
     parameters += more if instead_of is None else []
 
     def run(**given: Any) -> None:

@@ -53,18 +53,18 @@ def fleet(
     from spillcast.report.fleet import fleet_page
 
     only_with_spark(engine, master)
-    asked = None
+    selected_engine = None
     if engine == "spark":
         from spillcast.fleet.spark import engine as spark_engine
 
-        asked = spark_engine(dataset, master)
+        selected_engine = spark_engine(dataset, master)
     fleet = make(
         dataset,
         to,
         temp_events=temp_events or TEMP_EVENTS,
         confidence=confidence,
         cost=cost,
-        engine=asked,
+        engine=selected_engine,
     )
     show(fleet.to_json, lambda: fleet_page(fleet, top), json=json, csv=csv, markdown=markdown)
     if all(row.saved_s is None for row in fleet.rows):

@@ -158,7 +158,7 @@ def forecast(
     from spillcast.recording import Recording
     from spillcast.report.forecast import forecast_page
     from spillcast.report.forecast_each import forecast_each_document, forecast_each_page
-    from spillcast.report.memory_table import advice_said, forecast_memory_parts
+    from spillcast.report.memory_table import advice_text, forecast_memory_parts
     from spillcast.units import parse_duration_s
     from spillcast.workspace import workspace
 
@@ -217,7 +217,7 @@ def forecast(
     advice = None
     if within_s is not None and cells:
         advice = cheapest(cells, within_s, costs, forecasts[0].baseline_s)
-    notes = [] if advice is None else [advice_said(advice)]
+    notes = [] if advice is None else [advice_text(advice)]
     page = forecast_page(ranked_choices, notes, in_full=details)
     if details and (advice is not None or len(ranked_choices) > 1):
         page = replace(page, parts=[*page.parts, *forecast_memory_parts(cells, advice)])

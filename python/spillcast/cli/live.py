@@ -53,7 +53,7 @@ class LineView:
     def say(self, text: str) -> None:
         """On a line of its own."""
         self._show("")
-        print(_said(text), file=sys.stderr)
+        print(_timestamped(text), file=sys.stderr)
 
 
 class LiveView:
@@ -93,11 +93,11 @@ class LiveView:
     def say(self, text: str) -> None:
         """Above the view."""
         if self._live is None:
-            print(_said(text), file=sys.stderr)
+            print(_timestamped(text), file=sys.stderr)
         else:
             from spillcast.visible import visible
 
-            self._live.console.print(visible(_said(text)))
+            self._live.console.print(visible(_timestamped(text)))
 
     def _glimpse(
         self, recorder: "Recorder", status: Mapping[str, Any], *, ended: bool
@@ -139,7 +139,7 @@ class LiveView:
         self._live.update(text, refresh=True)
 
 
-def _said(text: str) -> str:
+def _timestamped(text: str) -> str:
     return text if text.startswith(" ") else f"spillcast: {text}"
 
 

@@ -64,7 +64,7 @@ def as_it_ends(words: Sequence[str] | None) -> Iterator[PassedOn | None]:
         return
     passed_on = PassedOn()
     # What is ignored, as SIGHUP under nohup, the command ignores as well.
-    taken = [one for one in ENDING if signal.getsignal(one) != signal.SIG_IGN]
+    taken = [number_ for number_ in ENDING if signal.getsignal(number_) != signal.SIG_IGN]
     before = {number: signal.signal(number, passed_on.take) for number in taken}
     try:
         try:

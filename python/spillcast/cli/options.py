@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 
-def _one_form(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> bool:
+def _single_format(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> bool:
     """Refuse a second form before any work is done."""
     from spillcast.errors import InputError
 
@@ -16,12 +16,14 @@ def _one_form(context: typer.Context, parameter: typer.CallbackParam, given: boo
     return given
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.", callback=_one_form)]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document.", callback=_single_format)
+]
 Csv = Annotated[
-    bool, typer.Option("--csv", help="Print raw numbers under one header.", callback=_one_form)
+    bool, typer.Option("--csv", help="Print raw numbers under one header.", callback=_single_format)
 ]
 Markdown = Annotated[
-    bool, typer.Option("--markdown", help="Print it as Markdown.", callback=_one_form)
+    bool, typer.Option("--markdown", help="Print it as Markdown.", callback=_single_format)
 ]
 Confidence = Annotated[
     float, typer.Option(min=0.5, max=0.999, help="Level of the interval, 0.5 to 0.999.")

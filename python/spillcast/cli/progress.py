@@ -125,12 +125,13 @@ class _Bar:
 
         bar = self
 
-        class Told(ProgressColumn):
+        class ProgressText(ProgressColumn):
             """Share, bytes, rate and time left."""
 
             def render(self, _task: Task) -> Text:
                 return Text(
-                    no_wrap=True, text=told(*bar._fed, bar._unit, time.monotonic() - bar._since)
+                    no_wrap=True,
+                    text=progress_text(*bar._fed, bar._unit, time.monotonic() - bar._since),
                 )
 
         with self._lock:
@@ -142,7 +143,7 @@ class _Bar:
             bars = [BarColumn(20)] if wide else []
             # A name of a file is no markup.
             name = TextColumn("{task.description}", markup=False)
-            self._progress = Progress(name, *bars, Told(), console=console, transient=True)
+            self._progress = Progress(name, *bars, ProgressText(), console=console, transient=True)
             self._progress.add_task(title, total=None)
             self._progress.start()
             self._draw()
@@ -153,7 +154,9 @@ class _Bar:
             self._progress.update(self._progress.task_ids[0], completed=done, total=total or None)
 
 
-def told(done: int, total: int | None, moved: int | None, unit: str, elapsed_s: float) -> str:
+def progress_text(
+    done: int, total: int | None, moved: int | None, unit: str, elapsed_s: float
+) -> str:
     """``41 %  1.2 GiB  210 MiB/s  12 s left``: as much of it as is known."""
     from spillcast.units import format_bytes, format_duration
 

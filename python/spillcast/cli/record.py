@@ -128,7 +128,7 @@ def record(
 
     wanted = Wanted(backend, query, wait_for_spill)
     check_options(server, wanted, explain, set_ or [], every=all_, live=live)
-    need_one("record", command, pid, server)
+    require_target("record", command, pid, server)
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s, slices, share, force)
     check_rehearse(rehearse, pid, explain, server)
@@ -274,7 +274,7 @@ def described(command: list[str] | None, pid: int | None, server: Server | None)
     return shlex.join(command) if command else f"process {pid}"
 
 
-def need_one(verb: str, *ways: object) -> None:
+def require_target(verb: str, *ways: object) -> None:
     """InputError unless just one way to find what is observed is given."""
     from spillcast.errors import InputError
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Where the recordings of all sessions go if nobody says.
 ALL_OUTPUT = Path("server.spills")
 #: What finds one query.
-_ONE = "leave it out: every query that spills gets a recording of its own"
+_REMEDY = "leave it out: every query that spills gets a recording of its own"
 
 
 def check_options(
@@ -42,9 +42,9 @@ def check_options(
     if not every:
         return
     refused = {
-        "--backend": (wanted.backend is not None, _ONE),
-        "--query": (wanted.query is not None, _ONE),
-        "--wait-for-spill": (wanted.spilling, _ONE),
+        "--backend": (wanted.backend is not None, _REMEDY),
+        "--query": (wanted.query is not None, _REMEDY),
+        "--wait-for-spill": (wanted.spilling, _REMEDY),
         "--explain": (explain is not None, "record it by itself, without --all"),
         "--set": (bool(settings), "settings are for a statement that --explain runs"),
         "--live": (live, "a line shows how many sessions spill; --live shows one session"),

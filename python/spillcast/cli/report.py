@@ -107,7 +107,7 @@ def report(
 
     need_report_extra("spillcast report")
     from spillcast.report.html.material import Material, split_inputs
-    from spillcast.report.html.run import add_runs, latencies_there
+    from spillcast.report.html.run import add_runs, target_latencies
     from spillcast.report.html.write import write_report
     from spillcast.storage import Storage
     from spillcast.units import parse_duration_s
@@ -122,10 +122,10 @@ def report(
         material.add_secret("path", name, Path(name).name)
     for document in material.storages:
         storage = Storage.from_json(document, document["name"])
-        material.latencies.append(latencies_there(storage.name, storage))
+        material.latencies.append(target_latencies(storage.name, storage))
     chosen = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
-    for one in [find_evidence([word]) for word in words] if each else [evidence]:
-        add_runs(material, one, chosen, temp_dirs=temp or (), lenient=lenient)
+    for part in [find_evidence([word]) for word in words] if each else [evidence]:
+        add_runs(material, part, chosen, temp_dirs=temp or (), lenient=lenient)
     if to and each:
         raise InputError(
             "--each compares runs", "a forecast is for one run: leave out --each or --to"
@@ -173,7 +173,7 @@ def _add_forecasts(
 ) -> None:
     """The forecasts as documents, with the latencies of their targets."""
     from spillcast.evidence.find import find_evidence
-    from spillcast.report.html.run import latencies_there, latencies_traced
+    from spillcast.report.html.run import latencies_traced, target_latencies
 
     for word, (forecast, storage) in zip(to, answers, strict=True):
         name = forecast.target
@@ -181,7 +181,7 @@ def _add_forecasts(
         if storage is not None:
             if storage.provenance is not None:
                 material.add_secret("host", storage.provenance.host)
-            material.latencies.append(latencies_there(name, storage))
+            material.latencies.append(target_latencies(name, storage))
         elif Path(word).exists() and forecast.forecast_s is not None:
             material.latencies.append(latencies_traced(name, word, lenient=lenient))
             paths = find_evidence([word]).traces

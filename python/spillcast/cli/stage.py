@@ -5,7 +5,7 @@ import time
 from types import TracebackType
 from typing import Any
 
-from spillcast.cli.progress import told
+from spillcast.cli.progress import progress_text
 from spillcast.cli.terminal import write_over
 from spillcast.report.recording import status_line
 from spillcast.report.table import shortened
@@ -52,7 +52,7 @@ class TerminalStage:
 
     def progress(self, done: int, total: int, count: int) -> None:
         """The state of a probe under way."""
-        self._show(told(done, total, count, "bytes", time.monotonic() - self._since))
+        self._show(progress_text(done, total, count, "bytes", time.monotonic() - self._since))
 
     def tick(self) -> None:
         """Time goes by."""

@@ -71,7 +71,7 @@ def _ops(text: str, storage: "Storage", op: str | None) -> list[str]:
     """The ops to show. InputError where the storage has no figures for what is asked."""
     from spillcast.errors import InputError
 
-    ops = [one for one in OPS if any(g.count for g in storage.of(one))]
+    ops = [name for name in OPS if any(g.count for g in storage.of(name))]
     if op is not None and op not in ops:
         others = f"it has figures for {ops[0]}s" if ops else None
         raise InputError(f"{text}: has no figures for {op}s", others)

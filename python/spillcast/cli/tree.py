@@ -100,8 +100,8 @@ def _text(text: str | None) -> str:
 def _parameter(parameter: Any) -> Parameter:
     choices = tuple(getattr(parameter.type, "choices", ()))
     # Click keeps the names of --help in a set, whose order differs from run to run.
-    own = sorted(parameter.opts) if "--help" in parameter.opts else parameter.opts
-    names = (*own, *parameter.secondary_opts)
+    flags = sorted(parameter.opts) if "--help" in parameter.opts else parameter.opts
+    names = (*flags, *parameter.secondary_opts)
     flag = getattr(parameter, "is_flag", False)
     if parameter.param_type_name == "argument":
         names, several = (parameter.metavar or parameter.name.upper(),), parameter.nargs == -1

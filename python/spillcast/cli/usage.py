@@ -26,7 +26,7 @@ class Verbs(TyperGroup):
             formatter.write_dl(rows)
 
 
-def told(call: Callable[..., Any], *words: Any, **options: Any) -> Any:
+def usage_errors_explained(call: Callable[..., Any], *words: Any, **options: Any) -> Any:
     """What ``call`` gives; InputError in place of an error of usage."""
     try:
         return call(*words, **options)

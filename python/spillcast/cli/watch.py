@@ -81,7 +81,7 @@ def watch(
     """
     from spillcast.cli.live import OthersOutput, live_view
     from spillcast.cli.observed_command import as_it_ends
-    from spillcast.cli.record import begin, described, need_one
+    from spillcast.cli.record import begin, described, require_target
     from spillcast.cli.record_server import record_server
     from spillcast.engines.engine import Wanted
     from spillcast.errors import InputError
@@ -93,7 +93,7 @@ def watch(
 
     if server is None and (backend, query) != (None, None):
         raise InputError(f"--backend and --query need {DSN_OPTIONS}")
-    need_one("watch", command, pid, server)
+    require_target("watch", command, pid, server)
     if not json and not sys.stderr.isatty():
         raise InputError(
             "watch draws on stderr, which is not a terminal here", "--json prints lines"

@@ -226,17 +226,17 @@ def _ranked(rows: list[Row]) -> list[Row]:
 def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
     totals = []
     for database, elapsed_us in sorted(facts.elapsed_us.items()):
-        own_rows = [row for row in rows if row.database == database]
-        bounds = [row.saved_interval_s for row in own_rows if row.saved_interval_s is not None]
+        database_rows = [row for row in rows if row.database == database]
+        bounds = [row.saved_interval_s for row in database_rows if row.saved_interval_s is not None]
         totals.append(
             DatabaseRow(
                 database,
-                len(own_rows),
+                len(database_rows),
                 elapsed_us / 1e6,
-                sum(row.temp_s for row in own_rows),
-                sum(row.saved_s or 0.0 for row in own_rows),
+                sum(row.temp_s for row in database_rows),
+                sum(row.saved_s or 0.0 for row in database_rows),
                 (sum(low for low, _ in bounds), sum(high for _, high in bounds)),
-                sum(row.share for row in own_rows),
+                sum(row.share for row in database_rows),
             )
         )
     return sorted(totals, key=lambda row: (-row.saved_s, row.database))

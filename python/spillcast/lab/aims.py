@@ -74,11 +74,11 @@ def _falling(engine: str, whole: Sequence[Case]) -> list[Aim]:
         if case.engine_kind == engine and case.direction == FALLING and case.suite == TPCH
     ]
     of = f"{engine}, {FALLING}, {TPCH}"
-    one_thread, two = ([case for case in its if case.threads == threads] for threads in (1, 2))
-    few = rehearsed([*one_thread, *two])
+    single_thread, two = ([case for case in its if case.threads == threads] for threads in (1, 2))
+    few = rehearsed([*single_thread, *two])
     summary = summarise(its)
     return [
-        *_errors(f"{of}, 1 thread", one_thread, 0.08, 0.20),
+        *_errors(f"{of}, 1 thread", single_thread, 0.08, 0.20),
         *_errors(f"{of}, 2 threads", two, 0.10, 0.25),
         *_errors(f"{of}, rehearsed", few, 0.05, 0.12),
         *_intervals(of, its, 0.20),

@@ -149,7 +149,7 @@ def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Pl
     mountpoint, image = (room / f"mnt-{folder}").resolve(), (below / f"{folder}.img").resolve()
     mountpoint.mkdir()
     with ExitStack() as stack:
-        blkio = _own_blkio() / f"spillcast-{os.getpid()}-{folder}"
+        blkio = _own_blkio_group() / f"spillcast-{os.getpid()}-{folder}"
         stack.enter_context(undone_by(_GUARD, "spillcast-guard", mountpoint, blkio, image))
         try:
             memory = stack.enter_context(memory_group(meminfo_bytes()["MemTotal"]))
@@ -195,7 +195,7 @@ def _missing() -> str | None:
     return None
 
 
-def _own_blkio() -> Path:
+def _own_blkio_group() -> Path:
     """The blkio cgroup of this process."""
     return BLKIO / _own_cgroup("blkio").lstrip("/")
 

@@ -132,9 +132,9 @@ class _Run:
         least, most = self.plan.sizes[0], self.plan.sizes[-1]
         workload, first = self._workload(most), self.places[0]
         self.stage.step(f"{workload.name}, {format_bytes(most)} on {first.name}, to warm up")
-        with _refusal_said(workload.name, most):
+        with _refusal_explained(workload.name, most):
             run(self.engine, workload, first, self.stage.tick)
-        with _refusal_said(workload.name, least):
+        with _refusal_explained(workload.name, least):
             self._size(least)
         self._size(most)
 
@@ -273,7 +273,7 @@ def _spill_state(
 
 
 @contextmanager
-def _refusal_said(name: str, size: int) -> Iterator[None]:
+def _refusal_explained(name: str, size: int) -> Iterator[None]:
     """What the engine says of too little memory, as an InputError."""
     try:
         yield

@@ -40,7 +40,7 @@ def check_keys(
     connection: duckdb.DuckDBPyConnection, table: str, by: Sequence[str], columns: Mapping[str, str]
 ) -> None:
     """InputError that names the expression which cannot be, or a name that is unknown."""
-    there = ", ".join(connection.sql(f"from {table} limit 0").columns)
+    available = ", ".join(connection.sql(f"from {table} limit 0").columns)
     for key in by:
         if key in columns:
             continue
@@ -49,13 +49,13 @@ def check_keys(
         except duckdb.Error as error:
             reason = "unknown" if _NAME.fullmatch(key) else first_line(error)
             known = ", ".join(columns)
-            hint = f"it may be {known}, or SQL over the columns {there}"
+            hint = f"it may be {known}, or SQL over the columns {available}"
             raise InputError(f"--by {key}: {reason}", hint) from error
 
 
 def named(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
     """The row with its keys under the names that they were asked by."""
-    keys = {one: _plain(row.pop(f"key_{number}")) for number, one in enumerate(by)}
+    keys = {expression: _plain(row.pop(f"key_{number}")) for number, expression in enumerate(by)}
     return {**keys, **{name: value for name, value in row.items() if name not in keys}}
 
 

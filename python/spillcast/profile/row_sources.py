@@ -142,6 +142,6 @@ def _sentences(sources: Sequence[RowSource]) -> list[str]:
 
 
 def _block_note(block: BlockSize, sources: Sequence[RowSource]) -> list[str]:
-    if block.told_by is not None or not any(source.spilled for source in sources):
+    if block.known_from is not None or not any(source.spilled for source in sources):
         return []
     return [f"blocks are assumed to be {format_bytes(block.bytes)}: give --block"]

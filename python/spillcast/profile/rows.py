@@ -74,7 +74,7 @@ def of_trace_rows(
 
     The rows pass through DuckDB in batches.
     """
-    query = _Asked(_source(by, where), by, where, "blocks")
+    query = _Query(_source(by, where), by, where, "blocks")
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
         with duckdb.connect() as connection:
             ask_no_traces(connection, Path(folder))
@@ -129,7 +129,7 @@ def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -
         # To look into an empty table takes as long as into another.
         columns = f"*, {_IDLE if some else 'false'} as idle, 0 as source"
         connection.execute(f"create view waits as select {columns} from recorded")
-        query = _Asked("waits", by, where, "bytes")
+        query = _Query("waits", by, where, "bytes")
         query.check(connection)
         with query.failures():
             rows, histograms = query.answer(connection)
@@ -147,7 +147,7 @@ def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Query:
     """Rows of ``source``, which has the columns of waits, in the columns of a trace's profile."""
 
     source: str

@@ -28,11 +28,11 @@ def run_sql(
 
     ``say`` is told of files that count once although they were given again.
     """
-    found = find_evidence(evidence)
+    resolved = find_evidence(evidence)
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
-        files = _register(connection, found, on_progress)
+        files = _register(connection, resolved, on_progress)
         try:
-            if not _asks_traces(found):
+            if not _asks_traces(resolved):
                 confine(connection, Path(folder), files)
                 # In a thread, for DuckDB at work hears of no signal but SIGINT, and of that late.
                 return run_interruptibly(lambda: _answer(connection, query), connection.interrupt)
@@ -41,7 +41,7 @@ def run_sql(
                 connection,
                 query,
                 _answer,
-                found.traces,
+                resolved.traces,
                 Path(folder),
                 lenient=lenient,
                 on_progress=on_progress,

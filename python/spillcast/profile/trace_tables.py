@@ -53,7 +53,7 @@ def ask_traces(
 ) -> tuple[Any, Traces]:
     """What ``ask`` makes of the connection, in which the traces are tables for this query."""
     try:
-        columns, scans = asked(query)
+        columns, scans = requested(query)
     except duckdb.Error:
         # The query may name tables that were collected beside the traces.
         if not connection.execute("show tables").fetchall():
@@ -134,7 +134,7 @@ def _register(connection: duckdb.DuckDBPyConnection, tables: "dict[str, _Stream]
     add_call_tree(connection)
 
 
-def asked(query: str) -> tuple[list[Column] | None, int]:
+def requested(query: str) -> tuple[list[Column] | None, int]:
     """The columns that a query needs, None for all, and how many scans of tables it makes.
 
     Raises DuckDB's error for a name that there is not, before anything is read.

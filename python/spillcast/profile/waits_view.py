@@ -41,11 +41,11 @@ def view_of_waits(
 
 def _view(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:
     read = rows_of(path)
-    there = connection.sql(f"from {read} limit 0").columns
+    present = connection.sql(f"from {read} limit 0").columns
     # Recordings of earlier versions lack some.
     columns = [
         f'"{field.name}"'
-        if field.name in there
+        if field.name in present
         else f'null::{_KINDS[field.type]} as "{field.name}"'
         for field in TABLES["waits"]
     ]

@@ -22,7 +22,7 @@ class BlockSize:
     """Bytes of a block, and who says so; None where nobody does."""
 
     bytes: int
-    told_by: str | None = None
+    known_from: str | None = None
 
 
 #: Oracle's default, which few databases differ from.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Own:
+class ToolCost:
     """What the recording process took itself, and what its capture costs those it observes."""
 
     cpu_s: float
@@ -25,7 +25,7 @@ class Own:
 
 
 def captured(
-    status: Mapping[str, Any], method: str, tool: Own, *, only_calls: bool
+    status: Mapping[str, Any], method: str, tool: ToolCost, *, only_calls: bool
 ) -> dict[str, Any]:
     """The parts of ``Meta`` that a capture fills."""
     calls, switches, cost = status["calls"], status["switches"], tool.cost

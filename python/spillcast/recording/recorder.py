@@ -17,7 +17,7 @@ from spillcast.recording.calibration import kept_calibration
 from spillcast.recording.capture_cost import CaptureCost, cost_of, kept_cost
 from spillcast.recording.captured import (
     Joined,
-    Own,
+    ToolCost,
     captured,
     joined,
     nothing_seen,
@@ -370,12 +370,16 @@ class Recorder:
         )
         return replace(self._machine, caches=caches, calibration=machine_calibration)
 
-    def _own(self) -> Own:
+    def _own(self) -> ToolCost:
         cpu_s = time.process_time() - self._cpu_before_s
-        return Own(cpu_s, high_water_bytes(os.getpid()), self.cost)
+        return ToolCost(cpu_s, high_water_bytes(os.getpid()), self.cost)
 
     def _meta(
-        self, status: Mapping[str, Any], elapsed_s: float, tool: Own, clock: Clock = FROM_ITS_START
+        self,
+        status: Mapping[str, Any],
+        elapsed_s: float,
+        tool: ToolCost,
+        clock: Clock = FROM_ITS_START,
     ) -> Meta:
         if self._absent_because is None:
             seen = captured(status, self.method, tool, only_calls=self._only_calls)

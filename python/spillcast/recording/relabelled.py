@@ -70,8 +70,8 @@ def decided(waits: pa.Table, temp: Mapping[str, bool]) -> pa.Table:
 def _labelled(waits: pa.Table, folders: Sequence[str]) -> pa.Table:
     """``temp`` of each row by where its file lies."""
     file = waits.unify_dictionaries()["file"].combine_chunks()
-    lies_there = pa.array([_is_under(name, folders) for name in file.dictionary.to_pylist()])
-    return _with_labels(waits, lies_there.cast(pa.bool_()).take(file.indices).fill_null(False))
+    is_below = pa.array([_is_under(name, folders) for name in file.dictionary.to_pylist()])
+    return _with_labels(waits, is_below.cast(pa.bool_()).take(file.indices).fill_null(False))
 
 
 def _with_labels(waits: pa.Table, temp: pa.Array) -> pa.Table:

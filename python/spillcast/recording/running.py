@@ -161,9 +161,9 @@ class Running:
         self, event: str, session: Array, start: Array, elapsed: Array, which: NDArray[np.bool_]
     ) -> None:
         for session_number in np.unique(session[which]).tolist():
-            of_one = which & (session == session_number)
+            of_session = which & (session == session_number)
             self._waits.setdefault((event, session_number), Tally()).add(
-                start[of_one], elapsed[of_one], 0
+                start[of_session], elapsed[of_session], 0
             )
         if len(self._waits) > WAITS_MAX:
             self._add_up_waits()

@@ -68,7 +68,7 @@ def read_spooled(
     """
     with reading(path), _open(path) as file:
         bounded = _bounded(file, path)
-        counted_lines = bounded if on_progress is None else _told(bounded, on_progress)
+        counted_lines = bounded if on_progress is None else _counting(bounded, on_progress)
         lines = (line.rstrip("\r\n").replace("\f", "") for line in counted_lines)
         head = list(islice(lines, _HEADING_LINES_MAX))
         at, split = _find_heading(head, names)
@@ -87,7 +87,7 @@ def _bounded(file: TextIO, path: Path) -> Iterator[str]:
         yield line
 
 
-def _told(file: Iterable[str], on_progress: Callable[[int], None]) -> Iterator[str]:
+def _counting(file: Iterable[str], on_progress: Callable[[int], None]) -> Iterator[str]:
     """The lines; how far they reach is told now and then."""
     count = 0
     for number, line in enumerate(file):

@@ -47,9 +47,9 @@ def temp_places(folders: Mapping[str, int]) -> list[TempPlace]:
     """
     by_mount: dict[Mounted, dict[str, int]] = {}
     for folder, count in folders.items():
-        found = mounted(folder)
-        if found is not None:
-            by_mount.setdefault(found, {})[folder] = count
+        place_mount = mounted(folder)
+        if place_mount is not None:
+            by_mount.setdefault(place_mount, {})[folder] = count
     places = [
         TempPlace(
             directory=os.path.commonpath(those),

@@ -126,7 +126,14 @@ def _introduction(truth: Truth) -> str:
 def _aims(aims: Sequence[Aim]) -> str:
     words = {True: "met", False: "**missed**", None: "no cases"}
     rows = [
-        [aim.of, aim.criterion, _asked(aim), _figure(aim, aim.figure), _count(aim), words[aim.met]]
+        [
+            aim.of,
+            aim.criterion,
+            _criterion_text(aim),
+            _figure(aim, aim.figure),
+            _count(aim),
+            words[aim.met],
+        ]
         for aim in aims
     ]
     return markdown_table(("cases of", "figure", "aim", "measured", "cases", ""), rows)
@@ -136,7 +143,7 @@ def _count(aim: Aim) -> str:
     return f"{aim.cases - aim.refused} of {aim.cases}" if aim.refused else f"{aim.cases}"
 
 
-def _asked(aim: Aim) -> str:
+def _criterion_text(aim: Aim) -> str:
     least, most = (_figure(aim, bound) for bound in (aim.least, aim.most))
     if aim.least is None:
         return f"at most {most}"
@@ -204,8 +211,8 @@ def _worst(cases: Sequence[Case]) -> str:
             f"{case.measured_to_s:.3g} s",
             percent(case.error),
             "; ".join(
-                f"{name} {here_s:.3g} to {there_s:.3g}"
-                for name, (here_s, there_s) in _terms(case).items()
+                f"{name} {source_s:.3g} to {target_s:.3g}"
+                for name, (source_s, target_s) in _terms(case).items()
             ),
             ", ".join(
                 f"{share:.0%}"
@@ -230,8 +237,8 @@ def _terms(case: Case) -> dict[str, tuple[float, float]]:
     """Seconds here and there by the name of a term, over all sizes of operations."""
     terms: dict[str, tuple[float, float]] = {}
     for term in case.forecast.terms:
-        here_s, there_s = terms.get(term.name, (0.0, 0.0))
-        terms[term.name] = here_s + term.baseline_s, there_s + term.forecast_s
+        source_s, target_s = terms.get(term.name, (0.0, 0.0))
+        terms[term.name] = source_s + term.baseline_s, target_s + term.forecast_s
     return terms
 
 
@@ -256,7 +263,7 @@ def _refused(by_reason: Mapping[str, Sequence[Case]]) -> str:
     )
 
 
-def _what(storage: Mapping[str, str]) -> str:
+def _storage_text(storage: Mapping[str, str]) -> str:
     """What a storage is, and why it was not drawn where it cannot be made."""
     why = storage.get("why")
     return storage["what"] if why is None else f"{storage['what']}; not drawn: {why}"
@@ -266,7 +273,7 @@ def _drawn(truth: Truth) -> str:
     about = truth.about
     storages = about.get("storages", [])
     count = len(storages)
-    names = [[storage["name"], _what(storage)] for storage in storages]
+    names = [[storage["name"], _storage_text(storage)] for storage in storages]
     left_out, drawn = about.get("left_out", []), about.get("drawn", [])
     # An engine of several versions has a query several times, each with storages of its own.
     whys = {

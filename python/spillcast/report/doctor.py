@@ -5,7 +5,7 @@ from spillcast.report.page import Drawn, Page, Words
 from spillcast.report.table import Column, Table
 
 _COLUMNS = (Column("works", "works"), Column("what", "what"), Column("how", "detail"))
-_MEND = Column("fixes", "mend")
+_FIX = Column("fixes", "mend")
 
 
 def doctor_page(diagnosis: Diagnosis) -> Page:
@@ -24,4 +24,4 @@ def doctor_page(diagnosis: Diagnosis) -> Page:
     ]
     # A command is copied, so it keeps its line however wide that is.
     mended = [Drawn(lambda _: "\n".join(["fixes", *mends]))] if mends else []
-    return Page([Words([version]), looked, *mended], Table((*_COLUMNS, _MEND), rows))
+    return Page([Words([version]), looked, *mended], Table((*_COLUMNS, _FIX), rows))

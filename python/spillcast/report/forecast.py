@@ -30,7 +30,7 @@ def forecast_page(
     first = order[0].forecast
     parts: list[Part] = [Words([verdict(choices).text, *said], indent="")]
     if first.statement is not None:
-        parts.append(Words([statement_said(first.statement)]))
+        parts.append(Words([statement_text(first.statement)]))
     if any(choice.forecast.forecast_s is not None for choice in order):
         parts.append(_table(order))
     if first.spilled is not None:
@@ -41,7 +41,7 @@ def forecast_page(
     return Page([*parts, *(details(order) if in_full else [])], _data(choices))
 
 
-def statement_said(statement: Statement) -> str:
+def statement_text(statement: Statement) -> str:
     """Whose forecast it is."""
     text = one_line(statement.query or "its text is hidden", STATEMENT_MAX)
     name = "" if statement.queryid is None else f" {statement.queryid}"

@@ -11,7 +11,7 @@ from spillcast.forecast.result import CHANGES, RECORDING, Rehearsed
 from spillcast.forecast.verdict import recommended
 from spillcast.report.page import Part, Words
 from spillcast.report.table import Column, Table
-from spillcast.report.work_memory import work_memory_said
+from spillcast.report.work_memory import work_memory_text
 from spillcast.units import format_count, format_duration, format_speedup
 
 #: Share of the elapsed time below which the term of a size is shown with others.
@@ -29,12 +29,12 @@ def details(order: Sequence[Choice]) -> list[Part]:
     parts = [
         part
         for forecast in forecasts
-        for part in _one(forecast, forecasts, shared, advised=forecast.target in useful)
+        for part in _forecast_parts(forecast, forecasts, shared, advised=forecast.target in useful)
     ]
     if len(order) > 1 and common:
         parts.append(Words([line for warning in common for line in _warned(warning)]))
     if (memory := forecasts[0].work_memory) is not None:
-        parts.append(Words(work_memory_said(memory)))
+        parts.append(Words(work_memory_text(memory)))
     return parts
 
 
@@ -51,7 +51,7 @@ def _warned(warning: Warned) -> list[str]:
     return lines if about is None else [*lines, f"    next: {about.next_step}"]
 
 
-def _one(
+def _forecast_parts(
     forecast: Forecast, beside: Sequence[Forecast], shared: Sequence[Warned], *, advised: bool
 ) -> list[Part]:
     """Sentence, terms and warnings, but those ``told`` of all; what to do if ``advised``."""

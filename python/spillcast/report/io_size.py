@@ -141,11 +141,13 @@ def _verdict(sweep: Sweep) -> str:
         text += f", {before_s / best.trial.total_s:.3g} times as fast as recorded"
     others = [row for row in sweep.as_good() if row.io != best.io]
     if others:
-        names = ", ".join(dict.fromkeys(setting_text(row.setting) for row in _one_each(others)))
+        names = ", ".join(
+            dict.fromkeys(setting_text(row.setting) for row in _distinct_settings(others))
+        )
         text += f". As good, because the intervals overlap: {names}"
     return f"{text}."
 
 
-def _one_each(rows: Sequence[Row]) -> list[Row]:
+def _distinct_settings(rows: Sequence[Row]) -> list[Row]:
     """One row of each I/O."""
     return list({row.io: row for row in reversed(rows)}.values())[::-1]

@@ -175,7 +175,7 @@ def _surer(half_widths: Sequence[float | None], width: int) -> list[str]:
         return []
     sentence = f"  interval, by forecast: +/-{half_widths[-1]:.0%}  "
     shown = half_widths[-max(min(width - len(sentence), BAR_MAX), 1) :]
-    return [f"{sentence}{sparkline([one or 0.0 for one in shown])}"]
+    return [f"{sentence}{sparkline([value or 0.0 for value in shown])}"]
 
 
 def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:
@@ -213,7 +213,7 @@ def _latency(glimpse: Glimpse, temp: Sequence[Mapping[str, Any]], width: int) ->
     ]
     second = int(glimpse.elapsed_s) - 1
     now = [tally.recent.get(second, (0, 0)) for tally in tallies.values()]
-    count, busy_s = sum(one for one, _ in now), sum(ns for _, ns in now) / 1e9
+    count, busy_s = sum(value for value, _ in now), sum(ns for _, ns in now) / 1e9
     moved = sum(row["bytes"] for row in temp)
     text.append(
         f"  last second: {format_count(count, 'operation')}, {format_duration(busy_s)} in them; "

@@ -7,7 +7,7 @@ from spillcast.forecast.work_memory.cheapest import Advice
 from spillcast.histogram import quantile
 from spillcast.lab.memory_result import Point, Sweep, sweep_document
 from spillcast.report.histogram import bar
-from spillcast.report.memory_table import FORECAST, advice_said, memory_table
+from spillcast.report.memory_table import FORECAST, advice_text, memory_table
 from spillcast.report.page import Drawn, Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.units import format_bytes, format_count, format_duration, interval_name
@@ -125,7 +125,7 @@ def _sentences(sweep: Sweep, advice: Advice | None) -> list[str]:
         lines.append(f"From {format_bytes(turn.memory_bytes)} on {_STATES[turn.after]}.")
     lines += _errors(sweep.checked)
     if advice is not None:
-        lines.append(advice_said(advice))
+        lines.append(advice_text(advice))
     return [*lines, *(f"warning: {warning.message}" for warning in sweep.warnings)]
 
 

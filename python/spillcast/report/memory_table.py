@@ -24,7 +24,7 @@ def memory_table(cells: Sequence[Cell], advice: Advice | None, *, measured: bool
         row: list[str | None] = ["today" if size is None else format_bytes(size)]
         for storage in storages:
             cell = by_place.get((storage, size))
-            row.append(None if cell is None else _said(cell, advice, measured))
+            row.append(None if cell is None else _cell_text(cell, advice, measured))
         rows.append(row)
     return Table([Column("memory", None, "raw"), *(Column(s, None, "raw") for s in storages)], rows)
 
@@ -37,13 +37,13 @@ def forecast_memory_parts(cells: Sequence[Cell], advice: Advice | None) -> list[
     return [Words([title]), memory_table(cells, advice)]
 
 
-def _said(cell: Cell, advice: Advice | None, measured: bool) -> str:
+def _cell_text(cell: Cell, advice: Advice | None, measured: bool) -> str:
     chosen = advice is not None and advice.cell == cell
     about = f"{FORECAST} " if measured and cell.interval_s is not None else ""
     return f"{CHEAPEST if chosen else ''} {about}{format_duration(cell.elapsed_s)}"
 
 
-def advice_said(advice: Advice) -> str:
+def advice_text(advice: Advice) -> str:
     """A sentence: what to take, how sure it is, and what cheap means."""
     limit = format_duration(advice.within_s)
     if advice.cell is None:

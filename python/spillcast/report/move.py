@@ -56,7 +56,7 @@ def _script(steps: list[Step], mark: str) -> list[str]:
         together = list(group)
         if client:
             inside = "\n\n".join(_statements(step) for step in together)
-            parts.append(_here_document(client, inside))
+            parts.append(_heredoc(client, inside))
         elif mark == "#":
             parts += [_for_shell(step) for step in together]
         else:
@@ -64,7 +64,7 @@ def _script(steps: list[Step], mark: str) -> list[str]:
     return parts
 
 
-def _here_document(client: str, text: str) -> str:
+def _heredoc(client: str, text: str) -> str:
     """A text on a client's standard input, to an end that is no line of it."""
     end = "SQL"
     while end in text.split("\n"):

@@ -27,7 +27,9 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
     only = Storage(storage.name, storage.source, _groups(storage, ops), storage.facts)
     parts: list[Part] = []
     if storage.source.stated:
-        parts.append(Words([f"{storage.name} ({origin_words(storage)})", *_said(storage)], "  "))
+        parts.append(
+            Words([f"{storage.name} ({origin_words(storage)})", *_facts_text(storage)], "  ")
+        )
         parts += [_stated(storage, ops), Words(["  one operation at a time"])]
     else:
         parts += measured_parts(only)
@@ -71,7 +73,7 @@ def _groups(storage: Storage, ops: Sequence[str]) -> list[Group]:
     return [group for op in ops for group in storage.of(op) if group.count]
 
 
-def _said(storage: Storage) -> list[str]:
+def _facts_text(storage: Storage) -> list[str]:
     """What the catalogue says of a storage."""
     facts = storage.facts
     lines = [str(facts[key]) for key in ("description", "source") if key in facts]

@@ -6,7 +6,7 @@ from spillcast.forecast.work_memory.advice import Cure, WorkMemory
 from spillcast.units import format_bytes, format_duration, format_setting
 
 
-def work_memory_said(memory: WorkMemory) -> list[str]:
+def work_memory_text(memory: WorkMemory) -> list[str]:
     """Sentences: what is enough and what it may take, and what spares a sort its passes."""
     enough = memory.enough
     was = f" (it was {format_setting(memory.current_bytes)})" if memory.current_bytes else ""

@@ -5,7 +5,7 @@ import pytest
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.work_memory.cells import NOW, memory_cells
 from spillcast.forecast.work_memory.cheapest import Cell, cheapest
-from spillcast.report.memory_table import advice_said
+from spillcast.report.memory_table import advice_text
 
 M = 1 << 20
 CELLS = [
@@ -68,5 +68,5 @@ def test_nothing_slower_than_now_is_told_whatever_the_time_allows(now_s, costs, 
     assert advice.cell == cell
     if cell is None:
         assert (
-            advice_said(advice) == "Today it takes 29 s, and no memory and storage makes it faster."
+            advice_text(advice) == "Today it takes 29 s, and no memory and storage makes it faster."
         )

@@ -91,7 +91,7 @@ def row(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:
     return record
 
 
-def what_it_says(error: "psycopg.Error") -> str:
+def server_message(error: "psycopg.Error") -> str:
     """The server's own first line of an error, without the statement it quotes."""
     primary = error.diag.message_primary
     return primary or (str(error).splitlines() or ["no reason given"])[0]
@@ -153,7 +153,7 @@ def _check(connection: Connection) -> None:
         (pid,) = row(connection, "select pg_backend_pid()")
     except psycopg.Error as error:
         raise InputError(
-            f"PostgreSQL: this is not a PostgreSQL server: {what_it_says(error)}",
+            f"PostgreSQL: this is not a PostgreSQL server: {server_message(error)}",
             "connect to the server itself, not to a pooler's console",
         ) from None
     # The process that the handshake names is the one that runs the statements.

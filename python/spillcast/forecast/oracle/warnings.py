@@ -65,14 +65,16 @@ def _about_figures(storage: Storage, block: BlockSize) -> list[Warned]:
     size, warnings = format_bytes(block.bytes), []
     if "like" not in storage.facts:
         text = f"{storage.name} was not probed with this trace"
-        text += f": blocks are {size}, by {block.told_by}" if block.told_by is not None else ""
+        text += (
+            f": blocks are {size}, by {block.known_from}" if block.known_from is not None else ""
+        )
         warnings.append(Warned("not-replayed", text))
     elif not (storage.facts.get("direct") or storage.facts["filesystem"] in IN_MEMORY):
         text = (
             f"{storage.name} does not support direct I/O: the page cache served part of the probe"
         )
         warnings.append(Warned("page-cache", text))
-    if block.told_by is None:
+    if block.known_from is None:
         text = (
             f"blocks are assumed to be {size}: give --block, or spillcast_parameters.csv as "
             "collect writes it"

@@ -63,7 +63,7 @@ def forecast_between(
         return replace(central, interval_s=(low_s, high_s))
     text = (
         f"{unknown_words(baseline.recording)}, so that it may take {format_duration(low_s)} or "
-        f"{format_duration(high_s)}; {told_by(baseline.recording)}"
+        f"{format_duration(high_s)}; {known_from(baseline.recording)}"
     )
     return replace(
         central, forecast_s=None, interval_s=None, refused=text, terms=baseline.rest, warnings=[]
@@ -79,7 +79,7 @@ def unknown_words(recording: Recording) -> str | None:
     return None if bounds is None else bounds.words
 
 
-def told_by(recording: Recording) -> str:
+def known_from(recording: Recording) -> str:
     """What would tell it."""
     if recording.ends is not None:
         return recording.ends.unknown.mend

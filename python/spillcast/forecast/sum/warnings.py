@@ -22,7 +22,7 @@ from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.coverage import is_part, kind_of_evidence, unread_bytes
 from spillcast.forecast.sum.cpu_limits import about_cpu_limits
 from spillcast.forecast.sum.projection import Projection
-from spillcast.forecast.sum.shared import told_by, unknown_words
+from spillcast.forecast.sum.shared import known_from, unknown_words
 from spillcast.forecast.sum.target_warnings import about_storages
 from spillcast.recording import Recording
 from spillcast.recording.checks import DIFFERENCE_MAX
@@ -131,7 +131,7 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
         warnings.append(Warned("counts-only", text))
     warnings += [Warned("untold", text) for text in recording.meta.temp.untold]
     if (words := unknown_words(recording)) is not None:
-        text = f"{words}; the interval covers both bounds, and {told_by(recording)}"
+        text = f"{words}; the interval covers both bounds, and {known_from(recording)}"
         if recording.ends is not None:
             warnings.append(Warned("io-unknown", text))
         elif recording.meta.temp.within is None:

@@ -93,7 +93,7 @@ def work_memory(baseline: Baseline, confidence: float = CONFIDENCE) -> WorkMemor
     needed = max(spill.needed_bytes for spill in spills)
     # It did spill, whatever the figures say.
     enough = rounded_up(max(SPARE * needed, (current or 0) + 1))
-    one_pass = _one_pass_bytes(spills, current or 0, enough)
+    one_pass = _single_pass_bytes(spills, current or 0, enough)
     without = _without_spill(baseline, enough, confidence)
     fewer = None
     if one_pass is not None:
@@ -134,7 +134,7 @@ def size_of_setting(text: str) -> int:
     return int(match[1]) * _UNITS.get(match[2].lower(), 1024) if match else 0
 
 
-def _one_pass_bytes(spills: Sequence[Spill], current: int, enough: int) -> int | None:
+def _single_pass_bytes(spills: Sequence[Spill], current: int, enough: int) -> int | None:
     sorts = [spill for spill in spills if (spill.passes or 1) > 1]
     if not sorts:
         return None

@@ -173,8 +173,8 @@ def sweep_io_size(
 
     rows = [row(setting) for setting in possible]
     recorded = None if spill.recorded is None else row(spill.recorded)
-    measured_here = not isinstance(where, Storage)
-    sweep = Sweep(name, spill.name, measured_here, rows, recorded, [*warnings, *trials.warnings])
+    is_measured = not isinstance(where, Storage)
+    sweep = Sweep(name, spill.name, is_measured, rows, recorded, [*warnings, *trials.warnings])
     return replace(sweep, warnings=[*sweep.warnings, *_noise(sweep)])
 
 

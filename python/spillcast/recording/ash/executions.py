@@ -50,7 +50,7 @@ class Execution:
 def executions(ash: Ash) -> list[Execution]:
     """All that the samples are of, in the order of their begin."""
     rows = _grouped_by_execution(ash)
-    _add_own_rows(rows, ash.exported)
+    _add_rows_of_execution(rows, ash.exported)
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         key = (row["sql_id"], row["sql_exec_id"], row["exec_start"], row["owner"])
@@ -123,7 +123,7 @@ def _grouped_by_execution(ash: Ash) -> list[Row]:
     return [dict.fromkeys(_KEYS) | row for row in table.to_pylist()]
 
 
-def _add_own_rows(rows: Sequence[Row], exported: frozenset[str]) -> None:
+def _add_rows_of_execution(rows: Sequence[Row], exported: frozenset[str]) -> None:
     """Gives each row its owner: the session that coordinates it, by instance and number.
 
     Where no column says who coordinates whom, sessions may be workers of one execution.

@@ -11,7 +11,7 @@ from spillcast.forecast.verdict import verdict_of
 from spillcast.profile.timeline import READ, WRITE
 from spillcast.recording.event_names import OPS
 from spillcast.recording.postgres_meta import Statement
-from spillcast.report.forecast import statement_said
+from spillcast.report.forecast import statement_text
 from spillcast.report.html.charts.storages import alone
 from spillcast.report.html.charts.sweeps import sizes_words
 from spillcast.report.html.material import AGAIN, Material
@@ -72,7 +72,7 @@ def _of_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> list[str]:
         of_it = [one for one in forecasts if one["baseline_s"] == baseline_s]
         said += verdict_of([read(Told, one, "a forecast", AGAIN) for one in of_it]).sentences
         if statement := of_it[0].get("statement"):
-            said.append(f"{statement_said(Statement(**statement))}.")
+            said.append(f"{statement_text(Statement(**statement))}.")
     return said
 
 

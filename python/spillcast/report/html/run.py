@@ -170,7 +170,7 @@ def by_op(groups: Sequence[Group]) -> list[Document]:
     return found
 
 
-def latencies_there(name: str, storage: Storage) -> Document:
+def target_latencies(name: str, storage: Storage) -> Document:
     """Latencies of a target under this load; none where its figures are of another one."""
     groups = by_op(storage.groups) if storage.source.of_load else []
     return {"name": name, "groups": groups}

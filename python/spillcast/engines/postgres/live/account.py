@@ -7,7 +7,7 @@ from spillcast.engines.postgres.connection import Connection
 from spillcast.engines.postgres.live.explain import Explained, plan_summary
 from spillcast.engines.postgres.live.query import QueryLife
 from spillcast.engines.postgres.live.sampler import Sampled
-from spillcast.engines.postgres.live.settings import FROM_OUTSIDE, OWN
+from spillcast.engines.postgres.live.settings import FROM_OUTSIDE, FROM_SESSION
 from spillcast.recording.captured import Joined
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import (
@@ -41,7 +41,7 @@ def engine_meta(
         queryid=queryid if explained is None else None,
         settings={
             **settings,
-            "settings_of": FROM_OUTSIDE if explained is None else OWN,
+            "settings_of": FROM_OUTSIDE if explained is None else FROM_SESSION,
             "plan": None if plan is None else plan_summary(plan),
         },
     )

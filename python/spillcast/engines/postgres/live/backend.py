@@ -4,7 +4,13 @@ import time
 from dataclasses import dataclass
 
 from spillcast.engines.engine import Say, Wanted
-from spillcast.engines.postgres.connection import SAMPLER, Connection, check_text, row, what_it_says
+from spillcast.engines.postgres.connection import (
+    SAMPLER,
+    Connection,
+    check_text,
+    row,
+    server_message,
+)
 from spillcast.engines.postgres.quoting import shown_name
 from spillcast.errors import InputError, SpillcastError
 from spillcast.redaction import struck_text
@@ -86,11 +92,11 @@ def find(
             if wanted.spilling and not may_list:
                 say("pg_ls_tmpdir is for pg_monitor: a spill shows only by its waits")
         if within_s is not None and time.monotonic() - began >= within_s:
-            raise none_came(words_of(wanted), within_s)
+            raise no_query_error(words_of(wanted), within_s)
         time.sleep(LOOK_S)
 
 
-def none_came(wanted: str, within_s: float) -> SpillcastError:
+def no_query_error(wanted: str, within_s: float) -> SpillcastError:
     """That what was waited for did not come in time."""
     waited = format_duration(within_s)
     hint = "a longer --duration waits longer, and without one it waits until Ctrl-C"
@@ -157,11 +163,13 @@ def _sessions(connection: Connection, wanted: Wanted) -> list[Session]:
         rows = connection.execute(_SESSIONS, given, prepare=True).fetchall()
     except psycopg.errors.InvalidRegularExpression as error:
         raise InputError(
-            f"--query '{wanted.query}': {what_it_says(error)}",
+            f"--query '{wanted.query}': {server_message(error)}",
             "it is a regular expression of PostgreSQL; write \\( for a parenthesis",
         ) from None
     except psycopg.Error as error:
-        raise InputError(f"the server's sessions cannot be listed: {what_it_says(error)}") from None
+        raise InputError(
+            f"the server's sessions cannot be listed: {server_message(error)}"
+        ) from None
     return [Session(*row) for row in rows]
 
 

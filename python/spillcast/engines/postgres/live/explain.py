@@ -11,7 +11,7 @@ from spillcast.engines.postgres.connection import (
     Connection,
     check_text,
     open_session,
-    what_it_says,
+    server_message,
 )
 from spillcast.errors import InputError, SpillcastError
 from spillcast.redaction import struck_document
@@ -96,11 +96,11 @@ class Explained:
         except psycopg.errors.QueryCanceled as error:
             if not self._cancelled:
                 hint = "against a timeout: --set statement_timeout=0"
-                self._failure = SpillcastError(f"--explain: {what_it_says(error)}", hint)
+                self._failure = SpillcastError(f"--explain: {server_message(error)}", hint)
         except psycopg.OperationalError as error:
-            self._failure = SpillcastError(f"--explain: {what_it_says(error)}")
+            self._failure = SpillcastError(f"--explain: {server_message(error)}")
         except psycopg.Error as error:
-            self._failure = InputError(f"--explain: {what_it_says(error)}")
+            self._failure = InputError(f"--explain: {server_message(error)}")
 
 
 def _prepare(
@@ -113,14 +113,14 @@ def _prepare(
         try:
             connection.execute("select set_config(%s, %s, false)", [name, value])
         except psycopg.Error as error:
-            raise InputError(f"--set {name}={value}: {what_it_says(error)}") from None
+            raise InputError(f"--set {name}={value}: {server_message(error)}") from None
     if connection.info.server_version >= 140_000:
         # If spillcast is killed, the server notices and ends the statement.
         connection.execute("set client_connection_check_interval = '1s'")
     try:
         connection.execute("set track_io_timing = on")
     except psycopg.Error as error:
-        say(f"the plan may have no I/O times: {what_it_says(error)}")
+        say(f"the plan may have no I/O times: {server_message(error)}")
 
 
 def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:
     """
     whole, root = plan[0], plan[0]["Plan"]
     nodes = list(_nodes(root))
-    blocks = [_own_blocks(node) for node in nodes]
+    blocks = [_blocks_without_children(node) for node in nodes]
     return {
         "file": PLAN_FILE,
         "planning_s": _seconds(whole.get("Planning Time")),
@@ -172,7 +172,7 @@ def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _nodes(child)
 
 
-def _own_blocks(node: dict[str, Any]) -> list[int]:
+def _blocks_without_children(node: dict[str, Any]) -> list[int]:
     """Blocks read and written by the node alone, for the plan shows them with those below."""
     return [
         int(node.get(key, 0) - sum(child.get(key, 0) for child in node.get("Plans", ())))

@@ -30,13 +30,13 @@ def former_calls(dsn: str, database: str, queryid: str) -> list[dict[str, Any]]:
     from psycopg.conninfo import make_conninfo
 
     for into in (dsn, make_conninfo(dsn, dbname=database)):
-        records = _asked(into, database, queryid)
+        records = _records(into, database, queryid)
         if records is not None:
             return records
     return []
 
 
-def _asked(dsn: str, database: str, queryid: str) -> list[dict[str, Any]] | None:
+def _records(dsn: str, database: str, queryid: str) -> list[dict[str, Any]] | None:
     """None where this database has no such extension, or it cannot be asked."""
     import psycopg
     from psycopg.sql import SQL, Identifier

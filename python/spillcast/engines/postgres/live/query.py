@@ -96,7 +96,7 @@ class QueryLife:
         assert last is not None
         if session is None:
             self._end(last.now_s)
-        elif session.text == last.text and _one_transaction(session, last):
+        elif session.text == last.text and _same_transaction(session, last):
             fetching = session.state == "idle in transaction"
             soon = session.now_s < session.state_change_s + FETCH_S
             if session.state in ACTIVE or (fetching and soon):
@@ -118,7 +118,7 @@ class QueryLife:
             self.phase, self.ended_s = "ended", max(end_s, self.started_s)
 
 
-def _one_transaction(session: Seen, last: Seen) -> bool:
+def _same_transaction(session: Seen, last: Seen) -> bool:
     """A query is shown a moment before its transaction has a start."""
     begun = {session.xact_start_s, last.xact_start_s} - {None}
     return len(begun) == 1

@@ -14,20 +14,20 @@ from spillcast.engines.postgres.connection import (
     Connection,
     open_session,
     row,
-    what_it_says,
+    server_message,
 )
 from spillcast.engines.postgres.live.account import (
     engine_meta,
     query_meta,
     sampling_meta,
 )
-from spillcast.engines.postgres.live.backend import find, may_list_temp, none_came
+from spillcast.engines.postgres.live.backend import find, may_list_temp, no_query_error
 from spillcast.engines.postgres.live.estimate import estimate
 from spillcast.engines.postgres.live.explain import PLAN_FILE, Explained
 from spillcast.engines.postgres.live.former import former_calls
 from spillcast.engines.postgres.live.outcome import UNKNOWN, completed, rollbacks
 from spillcast.engines.postgres.live.sampler import RATE_ALONE_HZ, RATE_HZ, Sampler
-from spillcast.engines.postgres.live.settings import own_settings, settings_of
+from spillcast.engines.postgres.live.settings import session_settings, settings_of
 from spillcast.engines.postgres.processes import (
     CALLS,
     WORKER_TITLE,
@@ -90,7 +90,7 @@ def record_postgres(
             watch.begin(absent_because, say)
             return watch.until_the_end(on_status)
         except psycopg.Error as error:
-            raise SpillcastError(f"PostgreSQL: {what_it_says(error)}") from None
+            raise SpillcastError(f"PostgreSQL: {server_message(error)}") from None
 
 
 def _prepare(recorder: Recorder, connection: Connection, say: Say) -> str | None:
@@ -160,7 +160,7 @@ class _Watch:
         connection, recorder, self._say = self._connection, self._recorder, say
         self._rolled_back = rollbacks(connection, self.database)
         if self._run is not None:
-            self._settings = own_settings(self._run.connection)
+            self._settings = session_settings(self._run.connection)
         else:
             self._settings = settings_of(connection, self.pid)
         list_temp = may_list_temp(connection)
@@ -248,7 +248,7 @@ class _Watch:
             if limit_s is None or time.monotonic() - (began or since) < limit_s:
                 continue
             if began is None:
-                raise none_came(f"a query of session {self.pid}", limit_s)
+                raise no_query_error(f"a query of session {self.pid}", limit_s)
             return "duration"
         return "failure" if sampler.sampled.failure and self._run is None else "query"
 

@@ -14,7 +14,7 @@ from spillcast.engines.postgres.connection import (
     Connection,
     open_session,
     row,
-    what_it_says,
+    server_message,
 )
 from spillcast.engines.postgres.live.account import engine_meta
 from spillcast.engines.postgres.live.backend import may_list_temp
@@ -29,7 +29,7 @@ from spillcast.engines.postgres.processes import (
 )
 from spillcast.engines.postgres.quoting import shown_name
 from spillcast.errors import InputError, SpillcastError
-from spillcast.interruptible import interrupts_told
+from spillcast.interruptible import interrupts_reported
 from spillcast.recording.captured import Joined
 from spillcast.recording.meta import EndedBy
 from spillcast.recording.options import RecordOptions
@@ -85,7 +85,7 @@ def record_all_of_postgres(
             )
             return every.until_the_end(on_status)
         except psycopg.Error as error:
-            raise SpillcastError(f"PostgreSQL: {what_it_says(error)}") from None
+            raise SpillcastError(f"PostgreSQL: {server_message(error)}") from None
 
 
 def _server_process(connection: Connection) -> int:
@@ -150,7 +150,7 @@ class _AllSessions:
     def until_the_end(self, on_status: OnStatus) -> ServerRecording:
         """Record until the server ends, the time is over, or Ctrl-C; keep what there is."""
         try:
-            with interrupts_told() as interrupted:
+            with interrupts_reported() as interrupted:
                 self._sampler.start()
                 return self._finish(self._follow(interrupted, on_status))
         finally:

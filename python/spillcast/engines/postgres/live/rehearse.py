@@ -47,8 +47,12 @@ def rehearse_postgres(
     with closing(open_session(dsn, EXPLAINER)) as connection:
         text = _checked(_text(connection, recording, statement))
         space = _tablespace(connection, directory)
-    told = recording.meta.engine.settings
-    settings = {name: str(told[name]) for name in PLANNED_BY if told.get(name) is not None}
+    recorded_settings = recording.meta.engine.settings
+    settings = {
+        name: str(recorded_settings[name])
+        for name in PLANNED_BY
+        if recorded_settings.get(name) is not None
+    }
     settings |= {
         "temp_tablespaces": space,
         "default_transaction_read_only": "on",
@@ -66,7 +70,7 @@ def rehearse_postgres(
             output,
             explain=text,
             # The clock of each node would take time that the recorded run did not.
-            timed=told.get("plan") is not None,
+            timed=recorded_settings.get("plan") is not None,
             settings=settings,
             options=RecordOptions(duration_s=duration_s),
             say=say,

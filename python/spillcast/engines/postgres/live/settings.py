@@ -14,7 +14,7 @@ NAMES = (
     "track_io_timing",
     "io_method",
 )
-OWN = "the session that ran it"
+FROM_SESSION = "the session that ran it"
 FROM_OUTSIDE = "server, database and role; what the session has set by itself does not show"
 
 # Our own session has its role's and database's settings too: where one of these holds, the server's
@@ -33,12 +33,12 @@ select s.setdatabase, s.setrole, s.setconfig from pg_db_role_setting s
  order by s.setrole <> 0, s.setdatabase <> 0
 """
 _WHOSE = "select a.datid, a.usesysid from pg_stat_get_activity(%s) a"
-_OWN = "select name, current_setting(name) from pg_settings where name = any (%s)"
+_CURRENT = "select name, current_setting(name) from pg_settings where name = any (%s)"
 
 
-def own_settings(connection: Connection) -> dict[str, str]:
+def session_settings(connection: Connection) -> dict[str, str]:
     """The settings of a session of ours."""
-    return dict(connection.execute(_OWN, [list(NAMES)]).fetchall())
+    return dict(connection.execute(_CURRENT, [list(NAMES)]).fetchall())
 
 
 @dataclass(frozen=True)

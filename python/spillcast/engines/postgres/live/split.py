@@ -108,7 +108,7 @@ def finish(
     if sampler.server_cpu_s is not None:
         sampled.server_cpu_s = of_samples * sampler.server_cpu_s
     sampled.failure = sampler.failure if ended_by == "failure" else None
-    told_by = "query" if ended_by == "end" else ended_by
+    known_from = "query" if ended_by == "end" else ended_by
     meta = replace(
         about,
         ended_by=ended_by,
@@ -127,7 +127,7 @@ def finish(
             run_queue_delay_s=query.run_queue_delay_s,
             run_queue_others_s=None,
         ),
-        postgres=query_meta(query.pid, query.life, attached_s, told_by, sampled, workers, 0),
+        postgres=query_meta(query.pid, query.life, attached_s, known_from, sampled, workers, 0),
         sampling=sampling_meta(sampled, RATE_HZ, GAP_S),
     )
     return writer.finish(meta)
@@ -136,8 +136,8 @@ def finish(
 def in_short(recording: Recording, query: SessionQuery, sums: Sums) -> QueryRecording:
     """A recording as the list of all has it."""
     meta, statement, temp = recording.meta, query.statement, sums.temp
-    told = meta.server_query
-    assert told is not None
+    server_query = meta.server_query
+    assert server_query is not None
     workers = len(query.workers)
     processes_s = recording.elapsed_s * (1 + workers)
     return QueryRecording(
@@ -149,8 +149,8 @@ def in_short(recording: Recording, query: SessionQuery, sums: Sums) -> QueryReco
         query=meta.engine.query or "",
         started_at=meta.started_at,
         elapsed_s=recording.elapsed_s,
-        before_recording_s=told.before_recording_s,
-        ended_by=told.ended_by,
+        before_recording_s=server_query.before_recording_s,
+        ended_by=server_query.ended_by,
         workers=workers,
         reads=temp.reads,
         read_bytes=sums.read_bytes,

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from spillcast.engines.postgres.connection import Connection, row, what_it_says
+from spillcast.engines.postgres.connection import Connection, row, server_message
 from spillcast.engines.postgres.move.plan import Directory, Wish, chown_empty, user_id
 from spillcast.engines.postgres.move.situation import Situation
 from spillcast.engines.postgres.move.tablespace import Scope
@@ -106,7 +106,7 @@ def _check_seen(connection: Connection, path: Path, role: str) -> None:
     try:
         (modified_s,) = row(connection, query, str(path))
     except psycopg.Error as error:
-        reason = what_it_says(error)
+        reason = server_message(error)
         hint = "it needs execute permission on every directory above"
         raise InputError(f"{role}: the server cannot reach {path}: {reason}", hint) from None
     if not before_s <= (modified_s or 0) <= _modified_s(path):

@@ -14,7 +14,7 @@ from spillcast.engines.postgres.connection import (
     Connection,
     open_session,
     row,
-    what_it_says,
+    server_message,
 )
 from spillcast.engines.postgres.move.back import (
     in_use_by_settings,
@@ -67,7 +67,7 @@ def planned(dsn: str | None, wish: Wish) -> Move:
     """What a move would do; nothing is changed. Without a DSN, on a server that is not known."""
     if dsn is not None:
         with open_session(dsn, MOVER) as connection:
-            return _asked(connection, dsn, wish)[0]
+            return _plan_and_facts(connection, dsn, wish)[0]
     role = wish.scope and wish.scope.role
     move = plan(wish, Situation(), [role] if role else [], Directory())
     move.warnings.append(
@@ -85,7 +85,7 @@ def moved(dsn: str, wish: Wish) -> Move:
     """
     with open_session(dsn, MOVER) as connection:
         _lock(connection)
-        move, facts = _asked(connection, dsn, wish)
+        move, facts = _plan_and_facts(connection, dsn, wish)
         check_move(connection, facts, wish)
         _run_steps(connection, move)
         assert move.tablespace is not None
@@ -148,15 +148,15 @@ def verified(
             session.execute("set local work_mem = '64kB'")
             cursor.execute(SPILL)
             cursor.fetchone()
-            found = spilled_by(connection, pid)
-    if list(found) != [tablespace]:
-        where = ", ".join(found) or "nowhere"
+            spilled_files = spilled_by(connection, pid)
+    if list(spilled_files) != [tablespace]:
+        where = ", ".join(spilled_files) or "nowhere"
         raise SpillcastError(
             f"tablespace {tablespace} is set for {whom(scope)}, but temp files of such a session "
             f"are in {where}",
             "--revert restores everything",
         )
-    files, size = found[tablespace]
+    files, size = spilled_files[tablespace]
     return {"session": whom(scope), "files": files, "bytes": size}
 
 
@@ -176,7 +176,7 @@ def _lock(connection: Connection) -> None:
         time.sleep(0.1)
 
 
-def _asked(connection: Connection, dsn: str, wish: Wish) -> tuple[Move, Situation]:
+def _plan_and_facts(connection: Connection, dsn: str, wish: Wish) -> tuple[Move, Situation]:
     """The plan for a server, with what is to be known of it."""
     facts = situation(connection, dsn)
     check_exists(facts, wish.scope)
@@ -339,4 +339,4 @@ def _run(connection: Connection, step: Step) -> None:
             for statement in step.sql:
                 connection.execute(statement.encode())
     except psycopg.Error as error:
-        raise SpillcastError(f"PostgreSQL: {what_it_says(error)}", hint) from error
+        raise SpillcastError(f"PostgreSQL: {server_message(error)}", hint) from error

@@ -10,15 +10,15 @@ from pathlib import Path
 from spillcast.engines.postgres.connection import (
     Connection,
     open_session,
+    server_message,
     shown_dsn,
-    what_it_says,
 )
 from spillcast.engines.postgres.live.backend import HIDDEN
 from spillcast.engines.postgres.live.rehearse import COMMENTS
 from spillcast.engines.postgres.rank.between import check_since, since_look
 from spillcast.engines.postgres.rank.enable import enabling
 from spillcast.engines.postgres.rank.look import PROCESSES_UNSEEN, Look, look, save
-from spillcast.engines.postgres.rank.rank import Asked, of_logs, of_look, spill_s
+from spillcast.engines.postgres.rank.rank import RankRequest, of_logs, of_look, spill_s
 from spillcast.engines.postgres.rank.server_log import server_log
 from spillcast.engines.postgres.rank.took import CONSTANT
 from spillcast.engines.postgres.rank.workers import WorkersSeen
@@ -56,7 +56,7 @@ def rank_postgres(
     """
     for target in targets:
         known_target(target)
-    request = Asked(targets, origin, confidence)
+    request = RankRequest(targets, origin, confidence)
     # A DSN may be longer than a file's name can be.
     if server and os.path.exists(server):
         if (log, since, save_as) != (None, None, None):
@@ -91,7 +91,7 @@ def _while_it_answers() -> Iterator[None]:
         yield
     except psycopg.Error as error:
         raise SpillcastError(
-            f"PostgreSQL: {what_it_says(error)}", "start again when the server answers"
+            f"PostgreSQL: {server_message(error)}", "start again when the server answers"
         ) from None
 
 
@@ -112,7 +112,7 @@ def _with_workers(look: Look, seen: WorkersSeen) -> Look:
     return replace(look, rows=rows, unseen=unseen, asked_s=look.asked_s + seen.asked_s)
 
 
-def _of_server(shown: str, look: Look, logs: Logs | None, request: Asked) -> ServerRanking:
+def _of_server(shown: str, look: Look, logs: Logs | None, request: RankRequest) -> ServerRanking:
     statements = of_look(look, logs, request)
     window_s = None if look.since_s is None else look.taken_s - look.since_s
     return ServerRanking(
@@ -135,7 +135,7 @@ def _of_server(shown: str, look: Look, logs: Logs | None, request: Asked) -> Ser
 
 
 def _of_databases(
-    shown: str, look: Look, logs: Logs | None, enable: Sequence[str], request: Asked
+    shown: str, look: Look, logs: Logs | None, enable: Sequence[str], request: RankRequest
 ) -> ServerRanking:
     """Where nothing counts statements: what databases have written, and what the log tells."""
     ranked = _of_server(shown, look, None, request)
@@ -157,7 +157,7 @@ def _of_databases(
     )
 
 
-def _of_logs(path: Path, request: Asked) -> ServerRanking:
+def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
     logs = read_logs(path)
     statements = of_logs(logs, request)
     unseen = []

@@ -38,7 +38,7 @@ def enabling(connection: Connection, shown: str, settings: Mapping[str, str]) ->
     whom = {"rds": "rds_superuser", "aurora": "rds_superuser", "cloudsql": "cloudsqlsuperuser"}
     role = whom.get(provider or "", "azure_pg_admin" if provider else "a superuser")
     head = f"# as {role}; {'restarts the server' if restarts else 'no restart'}"
-    steps = _OF[provider](changed, shown) if provider else _own(connection, changed, shown)
+    steps = _OF[provider](changed, shown) if provider else _self_hosted(connection, changed, shown)
     return [head, *steps, create]
 
 
@@ -53,7 +53,7 @@ def _word(statement: str) -> str:
     return f'"{statement}"' if plain else shell_word(statement)
 
 
-def _own(connection: Connection, changed: Mapping[str, str], shown: str) -> list[str]:
+def _self_hosted(connection: Connection, changed: Mapping[str, str], shown: str) -> list[str]:
     """A server whose machine one may log in to."""
     lines = []
     version = connection.info.server_version // 10_000

@@ -12,7 +12,7 @@ from spillcast.engines.postgres.connection import (
     STATEMENTS_SCHEMA,
     Connection,
     row,
-    what_it_says,
+    server_message,
 )
 from spillcast.engines.ranking import DatabaseSpill, Live
 from spillcast.errors import InputError
@@ -100,7 +100,7 @@ def look(connection: Connection, queryid: str | None = None, pattern: str | None
     began = time.monotonic()
     for limit in (*_LIMITS, _ZONE):
         connection.execute(limit.encode())
-    queries = _Asked(connection)
+    queries = _Queries(connection)
     settings = dict(
         queries.all("select name, setting from pg_settings where name = any (%s)", list(_SETTINGS))
     )
@@ -132,7 +132,7 @@ def _server(connection: Connection) -> str | None:
         return None
 
 
-class _Asked:
+class _Queries:
     """Queries that may be refused: one that is leaves a line in ``unseen``."""
 
     def __init__(self, connection: Connection) -> None:
@@ -145,7 +145,7 @@ class _Asked:
         try:
             return self.connection.execute(query.encode(), values or None).fetchall()
         except psycopg.Error as error:
-            self.unseen.append(what_it_says(error))
+            self.unseen.append(server_message(error))
             return []
 
     def number(self, query: str) -> float | None:
@@ -154,7 +154,7 @@ class _Asked:
 
 
 def _statements(
-    queries: _Asked, settings: Mapping[str, str], queryid: str | None, pattern: str | None
+    queries: _Queries, settings: Mapping[str, str], queryid: str | None, pattern: str | None
 ) -> tuple[list[dict[str, Any]], int | None, float | None, float | None]:
     """Rows that spill, how many there are in all, their time, and since when they count."""
     schemas = queries.all(STATEMENTS_SCHEMA)
@@ -179,12 +179,12 @@ def _limits(settings: Mapping[str, str]) -> dict[str, str]:
     return {name: settings[name] for name in (PER_GATHER, MAINTENANCE) if name in settings}
 
 
-def _databases(queries: _Asked, version: int) -> list[DatabaseSpill]:
+def _databases(queries: _Queries, version: int) -> list[DatabaseSpill]:
     active = "active_time / 1e3" if version >= _ACTIVE_SINCE else "null::float8"
     return [DatabaseSpill(*each) for each in queries.all(_DATABASES.format(active=active))]
 
 
-def _live(queries: _Asked) -> list[Live]:
+def _live(queries: _Queries) -> list[Live]:
     """Sessions with temp files, the largest first; of others' only who may see them."""
     sizes = {pid: int(size) for pid, size in queries.all(_FILES) if pid is not None}
     sessions = [

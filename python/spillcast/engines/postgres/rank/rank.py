@@ -33,7 +33,7 @@ _BLOCKS, _LONG_MS = 1000, 1e6
 
 
 @dataclass(frozen=True)
-class Asked:
+class RankRequest:
     """What is wanted to know of each statement."""
 
     targets: Sequence[str]
@@ -53,7 +53,7 @@ class Asked:
         return self._known[target]
 
 
-def of_look(look: Look, logs: Logs | None, request: Asked) -> list[Ranked]:
+def of_look(look: Look, logs: Logs | None, request: RankRequest) -> list[Ranked]:
     """The statements of a look, with plans of logs where there are any."""
     with reading(_PLACE, HOW):
         rows = [row for row in merged(Row.of(statement) for statement in look.rows) if row.spills]
@@ -66,7 +66,7 @@ def of_look(look: Look, logs: Logs | None, request: Asked) -> list[Ranked]:
     return sorted(ranked, key=lambda statement: statement.weight, reverse=True)
 
 
-def spill_s(size_bytes: int, request: Asked) -> dict[str, float]:
+def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
     """By target, the time to write so many bytes once and to read them once, a block at a time.
 
     None of a target that is relative to latencies of today, which nothing tells.
@@ -82,7 +82,7 @@ def spill_s(size_bytes: int, request: Asked) -> dict[str, float]:
     }
 
 
-def of_logs(logs: Logs, request: Asked) -> list[Ranked]:
+def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
     """The statements that logs tell of: temp files by their sizes, plans by what they counted."""
     sizes: dict[str, int] = {}
     texts: dict[str, tuple[str | None, str | None]] = {}
@@ -91,13 +91,14 @@ def of_logs(logs: Logs, request: Asked) -> list[Ranked]:
         sizes[key] = sizes.get(key, 0) + file.bytes
         texts.setdefault(key, (file.queryid, file.query))
     plans = _plans_by_text(logs)
-    counts = {key: len(found) for key, found in _all_plans(logs).items()}
+    counts = {key: len(plans_of_statement) for key, plans_of_statement in _all_plans(logs).items()}
     elapsed = {
-        key: sum(float(statement.get("Execution Time", 0.0)) for statement in found) / 1e3
-        for key, found in _all_plans(logs).items()
+        key: sum(float(statement.get("Execution Time", 0.0)) for statement in plans_of_statement)
+        / 1e3
+        for key, plans_of_statement in _all_plans(logs).items()
     }
-    for key, one_plan in plans.items():
-        texts.setdefault(key, (None, struck_text(str(one_plan.get("Query Text", "")))))
+    for key, statement_plans in plans.items():
+        texts.setdefault(key, (None, struck_text(str(statement_plans.get("Query Text", "")))))
     ranked = []
     for number, key in enumerate(sorted(texts, key=lambda statement: -sizes.get(statement, 0))):
         queryid, query = texts[key]
@@ -108,7 +109,7 @@ def of_logs(logs: Logs, request: Asked) -> list[Ranked]:
     return sorted(ranked, key=lambda statement: statement.weight, reverse=True)
 
 
-def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: Asked | None) -> Ranked:
+def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest | None) -> Ranked:
     size = row.blocks * BLOCK_BYTES
     ranked = Ranked(row.queryid, row.query, row.calls, row.elapsed_s, size, _temp_s(row))
     if request is None:
@@ -153,7 +154,7 @@ def _temp_s(row: Row) -> tuple[float, float] | None:
     return row.temp_s / shared.most, row.temp_s / shared.least
 
 
-def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: Asked) -> Ranked:
+def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankRequest) -> Ranked:
     """What a plan tells of one call stands for all that were logged."""
     try:
         recording = recording_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
@@ -168,14 +169,14 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: Asked
     return replace(ranked, work_mem_bytes=_enough(plan, request))
 
 
-def _timed(recording: Recording, request: Asked) -> Recording:
+def _timed(recording: Recording, request: RankRequest) -> Recording:
     if request.origin is None:
         return recording
     return timed_on(recording, request.storage(request.origin, recording))
 
 
 def _with_gains(
-    ranked: Ranked, recordings: Sequence[Recording], calls: int, request: Asked
+    ranked: Ranked, recordings: Sequence[Recording], calls: int, request: RankRequest
 ) -> Ranked:
     """What each target saves of all calls; what not spilling saves is as on no latency.
 
@@ -237,7 +238,7 @@ def _gain(
     return Gain(calls * sum(saved) / len(saved), (calls * min(ends), calls * max(ends)))
 
 
-def _enough(plan: Mapping[str, Any], request: Asked) -> int | None:
+def _enough(plan: Mapping[str, Any], request: RankRequest) -> int | None:
     """The work_mem with which nothing of a plan spills."""
     try:
         recording = _timed(recording_of_plan(plan, timed=request.origin is None), request)

@@ -12,8 +12,8 @@ from spillcast.engines.postgres.connection import (
     check_text,
     open_session,
     row,
+    server_message,
     shown_dsn,
-    what_it_says,
 )
 from spillcast.engines.postgres.live import look as sessions
 from spillcast.engines.postgres.live.backend import LOOK_S, find
@@ -63,13 +63,13 @@ def _counted(connection: Connection, meant: Meant, place: Path) -> Row:
     elif meant.text is not None:
         pattern = pattern_of(meant.text, cut=_is_cut(connection, meant.text))
     snapshot = look(connection, queryid, pattern)
-    if queryid is not None and pattern is not None and not _asked(snapshot, place):
+    if queryid is not None and pattern is not None and not _rows(snapshot, place):
         # Another server, or one of another version, knows it by another identifier.
         queryid = None
         snapshot = look(connection, None, pattern)
     if meant.since is not None:
         snapshot = since_look(meant.since, snapshot, lambda: look(connection, queryid, pattern))
-    rows = _asked(snapshot, place)
+    rows = _rows(snapshot, place)
     like = meant.queryid or f"like '{meant.query or meant.text}'"
     if not rows:
         lacking = next(
@@ -112,14 +112,14 @@ def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Exec
         raise SpillcastError(f"session {pid} ended before a query of it was seen")
     rows = []
     if before is not None:
-        rows = _asked(between(before, look(connection, queryid)), place)
+        rows = _rows(between(before, look(connection, queryid)), place)
     if len(rows) == 1 and rows[0].calls == 1:
         return executed_row(rows[0], place, life.elapsed_s)
     say("pg_stat_statements has not counted this call alone: its temp I/O is not known")
     return Executed(life.elapsed_s, None)
 
 
-def _asked(look: Look, place: Path) -> list[Row]:
+def _rows(look: Look, place: Path) -> list[Row]:
     """The rows that are asked for and were called, most time first."""
     with reading(place, HOW):
         rows = merged(Row.of(row) for row in look.rows if row.get("asked"))
@@ -134,5 +134,5 @@ def _check(connection: Connection, pattern: str) -> None:
     try:
         row(connection, "select '' ~* %s", pattern)
     except psycopg.Error as error:
-        problem = f"--query '{pattern}': {what_it_says(error)}"
+        problem = f"--query '{pattern}': {server_message(error)}"
         raise InputError(problem, "it is a regular expression of PostgreSQL") from None

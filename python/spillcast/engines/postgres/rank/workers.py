@@ -14,7 +14,7 @@ from spillcast.engines.postgres.connection import Connection
 #: takes the server a millisecond.
 LOOKS, PACE_S = 600, (0.05, 0.2)
 #: The first versions that tell a worker's leader and the statement that a session runs.
-TOLD_SINCE = 140_000
+LEADER_SINCE = 140_000
 _SESSIONS = (
     "select query_id::text, pid, leader_pid from pg_stat_activity "
     "where state = 'active' and query_id is not null and pid <> pg_backend_pid()"
@@ -34,7 +34,7 @@ class WorkersSeen:
         """Look again and again for so long."""
         end_s = time.monotonic() + seconds
         pace_s = min(max(seconds / LOOKS, PACE_S[0]), PACE_S[1])
-        knows_leader = self.connection.info.server_version >= TOLD_SINCE
+        knows_leader = self.connection.info.server_version >= LEADER_SINCE
         while (left_s := end_s - time.monotonic()) > 0:
             if knows_leader:
                 self._look()
