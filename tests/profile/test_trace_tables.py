@@ -10,7 +10,7 @@ from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.profile.sql import run_sql
-from spillcast.profile.trace_tables import asked
+from spillcast.profile.trace_tables import requested
 from spillcast.recording.trace import TABLES
 
 WAITS = [(READ, 100 + n % 700, blocks(n % 32)) for n in range(4_000)] + [
@@ -109,7 +109,7 @@ def near(value):
 
 def test_only_columns_that_a_query_needs_are_read():
     query = "select event, sum(elapsed_ns) from waits where op = 'read' group by all"
-    columns, scans = asked(query)
+    columns, scans = requested(query)
     assert scans == 1
     assert set(columns) == {("waits", name) for name in ("event", "elapsed_ns", "op", "")}
 
@@ -117,7 +117,7 @@ def test_only_columns_that_a_query_needs_are_read():
 @pytest.mark.parametrize("query", ["select nope from waits", "select 1 from nowhere, waits"])
 def test_names_are_checked_before_anything_is_read(query):
     with pytest.raises(duckdb.Error, match=r"nope|nowhere"):
-        asked(query)
+        requested(query)
 
 
 def test_a_query_that_has_enough_ends_the_reading(trace):

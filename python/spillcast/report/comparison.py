@@ -47,8 +47,10 @@ def comparison_page(comparison: Comparison) -> Page:
     lines = [_line(row, at, patterns) for row in rows for at in range(len(comparison.names))]
     sentences = [_sentence(comparison, at) for at in range(1, len(comparison.names))]
     parts: list[Part] = [
-        Words(legend, "   "), Table([*keys, *_SHOWN], lines, grouped=len(keys)), Words(sentences, "  "),
-    ]  # fmt: skip
+        Words(legend, "   "),
+        Table([*keys, *_SHOWN], lines, grouped=len(keys)),
+        Words(sentences, "  "),
+    ]
     if notes := _notes(rows, len(comparison.rows) - len(rows)):
         parts.insert(2, Words(notes))
     return Page(parts, Table.of(_DATA, _records(comparison)))

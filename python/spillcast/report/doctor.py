@@ -11,7 +11,10 @@ _FIX = Column("fixes", "mend")
 def doctor_page(diagnosis: Diagnosis) -> Page:
     """What was looked at, then a command for each thing that does not work and can be mended."""
     commit = f" ({diagnosis.commit})" if diagnosis.commit else ""
-    version = f"spillcast {diagnosis.spillcast}{commit}, Python {diagnosis.python}, Linux {diagnosis.kernel}"
+    version = (
+        f"spillcast {diagnosis.spillcast}{commit}, Python {diagnosis.python}, "
+        f"Linux {diagnosis.kernel}"
+    )
     rows = [
         ["yes" if finding.works else "no", finding.name, finding.detail, finding.mend]
         for finding in diagnosis.findings

@@ -82,8 +82,8 @@ def _blind(ranking: ServerRanking) -> list[str]:
         return ["No database has written temp files; which statements spill is not counted."]
     lines = [
         f"Statements spill: {format_count(files, 'temp file')}, {format_bytes(size)} in "
-        f"{format_count(len(ranking.databases), 'database')}. No forecast: which statements spill is "
-        "not counted."
+        f"{format_count(len(ranking.databases), 'database')}. No forecast: "
+        "which statements spill is not counted."
     ]
     active = [database.active_s for database in ranking.databases if database.active_s is not None]
     if active:

@@ -60,8 +60,8 @@ def _record(recording: QueryRecording) -> dict[str, Any]:
 
 def _notes(recording: ServerRecording) -> list[str]:
     notes = [
-        f"  warning    of process {unkept_query.pid} nothing was kept, {unkept_query.because}: {_short(unkept_query.query)}"
-        for unkept_query in recording.unkept
+        f"  warning    of process {query.pid} nothing was kept, {query.because}: {_short(query.query)}"
+        for query in recording.unkept
     ]
     if recording.unassigned:
         notes.append(
@@ -69,7 +69,8 @@ def _notes(recording: ServerRecording) -> list[str]:
         )
     if recording.lost:
         notes.append(
-            f"  warning    {recording.method} lost {format_count(recording.lost, 'report')} of all sessions"
+            f"  warning    {recording.method} lost {format_count(recording.lost, 'report')} "
+            "of all sessions"
         )
     if recording.failure is not None:
         notes.append(f"  warning    {recording.failure}")

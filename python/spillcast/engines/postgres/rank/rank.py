@@ -230,11 +230,11 @@ def _gain(
 ) -> Gain | None:
     """The middle of what each saves, and the bounds of all; None where one of them is not known."""
     saved, ends = list[float](), list[float]()
-    for (then_s, bounds), forecast in zip(then, forecasts, strict=True):
+    for (then_s, bounds), now in zip(then, forecasts, strict=True):
         if bounds is None:
             return None
-        saved.append(forecast.baseline_s - then_s)
-        ends += [forecast.baseline_s - s for s in bounds]
+        saved.append(now.baseline_s - then_s)
+        ends += [now.baseline_s - s for s in bounds]
     return Gain(calls * sum(saved) / len(saved), (calls * min(ends), calls * max(ends)))
 
 
