@@ -60,7 +60,8 @@ def _record(recording: QueryRecording) -> dict[str, Any]:
 
 def _notes(recording: ServerRecording) -> list[str]:
     notes = [
-        f"  warning    of process {query.pid} nothing was kept, {query.because}: {_short(query.query)}"
+        f"  warning    of process {query.pid} nothing was kept, {query.because}: "
+        f"{_short(query.query)}"
         for query in recording.unkept
     ]
     if recording.unassigned:
