@@ -105,19 +105,16 @@ class Recorder:
             check_output(self.output, force=self.options.force)
 
     def prepare(
-        self,
-        pid: int | None = None,
-        text: str | None = None,
-        calls: Sequence[str] | None = None,
+        self, pid: int | None = None, label: str | None = None, calls: Sequence[str] | None = None
     ) -> dict[str, str]:
         """Choose the capture; returns what the environment of a command must hold for it.
 
-        ``pid`` is a process that runs already and cannot be given an environment any more; ``what``
-        is what to call it. ``calls`` are the system calls by which its engine does file I/O, which
+        ``pid`` is a process that runs already and cannot be given an environment any more; ``label``
+        names it in errors. ``calls`` are the system calls by which its engine does file I/O, which
         is all of them where None: each costs a little. InputError says what is refused.
         """
         self.check()
-        self._choice = Choice(self.options.capture, pid, text, calls)
+        self._choice = Choice(self.options.capture, pid, label, calls)
         self._source = self._choice.source
         return self._source.environment()
 
@@ -208,12 +205,9 @@ class Recorder:
     def _begin(self, target: Target) -> None:
         self.target = target
         if self.output is not None:
-            record_options = self.options
+            options = self.options
             writer = RecordingWriter(
-                self.output,
-                record_options.slices,
-                share=record_options.share,
-                force=record_options.force,
+                self.output, options.slices, share=options.share, force=options.force
             )
             self._sinks.append(writer)
         self._sinks += [sink for sink in (self.running, self._given) if sink is not None]
@@ -362,13 +356,9 @@ class Recorder:
     def _about(self) -> Machine:
         """The machine; its caches measured once, which takes 0.5 s, unless real work told more."""
         kept = kept_calibration()
-        machine_calibration = None if kept is None else kept.told
-        caches = (
-            [CpuCache(*cache) for cache in _core.cold_caches()]
-            if machine_calibration is None
-            else []
-        )
-        return replace(self._machine, caches=caches, calibration=machine_calibration)
+        known = None if kept is None else kept.told
+        caches = [CpuCache(*cache) for cache in _core.cold_caches()] if known is None else []
+        return replace(self._machine, caches=caches, calibration=known)
 
     def _own(self) -> ToolCost:
         cpu_s = time.process_time() - self._cpu_before_s
