@@ -109,9 +109,9 @@ class Recorder:
     ) -> dict[str, str]:
         """Choose the capture; returns what the environment of a command must hold for it.
 
-        ``pid`` is a process that runs already and cannot be given an environment any more; ``label``
-        names it in errors. ``calls`` are the system calls by which its engine does file I/O, which
-        is all of them where None: each costs a little. InputError says what is refused.
+        ``pid`` is a process that runs already, so that it cannot be given an environment; ``label``
+        names it in errors. ``calls`` are the system calls by which its engine does file I/O (None:
+        all); each costs a little. InputError says what is refused.
         """
         self.check()
         self._choice = Choice(self.options.capture, pid, label, calls)
@@ -206,10 +206,11 @@ class Recorder:
         self.target = target
         if self.output is not None:
             options = self.options
-            writer = RecordingWriter(
-                self.output, options.slices, share=options.share, force=options.force
+            self._sinks.append(
+                RecordingWriter(
+                    self.output, options.slices, share=options.share, force=options.force
+                )
             )
-            self._sinks.append(writer)
         self._sinks += [sink for sink in (self.running, self._given) if sink is not None]
         self._started_at = datetime.now(UTC)
         self._started = time.monotonic()
