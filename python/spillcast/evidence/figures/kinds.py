@@ -27,7 +27,7 @@ class Reader:
 
     def read(self, paths: Sequence[Path], choice: "Choice") -> "Figures":
         """What the files say of the run that is chosen. InputError where they are damaged."""
-        module = import_module(f"spillcast.evidence.figures.{self.module}")
+        module = import_module(f"spillcast.evidence.{self.module}")
         figures: Figures = module.read(paths, choice)
         return figures
 
@@ -61,13 +61,15 @@ def _profile(_path: Path, head: bytes) -> bool:
 
 
 READERS = (
-    Reader("monitor_xml", _marked(b"<sql_monitor_report", b"FXTMODEL")),
-    Reader("monitor_text", _marked(b"SQL Monitoring Report")),
-    Reader("awr", _marked(b"WORKLOAD REPOSITORY", b"AWR Report for DB", b"STATSPACK report")),
-    Reader("monitor_views", _monitor_rows, joins=True),
-    Reader("tkprof", _tkprof),
-    Reader("duckdb_profile", _profile),
-    Reader("stated", _stated),
+    Reader("oracle.monitor_xml", _marked(b"<sql_monitor_report", b"FXTMODEL")),
+    Reader("oracle.monitor_text", _marked(b"SQL Monitoring Report")),
+    Reader(
+        "oracle.awr", _marked(b"WORKLOAD REPOSITORY", b"AWR Report for DB", b"STATSPACK report")
+    ),
+    Reader("oracle.monitor_views", _monitor_rows, joins=True),
+    Reader("oracle.tkprof", _tkprof),
+    Reader("figures.duckdb_profile", _profile),
+    Reader("figures.stated", _stated),
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.evidence.figures.choice import Choice, chosen
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
-from spillcast.evidence.figures.report_tables import Row, Table, tables_of
+from spillcast.evidence.oracle.report_tables import Row, Table, tables_of
 from spillcast.gate import COUNT_MAX, text_of
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.recording.postgres_meta import Statement

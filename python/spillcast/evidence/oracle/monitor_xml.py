@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from spillcast.errors import InputError
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import Figures
-from spillcast.evidence.figures.monitored import Line, Monitored, figures_of
+from spillcast.evidence.oracle.monitored import Line, Monitored, figures_of
 from spillcast.gate import COUNT_MAX, TEXT_BYTES_MAX, damaged, text_of, xml_of
 from spillcast.redaction import struck_text
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import Figures
-from spillcast.evidence.figures.monitored import Line, Monitored, figures_of
+from spillcast.evidence.oracle.monitored import Line, Monitored, figures_of
 from spillcast.gate import COUNT_MAX, text_of
 from spillcast.recording.event_names import OPS
 

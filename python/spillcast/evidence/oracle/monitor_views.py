@@ -7,7 +7,7 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.evidence.figures.choice import Choice, chosen
 from spillcast.evidence.figures.figures import Figures
-from spillcast.evidence.figures.monitored import Line, Monitored, figures_of
+from spillcast.evidence.oracle.monitored import Line, Monitored, figures_of
 from spillcast.recording.ash.values import parse_integer
 from spillcast.recording.spooled import read_spooled
 
