@@ -5,10 +5,11 @@ from datetime import datetime
 from pathlib import Path
 
 from spillcast.errors import InputError
-from spillcast.evidence.figures.choice import Choice, chosen
+from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import Figures
 from spillcast.evidence.oracle.monitored import Line, Monitored, figures_of
 from spillcast.recording.ash.values import parse_integer
+from spillcast.recording.event_names import OPS
 from spillcast.recording.spooled import read_spooled
 
 _NAMES = (
@@ -37,21 +38,16 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
     if not plans or not runs:
         lacks = "V$SQL_PLAN_MONITOR" if not plans else "V$SQL_MONITOR"
         raise InputError(f"{paths[0]}: the rows of {lacks} are missing", HOW)
-    path, wanted = paths[0], None if choice.exec_id is None else str(choice.exec_id)
-    of_statement = _by(plans, "sql_id")
-    spilling = {
-        sql_id: rows for sql_id, rows in of_statement.items() if any(_line(r).spills for r in rows)
-    }
-    elapsed_s = {sql_id: _elapsed_s(_by(runs, "sql_id").get(sql_id, [])) for sql_id in spilling}
-    if not spilling:
-        raise InputError(f"{path}: no statement spills: no line of a plan used temp space", HOW)
-    lines = chosen(path, spilling, choice.sql_id, "--sql-id", elapsed_s)
-    sql_id = str(lines[0].get("sql_id"))
-    by_run = _by(lines, "sql_exec_id")
-    whole = {name: _elapsed_s(_of(runs, sql_id, name)) for name in by_run}
-    lines = chosen(path, by_run, wanted, "--exec-id", whole)
-    exec_id = str(lines[0].get("sql_exec_id"))
-    return figures_of(_monitored(path, sql_id, _of(runs, sql_id, exec_id), lines))
+    items = [
+        Item((lines, sessions := _of(runs, sql_id, exec_id)), _elapsed_s(sessions), sql_id, exec_id)
+        for sql_id, of_statement in _by(plans, "sql_id").items()
+        for exec_id, lines in _by(of_statement, "sql_exec_id").items()
+        if any(_line(row).spills for row in lines)
+    ]
+    if not items:
+        raise InputError(f"{paths[0]}: no statement spills: no line of a plan used temp space", HOW)
+    lines, sessions = pick(paths[0], items, choice)
+    return figures_of(_monitored(paths[0], str(lines[0].get("sql_id")), sessions, lines))
 
 
 def _rows(path: Path) -> list[Row]:
@@ -84,7 +80,6 @@ def _monitored(path: Path, sql_id: str, runs: Sequence[Row], lines: Sequence[Row
         raise InputError(f"{path}: V$SQL_MONITOR has no row of this execution of {sql_id}", HOW)
     by_line = _by(lines, _PLAN).values()
     database_s = _sum(runs, "elapsed_time") / 1e6
-    names = ("physical_read_requests", "physical_write_requests")
     return Monitored(
         path=path,
         sql_id=sql_id,
@@ -92,7 +87,7 @@ def _monitored(path: Path, sql_id: str, runs: Sequence[Row], lines: Sequence[Row
         database_s=database_s,
         cpu_s=_sum(runs, "cpu_time") / 1e6,
         io_s=_sum(runs, _RUN) / 1e6,
-        requests=sum(_sum(runs, name) for name in names),
+        requests={op: _sum(runs, f"physical_{op}_requests") for op in OPS},
         lines=[_merged([_line(row) for row in rows]) for rows in by_line],
         running=any((row.get("status") or "") == "EXECUTING" for row in runs),
     )

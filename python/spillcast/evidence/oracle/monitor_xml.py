@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from spillcast.errors import InputError
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import Figures
-from spillcast.evidence.oracle.monitored import Line, Monitored, figures_of
+from spillcast.evidence.oracle.monitored import Line, Monitored, picked
 from spillcast.gate import COUNT_MAX, TEXT_BYTES_MAX, damaged, text_of, xml_of
+from spillcast.recording.event_names import OPS
 from spillcast.redaction import struck_text
 
 if TYPE_CHECKING:
@@ -27,16 +28,18 @@ _PACKED = re.compile(
 _BEGIN, _END = "<sql_monitor_report", "</sql_monitor_report>"
 
 
-def read(paths: Sequence[Path], _choice: Choice) -> Figures:
+def read(paths: Sequence[Path], choice: Choice) -> Figures:
     """The figures of a report. InputError where it is cut or damaged."""
     (path,) = paths
     text = text_of(path, HOW)
     if packed := _PACKED.search(text):
         text = _unpacked(text[packed.end() :].partition("</report>")[0], path)
-    begin, end = text.find(_BEGIN), text.find(_END)
-    if not 0 <= begin < end:
+    *parts, rest = text.split(_END)
+    reports = [part[part.find(_BEGIN) :] + _END for part in parts if _BEGIN in part]
+    if not reports or _BEGIN in rest:
         raise InputError(f"{path}: holds no whole sql_monitor_report", HOW)
-    return figures_of(_monitored(path, xml_of(text[begin : end + len(_END)], path, HOW)))
+    several = [_monitored(path, xml_of(report, path, HOW)) for report in reports]
+    return picked(path, several, choice)
 
 
 def _unpacked(content: str, path: Path) -> str:
@@ -64,12 +67,15 @@ def _monitored(path: Path, report: "Element") -> Monitored:
     return Monitored(
         path=path,
         sql_id=target.get("sql_id"),
+        exec_id=target.get("sql_exec_id"),
+        plan=target.get("sql_plan_hash") or target.findtext("plan_hash"),
         sql_text=None if text is None else struck_text(text),
-        elapsed_s=max(float(duration), 0.0) or database_s,
+        elapsed_s=max(float(duration), 0.0),
         database_s=database_s,
         cpu_s=totals.get("cpu_time", 0) / 1e6,
         io_s=totals.get("user_io_wait_time", 0) / 1e6,
-        requests=totals.get("read_reqs", 0) + totals.get("write_reqs", 0),
+        requests={op: totals.get(f"{op}_reqs", 0) for op in OPS},
+        bytes={op: totals.get(f"{op}_bytes", 0) for op in OPS},
         lines=lines,
         running=(target.findtext("status") or "").startswith("EXECUTING"),
     )

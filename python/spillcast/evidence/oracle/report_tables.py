@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
+from spillcast.evidence.oracle.report_text import BLANKS
+
 _DASHES = re.compile(r"-{2,}")
 _HEADING_RULE = re.compile(r"\s*-{2,}(\s+-{2,})+\s*")
 _END = re.compile(r"\s{8,}-{20,}\s*")
@@ -17,6 +19,9 @@ class Table:
     """Names of columns in lower case without spaces, and rows of cells, one for each of them."""
 
     names: Sequence[str]
+    #: Where it stands in a text.
+    first: int = 0
+    last: int = 0
     cells: list[list[str]] = field(default_factory=list)
 
     @property
@@ -37,9 +42,14 @@ class Table:
         return next((name for name in self.names if part in name), None)
 
 
+def is_page(text: str) -> bool:
+    """Whether a report is HTML."""
+    return re.search(r"<t(able|r|d)\b", text, re.IGNORECASE) is not None
+
+
 def tables_of(text: str) -> list[Table]:
     """All tables of a report in either form."""
-    if re.search(r"<t(able|r|d)\b", text, re.IGNORECASE):
+    if is_page(text):
         page = _Page()
         page.feed(text)
         return page.tables
@@ -62,11 +72,11 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
         heading: list[str] = []
         for line in reversed(lines[max(0, at - _HEADING_LINES) : at]):
             # SQL*Plus titles each page with the name of the column.
-            if line.strip() in ("", "OUTPUT") or line.startswith(("->", "~")):
+            if line.strip() in ("", "OUTPUT") or line.lstrip().startswith(("->", "~", "--")):
                 break
             heading.insert(0, line)
         columns = zip(*(_cut(line, ends) for line in heading), strict=True)
-        table = Table([name_of("".join(parts)) for parts in columns])
+        table = Table([name_of("".join(parts)) for parts in columns], at - len(heading))
         at += 1
         while at < len(lines) and not _END.fullmatch(lines[at]):
             if _HEADING_RULE.fullmatch(lines[at]):
@@ -74,6 +84,7 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
             if lines[at].strip():
                 table.cells.append(_cut(lines[at], ends))
             at += 1
+        table.last = at
         if heading:
             yield table
 
@@ -105,7 +116,7 @@ class _Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._cell is not None:
-            self._cell += data
+            self._cell += data.translate(BLANKS)
 
     def handle_endtag(self, tag: str) -> None:
         if tag in ("td", "th") and self._cell is not None:

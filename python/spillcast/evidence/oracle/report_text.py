@@ -9,7 +9,7 @@ from spillcast.evidence.figures.numbers import with_decimal_points
 from spillcast.gate import text_of
 
 #: Blanks that clients and browsers write between words and digits.
-_BLANKS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
+BLANKS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
 #: Figures of temp I/O: a wait's name with a count or a time, and blocks of a row source.
 _FIGURES = re.compile(
     r"direct path (?:read|write) temp\b\W*[\d.]|\(?\b(?:cr|pr|pw)=\d|\bela= ?\d", re.IGNORECASE
@@ -19,7 +19,7 @@ _SHOWN = 100
 
 def report_text(path: Path, hint: str) -> str:
     """The text with plain blanks and decimal points. InputError where it is too long."""
-    return with_decimal_points(text_of(path, hint).translate(_BLANKS).expandtabs())
+    return with_decimal_points(text_of(path, hint).translate(BLANKS).expandtabs())
 
 
 def check_all_read(path: Path, lines: Sequence[str], read: Collection[int], hint: str) -> None:
