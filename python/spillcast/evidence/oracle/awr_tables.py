@@ -102,7 +102,7 @@ def report_of(path: Path, text: str, hint: str) -> Report:
 
 def _minutes(tables: Sequence[Table], plain: str) -> dict[str, Number]:
     """Seconds that the report covers, and of DB time, by the first letters."""
-    stated = {}
+    stated: dict[str, Number] = {}
     for match in _MINUTES.finditer(plain):
         if (number := number_of(match[2])) is not None:
             stated.setdefault(match[1].lower()[:2], number * 60)

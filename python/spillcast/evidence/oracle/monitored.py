@@ -205,19 +205,11 @@ def _uncounted(figures: Figures, monitored: Monitored) -> Figures:
     }
     written = monitored.requests.get("write", 0)
     size = monitored.bytes.get("write", 0) / written if written else _REQUEST_BYTES
-    least, most = (
-        _with_counts(figures, {op: counts(op) for op in OPS}, size)
-        for counts in (
-            lambda op: max(1, in_temp[op]),
-            lambda op: max(
-                1, in_temp[op], written or round((_time(figures, op) or 0.0) / _SHORTEST_S)
-            ),
-        )
-    )
-    middle = {
-        op: max(1, round(sqrt(getattr(least, f"{op}s").count * getattr(most, f"{op}s").count)))
-        for op in OPS
-    }
+    fewest = {op: max(1, count) for op, count in in_temp.items()}
+    by_time = {op: round((_time(figures, op) or 0.0) / _SHORTEST_S) for op in OPS}
+    largest = {op: max(fewest[op], written or by_time[op]) for op in OPS}
+    middle = {op: max(1, round(sqrt(fewest[op] * largest[op]))) for op in OPS}
+    least, most = (_with_counts(figures, counts, size) for counts in (fewest, largest))
     words = (
         "the report has samples in waits for temp files and no requests of them: their number is "
         f"between {least.reads.count + least.writes.count:,} and "
@@ -233,11 +225,8 @@ def _time(figures: Figures, op: str) -> float | None:
 
 
 def _with_counts(figures: Figures, counts: Mapping[str, int], size: float) -> Figures:
-    moved = {
-        f"{op}s": Moved(count, round(count * size), _time(figures, op))
-        for op, count in counts.items()
-    }
-    return replace(figures, **moved)
+    reads, writes = (Moved(counts[op], round(counts[op] * size), _time(figures, op)) for op in OPS)
+    return replace(figures, reads=reads, writes=writes)
 
 
 def _untold(monitored: Monitored) -> list[str]:
