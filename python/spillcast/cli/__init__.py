@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ VERBS = (
     "demo",
     "doctor",
 )
+#: Verbs of other packages, which come with an extra.
+MODULES = {"verify": "spillcast_lab.cli"}
 #: Verbs of the previous version, each with what replaces it.
 FORMER_VERBS = {"completion": "spillcast --install-completion, or --show-completion to print it"}
 
@@ -218,5 +221,7 @@ def application(arguments: list[str]) -> "Typer":
 
         raise InputError(f"the verb {word} is gone", f"use {FORMER_VERBS[word]}")
     for verb in (word,) if word in VERBS else VERBS:
-        import_module(f"spillcast.cli.{verb}").add_to(application_)
+        module = MODULES.get(verb, f"spillcast.cli.{verb}")
+        if word == verb or find_spec(module.split(".")[0]):
+            import_module(module).add_to(application_)
     return application_

@@ -14,11 +14,7 @@ from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.seed import seed_formula_s
 from spillcast.forecast.to_come.known import NOTHING, Known
 from spillcast.lab.case import Case, Evidence, Runs, evidence_of
-from spillcast.lab.cut import first_fifth, ten_slices
 from spillcast.lab.demo import Stage
-from spillcast.lab.matrix import AGREEING, Cell
-from spillcast.lab.parts import AGAIN, MINUTE, PARTS, parts
-from spillcast.lab.rehearse import rehearse
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Place, direction
 from spillcast.lab.turns import Series, take_turns
@@ -29,6 +25,10 @@ from spillcast.storage import Storage
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.workspace import workspace
+from spillcast_lab.cut import first_fifth, ten_slices
+from spillcast_lab.matrix import AGREEING, Cell
+from spillcast_lab.parts import AGAIN, MINUTE, PARTS, parts
+from spillcast_lab.rehearse import rehearse
 
 #: Time that a probe may take: with the I/O of a whole run, or of a part of one.
 PROBE_S, PART_PROBE_S = 4.0, 2.0

@@ -10,11 +10,11 @@ from spillcast.engines.held import HeldQuery
 from spillcast.engines.postgres.lab import SETTINGS, PostgresLab
 from spillcast.engines.postgres.queries import PARALLEL
 from spillcast.engines.postgres.server import DEBIAN, Installation, embedded, of_system, serve
-from spillcast.engines.tpch.data import TABLES, copies, definitions, made
-from spillcast.engines.tpch.queries import Spilling, workloads
-from spillcast.engines.tpch.temperature import chill, warm
 from spillcast.engines.workload import Workload
 from spillcast.errors import SpillcastError
+from spillcast_lab.tpch.data import TABLES, copies, definitions, made
+from spillcast_lab.tpch.queries import Spilling, workloads
+from spillcast_lab.tpch.temperature import chill, warm
 
 if TYPE_CHECKING:
     import psycopg

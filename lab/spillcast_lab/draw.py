@@ -7,9 +7,9 @@ from itertools import combinations, permutations
 from random import Random
 
 from spillcast.engines.engine import Lab
-from spillcast.lab.kernel_slowed import KernelSlowed
-from spillcast.lab.matrix import STORAGES_MIN, Cell, Pair, Storage, cell_s, unavailable
 from spillcast.lab.storages import Plain
+from spillcast_lab.kernel_slowed import KernelSlowed
+from spillcast_lab.matrix import STORAGES_MIN, Cell, Pair, Storage, cell_s, unavailable
 
 #: Share of the time that is drawn for: tables are built in the rest, and disturbed runs repeated.
 DRAWN = 0.9

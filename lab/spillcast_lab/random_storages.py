@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from math import exp, log
 from random import Random
 
-from spillcast.lab.kernel_slowed import KernelSlowed
 from spillcast.lab.storages import Emulated
+from spillcast_lab.kernel_slowed import KernelSlowed
 
 #: With the seven emulations that are always there, a third of the slow storages is the kernel's.
 EMULATED, KERNEL_SLOWED = 5, 6

@@ -6,19 +6,18 @@ from functools import partial
 from itertools import chain, islice, permutations, zip_longest
 
 from spillcast.engines.engine import Explains, Lab
-from spillcast.engines.registry import lab_of, tpch_labs_of
-from spillcast.engines.workload import Workload
+from spillcast.engines.registry import lab_of
+from spillcast.engines.workload import THREADS_MAX, Workload
 from spillcast.errors import InputError
-from spillcast.lab.kernel_slowed import KernelSlowed, why_not
 from spillcast.lab.storages import Emulated, Plain
+from spillcast_lab.kernel_slowed import KernelSlowed, why_not
+from spillcast_lab.tpch import tpch_labs_of
 
 Storage = Emulated | Plain | KernelSlowed
 #: Where a forecast is from and to, by name.
 Pair = tuple[str, str]
 
 THREADS = (1, 2, 4)
-#: PostgreSQL has eight workers at most, and memory is divided among all.
-THREADS_MAX = 8
 STORAGES: Sequence[Storage] = (
     Emulated("0.3 ms", 0.0003, 0.0003),
     Emulated("1 ms", 0.001, 0.001),

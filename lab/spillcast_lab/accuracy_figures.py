@@ -5,7 +5,6 @@ from statistics import median
 
 import numpy as np
 
-from spillcast.lab.aims import FALLING
 from spillcast.lab.case import DIRECTIONS, TPCH, Case
 from spillcast.lab.summary import (
     grouped,
@@ -19,6 +18,7 @@ from spillcast.lab.variant import LEFT_OUT, REHEARSED, without
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import by_way, engine_of, percent, share, summary_row, threads_of
 from spillcast.units import format_count
+from spillcast_lab.aims import FALLING
 
 FIGURES = ("cases", "median", "90th", "held", "width", "below", "repeat", "formula", "ratio")
 MEANS = {

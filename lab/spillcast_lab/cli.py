@@ -11,8 +11,8 @@ from spillcast.cli.options import Csv, Json, Work
 
 if TYPE_CHECKING:
     from spillcast.lab.case import Truth
-    from spillcast.lab.draw import Drawn
-    from spillcast.lab.matrix import Cell, Storage
+    from spillcast_lab.draw import Drawn
+    from spillcast_lab.matrix import Cell, Storage
 
 
 def add_to(application: typer.Typer) -> None:
@@ -91,9 +91,9 @@ def verify(
 
         truth = read_truth(from_)
     else:
-        from spillcast.lab.draw import draw
-        from spillcast.lab.matrix import STORAGES, THREADS, all_cells, choose_storages
-        from spillcast.lab.random_storages import random_storages
+        from spillcast_lab.draw import draw
+        from spillcast_lab.matrix import STORAGES, THREADS, all_cells, choose_storages
+        from spillcast_lab.random_storages import random_storages
 
         storages = choose_storages(storage, [*STORAGES, *random_storages(seed)])
         cells = all_cells(NAMES if engine == ALL else [engine], threads or THREADS, workload)
@@ -102,7 +102,7 @@ def verify(
         drawn = draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
         truth = _run(drawn, storages, minutes, repeat, output, work)
     if markdown is not None:
-        from spillcast.report.accuracy import write_accuracy
+        from spillcast_lab.accuracy import write_accuracy
 
         write_accuracy(truth, markdown)
     show(
@@ -116,8 +116,8 @@ def verify(
 
 def _that_can_be_made(cells: "list[Cell]") -> "list[Cell]":
     """Without TPC-H's queries, and a word about it, where nothing is there to make its tables."""
-    from spillcast.engines.tpch.data import INSTALL, generator
-    from spillcast.engines.tpch.queries import SUITE
+    from spillcast_lab.tpch.data import INSTALL, generator
+    from spillcast_lab.tpch.queries import SUITE
 
     if generator() is not None:
         return cells
@@ -137,7 +137,7 @@ def _run(
     from spillcast.cli.stage import TerminalStage
     from spillcast.errors import InputError
     from spillcast.lab.truth_file import write_truth
-    from spillcast.lab.verify import verify as run_verify
+    from spillcast_lab.verify import verify as run_verify
 
     if not drawn.cells:
         hint = "allow more, or run less with --repeat 1"

@@ -5,11 +5,11 @@ from statistics import fmean, median
 
 from spillcast.calibrated import ANY, Constant, calibrated, constants, residuals_about
 from spillcast.forecast.sum.interval import Uncertainty
-from spillcast.lab.calibrate import judge, residuals_of
 from spillcast.lab.case import Case
 from spillcast.lab.summary import of_evidence
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import share
+from spillcast_lab.calibrate import judge, residuals_of
 
 #: A case: what its interval follows from, whether it holds, half of its width.
 Row = tuple[Uncertainty, bool, float]

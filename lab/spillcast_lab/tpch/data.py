@@ -17,7 +17,7 @@ TABLES = ("region", "nation", "part", "supplier", "partsupp", "customer", "order
 ROWS_OF_SCALE_1 = 6_000_000
 #: Files to load from, and the data of three engines, at scale factor 1.
 NEED_BYTES_OF_SCALE_1 = 5 << 30
-INSTALL = "pip install 'spillcast[tpch]'"
+INSTALL = "pip install 'spillcast[lab]'"
 
 
 @cache

@@ -2,9 +2,9 @@
 
 from random import Random
 
-from spillcast.lab.cut import attached
 from spillcast.recording import Recording
 from spillcast.recording.meta import ESTIMATE_FILE
+from spillcast_lab.cut import attached
 
 #: As evidence: a minute, the same with a previous run, the first fifth.
 MINUTE, AGAIN, FIFTH = "minute", "minute_former", "first_fifth_alone"

@@ -10,15 +10,15 @@ from typing import Any
 from spillcast.engines.engine import Lab
 from spillcast.errors import InputError, SpillcastError
 from spillcast.lab.case import Case, Truth
-from spillcast.lab.cell import CellRun
 from spillcast.lab.demo import Stage
-from spillcast.lab.draw import Drawn
-from spillcast.lab.kernel_slowed import KernelSlowed, kernel_slowed
-from spillcast.lab.matrix import Cell, Storage, cell_s, unavailable
 from spillcast.lab.storages import Place, Plain, emulated, fast_parent, plain
 from spillcast.recording.machine import describe_machine
 from spillcast.units import format_count
 from spillcast.workspace import workspace
+from spillcast_lab.cell import CellRun
+from spillcast_lab.draw import Drawn
+from spillcast_lab.kernel_slowed import KernelSlowed, kernel_slowed
+from spillcast_lab.matrix import Cell, Storage, cell_s, unavailable
 
 NEED_BYTES = 4 << 30
 

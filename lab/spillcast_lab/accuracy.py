@@ -6,20 +6,9 @@ from itertools import permutations
 from pathlib import Path
 
 from spillcast.errors import InputError
-from spillcast.lab.aims import Aim, aims
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.summary import of_evidence, refusals, worst
 from spillcast.lab.variant import REHEARSED_S, REHEARSED_SHARE
-from spillcast.report.accuracy_figures import (
-    by_direction,
-    by_means,
-    estimates,
-    figures_table,
-    headline,
-    noise,
-    slow_to_fast,
-)
-from spillcast.report.calibration import calibration
 from spillcast.report.draw import need_report_extra
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import (
@@ -31,6 +20,17 @@ from spillcast.report.verify import (
     share,
 )
 from spillcast.units import format_bytes, format_count, format_duration
+from spillcast_lab.accuracy_figures import (
+    by_direction,
+    by_means,
+    estimates,
+    figures_table,
+    headline,
+    noise,
+    slow_to_fast,
+)
+from spillcast_lab.aims import Aim, aims
+from spillcast_lab.calibration_page import calibration
 
 #: Written by people, shown below the worst cases: in the page's folder.
 REASONS = "worst.md"

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from spillcast.engines.tpch.data import ROWS_OF_SCALE_1
 from spillcast.engines.workload import Workload
+from spillcast_lab.tpch.data import ROWS_OF_SCALE_1
 
 SUITE = "tpch"
 QUERIES = Path(__file__).with_name("queries")
