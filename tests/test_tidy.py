@@ -195,7 +195,10 @@ def faults_of_a_file(path):
 
 
 def test_a_file_says_what_it_is_for_and_is_short():
-    assert offenders(python_files("python", "lab", "tests", "bench", "release"), faults_of_a_file) == []
+    assert (
+        offenders(python_files("python", "lab", "tests", "bench", "release"), faults_of_a_file)
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -280,7 +283,9 @@ def test_every_verb_is_a_file_and_every_file_a_verb():
         "terminal",
     }
     helpers |= {"storage_list", "sweep_io_size", "sweep_memory", "tree", "usage"}
-    assert {path.stem for path in (PACKAGE / "cli").glob("*.py")} - helpers == set(VERBS) - set(MODULES)
+    assert {path.stem for path in (PACKAGE / "cli").glob("*.py")} - helpers == set(VERBS) - set(
+        MODULES
+    )
 
 
 def test_no_index_address_is_committed():
