@@ -38,10 +38,16 @@ class Item(Generic[Run]):
     sql_id: str | None = None
     exec_id: str | None = None
     plan: str | None = None
+    session: str | None = None
 
 
 #: Columns of a list, and the option that each is chosen with.
-_COLUMNS = {"sql_id": "sql-id", "exec_id": "exec-id", "plan": "plan hash value"}
+_COLUMNS = {
+    "sql_id": "sql-id",
+    "exec_id": "exec-id",
+    "plan": "plan hash value",
+    "session": "session",
+}
 
 
 def pick(path: Path, items: Sequence[Item[Run]], choice: Choice) -> Run:
@@ -74,10 +80,11 @@ def _several(path: Path, left: Sequence[tuple[int, Item[Run]]]) -> InputError:
     ]
     lines = aligned([("item", *(_COLUMNS[name] for name in names), "elapsed"), *rows])
     lines += [f"and {len(left) - LISTED:,} more"] * (len(left) > LISTED)
+    options = ("sql_id", "exec_id")
     telling = [
         f"--{_COLUMNS[name]}"
         for name in names
-        if name != "plan" and len({getattr(item, name) for _, item in left}) == len(left)
+        if name in options and len({getattr(item, name) for _, item in left}) == len(left)
     ]
     summary = f"{path}: {len(left):,} runs, the longest first:"
     return InputError(

@@ -96,7 +96,7 @@ def recording_of_figures(
             sum(figures.times_s),
             processes=figures.threads if shared_by is None else shared_by.middle,
             shared_by=shared_by,
-            within=figures.within,
+            within=figures.within if timed else None,
             untold=tuple(figures.untold),
             # What is read was written once, if nothing else is known.
             held_bytes=writes.bytes or reads.bytes,

@@ -12,7 +12,7 @@ from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.numbers import Number
 from spillcast.evidence.oracle.temp_times import TRACE_TELLS, TempTimes
-from spillcast.recording.ends import Unknown
+from spillcast.evidence.oracle.uncounted import OPERATION_BYTES, uncounted
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.row_sources import may_spill
@@ -28,10 +28,6 @@ NINE_IN_TEN = NormalDist().inv_cdf(0.95)
 WHOLE_PERCENT = 98.0
 #: A text report rounds counts of millions to one digit; no request moves less than a sector.
 _ROUNDED_TO, _SECTOR_BYTES = 0.75, 512
-#: Bytes of a request where a report has none: 31 blocks.
-_REQUEST_BYTES = 31 * 8192
-#: What a wait for temp files takes at the least.
-_SHORTEST_S = 10e-6
 _REPORT_MEND = "make the report again, with report_level => 'ALL' and type => 'XML'"
 
 
@@ -199,34 +195,14 @@ def _uncounted(figures: Figures, monitored: Monitored) -> Figures:
 
     What is read was written before, so that as many bytes are read, unless in several passes.
     """
-    in_temp = {
+    samples = {
         op: sum(n for event, n in monitored.samples.items() if is_like(event, f"*{op} temp"))
         for op in OPS
     }
     written = monitored.requests.get("write", 0)
-    size = monitored.bytes.get("write", 0) / written if written else _REQUEST_BYTES
-    fewest = {op: max(1, count) for op, count in in_temp.items()}
-    by_time = {op: round((_time(figures, op) or 0.0) / _SHORTEST_S) for op in OPS}
-    largest = {op: max(fewest[op], written or by_time[op]) for op in OPS}
-    middle = {op: max(1, round(sqrt(fewest[op] * largest[op]))) for op in OPS}
-    least, most = (_with_counts(figures, counts, size) for counts in (fewest, largest))
-    words = (
-        "the report has samples in waits for temp files and no requests of them: their number is "
-        f"between {least.reads.count + least.writes.count:,} and "
-        f"{most.reads.count + most.writes.count:,}"
-    )
-    unknown = Unknown(words, _REPORT_MEND)
-    return replace(_with_counts(figures, middle, size), ends=(least, most), unknown=unknown)
-
-
-def _time(figures: Figures, op: str) -> float | None:
-    moved: Moved = getattr(figures, f"{op}s")
-    return moved.time_s
-
-
-def _with_counts(figures: Figures, counts: Mapping[str, int], size: float) -> Figures:
-    reads, writes = (Moved(counts[op], round(counts[op] * size), _time(figures, op)) for op in OPS)
-    return replace(figures, reads=reads, writes=writes)
+    size = monitored.bytes.get("write", 0) / written if written else OPERATION_BYTES
+    because = "the report has samples in waits for temp files and no requests of them"
+    return uncounted(figures, samples, dict.fromkeys(OPS, written), size, because, _REPORT_MEND)
 
 
 def _untold(monitored: Monitored) -> list[str]:

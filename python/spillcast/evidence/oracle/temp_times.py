@@ -7,6 +7,7 @@ from spillcast.recording.timed_within import TimedWithin
 
 #: Rounding that leaves less open than this is not worth a word.
 _PRECISE = 0.02
+_STORAGE_TELLS = "name the storage of its temp files with --from"
 TRACE_TELLS = "a trace (10046) or ASH of the run shows it"
 
 
@@ -36,5 +37,5 @@ def printed(read: Number | None, write: Number | None) -> TempTimes:
 def at_most(total_s: float, reads: int, writes: int, because: str) -> TempTimes:
     """Where temp I/O took no longer than this, and nothing tells how long."""
     share = total_s / 2 / max(reads + writes, 1)
-    within = TimedWithin(0.0, total_s, because, TRACE_TELLS, False)
+    within = TimedWithin(0.0, total_s, because, f"{_STORAGE_TELLS}; {TRACE_TELLS}", False)
     return TempTimes(share * reads, share * writes, within)
