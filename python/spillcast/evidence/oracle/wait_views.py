@@ -42,7 +42,7 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
             former = waits.get(event.split()[2], (0.0, ZERO))
             waited = _waited(path, row)
             waits[event.split()[2]] = former[0] + waited[0], former[1] + waited[1]
-    items = [
+    items: list[Item[Mapping[str, Waited]]] = [
         Item(waits, sum(total.value for _, total in waits.values()), session=owner or None)
         for owner, waits in by_owner.items()
     ]
