@@ -274,6 +274,7 @@ def test_every_verb_is_a_file_and_every_file_a_verb():
         "observed_command",
         "options",
         "output",
+        "passwords",
         "progress",
         "engines",
         "record_minute",

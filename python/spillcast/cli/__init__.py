@@ -8,6 +8,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from spillcast.cli.passwords import hide_passwords
+
 if TYPE_CHECKING:
     from typer import Typer
 
@@ -51,6 +53,7 @@ def main() -> None:
     """Run the command line and exit with its status."""
     _open_streams()
     arguments = sys.argv[1:]
+    hide_passwords(arguments)
     if arguments == ["--version"]:
         _tell_version()
     if arguments[:1] == ["help"]:
