@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spillcast.engines.move import Move
     from spillcast.engines.ranking import ServerRanking
     from spillcast.evidence.postgres.executed import Executed
-    from spillcast.forecast.work_memory.spills import Spill
+    from spillcast.forecast.more_memory import Spill
     from spillcast.recording import Recording
     from spillcast.recording.meta import ObservedEngine
     from spillcast.recording.options import RecordOptions
@@ -42,6 +42,8 @@ class Engine:
     memory: "WorkMemory | None" = None
     #: Experiments on a server or a database of our own.
     lab: "Callable[[], type[Lab]] | None" = None
+    #: Further experiments, on TPC-H's tables.
+    tpch: "Sequence[Callable[[], type[Lab]]]" = ()
     #: Recording a query of a server that runs already.
     live: "Callable[[], RecordQuery] | None" = None
     #: Recording every query of such a server that spills.

@@ -129,7 +129,7 @@ def _recording(evidence: Evidence, recorded: Recording | None, question: Questio
     elif kind == "figures":
         recording = read_figures(
             paths,
-            Choice(question.sql_id, question.exec_id, question.block, question.item),
+            Choice(sql_id=question.sql_id, exec_id=question.exec_id, block=question.block),
             elapsed_s=elapsed_s,
             timed=timed,
         )
@@ -151,10 +151,9 @@ def forecasts_of(
     try:
         return [forecast for forecast, _ in ask([recording.path], targets, question)]
     except Refusal as error:
-        s, reason = recording.elapsed_s, error.message
+        elapsed_s, reason = recording.elapsed_s, error.message
         return [
-            Forecast(target, s, None, None, question.confidence, s, [], refused=reason)
-            for target in targets
+            Forecast.refusal(target, elapsed_s, question.confidence, reason) for target in targets
         ]
 
 

@@ -1,1 +1,0 @@
-"""Forecasts against measured runs: ``spillcast verify``, TPC-H and the accuracy page."""

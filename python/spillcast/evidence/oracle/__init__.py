@@ -1,1 +1,0 @@
-"""Reports and views of Oracle as figures of one run."""
