@@ -6,6 +6,15 @@ from spillcast.lab.case import Case, Evidence, Runs
 from spillcast.lab.variant import Variant
 
 
+def forecast(**changes):
+    """A forecast of 10 s instead of 20 s."""
+    usual = {
+        "target": "target", "baseline_s": 20.0, "forecast_s": 10.0, "interval_s": (9.0, 11.0),
+        "confidence": 0.9, "ceiling_s": 4.0, "terms": [], "warnings": [], "refused": None,
+    }  # fmt: skip
+    return Forecast(**usual | changes)
+
+
 def runs(*elapsed_s, delays_s=None, cpu_s=None, wanted=None):
     """Bare runs; without delays where none are given, and with the same CPU time each."""
     count = len(elapsed_s)
@@ -46,17 +55,13 @@ def case(
     on_target = on_target or runs(measured_s)
     on_source = runs(20.0, 20.0, 20.0, wanted=on_target.wanted)
     warned = [Warned("threads", "several threads do temp I/O")]
-    said = Forecast(
-        target,
-        20.0,
-        forecast_s,
-        interval_s,
-        0.9,
-        4.0,
-        [rest, io],
-        "counts",
-        warned,
-        refused,
+    said = forecast(
+        target=target,
+        forecast_s=forecast_s,
+        interval_s=interval_s,
+        terms=[rest, io],
+        warnings=warned,
+        refused=refused,
         uncertainty=uncertainty,
         ceiling_interval_s=ceiling_interval_s,
     )

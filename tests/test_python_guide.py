@@ -8,6 +8,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+import made_up
 import spillcast
 from harness import environment
 from oracle_files import ROOT, make_example
@@ -76,8 +77,10 @@ def test_the_committed_notebook_holds_what_it_displays():
 
 def test_results_display_themselves_as_short_text():
     terms = [Term("temp read", "read", 8192000, 1000, 1.5, 0.5)]
-    forecast = Forecast("nvme", 2.0, 1.0, (0.9, 1.1), 0.9, 0.5, terms)
-    refused = Forecast("gp3", 2.0, None, None, 0.9, 0.5, [], refused="no latency is known")
+    forecast = made_up.forecast(
+        target="nvme", baseline_s=2.0, forecast_s=1.0, interval_s=(0.9, 1.1), terms=terms
+    )
+    refused = Forecast.refusal("gp3", 2.0, 0.9, "no latency is known")
     text = repr(Forecasts([forecast, refused]))
     rows = [line.split() for line in text.splitlines()]
     assert ["today", "2", "s"] in rows
@@ -93,8 +96,8 @@ def test_html_is_escaped_and_leaves_colours_to_the_theme():
     row = {**bare_row(evil, 5, 10), "file": evil}
     profile = Profile(["event", "file"], 1.0, [row], warnings=[evil])
     warned = [Warned("code", evil)]
-    forecast = Forecast(evil, 2.0, 1.0, (0.9, 1.1), 0.9, 0.5, [], warnings=warned, advice=[evil])
-    refused = Forecast(evil, 2.0, None, None, 0.9, 0.5, [], refused=evil)
+    forecast = made_up.forecast(target=evil, warnings=warned, advice=[evil])
+    refused = Forecast.refusal(evil, 2.0, 0.9, evil)
     results = (profile, forecast, refused, Forecasts([forecast, refused]))
     for result in (*results, spillcast.Storage(evil, ASSUMED, [])):
         html = result._repr_html_()
@@ -104,7 +107,7 @@ def test_html_is_escaped_and_leaves_colours_to_the_theme():
 
 
 def test_tables_have_their_columns_without_rows():
-    refused = Forecast("x", 2.0, None, None, 0.9, 0.5, [], refused="because")
+    refused = Forecast.refusal("x", 2.0, 0.9, "because")
     assert refused.to_arrow().num_rows == 0
     assert refused.to_polars().columns[0] == "name"
     table = Forecasts([refused]).to_polars()

@@ -53,6 +53,16 @@ def key(
     return field(default=default, metadata=about)
 
 
+def later(default: Any = None) -> Any:
+    """A field that is always written, and that documents of earlier versions may lack."""
+    return key("", default=default, later=True)
+
+
+def internal(default: Any = None) -> Any:
+    """A field that no document holds."""
+    return field(default=default, metadata={"internal": True})
+
+
 class _Damage(ValueError):
     """What is wrong with a document, and where in it."""
 
@@ -74,7 +84,7 @@ def written(value: Any) -> Any:
     """The document of an instance, or the JSON value of a part of it."""
     if is_dataclass(value):
         found: dict[str, Any] = {}
-        for one in fields(value):
+        for one in _fields(value):
             about, inner = _about(one), getattr(value, one.name)
             if about.rest:
                 found |= inner
@@ -101,7 +111,7 @@ def as_text(text: str) -> str:
 def table(kind: type, prefix: str = "") -> Iterator[tuple[str, Key]]:
     """The keys of a document, those of its parts with a dot or ``[].`` before them."""
     types = get_type_hints(kind)
-    for one in fields(kind):
+    for one in _fields(kind):
         about = _about(one)
         if about.rest and not about.meaning:
             continue
@@ -114,6 +124,10 @@ def table(kind: type, prefix: str = "") -> Iterator[tuple[str, Key]]:
         if nested:
             assert isinstance(inner, type)
             yield from table(inner, name + dot)
+
+
+def _fields(kind: Any) -> list[Field[Any]]:
+    return [each for each in fields(kind) if "internal" not in each.metadata]
 
 
 def _about(one: Field[Any]) -> Key:
@@ -132,8 +146,8 @@ def _object(kind: Any, value: Any, at: str) -> Any:
     if not isinstance(value, dict):
         raise _Damage(_unlike(value, at, "an object"))
     types, found = _types(kind), dict[str, Any]()
-    known = {one.name for one in fields(kind) if not _about(one).rest}
-    for one in fields(kind):
+    known = {one.name for one in _fields(kind) if not _about(one).rest}
+    for one in _fields(kind):
         about, name = _about(one), one.name
         if about.rest:
             found[name] = {each: inner for each, inner in value.items() if each not in known}

@@ -29,10 +29,3 @@ def title_of(code: str) -> str:
     """A warning in a few words; its code where it is one of another version."""
     about = explained().get(code)
     return code if about is None else about.title
-
-
-def warning_document(code: str, message: str) -> dict[str, str | None]:
-    """A warning as documents have it: ``message`` is of this very case."""
-    about = explained().get(code)
-    next_step = None if about is None else about.next_step
-    return {"code": code, "title": title_of(code), "message": message, "next_step": next_step}

@@ -2,14 +2,21 @@
 
 import pytest
 
+import made_up
 from spillcast.errors import InputError
-from spillcast.forecast import Forecast
-from spillcast.forecast.choices import choices, parse_costs, ranked
+from spillcast.forecast.ranking import parse_costs, priced, ranked
 
 
 def forecast(target, seconds, *, refused=None):
     interval = None if seconds is None else (seconds, seconds)
-    return Forecast(target, 100.0, seconds, interval, 0.9, 20.0, [], refused=refused)
+    return made_up.forecast(
+        target=target,
+        baseline_s=100.0,
+        forecast_s=seconds,
+        interval_s=interval,
+        ceiling_s=20.0,
+        refused=refused,
+    )
 
 
 WORDS = ["a.json", "tmpfs", "b.json", "c.json"]
@@ -22,34 +29,34 @@ FOUR = [
 
 
 def test_the_fastest_comes_first_and_a_refusal_last():
-    order = [choice.forecast.target for choice in ranked(choices(WORDS, FOUR))]
+    order = [forecast.target for forecast in ranked(FOUR)]
     assert order == ["/mnt/b", "/mnt/a", "/mnt/c", "tmpfs"]
 
 
 def test_share_of_the_ceiling_is_time_saved_over_time_that_could_be():
-    shares = [choice.forecast.ceiling_share for choice in choices(WORDS, FOUR)]
+    shares = [forecast.ceiling_share for forecast in FOUR]
     assert shares == [40 / 80, None, 70 / 80, None]
 
 
 def test_the_best_value_saves_most_for_its_price_and_is_never_a_slower_one():
     # 70 s for 100, 40 s for 50, and 50 s lost for nothing.
-    found = choices(WORDS, FOUR, {"b.json": 100, "a.json": 50, "c.json": 0, "tmpfs": 1})
+    found = priced(WORDS, FOUR, {"b.json": 100, "a.json": 50, "c.json": 0, "tmpfs": 1})
     assert [c.cost for c in found] == [50, 1, 100, 0]
-    assert [c.forecast.target for c in found if c.best_value] == ["/mnt/a"]
+    assert [c.target for c in found if c.best_value] == ["/mnt/a"]
 
 
 def test_what_costs_nothing_and_saves_is_the_best_value():
-    found = choices(WORDS, FOUR, {"a.json": 0, "b.json": 1})
-    assert [c.forecast.target for c in found if c.best_value] == ["/mnt/a"]
+    found = priced(WORDS, FOUR, {"a.json": 0, "b.json": 1})
+    assert [c.target for c in found if c.best_value] == ["/mnt/a"]
 
 
 def test_of_what_costs_nothing_the_one_that_saves_more_is_the_best_value():
-    found = choices(WORDS, FOUR, {"a.json": 0, "b.json": 0})
-    assert [c.forecast.target for c in found if c.best_value] == ["/mnt/b"]
+    found = priced(WORDS, FOUR, {"a.json": 0, "b.json": 0})
+    assert [c.target for c in found if c.best_value] == ["/mnt/b"]
 
 
 def test_without_prices_nothing_is_the_best_value():
-    assert not any(choice.best_value for choice in choices(WORDS, FOUR))
+    assert not any(choice.best_value for choice in priced(WORDS, FOUR, {}))
 
 
 def test_a_price_for_an_unknown_target_is_refused_with_the_names():

@@ -63,7 +63,7 @@ def test_it_is_for_the_whole_run_and_gets_surer(sorted_by_duckdb):
         live.look(lambda part=part: part, last=True)
         assert live.latest.baseline_s == pytest.approx(whole.elapsed_s, rel=0.1)
         assert live.latest.to_come.done_s == pytest.approx(share * whole.elapsed_s)
-        left = live.latest.to_come.left["elapsed"]
+        left = live.latest.to_come.elapsed_s
         open_s.append(left.high - left.low)
     assert open_s[-1] < open_s[0]
     # A busy machine may have a number refused, which is then kept as none.

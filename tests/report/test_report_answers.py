@@ -252,7 +252,7 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
         (["cut.json"], "cut.json: cut or damaged: not JSON"),
         (["other.json"], "other.json: schema is 'spillcast.sql/1'"),
         (["less.json"], "less.json: damaged: it lacks ceiling_s"),
-        (["within.json"], "within.json: damaged: it lacks terms[].baseline_s"),
+        (["within.json"], "within.json: damaged: it lacks terms[].op"),
         (["whole.json", "-o", "nowhere/report.html"], "nowhere/report.html: there is no directory"),
         (
             ["whole.json", "--elapsed", "5m"],

@@ -82,24 +82,24 @@ def check(
     from spillcast.report.check import check_page
     from spillcast.units import format_count, parse_duration_s
 
-    told = kept_forecast(forecast, target)
+    kept = kept_forecast(forecast, target)
     [counting, *_] = engines("took")
     if len(after) == 1 and not os.path.exists(after[0]) and _is_dsn(after[0]):
         assert counting.took is not None
         named = Meant(backend=backend, queryid=queryid, query=query, since=since)
         came = came_of(
             counting.took()(
-                after[0], meant_of(told, named), lambda text: typer.echo(text, err=True)
+                after[0], meant_of(kept, named), lambda text: typer.echo(text, err=True)
             )
         )
     else:
         of_server = {"--query": query, "--since": since, "--backend": backend}
         if given := next((name for name, value in of_server.items() if value is not None), None):
             raise InputError(f"{given} is for a server: {after[0]} is not a DSN")
-        own = None if told.statement is None else told.statement.queryid
+        own = None if kept.statement is None else kept.statement.queryid
         elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
         came = came_of_evidence(after, Question(elapsed_s=elapsed_s, queryid=queryid or own))
-    found = Check(told, came)
+    found = Check(kept, came)
     show(found.to_json, lambda: check_page(found), json=json, csv=csv, markdown=markdown)
     if found.objection is not None:
         raise typer.Exit(3)

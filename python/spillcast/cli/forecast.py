@@ -147,13 +147,13 @@ def forecast(
     from spillcast.errors import Refusal
     from spillcast.evidence.find import recordings_in
     from spillcast.forecast.ask import ask, forecasts_of
-    from spillcast.forecast.choices import (
-        choices,
-        choices_document,
+    from spillcast.forecast.question import Question
+    from spillcast.forecast.ranking import (
+        forecasts_document,
         parse_costs,
+        priced,
         refusal_document,
     )
-    from spillcast.forecast.question import Question
     from spillcast.forecast.to_come.known import known_of
     from spillcast.forecast.work_memory.cells import memory_cells, memory_document
     from spillcast.forecast.work_memory.cheapest import cheapest
@@ -197,7 +197,7 @@ def forecast(
             question = replace(question, rehearse=again)
         if len(baseline) == 1 and (paths := recordings_in(Path(baseline[0]))):
             each = [
-                (recording, choices(to, forecasts_of(recording, to, question), costs))
+                (recording, priced(to, forecasts_of(recording, to, question), costs))
                 for recording in map(Recording.open, paths)
             ]
             show(
@@ -207,25 +207,25 @@ def forecast(
                 csv=csv,
                 markdown=markdown,
             )
-            answered = any(not choice.forecast.refused for _, row in each for choice in row)
+            answered = any(not forecast.refused for _, row in each for forecast in row)
             raise typer.Exit(0 if answered else 3)
         try:
-            forecasts = [forecast for forecast, _ in ask(baseline, to, question)]
+            answers = ask(baseline, to, question)
         except Refusal as refusal:
             if json:
                 emit(refusal_document(refusal.message, refusal.hint))
             raise
-    ranked_choices = choices(to, forecasts, costs)
+    forecasts = priced(to, [forecast for forecast, _ in answers], costs)
     cells = memory_cells(to, forecasts)
     advice = None
     if within_s is not None and cells:
         advice = cheapest(cells, within_s, costs, forecasts[0].baseline_s)
     notes = [] if advice is None else [advice_text(advice)]
-    page = forecast_page(ranked_choices, notes, in_full=details)
-    if details and (advice is not None or len(ranked_choices) > 1):
+    page = forecast_page(forecasts, notes, in_full=details)
+    if details and (advice is not None or len(forecasts) > 1):
         page = replace(page, parts=[*page.parts, *forecast_memory_parts(cells, advice)])
     show(
-        lambda: choices_document(ranked_choices) | {"memory": memory_document(cells, advice)},
+        lambda: forecasts_document(forecasts) | {"memory": memory_document(cells, advice)},
         lambda: page,
         json=json,
         csv=csv,

@@ -83,7 +83,7 @@ def memory(
     from spillcast.cli.output import show
     from spillcast.cli.stage import TerminalStage
     from spillcast.errors import InputError
-    from spillcast.forecast.choices import parse_costs
+    from spillcast.forecast.ranking import parse_costs
     from spillcast.forecast.work_memory.cheapest import cheapest
     from spillcast.lab.memory_points import memory_sizes
     from spillcast.lab.memory_result import sweep_document

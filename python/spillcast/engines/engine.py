@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spillcast.engines.move import Move
     from spillcast.engines.ranking import ServerRanking
     from spillcast.evidence.postgres.executed import Executed
-    from spillcast.forecast.work_memory.spills import Spill
+    from spillcast.forecast.more_memory import Spill
     from spillcast.recording import Recording
     from spillcast.recording.meta import ObservedEngine
     from spillcast.recording.options import RecordOptions

@@ -151,10 +151,9 @@ def forecasts_of(
     try:
         return [forecast for forecast, _ in ask([recording.path], targets, question)]
     except Refusal as error:
-        s, reason = recording.elapsed_s, error.message
+        elapsed_s, reason = recording.elapsed_s, error.message
         return [
-            Forecast(target, s, None, None, question.confidence, s, [], refused=reason)
-            for target in targets
+            Forecast.refusal(target, elapsed_s, question.confidence, reason) for target in targets
         ]
 
 

@@ -1,11 +1,13 @@
-"""What a forecast says: the number, how sure it is, the terms it is the sum of."""
+"""A forecast: the number, how sure it is, and the terms that it is the sum of."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from spillcast.document import written
-from spillcast.explained import warning_document
+from spillcast.document import internal, key, later, written
+from spillcast.explained import explained
+from spillcast.forecast.more_memory import Spilled, WorkMemory
+from spillcast.forecast.sum.interval import Uncertainty
 from spillcast.recording.part import Part, recorded_words
 from spillcast.recording.postgres_meta import Statement
 from spillcast.tabular import Display, Tabular
@@ -13,11 +15,6 @@ from spillcast.units import format_bytes, format_duration, format_speedup, inter
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from spillcast.forecast.oracle.spilled import Spilled
-    from spillcast.forecast.sum.interval import Uncertainty
-    from spillcast.forecast.to_come.to_come import ToCome
-    from spillcast.forecast.work_memory.advice import WorkMemory
 
 FORECAST_SCHEMA = "spillcast.forecast/1"
 #: The term of the calls that make, resize, sync or remove temp files.
@@ -29,6 +26,8 @@ QUOTA = "CPU quota"
 #: The term of what recording cost, which no target has.
 RECORDING = "recording"
 
+Interval = tuple[float, float]
+
 
 @dataclass(frozen=True)
 class Term:
@@ -38,16 +37,24 @@ class Term:
     op: str | None
     bytes: int | None
     count: int | None
-    baseline_s: float
-    forecast_s: float
+    baseline_s: float = key("", signed=True)
+    forecast_s: float = key("", signed=True)
 
 
 @dataclass(frozen=True)
 class Warned:
-    """Something that weakens the number; ``code`` is stable, ``message`` is for people."""
+    """Something that weakens the number; ``code`` is stable, the rest is for people."""
 
     code: str
     message: str
+    #: Of the code: a few words, and what to do. None of a code that this version does not know.
+    title: str | None = later()
+    next_step: str | None = later()
+
+    def __post_init__(self) -> None:
+        if self.title is None and (about := explained().get(self.code)) is not None:
+            object.__setattr__(self, "title", about.title)
+            object.__setattr__(self, "next_step", about.next_step)
 
 
 @dataclass(frozen=True)
@@ -81,48 +88,98 @@ class Sampled:
     error: float
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, kw_only=True)
+class RemainingQuantity:
+    """Bytes or seconds that remain, nine in ten between ``low`` and ``high``."""
+
+    low: float
+    centre: float
+    high: float
+    #: What they are known from.
+    source: str
+    #: Of bytes: those moved by the recording's end, and within it.
+    done: float | None = key("", optional=True)
+    recorded: float | None = key("", optional=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remaining:
+    """What remains of a partly recorded query at the end of its recording."""
+
+    done_s: float
+    reads_bytes: RemainingQuantity
+    writes_bytes: RemainingQuantity
+    elapsed_s: RemainingQuantity
+    #: What was given and is not used, and why.
+    unused: Sequence[str] = later(())
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Forecast(Tabular):
     """Elapsed time on a target. The numbers are None if the evidence does not allow a forecast."""
 
     target: str
     baseline_s: float
     forecast_s: float | None
-    interval_s: tuple[float, float] | None
+    interval_s: Interval | None
     confidence: float
     ceiling_s: float
-    terms: Sequence[Term]
-    method: str = "counts"
-    warnings: Sequence[Warned] = field(default_factory=list)
-    refused: str | None = None
-    #: What to do to have this storage, in words.
-    advice: Sequence[str] = ()
-    #: What more work memory would do, where a plan of PostgreSQL is known.
-    work_memory: "WorkMemory | None" = None
-    #: Which lines of an Oracle plan spill, and what more PGA would do, where that is told.
-    spilled: "Spilled | None" = None
-    #: What its interval follows from; also where that was too wide for a number.
-    uncertainty: "Uncertainty | None" = None
-    #: What the numbers are for, where that is not the whole query.
-    part: Part | None = None
-    #: Where reads of data files took a notable time: without them.
-    warm: Warm | None = None
-    #: What was recorded of a whole that the numbers are for; None for all of it.
-    recorded_s: float | None = None
-    #: What was run on the target itself.
-    rehearsed: Rehearsed | None = None
     #: Bounds of ``ceiling_s``: no storage is likely to bring the query under the lower one. None
     #: where they are not known.
-    ceiling_interval_s: tuple[float, float] | None = None
-    #: Of a query that was seen in part: what is to come, where something tells it.
-    to_come: "ToCome | None" = None
+    ceiling_interval_s: Interval | None = later()
     #: Elapsed time on the target where memory is not free. None unless the page cache is taken to
     #: hold the temp files.
-    without_cache_s: float | None = None
+    without_cache_s: float | None = later()
+    terms: Sequence[Term]
+    method: str = later("counts")
+    warnings: Sequence[Warned]
+    #: Why there is no number.
+    refused: str | None
+    #: What the numbers are for, where that is not the whole query.
+    part: Part | None = later()
+    #: What was recorded of a whole that the numbers are for; None for all of it.
+    recorded_s: float | None = later()
+    #: What remains of a query that was recorded in part, where something tells it.
+    to_come: Remaining | None = later()
+    #: What was run on the target itself.
+    rehearsed: Rehearsed | None = later()
     #: Whose it is, where it was picked out of a file that may hold many.
-    statement: Statement | None = None
+    statement: Statement | None = later()
+    #: Where reads of data files took a notable time: without them.
+    warm: Warm | None = later()
     #: Where not all waits of a large recording were taken.
-    sampled: Sampled | None = None
+    sampled: Sampled | None = later()
+    #: How to get this storage, in words.
+    advice: Sequence[str] = later(())
+    #: What more work memory would do, where a plan of PostgreSQL is known.
+    work_memory: WorkMemory | None = later()
+    #: Which lines of an Oracle plan spill, and what more PGA would do, where that is known.
+    spilled: Spilled | None = later()
+    #: Price of the target, in whatever unit all prices are given.
+    cost: float | None = later()
+    #: Whether it saves the most time for its price.
+    best_value: bool = later(False)
+    #: What its interval follows from; also where that was too wide for a number.
+    uncertainty: Uncertainty | None = internal()
+
+    def __post_init__(self) -> None:
+        if self.forecast_s is not None and self.interval_s is None:
+            raise ValueError("there is a forecast_s without an interval_s")
+
+    @classmethod
+    def refusal(cls, target: str, elapsed_s: float, confidence: float, reason: str) -> "Forecast":
+        """A forecast without a number, for evidence of which only the elapsed time is known."""
+        return cls(
+            target=target,
+            baseline_s=elapsed_s,
+            forecast_s=None,
+            interval_s=None,
+            confidence=confidence,
+            ceiling_s=elapsed_s,
+            terms=(),
+            warnings=(),
+            refused=reason,
+        )
 
     def __str__(self) -> str:
         """The answer in one sentence."""
@@ -197,35 +254,8 @@ class Forecast(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
-        return {
-            "schema": FORECAST_SCHEMA,
-            "target": self.target,
-            "baseline_s": self.baseline_s,
-            "forecast_s": self.forecast_s,
-            "interval_s": None if self.interval_s is None else list(self.interval_s),
-            "confidence": self.confidence,
-            "ceiling_s": self.ceiling_s,
-            "ceiling_interval_s": self.ceiling_interval_s and list(self.ceiling_interval_s),
-            "without_cache_s": self.without_cache_s,
-            "speedup": self.speedup,
-            "ceiling_share": self.ceiling_share,
-            "terms": [asdict(term) for term in self.terms],
-            "method": self.method,
-            "warnings": [
-                warning_document(warning.code, warning.message) for warning in self.warnings
-            ],
-            "refused": self.refused,
-            "part": self.part and self.part.to_json(),
-            "recorded_s": self.recorded_s,
-            "to_come": self.to_come and self.to_come.to_json(),
-            "rehearsed": self.rehearsed and asdict(self.rehearsed),
-            "statement": self.statement and written(self.statement),
-            "warm": self.warm and asdict(self.warm),
-            "sampled": self.sampled and asdict(self.sampled),
-            "advice": list(self.advice),
-            "work_memory": self.work_memory and self.work_memory.to_json(),
-            "spilled": self.spilled and self.spilled.to_json(),
-        }
+        shares = {"speedup": self.speedup, "ceiling_share": self.ceiling_share}
+        return {"schema": FORECAST_SCHEMA, **written(self), **shares}
 
 
 class Forecasts(list[Forecast], Tabular):
@@ -253,15 +283,14 @@ class Forecasts(list[Forecast], Tabular):
 
     def display(self) -> Display:
         """The verdict, and a row for today and for each target."""
-        from spillcast.forecast.choices import choices, verdict
+        from spillcast.forecast.verdict import verdict
 
         if not self:
             return Display("no forecasts")
         header = ["storage", "elapsed", "interval", "speed-up", "remarks"]
         today = ["today", format_duration(self[0].baseline_s), "", "", ""]
         rows = [today, *map(_target_cells, self)]
-        answer = verdict(choices([each.target for each in self], self))
-        return Display(answer.text, header, rows, left=(0, 4))
+        return Display(verdict(self).text, header, rows, left=(0, 4))
 
     __repr__ = Tabular.__repr__
 

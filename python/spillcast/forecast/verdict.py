@@ -1,12 +1,12 @@
 """The verdict on a query: where its time goes, whether storage helps, and what to do first."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from spillcast.forecast.assumptions import LITTLE
-from spillcast.forecast.in_memory import in_memory_words, negligible, rank_s
-from spillcast.forecast.told import Interval, Told, WorkMemory
+from spillcast.forecast.assumptions import LITTLE, NEGLIGIBLE
+from spillcast.forecast.more_memory import WorkMemory
+from spillcast.forecast.result import CHANGES, DATA_READS, RECORDING, Forecast, Interval, Term
 from spillcast.recording.part import recorded_words
 from spillcast.units import format_duration, format_setting
 
@@ -22,7 +22,7 @@ Kind = Literal["storage", "partly", "data", "memory", "other", "none"]
 
 
 @dataclass(frozen=True)
-class Cure:
+class Fix:
     """What may be done about a query: ``target`` is a storage, or more work memory."""
 
     target: str
@@ -55,8 +55,8 @@ class Verdict:
     #: Parts of today's elapsed time; None where that is not known.
     temp_share: float | None
     data_share: float | None
-    #: The cures whose whole interval is a gain, the cheapest or fastest first.
-    cures: Sequence[Cure]
+    #: The fixes whose whole interval is a gain, the cheapest or fastest first.
+    cures: Sequence[Fix]
 
     @property
     def text(self) -> str:
@@ -68,59 +68,105 @@ class Verdict:
         return {"text": self.text, **asdict(self)}
 
 
-def verdict_of(forecasts: Sequence[Told]) -> Verdict:
+def verdict(forecasts: Sequence[Forecast]) -> Verdict:
     """The verdict on forecasts of one query, of which there is at least one."""
     given = [forecast for forecast in forecasts if forecast.forecast_s is not None]
     if not given:
         reasons = "; ".join(dict.fromkeys(forecast.refused or "" for forecast in forecasts))
         return Verdict("none", [f"No forecast: {reasons}."], None, None, [])
     query = given[0]
-    cures = _cures(given)
-    cached = {one.target: one.without_cache_s for one in given if one.without_cache_s is not None}
+    fixes = _fixes(given)
+    cached = {f.target: f.without_cache_s for f in given if f.without_cache_s is not None}
     place = _kind(query)
     kind: Kind = "memory" if cached else place
     # Where most of the time is reads of tables, that is said first in any case.
     lines = [_where(query, place if place == "data" else kind)]
     lines += _warm(query) if place == "data" else []
     if cached:
-        lines += in_memory_words(cached, query.baseline_s)
-    if not cached or any(cure.gains(query.baseline_s) for cure in cures):
-        lines.append(_advice(query, kind, cures))
-    return Verdict(kind, lines, _share(query, query.temp_s), _share(query, query.data_s),
-                   [cure for cure in cures if cure.gains(query.baseline_s)])  # fmt: skip
+        lines += in_memory_sentences(cached, query.baseline_s)
+    if not cached or any(fix.gains(query.baseline_s) for fix in fixes):
+        lines.append(_advice(query, kind, fixes))
+    return Verdict(
+        kind=kind,
+        sentences=lines,
+        temp_share=_share(query, temp_s(query)),
+        data_share=_share(query, _term_s(query, DATA_READS)),
+        cures=[fix for fix in fixes if fix.gains(query.baseline_s)],
+    )
 
 
-def recommended(forecasts: Sequence[Told]) -> frozenset[str]:
+def recommended(forecasts: Sequence[Forecast]) -> frozenset[str]:
     """The targets, and work memory by its name, that the verdict on one query recommends."""
-    given = [one for one in forecasts if one.forecast_s is not None]
-    verdict = verdict_of(forecasts)
-    if not given or verdict.kind == "other" or _is_all_data(given[0], verdict.kind):
+    given = [forecast for forecast in forecasts if forecast.forecast_s is not None]
+    answer = verdict(forecasts)
+    if not given or answer.kind == "other" or _is_all_data(given[0], answer.kind):
         return frozenset()
-    return frozenset(cure.target for cure in verdict.cures)
+    return frozenset(fix.target for fix in answer.cures)
 
 
-def _share(query: Told, s: float) -> float:
-    return s / query.observed_s if query.observed_s else 0.0
+def rank_s(forecast: Forecast) -> float:
+    """The time that a storage is ranked by: what sits behind memory comes after memory."""
+    if forecast.forecast_s is None:
+        return float("inf")
+    return max(forecast.forecast_s, forecast.without_cache_s or 0.0)
+
+
+def negligible(saved_s: float, elapsed_s: float) -> bool:
+    """Whether a change is too small a part of an elapsed time to matter."""
+    return abs(saved_s) < NEGLIGIBLE * elapsed_s
+
+
+def temp_s(query: Forecast) -> float:
+    """Time in calls on temp files, or in what else moves with the storage."""
+    return max(_observed_s(query) - sum(term.baseline_s for term in _staying(query)), 0.0)
+
+
+def _observed_s(query: Forecast) -> float:
+    """The elapsed time without what recording cost."""
+    return query.baseline_s - _term_s(query, RECORDING)
+
+
+def _staying(query: Forecast) -> list[Term]:
+    """The parts of it that do not move with the storage, but for what recording cost."""
+    return [t for t in query.terms if t.op is None and t.name not in (CHANGES, RECORDING)]
+
+
+def _term_s(query: Forecast, name: str) -> float:
+    return sum(term.baseline_s for term in query.terms if term.name == name)
+
+
+def _moved(query: Forecast) -> str:
+    """What moves with the storage, as a sentence names it."""
+    moved = [term.name for term in query.terms if term.op is not None]
+    temp = all(name.startswith("temp ") or name.endswith(" temp") for name in moved)
+    return "temp I/O" if temp else "I/O on the storage to be replaced"
+
+
+def _share(query: Forecast, s: float) -> float:
+    observed_s = _observed_s(query)
+    return s / observed_s if observed_s else 0.0
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _kind(query: Told) -> Kind:
-    saved = 1 - query.ceiling_s / query.observed_s if query.observed_s else 0.0
+def _kind(query: Forecast) -> Kind:
+    observed_s, data_s = _observed_s(query), _term_s(query, DATA_READS)
+    saved = 1 - query.ceiling_s / observed_s if observed_s else 0.0
     if saved >= PROBLEM:
         return "storage"
-    if query.data_s > max(query.temp_s, NAMED * query.observed_s):
+    if data_s > max(temp_s(query), NAMED * observed_s):
         return "data"
     return "partly" if saved >= 1 - LITTLE else "other"
 
 
-def _where(query: Told, kind: Kind) -> str:
+def _where(query: Forecast, kind: Kind) -> str:
     """Where the time goes, in a sentence."""
     of = "this part" if query.part is not None else f"this query{recorded_words(query.recorded_s)}"
-    temp, data = (_percent(_share(query, s)) for s in (query.temp_s, query.data_s))
-    moved, comma = query.moved, "," if "," in of else ""
+    times_s = temp_s(query), _term_s(query, DATA_READS)
+    temp, data = (_percent(_share(query, s)) for s in times_s)
+    moved, comma = _moved(query), "," if "," in of else ""
     rest = ", ".join(_largest(query))
     if kind == "storage":
         sentence = f"{moved} is {temp} of {of}: storage is the problem."
@@ -138,63 +184,65 @@ def _where(query: Told, kind: Kind) -> str:
     return f"{sentence[0].upper()}{sentence[1:]}"
 
 
-def _largest(query: Told) -> list[str]:
-    """The part that stays and is worth a name."""
-    other = query.other
-    if other is None or (share := _share(query, other.baseline_s)) < NAMED:
+def _largest(query: Forecast) -> list[str]:
+    """The largest part that stays, but for data reads, if it is worth a name."""
+    staying = [term for term in _staying(query) if term.name != DATA_READS]
+    largest = max(staying, key=lambda term: term.baseline_s, default=None)
+    if largest is None or (share := _share(query, largest.baseline_s)) < NAMED:
         return []
-    return [f"{_percent(share)} is {other.name}"]
+    return [f"{_percent(share)} is {largest.name}"]
 
 
-def _cures(given: Sequence[Told]) -> list[Cure]:
+def _fixes(given: Sequence[Forecast]) -> list[Fix]:
     """All of them, the fastest first; but more work memory, which costs nothing, where it gains."""
-    order = sorted(
-        given, key=lambda one: (not one.best_value, rank_s(one.forecast_s, one.without_cache_s))
-    )
-    cures = [
-        Cure(
-            forecast.target,
-            forecast.forecast_s,
-            forecast.interval_s,
-            None,
-            forecast.cost,
-            bool(forecast.best_value),
+    order = sorted(given, key=lambda forecast: (not forecast.best_value, rank_s(forecast)))
+    fixes = [
+        Fix(
+            target=forecast.target,
+            forecast_s=forecast.forecast_s,
+            interval_s=forecast.interval_s,
+            cost=forecast.cost,
+            best_value=forecast.best_value,
         )
         for forecast in order
         if forecast.forecast_s is not None and forecast.interval_s is not None
     ]
     memory = given[0].work_memory
     if memory is None:
-        return cures
-    more = work_mem_cure(memory)
+        return fixes
+    more = work_memory_fix(memory)
     if memory.fits and more.gains(given[0].baseline_s):
-        return [more, *cures]
-    return sorted([*cures, more], key=lambda cure: (not cure.best_value, cure.interval_s[1]))
+        return [more, *fixes]
+    return sorted([*fixes, more], key=lambda fix: (not fix.best_value, fix.interval_s[1]))
 
 
-def work_mem_cure(memory: WorkMemory) -> Cure:
-    """Enough of it that nothing spills."""
+def work_memory_fix(memory: WorkMemory) -> Fix:
+    """So much work memory that nothing spills."""
     enough = memory.enough
-    name = f"work_mem {format_setting(enough.work_mem_bytes)}"
-    return Cure(name, enough.forecast_s, enough.interval_s, enough.work_mem_bytes)
+    return Fix(
+        target=f"work_mem {format_setting(enough.work_mem_bytes)}",
+        forecast_s=enough.forecast_s,
+        interval_s=enough.interval_s,
+        work_mem_bytes=enough.work_mem_bytes,
+    )
 
 
-def _advice(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
+def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
     """What to do first, and next, in a sentence; or that nothing asked about is of any use."""
     now = format_duration(query.baseline_s)
     if _is_all_data(query, kind):
         return "No other storage for temp files will help."
     if kind == "other":
         return f"Even zero-latency storage would leave {format_duration(query.ceiling_s)} of {now}."
-    gaining = [cure for cure in cures if cure.gains(query.baseline_s)]
+    gaining = [fix for fix in fixes if fix.gains(query.baseline_s)]
     if not gaining:
-        best = min(cures, key=lambda cure: cure.forecast_s)
+        best = min(fixes, key=lambda fix: fix.forecast_s)
         faster = "certainly faster" if best.forecast_s < query.baseline_s else "faster"
         low, high = map(format_duration, best.interval_s)
-        if len(cures) == 1 and best.interval_s[0] > query.baseline_s:
+        if len(fixes) == 1 and best.interval_s[0] > query.baseline_s:
             then = format_duration(best.forecast_s)
             return f"{best.target} makes it slower: {then} ({low} to {high}) instead of {now}."
-        if len(cures) == 1:
+        if len(fixes) == 1:
             return f"It is not {faster} than the {now} now: {best.words}."
         return f"No target is {faster} than the {now} now; the fastest is {best.words}."
     first, *others = gaining
@@ -203,17 +251,26 @@ def _advice(query: Told, kind: Kind, cures: Sequence[Cure]) -> str:
     elif first.best_value:
         lead = "Best value"
     else:
-        lead = "Fastest" if len(cures) > 1 else "Forecast"
+        lead = "Fastest" if len(fixes) > 1 else "Forecast"
     text = f"{lead}: {first.words} instead of {now}"
     return f"{text}; then {others[0].words}." if others else f"{text}."
 
 
-def _is_all_data(query: Told, kind: Kind) -> bool:
+def in_memory_sentences(without_cache_s: Mapping[str, float], now_s: float) -> list[str]:
+    """What storage changes where the page cache holds the temp files, and the times without it."""
+    times = " and ".join(f"{format_duration(s)} on {name}" for name, s in without_cache_s.items())
+    return [
+        "Today these temp files stay in memory: storage changes nothing while memory is free.",
+        f"Where it is not, {times} instead of {format_duration(now_s)}.",
+    ]
+
+
+def _is_all_data(query: Forecast, kind: Kind) -> bool:
     """Whether reads of tables take so much that temp I/O is of no matter."""
-    return kind == "data" and query.temp_s < NAMED * query.observed_s
+    return kind == "data" and temp_s(query) < NAMED * _observed_s(query)
 
 
-def _warm(query: Told) -> list[str]:
+def _warm(query: Forecast) -> list[str]:
     """What it takes where it finds the tables in memory."""
     if query.warm is None:
         return []

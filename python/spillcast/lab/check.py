@@ -1,6 +1,6 @@
 """After a move: a forecast that was kept, beside what the query then took."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +8,8 @@ from spillcast.document import read
 from spillcast.engines.engine import Meant
 from spillcast.engines.held import Ran
 from spillcast.errors import InputError
-from spillcast.forecast import Forecast, Term, Warned
+from spillcast.forecast import Forecast
 from spillcast.forecast.sum.interval import direction
-from spillcast.forecast.told import Told
 from spillcast.gate import json_of, text_of
 from spillcast.lab.came import Came
 from spillcast.lab.case import Case, Evidence, Runs, Truth
@@ -30,24 +29,24 @@ SAME_WORK = 0.2
 class Check:
     """A forecast with a number, and what came."""
 
-    told: Told
+    forecast: Forecast
     came: Came
 
     @property
     def error(self) -> float:
         """Forecast over measured, less 1."""
-        return (self.told.forecast_s or 0.0) / self.came.elapsed_s - 1
+        return (self.forecast.forecast_s or 0.0) / self.came.elapsed_s - 1
 
     @property
     def inside(self) -> bool:
         """Whether the interval holds what came."""
-        low_s, high_s = self.told.interval_s or (0.0, 0.0)
+        low_s, high_s = self.forecast.interval_s or (0.0, 0.0)
         return low_s <= self.came.elapsed_s <= high_s
 
     @property
     def work(self) -> float | None:
         """Temp operations that came over those that were forecast; None where that is not known."""
-        forecast = sum(term.count or 0 for term in self.told.terms if term.op is not None)
+        forecast = sum(term.count or 0 for term in self.forecast.terms if term.op is not None)
         if not forecast or self.came.operations is None:
             return None
         return self.came.operations / forecast
@@ -55,27 +54,27 @@ class Check:
     @property
     def objection(self) -> str | None:
         """Why this run says nothing of the forecast; None where it does, as far as is known."""
-        told, came = self.told, self.came
-        if came.elapsed_s == told.baseline_s and self.work == 1:
+        forecast, came = self.forecast, self.came
+        if came.elapsed_s == forecast.baseline_s and self.work == 1:
             return f"not on that storage: it is the run that the forecast is made of, on {HERE}"
-        if told.statement is not None and came.statement is not None:
-            known, found = told.statement, came.statement
+        if forecast.statement is not None and came.statement is not None:
+            known, found = forecast.statement, came.statement
             both = known.queryid is not None and found.queryid is not None
             if both and known.queryid != found.queryid and known.query != found.query:
                 return f"not the same work: statement {found.queryid}, not {known.queryid}"
         if self.work is not None and abs(self.work - 1) > SAME_WORK:
             return f"not the same work: {self.work:.2g} times the temp I/O of the forecast"
-        if came.places and not any(_is_on(place, told.target) for place in came.places):
+        if came.places and not any(_is_on(place, forecast.target) for place in came.places):
             places = ", ".join(f"{one.directory} ({one.filesystem})" for one in came.places)
             return f"not on that storage: temp files were in {places}"
         return None
 
     def terms(self) -> list[tuple[str, float, float, float | None]]:
         """Of each name: as it was, as forecast, and as it came."""
-        names = dict.fromkeys(term.name for term in self.told.terms)
+        names = dict.fromkeys(term.name for term in self.forecast.terms)
         found = []
         for name in names:
-            of_it = [term for term in self.told.terms if term.name == name]
+            of_it = [term for term in self.forecast.terms if term.name == name]
             was_s, said_s = (
                 sum(getattr(t, k) for t in of_it) for k in ("baseline_s", "forecast_s")
             )
@@ -87,10 +86,10 @@ class Check:
         keys = ("name", "baseline_s", "forecast_s", "measured_s")
         return {
             "schema": CHECK_SCHEMA,
-            "target": self.told.target,
-            "baseline_s": self.told.baseline_s,
-            "forecast_s": self.told.forecast_s,
-            "interval_s": self.told.interval_s and list(self.told.interval_s),
+            "target": self.forecast.target,
+            "baseline_s": self.forecast.baseline_s,
+            "forecast_s": self.forecast.forecast_s,
+            "interval_s": self.forecast.interval_s and list(self.forecast.interval_s),
             "measured_s": self.came.elapsed_s,
             "error": self.error,
             "inside": self.inside,
@@ -112,7 +111,7 @@ def _is_on(place: TempPlace, target: str) -> bool:
     return directory.is_relative_to(named) or named.is_relative_to(directory)
 
 
-def kept_forecast(path: Path, target: str | None) -> Told:
+def kept_forecast(path: Path, target: str | None) -> Forecast:
     """The forecast of ``target`` in a document; the only one where none is named.
 
     InputError for what is none, and where it is not clear which.
@@ -123,7 +122,7 @@ def kept_forecast(path: Path, target: str | None) -> Told:
     if not isinstance(document, dict) or document.get("schema") != "spillcast.forecast/1":
         raise InputError(f"{path} is not a forecast", HOW)
     parts = document.get("targets", [document])
-    found = [read(Told, part, str(path), HOW) for part in parts]
+    found = [read(Forecast, part, str(path), HOW) for part in parts]
     names = ", ".join(one.target for one in found)
     chosen = [one for one in found if target in (None, one.target)]
     if len(chosen) != 1:
@@ -134,14 +133,14 @@ def kept_forecast(path: Path, target: str | None) -> Told:
     return chosen[0]
 
 
-def meant_of(told: Told, named: Meant) -> Meant:
+def meant_of(forecast: Forecast, named: Meant) -> Meant:
     """The query that a server is asked of: the one that is named, or else the forecast's own.
 
     InputError where neither is known.
     """
     if (named.backend, named.queryid, named.query) != (None, None, None):
         return named
-    statement = told.statement
+    statement = forecast.statement
     if statement is None or (statement.queryid, statement.query) == (None, None):
         hint = "name it with --query or --queryid, or its session with --backend"
         raise InputError("the forecast names no statement that a server counts", hint)
@@ -157,23 +156,14 @@ def log(check: Check, path: Path, name: str) -> int:
 
 
 def _case(check: Check, name: str) -> Case:
-    told, came = check.told, check.came
-    moved = [term for term in told.terms if term.op is not None]
+    forecast, came = check.forecast, check.came
+    moved = [term for term in forecast.terms if term.op is not None]
     count = sum(term.count or 0 for term in moved) or 1
     was_s, there_s = (sum(getattr(t, k) for t in moved) for k in ("baseline_s", "forecast_s"))
     size = sum(term.bytes or 0 for term in moved) / count
-    said = Forecast(
-        told.target,
-        told.baseline_s,
-        told.forecast_s,
-        told.interval_s,
-        told.confidence,
-        told.ceiling_s,
-        [Term(**{**asdict(term)}) for term in told.terms],
-        warnings=[Warned(one.code, one.message) for one in told.warnings],
-        ceiling_interval_s=told.ceiling_interval_s,
-    )
-    here, there = (Runs([Ran(s, "", 0.0, 0.0)], 1) for s in (told.baseline_s, came.elapsed_s))
-    evidence = Evidence("recording", told.baseline_s, 0.0, 0.0, was_s / count, there_s / count)
+    here, there = (Runs([Ran(s, "", 0.0, 0.0)], 1) for s in (forecast.baseline_s, came.elapsed_s))
+    evidence = Evidence("recording", forecast.baseline_s, 0.0, 0.0, was_s / count, there_s / count)
     way = direction(was_s / count, there_s / count, size)
-    return Case("site", name, 1, "as it was", told.target, way, here, there, said, None, evidence)
+    return Case(
+        "site", name, 1, "as it was", forecast.target, way, here, there, forecast, None, evidence
+    )

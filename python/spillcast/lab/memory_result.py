@@ -6,10 +6,10 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from spillcast.forecast.more_memory import State
 from spillcast.forecast.result import Warned
 from spillcast.forecast.work_memory.cheapest import Advice, Cell
 from spillcast.forecast.work_memory.curve import Between, MemoryRun
-from spillcast.forecast.work_memory.spills import State
 
 SWEEP_SCHEMA = "spillcast.sweep/1"
 

@@ -13,14 +13,9 @@ from spillcast.engines.held import Ran
 from spillcast.engines.registry import work_memory_of
 from spillcast.engines.workload import Workload
 from spillcast.errors import InputError, SpillcastError
+from spillcast.forecast.more_memory import Spill, State, io_share, state_with
 from spillcast.forecast.result import Warned
 from spillcast.forecast.work_memory.curve import Between, MemoryCurve, MemoryRun, memory_run
-from spillcast.forecast.work_memory.spills import (
-    Spill,
-    State,
-    io_share,
-    state_with,
-)
 from spillcast.lab.demo import Stage
 from spillcast.lab.memory_points import next_size
 from spillcast.lab.memory_result import Point, SpillState, Sweep, turns_of

@@ -173,7 +173,9 @@ def _row(case: Case) -> dict[str, Any]:
         "method": forecast.method,
         "seed_formula_s": case.seed_formula_s,
         "refused": forecast.refused,
-        "warnings": [asdict(warning) for warning in forecast.warnings],
+        "warnings": [
+            {"code": warning.code, "message": warning.message} for warning in forecast.warnings
+        ],
         "uncertainty": forecast.uncertainty and asdict(forecast.uncertainty),
         "from_means": case.source_means,
         "to_means": case.target_means,
@@ -204,16 +206,16 @@ def _case(row: Mapping[str, Any]) -> Case:
     if (row["forecast_s"] is None) != (row["low_s"] is None):
         raise ValueError("a case has a forecast_s without low_s, or the reverse")
     forecast = Forecast(
-        row["to"],
-        row["recorded_s"],
-        row["forecast_s"],
-        _bounds(row),
-        row["confidence"],
-        row["ceiling_s"],
-        [Term(**term) for term in row["terms"]],
-        row["method"],
-        [Warned(**warning) for warning in row["warnings"]],
-        row["refused"],
+        target=row["to"],
+        baseline_s=row["recorded_s"],
+        forecast_s=row["forecast_s"],
+        interval_s=_bounds(row),
+        confidence=row["confidence"],
+        ceiling_s=row["ceiling_s"],
+        terms=[Term(**term) for term in row["terms"]],
+        method=row["method"],
+        warnings=[Warned(**warning) for warning in row["warnings"]],
+        refused=row["refused"],
         uncertainty=Uncertainty(**stored_uncertainty)
         if (stored_uncertainty := row.get("uncertainty"))
         else None,

@@ -1,8 +1,9 @@
 """Whether a recording is of a whole run, or is known to hold a part of it alone."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
+from spillcast.document import later
 from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.meta import Meta
 from spillcast.units import format_duration
@@ -24,8 +25,8 @@ class Part:
 
     recorded_s: float
     because: str
-    before_s: float | None = None
-    what: Literal["run", "process"] = "run"
+    before_s: float | None = later()
+    what: Literal["run", "process"] = later("run")
 
     @classmethod
     def of(cls, meta: Meta) -> "Part | None":
@@ -54,10 +55,6 @@ class Part:
             did.append("went on")
         recorded = format_duration(self.recorded_s)
         return f"{recorded} were recorded of a {self.what} that {' and '.join(did)}"
-
-    def to_json(self) -> dict[str, float | str | None]:
-        """As a forecast's document has it."""
-        return asdict(self)
 
 
 def recorded_words(recorded_s: float | None) -> str:

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from spillcast.explained import title_of
-from spillcast.forecast.choices import Choice, ranked, told_of, verdict
-from spillcast.forecast.in_memory import rank_s
-from spillcast.forecast.verdict import work_mem_cure
+from spillcast.forecast import Forecast
+from spillcast.forecast.ranking import ranked
+from spillcast.forecast.verdict import rank_s, verdict, work_memory_fix
 from spillcast.recording.postgres_meta import Statement
 from spillcast.report.forecast_details import common_warnings, details
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.to_come import to_come_parts
+from spillcast.report.work_memory import spilled_sentences
 from spillcast.units import format_count, format_duration, interval_name
 from spillcast.visible import one_line
 
@@ -23,22 +24,22 @@ MORE = "  --details: what the numbers are made of, and what to do about warnings
 
 
 def forecast_page(
-    choices: Sequence[Choice], said: Sequence[str] = (), *, in_full: bool = False
+    forecasts: Sequence[Forecast], notes: Sequence[str] = (), *, in_full: bool = False
 ) -> Page:
-    """The verdict, what else is ``said``, and the table; ``in_full`` with all that it rests on."""
-    order = ranked(choices)
-    first = order[0].forecast
-    parts: list[Part] = [Words([verdict(choices).text, *said], indent="")]
+    """The verdict, ``notes``, and the table; ``in_full`` with all that the numbers rest on."""
+    order = ranked(forecasts)
+    first = order[0]
+    parts: list[Part] = [Words([verdict(forecasts).text, *notes], indent="")]
     if first.statement is not None:
         parts.append(Words([statement_text(first.statement)]))
-    if any(choice.forecast.forecast_s is not None for choice in order):
+    if any(forecast.forecast_s is not None for forecast in order):
         parts.append(_table(order))
     if first.spilled is not None:
-        parts.append(Words([f"  {text}" for text in first.spilled.sentences()]))
+        parts.append(Words([f"  {text}" for text in spilled_sentences(first.spilled)]))
     parts += to_come_parts(first)
-    if notes := _notes(order):
-        parts.append(Words([*notes, *([] if in_full else [MORE])]))
-    return Page([*parts, *(details(order) if in_full else [])], _data(choices))
+    if warnings := _notes(order):
+        parts.append(Words([*warnings, *([] if in_full else [MORE])]))
+    return Page([*parts, *(details(order) if in_full else [])], _data(forecasts))
 
 
 def statement_text(statement: Statement) -> str:
@@ -53,15 +54,15 @@ def statement_text(statement: Statement) -> str:
     return f"Statement{name}, {of}: {text}"
 
 
-def _table(order: Sequence[Choice]) -> Table:
+def _table(order: Sequence[Forecast]) -> Table:
     """A row for each target, for more work memory, today and the limit: best first."""
-    first = next(c.forecast for c in order if c.forecast.forecast_s is not None)
+    first = next(forecast for forecast in order if forecast.forecast_s is not None)
     columns = [
         Column("target", None),
         Column("elapsed", None, "s"),
         Column(interval_name(first.confidence), None, "interval"),
         Column("speed-up", None, "ratio", spare=1),
-        *[Column("cost", None, "number")] * any(choice.cost is not None for choice in order),
+        *[Column("cost", None, "number")] * any(forecast.cost is not None for forecast in order),
         Column("", None, "words"),
     ]
     priced = len(columns) == 6
@@ -71,19 +72,18 @@ def _table(order: Sequence[Choice]) -> Table:
         return [name, seconds, bounds, speedup, *([cost] if priced else []), remark]
 
     rows = []
-    for choice in order:
-        forecast = choice.forecast
+    for forecast in order:
         cells = row(
-            forecast.target, forecast.forecast_s, forecast.interval_s, choice.cost, _remark(choice)
+            forecast.target,
+            forecast.forecast_s,
+            forecast.interval_s,
+            forecast.cost,
+            _remark(forecast),
         )
-        rows.append((rank_s(forecast.forecast_s, forecast.without_cache_s), cells))
+        rows.append((rank_s(forecast), cells))
     if first.work_memory is not None:
-        with_memory = next(
-            forecast for forecast in told_of(order) if forecast.work_memory is not None
-        )
-        assert with_memory.work_memory is not None
-        more = work_mem_cure(with_memory.work_memory)
-        room = "if the plan stays" if with_memory.work_memory.fits else "more than is free"
+        more = work_memory_fix(first.work_memory)
+        room = "if the plan stays" if first.work_memory.fits else "more than is free"
         cells = row(more.target, more.forecast_s, more.interval_s, None, room)
         rows.append((more.forecast_s, cells))
     cells = row(NO_LATENCY, first.ceiling_s, first.ceiling_interval_s, None, "")
@@ -93,21 +93,20 @@ def _table(order: Sequence[Choice]) -> Table:
     return Table(columns, [cells for _, cells in rows])
 
 
-def _remark(choice: Choice) -> str:
-    if choice.forecast.refused:
+def _remark(forecast: Forecast) -> str:
+    if forecast.refused:
         return "no number"
-    lines = ["best value"] if choice.best_value else []
-    if (without_s := choice.forecast.without_cache_s) is not None:
+    lines = ["best value"] if forecast.best_value else []
+    if (without_s := forecast.without_cache_s) is not None:
         lines.append(f"{format_duration(without_s)} where memory is not free")
     return ", ".join(lines)
 
 
-def _notes(order: Sequence[Choice]) -> list[str]:
+def _notes(order: Sequence[Forecast]) -> list[str]:
     """A line for each warning, with its targets where not common; and why one is refused."""
-    forecasts = [choice.forecast for choice in order]
-    common = [warning.code for warning in common_warnings(forecasts)]
+    common = [warning.code for warning in common_warnings(order)]
     titles: dict[str, list[str]] = {code: [] for code in common}
-    for forecast in forecasts:
+    for forecast in order:
         for warning in forecast.warnings:
             if warning.code not in common:
                 titles.setdefault(warning.code, []).append(forecast.target)
@@ -115,10 +114,10 @@ def _notes(order: Sequence[Choice]) -> list[str]:
     for code, targets in titles.items():
         of = "" if len(targets) in (0, len(order)) else f": {', '.join(dict.fromkeys(targets))}"
         lines.append(f"  warning: {title_of(code)} ({code}){of}")
-    if any(forecast.forecast_s is not None for forecast in forecasts):
+    if any(forecast.forecast_s is not None for forecast in order):
         lines += [
             f"  no number for {forecast.target}: {forecast.refused}"
-            for forecast in forecasts
+            for forecast in order
             if forecast.refused
         ]
     return lines
@@ -139,24 +138,16 @@ _COLUMNS = (
 )
 
 
-def _data(choices: Sequence[Choice]) -> Table:
-    return Table(_COLUMNS, [_cells(choice) for choice in choices])
+def _data(forecasts: Sequence[Forecast]) -> Table:
+    return Table(_COLUMNS, [_cells(forecast) for forecast in forecasts])
 
 
-def _cells(choice: Choice) -> list[Any]:
-    forecast = choice.forecast
+def _cells(forecast: Forecast) -> list[Any]:
     low_s, high_s = forecast.interval_s or (None, None)
     least_s, most_s = forecast.ceiling_interval_s or (None, None)
     return [
-        *(
-            forecast.target,
-            forecast.baseline_s,
-            forecast.forecast_s,
-            low_s,
-            high_s,
-            forecast.confidence,
-        ),
-        *(forecast.ceiling_s, least_s, most_s, forecast.speedup, forecast.ceiling_share),
-        *(forecast.method, forecast.refused),
-        *(choice.cost, choice.best_value),
+        *(forecast.target, forecast.baseline_s, forecast.forecast_s, low_s, high_s),
+        *(forecast.confidence, forecast.ceiling_s, least_s, most_s),
+        *(forecast.speedup, forecast.ceiling_share, forecast.method, forecast.refused),
+        *(forecast.cost, forecast.best_value),
     ]

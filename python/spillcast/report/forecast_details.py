@@ -6,7 +6,6 @@ from typing import Any
 
 from spillcast.explained import explained
 from spillcast.forecast import Forecast, Term, Warned
-from spillcast.forecast.choices import Choice, told_of
 from spillcast.forecast.result import CHANGES, RECORDING, Rehearsed
 from spillcast.forecast.verdict import recommended
 from spillcast.report.page import Part, Words
@@ -20,18 +19,17 @@ SMALL = 0.005
 ROUNDED = 0.0005
 
 
-def details(order: Sequence[Choice]) -> list[Part]:
+def details(forecasts: Sequence[Forecast]) -> list[Part]:
     """Target by target, the best first; then what is said of all."""
-    forecasts = [choice.forecast for choice in order]
     common = common_warnings(forecasts)
-    shared = common if len(order) > 1 else []
-    useful = recommended(told_of(order))
+    shared = common if len(forecasts) > 1 else []
+    useful = recommended(forecasts)
     parts = [
         part
         for forecast in forecasts
         for part in _forecast_parts(forecast, forecasts, shared, advised=forecast.target in useful)
     ]
-    if len(order) > 1 and common:
+    if len(forecasts) > 1 and common:
         parts.append(Words([line for warning in common for line in _warned(warning)]))
     if (memory := forecasts[0].work_memory) is not None:
         parts.append(Words(work_memory_text(memory)))

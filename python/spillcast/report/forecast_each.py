@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spillcast.forecast.choices import Choice, choices_document, ranked
+from spillcast.forecast import Forecast
+from spillcast.forecast.ranking import forecasts_document, ranked
 from spillcast.forecast.result import FORECAST_SCHEMA
 from spillcast.recording import Recording
 from spillcast.report.page import Page, Words
@@ -11,7 +12,7 @@ from spillcast.report.table import Column, Table
 from spillcast.units import format_duration
 
 #: A recording and the forecasts of it.
-Each = tuple[Recording, Sequence[Choice]]
+Each = tuple[Recording, Sequence[Forecast]]
 _COLUMNS = (
     Column("recording", "recording"),
     Column("query", "query", "words", spare=2),
@@ -27,7 +28,11 @@ _COLUMNS = (
 def forecast_each_page(each: Sequence[Each]) -> Page:
     """The sum for each target, and a row for each recording and target, the longest query first."""
     order = sorted(each, key=lambda pair: -pair[0].elapsed_s)
-    rows = [_row(recording, choice) for recording, choices in order for choice in ranked(choices)]
+    rows = [
+        _row(recording, forecast)
+        for recording, forecasts in order
+        for forecast in ranked(forecasts)
+    ]
     table = Table(_COLUMNS, rows)
     return Page([Words(_sums(each), indent=""), table], table)
 
@@ -36,8 +41,8 @@ def forecast_each_document(each: Sequence[Each]) -> dict[str, Any]:
     """The document of docs/schema.md: that of a single recording for each of them."""
     recordings = [
         {"recording": str(recording.path), "query": recording.meta.engine.query}
-        | choices_document(choices)
-        for recording, choices in each
+        | forecasts_document(forecasts)
+        for recording, forecasts in each
     ]
     return {"schema": FORECAST_SCHEMA, "recordings": recordings}
 
@@ -45,8 +50,8 @@ def forecast_each_document(each: Sequence[Each]) -> dict[str, Any]:
 def _sums(each: Sequence[Each]) -> list[str]:
     """For each target, what the queries take in all there and today."""
     sums: dict[str, tuple[int, float, float]] = {}
-    for _, choices in each:
-        for forecast in (choice.forecast for choice in choices):
+    for _, forecasts in each:
+        for forecast in forecasts:
             if forecast.forecast_s is not None:
                 count, target_s, today_s = sums.get(forecast.target, (0, 0.0, 0.0))
                 target_s += forecast.forecast_s
@@ -58,8 +63,7 @@ def _sums(each: Sequence[Each]) -> list[str]:
     ] or ["No forecast for any of them."]
 
 
-def _row(recording: Recording, choice: Choice) -> list[Any]:
-    forecast = choice.forecast
+def _row(recording: Recording, forecast: Forecast) -> list[Any]:
     text = " ".join((recording.meta.engine.query or "").split())
     return [
         recording.path.name, text, forecast.baseline_s, forecast.target, forecast.forecast_s,

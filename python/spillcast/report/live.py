@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillcast.forecast import Forecast
-from spillcast.forecast.choices import Choice, choices_document, verdict
+from spillcast.forecast.ranking import forecasts_document
+from spillcast.forecast.verdict import verdict
 from spillcast.recording.capture_cost import CaptureCost
 from spillcast.recording.event_names import OPS
 from spillcast.recording.running import Running, Tally
@@ -126,7 +127,7 @@ def watch_document(glimpse: Glimpse) -> dict[str, Any]:
         "overhead_s": glimpse.overhead_s,
         "tracer_cpu_s": status["tracer_cpu_ns"] / 1e9,
         "own_cpu_s": glimpse.own_cpu_s,
-        "forecast": glimpse.forecast and choices_document([Choice(glimpse.forecast)]),
+        "forecast": glimpse.forecast and forecasts_document([glimpse.forecast]),
         "because": glimpse.because,
         "half_widths": list(glimpse.half_widths),
     }
@@ -161,7 +162,7 @@ def _forecast(glimpse: Glimpse, width: int) -> list[str]:
         none = glimpse.because and f"  no forecast yet: {glimpse.because}"
         parts = [paragraph(none, "    ", width)] if none else []
     else:
-        parts = [paragraph(f"  {verdict([Choice(forecast)]).text}", "  ", across)]
+        parts = [paragraph(f"  {verdict([forecast]).text}", "  ", across)]
     if forecast is not None and forecast.to_come is not None:
         coming = to_come_table(forecast.to_come).text(width)
         left = paragraph(f"  {left_words(forecast, forecast.to_come)}", "  ", across)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spillcast.engines.ranking import Gain, Ranked, ServerRanking
-from spillcast.forecast.in_memory import in_memory_words, negligible
+from spillcast.forecast.verdict import in_memory_sentences, negligible
 from spillcast.report.page import Commands, Page, Part, Words
 from spillcast.report.table import Column, Table, saved_text
 from spillcast.units import format_bytes, format_count, format_duration, format_setting
@@ -68,7 +68,7 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
             name: gain.without_cache_s for name, gain in gains if gain.without_cache_s is not None
         }
         if cached:
-            lines += in_memory_words(cached, first.elapsed_s or 0.0)
+            lines += in_memory_sentences(cached, first.elapsed_s or 0.0)
     return lines
 
 

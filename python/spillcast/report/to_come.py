@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spillcast.forecast import Forecast
-from spillcast.forecast.to_come.to_come import ToCome
+from spillcast.forecast.result import Remaining, RemainingQuantity
 from spillcast.report.page import Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.units import format_duration
@@ -16,7 +16,6 @@ _COLUMNS = (
     Column("to", "high", "bytes"),
     Column("known from", "source", "words"),
 )
-_ROWS = (("temp reads", "read", "read"), ("temp writes", "write", "written"))
 
 
 def to_come_parts(forecast: Forecast) -> list[Part]:
@@ -27,22 +26,22 @@ def to_come_parts(forecast: Forecast) -> list[Part]:
     return [to_come_table(coming), Words([f"  {left_words(forecast, coming)}", *unused])]
 
 
-def to_come_table(coming: ToCome) -> Table:
+def to_come_table(coming: Remaining) -> Table:
     """Bytes to come, with what tells each."""
-    return Table(_COLUMNS, [_row(coming, *names) for names in _ROWS])
+    rows = [_row("temp reads", coming.reads_bytes), _row("temp writes", coming.writes_bytes)]
+    return Table(_COLUMNS, rows)
 
 
-def _row(coming: ToCome, name: str, of: str, source: str) -> Sequence[Any]:
-    left = coming.left[of]
-    return [name, left.low, left.centre, left.high, coming.sources[source]]
+def _row(name: str, left: RemainingQuantity) -> Sequence[Any]:
+    return [name, left.low, left.centre, left.high, left.source]
 
 
-def left_words(forecast: Forecast, coming: ToCome) -> str:
+def left_words(forecast: Forecast, coming: Remaining) -> str:
     """What is gained by moving it now, which loses what was done."""
-    alone = coming.left["elapsed"]
+    alone = coming.elapsed_s
     about, low, high = map(format_duration, (alone.centre, alone.low, alone.high))
     words = f"left running it takes about another {about} ({low} to {high})"
     if forecast.forecast_s is None:
-        return f"{words}: known from {coming.sources['elapsed']}"
+        return f"{words}: known from {alone.source}"
     anew = format_duration(forecast.forecast_s)
-    return f"moved now and restarted: {anew}; {words}: known from {coming.sources['elapsed']}"
+    return f"moved now and restarted: {anew}; {words}: known from {alone.source}"

@@ -2,8 +2,19 @@
 
 from collections import Counter
 
-from spillcast.forecast.work_memory.advice import Cure, WorkMemory
+from spillcast.forecast.more_memory import (
+    PGA_TARGET,
+    MorePga,
+    Spilled,
+    WorkMemory,
+    WorkMemorySetting,
+)
+from spillcast.recording.row_sources import line_words
 from spillcast.units import format_bytes, format_duration, format_setting
+
+#: Part of pga_aggregate_target that a work area of a serial query gets at most, and that those of
+#: a parallel one get together, by parameters that Oracle does not document (releases since 10.2).
+SERIAL_SHARE, PARALLEL_SHARE = 0.1, 0.5
 
 
 def work_memory_text(memory: WorkMemory) -> list[str]:
@@ -28,9 +39,9 @@ def work_memory_text(memory: WorkMemory) -> list[str]:
     return lines
 
 
-def _about(cure: Cure) -> str:
-    low, high = map(format_duration, cure.interval_s)
-    return f"about {format_duration(cure.forecast_s)} ({low} to {high})"
+def _about(setting: WorkMemorySetting) -> str:
+    low, high = map(format_duration, setting.interval_s)
+    return f"about {format_duration(setting.forecast_s)} ({low} to {high})"
 
 
 def _price(memory: WorkMemory) -> str:
@@ -48,6 +59,48 @@ def _price(memory: WorkMemory) -> str:
     text = f"It counts for each node in each process: {' + '.join(parts)} may take {most}"
     if memory.available_bytes is not None:
         available = format_bytes(memory.available_bytes)
-        enough = memory.most_bytes < memory.available_bytes
-        text += f", and this machine has {available} available" + ("" if enough else ": too little")
+        text += f", and this machine has {available} available"
+        text += "" if memory.fits else ": too little"
     return f"{text}; in every session that has it set."
+
+
+def spilled_sentences(spilled: Spilled) -> list[str]:
+    """Which line of an Oracle plan spills, and what more PGA would do."""
+    lines = []
+    if spilled.lines:
+        most = spilled.lines[0]
+        passes = "" if most.passes is None else f", in {_passes(most.passes)}"
+        name = line_words(most.operation, most.plan_line)
+        lines.append(f"{name} spills {most.share:.0%} of it{passes}.")
+    if spilled.more_pga is not None:
+        lines += _pga_sentences(spilled.more_pga)
+    return lines
+
+
+def _pga_sentences(more: MorePga) -> list[str]:
+    several = more.work_areas > 1
+    who = f"its {more.work_areas} work areas that spill" if several else "the work area that spills"
+    by = "by Oracle's estimate" if more.estimated else "by what it held and spilled so far"
+    text = (
+        f"More PGA instead: {who} held {format_bytes(more.held_bytes)} and would need about "
+        f"{format_bytes(more.needed_bytes)}, {by}"
+    )
+    if more.forecast_s is not None and more.interval_s is not None:
+        low, high = map(format_duration, more.interval_s)
+        text += (
+            f"; that would leave about {format_duration(more.forecast_s)} ({low} to {high}), "
+            "if the plan stays as it is"
+        )
+    lines = [f"{text}."]
+    if more.pga_target_bytes:
+        share = PARALLEL_SHARE if several else SERIAL_SHARE
+        most = format_bytes(round(share * more.pga_target_bytes))
+        scope = "all of a parallel query get" if several else "a work area of a serial query gets"
+        lines.append(
+            f"Of {PGA_TARGET} ({format_bytes(more.pga_target_bytes)}) {scope} about {most} at most."
+        )
+    return lines
+
+
+def _passes(number: int) -> str:
+    return {0: "memory by then", 1: "one pass"}.get(number, f"{number} passes")

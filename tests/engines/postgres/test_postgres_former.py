@@ -69,7 +69,7 @@ def counted(counting):
 def test_earlier_calls_tell_the_whole(counting, part):
     said = forecast(part, resolve("latency:100us", part))
     assert said.part is None
-    assert "previous calls, by pg_stat_statements" in said.to_come.sources["written"]
+    assert "previous calls, by pg_stat_statements" in said.to_come.writes_bytes.source
     _, blocks = counted(counting)
     assert said.to_come.whole_bytes("write") == pytest.approx(8192 * blocks, rel=0.15)
 
@@ -136,7 +136,7 @@ def test_a_cancelled_call_is_not_a_whole_run(counting, tmp_path, begin):
     said = forecast(recording, resolve("latency:100us", recording))
     assert said.part is None
     assert said.baseline_s > recording.elapsed_s
-    assert "previous calls, by pg_stat_statements" in said.to_come.sources["written"]
+    assert "previous calls, by pg_stat_statements" in said.to_come.writes_bytes.source
 
 
 def test_a_call_that_may_have_been_cancelled_is_called_so(newest, tmp_path):

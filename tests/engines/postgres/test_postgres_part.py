@@ -40,7 +40,7 @@ def test_its_plan_is_kept_and_tells_the_whole(part):
     assert "max(" not in json.dumps(document)
     said = forecast(part, resolve("latency:100us", part))
     assert said.part is None
-    assert said.to_come.sources["written"] == "the plan, which was not run"
+    assert said.to_come.writes_bytes.source == "the plan, which was not run"
     assert said.baseline_s > part.meta.postgres.before_recording_s + part.elapsed_s
 
 

@@ -11,7 +11,6 @@ from emulator import skip_without_fuse
 from evidence import CAPTURE, known, storage, table
 from harness import spillcast, target
 from spillcast.forecast import forecast
-from spillcast.forecast.choices import choices
 from spillcast.forecast.rest.data_reads import data_reads
 from spillcast.recording.counted import seconds_of, totals
 from spillcast.recording.options import RecordOptions
@@ -85,7 +84,7 @@ def test_what_a_run_with_warm_data_takes_is_told(tmp_path):
         "baseline_s": said.warm.baseline_s,
         "forecast_s": said.warm.forecast_s,
     }
-    page = forecast_page(choices(["there"], [said]), in_full=True).text(200)
+    page = forecast_page([said], in_full=True).text(200)
     assert "with its data in memory: 1.90 s now, 1 s there" in page
     # Of 4.6 s, 2.7 s were cold reads and 1 s temp I/O.
     assert " ".join(page.split()).startswith(

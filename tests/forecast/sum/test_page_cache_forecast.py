@@ -9,8 +9,9 @@ from evidence import change
 from harness import spillcast
 from spillcast.evidence.postgres import recording_of_plan
 from spillcast.forecast import ask, forecast
-from spillcast.forecast.choices import choices, ranked, verdict
 from spillcast.forecast.question import Question
+from spillcast.forecast.ranking import priced, ranked
+from spillcast.forecast.verdict import verdict
 from spillcast.recording.meta import Machine, Memory
 from spillcast.recording.temp_places import TempPlace
 from spillcast.storage import Group, Storage
@@ -166,9 +167,9 @@ def test_a_disk_behind_memory_ranks_after_memory_and_is_no_cure():
     # The probe of memory found it a little slower than the page cache was.
     memory = replace(disk(8 * US, RECORDING), name="tmpfs")
     answers = [said for said, _ in ask(counts, [disk(9 * MS), memory], Question())]
-    found = choices(["disk", "tmpfs"], answers, {"disk": 1.0, "tmpfs": 9.0})
+    found = priced(["disk", "tmpfs"], answers, {"disk": 1.0, "tmpfs": 9.0})
     assert answers[1].forecast_s > answers[0].forecast_s
-    assert [one.forecast.target for one in ranked(found)] == ["tmpfs", "disk"]
+    assert [one.target for one in ranked(found)] == ["tmpfs", "disk"]
     assert not found[0].best_value
     said = verdict(found)
     assert said.kind == "memory"

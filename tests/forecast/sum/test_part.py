@@ -8,7 +8,6 @@ import pytest
 from evidence import change, recording, storage
 from harness import spillcast
 from spillcast.forecast import forecast
-from spillcast.forecast.choices import choices
 from spillcast.recording import Recording
 from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.meta import Temp
@@ -78,7 +77,7 @@ def test_the_sentence_says_what_part_of_a_known_whole_was_seen(run):
     assert seen in said.sentence()
     document = json.loads(json.dumps(said.to_json()))
     assert document["recorded_s"] == 1.6
-    several = forecast_page(choices(["a", "b"], [said, said])).text(200)
+    several = forecast_page([said, said]).text(200)
     assert " % of this query, judging by the 1.60 s recorded" in several
     change(run, postgres=query(whole_s=1.6))
     whole = forecast(run, THERE)
@@ -131,7 +130,7 @@ def test_a_process_that_was_attached_late(run, before, ended_by, begins):
     change(run, before=before, ended_by=ended_by, temp=Temp(200, 200, 400 * 8192))
     said = forecast(run, THERE)
     assert said.sentence().startswith(begins)
-    told = forecast_page(choices(["a"], [said])).text(200)
+    told = forecast_page([said]).text(200)
     assert told.startswith(begins.removesuffix(" on ")) == (said.part is not None)
     if "of a process" in begins and ended_by == "end":
         assert said.part.before_s == 3.61

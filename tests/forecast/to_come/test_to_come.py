@@ -65,7 +65,7 @@ def test_what_a_scan_feeds_comes_as_fast_as_it_did(tmp_path):
     for n in range(1000):
         operations += [("read", DATA, n)] + [("write", FILE, n // 2)] * (n % 2)
     part = recorded(tmp_path / "part.spill", operations, inputs=[SizedFile(DATA, 4000 * BLOCK)])
-    low, centre, _ = blocks(forecast(part, SAME).to_come.left["write"])
+    low, centre, _ = blocks(forecast(part, SAME).to_come.writes_bytes)
     assert low < 1500
     assert centre == pytest.approx(1500, rel=0.1)
 
@@ -139,7 +139,7 @@ def test_a_former_run_tells_counts_and_work(tmp_path, written):
         ended_by="end",
     )
     said = forecast(written, SAME, known=Known(history=[former.path]))
-    assert blocks(said.to_come.left["read"])[1] == pytest.approx(600, rel=0.05)
+    assert blocks(said.to_come.reads_bytes)[1] == pytest.approx(600, rel=0.05)
     assert said.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)
 
 
@@ -203,10 +203,10 @@ def test_a_plan_that_was_not_run_tells_what_its_nodes_write(tmp_path, written):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan(800 * BLOCK // 100)))
     said = forecast(written, SAME, known=Known(history=[path]))
-    low, centre, high = blocks(said.to_come.left["write"])
+    low, centre, high = blocks(said.to_come.writes_bytes)
     assert low < 400 < high
     assert centre == pytest.approx(400, rel=0.1)
-    assert said.to_come.sources["written"] == "the plan, which was not run"
+    assert said.to_come.writes_bytes.source == "the plan, which was not run"
 
 
 def test_a_hash_aggregate_writes_a_block_twice_and_reads_it_once(tmp_path, written):
@@ -217,7 +217,7 @@ def test_a_hash_aggregate_writes_a_block_twice_and_reads_it_once(tmp_path, writt
     whole = [{"Plan": {**node, "Plans": [scan]}, "Settings": {"work_mem": "64kB"}}]
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(whole))
-    coming = forecast(written, SAME, known=Known(history=[path])).to_come
+    coming = Baseline.of(written, known=Known(history=[path])).to_come
     assert coming.whole_bytes("write") == pytest.approx(800 * BLOCK, rel=0.15)
     assert coming.whole_bytes("read") == pytest.approx(400 * BLOCK, rel=0.15)
 
@@ -232,7 +232,7 @@ def test_what_a_process_has_written_is_surer_than_its_plan(tmp_path):
         temp_before=[SizedFile(FILE, 1000 * BLOCK)],
         before=DoneBefore(5.2, 5.2, 1300 * BLOCK, 300 * BLOCK, 1000 * BLOCK),
     )
-    coming = forecast(part, SAME, known=Known(history=[path])).to_come
+    coming = Baseline.of(part, known=Known(history=[path])).to_come
     low, high = (float(one) for one in np.quantile(coming.bytes["write"], (0.05, 0.95)) / BLOCK)
     assert low == pytest.approx(1000, rel=0.1)
     assert high > 1400
@@ -251,7 +251,7 @@ def test_a_session_that_writes_more_than_its_plan_has_set_less_work_memory(writt
     sorts = [plan(rows, width)[0]["Plan"] for rows, width in ((60_000, 20), (38_000, 60))]
     joined = {"Node Type": "Merge Join", "Plan Rows": 1, "Plan Width": 8, "Plans": sorts}
     (written.path / "estimate.json").write_text(json.dumps([{"Plan": joined, "Settings": {}}]))
-    coming = forecast(written, SAME).to_come
+    coming = Baseline.of(written).to_come
     assert coming.sources["written"] == "the plan, which was not run"
     both = (60_000 * 30 + 38_000 * 70) / BLOCK
     assert coming.whole_bytes("write") == pytest.approx(both * BLOCK, rel=0.15)

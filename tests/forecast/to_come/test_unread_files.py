@@ -18,7 +18,7 @@ def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
     """Of 1000 blocks written before, 300 had been read, 200 were seen to be: 500 are to come."""
     part = recorded_late(tmp_path, [("read", FILE, n) for n in range(300, 500)], 1300)
     said = forecast(part, SAME)
-    low, centre, high = blocks(said.to_come.left["read"])
+    low, centre, high = blocks(said.to_come.reads_bytes)
     assert low < 500 < high
     assert centre == pytest.approx(500, rel=0.06)
     assert said.baseline_s == pytest.approx(2000 * STEP_S, rel=0.05)
@@ -32,7 +32,7 @@ def test_what_is_read_and_written_again_is_answered_by_what_lies_unread(tmp_path
     rows = [(("read", FILE, n) if n % 3 else ("write", FILE, 1000 + n // 3)) for n in range(300)]
     part = recorded_late(tmp_path, rows, 1000)
     said = forecast(part, SAME)
-    low, _, high = blocks(said.to_come.left["write"])
+    low, _, high = blocks(said.to_come.writes_bytes)
     assert low < 400 < high
     # 1000 were written, 100 again, and 400 will be: 1500 in all, and each is read once.
     assert said.interval_s[0] < 3000 * STEP_S < said.interval_s[1]
@@ -45,7 +45,7 @@ def test_runs_that_are_merged_are_each_as_far(tmp_path):
     """Four runs of 250 blocks; of each 100 were read, 50 were seen to be: 400 are to come."""
     merged = [("read", FILE, run * 250 + n) for n in range(100, 150) for run in range(4)]
     part = recorded_late(tmp_path, merged, 1400)
-    low, centre, high = blocks(forecast(part, SAME).to_come.left["read"])
+    low, centre, high = blocks(forecast(part, SAME).to_come.reads_bytes)
     assert low < 400 < high
     assert centre == pytest.approx(400, rel=0.2)
 
@@ -55,7 +55,7 @@ def test_reading_out_of_order_begins_with_what_was_written_last(tmp_path):
     last = list(range(900, 1000))
     Random(1).shuffle(last)
     part = recorded_late(tmp_path, [("read", FILE, n) for n in last], 1000)
-    low, centre, high = blocks(forecast(part, SAME).to_come.left["read"])
+    low, centre, high = blocks(forecast(part, SAME).to_come.reads_bytes)
     assert low < 900 < high
     assert centre == pytest.approx(900, rel=0.2)
 

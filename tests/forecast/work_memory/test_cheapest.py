@@ -2,6 +2,7 @@
 
 import pytest
 
+import made_up
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.work_memory.cells import NOW, memory_cells
 from spillcast.forecast.work_memory.cheapest import Cell, cheapest
@@ -43,8 +44,15 @@ def test_nothing_is_fast_enough():
 
 def test_without_a_plan_there_is_memory_as_it_was():
     terms = [Term("CPU", None, None, None, 10, 10), Term("temp read", "read", 8192, 1, 50, 20)]
-    said = Forecast("there", 60.0, 30.0, (25.0, 36.0), 0.9, 10.0, terms)
-    refused = Forecast("nowhere", 60.0, None, None, 0.9, 10.0, [], refused="no figures")
+    said = made_up.forecast(
+        target="there",
+        baseline_s=60.0,
+        forecast_s=30.0,
+        interval_s=(25.0, 36.0),
+        ceiling_s=10.0,
+        terms=terms,
+    )
+    refused = Forecast.refusal("nowhere", 60.0, 0.9, "no figures")
     cells = memory_cells(["b", "a"], [refused, said])
     assert cells == [Cell(NOW, None, 60.0), Cell("a", None, 30.0, (25.0, 36.0))]
     assert cheapest(cells, 30, {}).cell == cells[1]

@@ -11,7 +11,7 @@ from spillcast.evidence.postgres import recording_of_plan
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.forecast import forecast
 from spillcast.forecast.assumptions import MEMORY_SPREAD
-from spillcast.forecast.choices import choices
+from spillcast.forecast.more_memory import io_share, state_with
 from spillcast.forecast.work_memory.advice import size_of_setting
 from spillcast.forecast.work_memory.cells import NOW, memory_cells
 from spillcast.forecast.work_memory.postgres import (
@@ -22,7 +22,7 @@ from spillcast.forecast.work_memory.postgres import (
     rounded_up,
     sort_passes,
 )
-from spillcast.forecast.work_memory.spills import io_share, spills_of, state_with
+from spillcast.forecast.work_memory.spills import spills_of
 from spillcast.recording.meta import CpuCache, Machine, ObservedEngine, Temp
 from spillcast.report.forecast import forecast_page
 from spillcast.storage.target import resolve
@@ -211,7 +211,7 @@ def told(plan, elapsed_s, *targets):
     """The lines that a terminal shows, and the cells of memory by storage."""
     recording = recording_of_plan({"Plan": plan, "Execution Time": elapsed_s * 1e3})
     said = [forecast(recording, resolve(target, recording)) for target in targets]
-    lines = forecast_page(choices(targets, said)).text(100).splitlines()
+    lines = forecast_page(said).text(100).splitlines()
     return lines, memory_cells(targets, said)
 
 
@@ -266,7 +266,7 @@ def test_the_sentence_and_the_table_agree(tmp_path):
     assert [cell.storage for cell in enough] == [NOW, *targets]
     assert {cell.elapsed_s for cell in enough} == {memory.enough.forecast_s}
     assert {cell.interval_s for cell in enough} == {memory.enough.interval_s}
-    page = forecast_page(choices(targets, said), in_full=True).text(200)
+    page = forecast_page(said, in_full=True).text(200)
     assert f"leave about {format_duration(memory.enough.forecast_s)} (" in page
 
 

@@ -15,7 +15,8 @@ from spillcast.engines.postgres.server import Installation, PrivateServer, make_
 from spillcast.engines.workload import Workload
 from spillcast.evidence.postgres import recording_of_plan
 from spillcast.evidence.postgres.nodes import nodes_of
-from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, Spill, spills_of
+from spillcast.forecast.more_memory import Spill
+from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, spills_of
 from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine
 

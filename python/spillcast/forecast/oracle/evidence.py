@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spillcast.errors import InputError
 from spillcast.evidence.find import Evidence
+from spillcast.forecast.more_memory import Spilled
 from spillcast.forecast.oracle.events import (
     AshEvidence,
     TraceEvidence,
@@ -14,7 +15,7 @@ from spillcast.forecast.oracle.events import (
     read_traces,
     statements_of,
 )
-from spillcast.forecast.oracle.spilled import Spilled, spilled_of
+from spillcast.forecast.oracle.spilled import spilled_of
 from spillcast.forecast.question import Question
 from spillcast.recording.block_size import ASSUMED_BLOCK, BlockSize, block_size
 from spillcast.recording.event_names import TEMP_EVENTS

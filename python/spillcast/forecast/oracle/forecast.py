@@ -45,7 +45,18 @@ def forecast_events(
         given = question.elapsed_s is not None
         problem = "--elapsed is 0" if given else "the evidence covers no time"
         raise InputError(problem, "give the time of the run with --elapsed, such as 12m53s")
-    unsaid = Forecast(target.name, whole_s, None, None, confidence, whole_s, [], method)
+    unsaid = Forecast(
+        target=target.name,
+        baseline_s=whole_s,
+        forecast_s=None,
+        interval_s=None,
+        confidence=confidence,
+        ceiling_s=whole_s,
+        terms=(),
+        method=method,
+        warnings=(),
+        refused=None,
+    )
     try:
         parts = parts_of(target, evidence, question, whole_s)
     except Refusal as refused:

@@ -1,90 +1,26 @@
-"""What of an Oracle query spills, and whether more PGA would spare it: the other cure."""
+"""Reads which lines of an Oracle plan spill, and what more PGA would do about it."""
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from spillcast.evidence.find import Evidence
+from spillcast.forecast.more_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
 from spillcast.recording.parameters import bytes_of, read_parameters
 from spillcast.recording.row_sources import (
     RowSource,
-    line_words,
     row_sources_of_samples,
     row_sources_of_trace,
     spilling,
 )
 from spillcast.recording.trace_spool import spool_traces
 from spillcast.recording.work_areas import read_work_areas
-from spillcast.units import format_bytes, format_duration
 
 #: STAT lines stand at the end of a trace, which is read once more for them; not of a larger one.
 _TRACES_BYTES_MAX = 64 << 20
-#: Part of pga_aggregate_target that a work area of a serial query gets at most, and that those of
-#: a parallel one get together, by parameters that Oracle does not document (releases since 10.2).
-SERIAL_SHARE, PARALLEL_SHARE = 0.1, 0.5
-
-
-@dataclass(frozen=True)
-class SpillingLine:
-    """A line of the plan: its share of all that spills, and passes where they are known."""
-
-    sql_id: str | None
-    plan_line: int | None
-    operation: str
-    share: float
-    passes: int | None
-
-
-@dataclass(frozen=True)
-class MorePga:
-    """What the work areas that spill have, and what would keep them in memory.
-
-    ``estimated`` where that is Oracle's estimate, else it is what they held and spilled by then.
-    """
-
-    held_bytes: int
-    needed_bytes: int
-    estimated: bool
-    work_areas: int
-    pga_target_bytes: int | None
-    #: Elapsed time without the waits for temp; set when that is known.
-    forecast_s: float | None = None
-    interval_s: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Spilled:
-    """Which lines of the plan spill, the most first, and what more PGA would do."""
-
-    lines: Sequence[SpillingLine]
-    more_pga: MorePga | None
-
-    def with_cure(self, forecast_s: float, interval_s: tuple[float, float]) -> "Spilled":
-        """The same, with the elapsed time that no temp I/O would leave."""
-        if self.more_pga is None:
-            return self
-        more = replace(self.more_pga, forecast_s=forecast_s, interval_s=interval_s)
-        return replace(self, more_pga=more)
-
-    def to_json(self) -> dict[str, Any]:
-        """The entry of docs/schema.md."""
-        return asdict(self)
-
-    def sentences(self) -> list[str]:
-        """In words."""
-        lines = []
-        if self.lines:
-            most = self.lines[0]
-            passes = "" if most.passes is None else f", in {_passes(most.passes)}"
-            name = line_words(most.operation, most.plan_line)
-            lines.append(f"{name} spills {most.share:.0%} of it{passes}.")
-        if self.more_pga is not None:
-            lines += _cure(self.more_pga)
-        return lines
 
 
 def spilled_of(
@@ -158,38 +94,6 @@ def _more_pga(areas: Sequence[dict[str, Any]], parameters: Sequence[Path]) -> Mo
         known = optimal > held
         needed += optimal if known else held + area["temp_bytes"]
         estimated = estimated and known
-    targets = [size for path in parameters if (size := bytes_of(read_parameters(path), _TARGET))]
+    targets = [size for path in parameters if (size := bytes_of(read_parameters(path), PGA_TARGET))]
     held = sum(area["memory_bytes_max"] or 0 for area in areas)
     return MorePga(held, needed, estimated, len(areas), targets[0] if targets else None)
-
-
-_TARGET = "pga_aggregate_target"
-
-
-def _cure(more: MorePga) -> list[str]:
-    several = more.work_areas > 1
-    who = f"its {more.work_areas} work areas that spill" if several else "the work area that spills"
-    by = "by Oracle's estimate" if more.estimated else "by what it held and spilled so far"
-    text = (
-        f"More PGA instead: {who} held {format_bytes(more.held_bytes)} and would need about "
-        f"{format_bytes(more.needed_bytes)}, {by}"
-    )
-    if more.forecast_s is not None and more.interval_s is not None:
-        low, high = map(format_duration, more.interval_s)
-        text += (
-            f"; that would leave about {format_duration(more.forecast_s)} ({low} to {high}), "
-            "if the plan stays as it is"
-        )
-    lines = [f"{text}."]
-    if more.pga_target_bytes:
-        share = PARALLEL_SHARE if several else SERIAL_SHARE
-        most = format_bytes(round(share * more.pga_target_bytes))
-        scope = "all of a parallel query get" if several else "a work area of a serial query gets"
-        lines.append(
-            f"Of {_TARGET} ({format_bytes(more.pga_target_bytes)}) {scope} about {most} at most."
-        )
-    return lines
-
-
-def _passes(number: int) -> str:
-    return {0: "memory by then", 1: "one pass"}.get(number, f"{number} passes")

@@ -59,7 +59,7 @@ class Baseline:
     def of(
         cls,
         recording: Recording,
-        elapsed_s: float | None,
+        elapsed_s: float | None = None,
         without: Collection[str] = (),
         cpus: Cpus | None = None,
         known: Known = NOTHING,

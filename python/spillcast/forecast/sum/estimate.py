@@ -56,16 +56,18 @@ def forecast_of(
     """
     cached = target.source.uncached if cached is None else cached
     unsaid = Forecast(
-        target.name,
-        baseline.whole_s,
-        None,
-        None,
-        confidence,
-        baseline.remainder_s,
-        baseline.rest,
+        target=target.name,
+        baseline_s=baseline.whole_s,
+        forecast_s=None,
+        interval_s=None,
+        confidence=confidence,
+        ceiling_s=baseline.remainder_s,
+        terms=baseline.rest,
+        warnings=(),
+        refused=None,
         part=baseline.part,
         recorded_s=baseline.recorded_s,
-        to_come=baseline.to_come,
+        to_come=None if baseline.to_come is None else baseline.to_come.summary(),
         warm=_warm(baseline, None),
     )
     try:

@@ -2,30 +2,16 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.forecast.load import Load
+from spillcast.forecast.result import Remaining, RemainingQuantity
 
 Array = NDArray[np.float64]
 #: Operations of the whole take no more than so many times what those recorded took, or less.
 SLOWER_MOST = 2.0
-
-
-@dataclass(frozen=True)
-class Range:
-    """Nine in ten within."""
-
-    low: float
-    centre: float
-    high: float
-
-    @classmethod
-    def of(cls, drawn: Array) -> "Range":
-        """Of draws."""
-        return cls(*(float(q) for q in np.quantile(drawn, [0.05, 0.5, 0.95])))
 
 
 @dataclass(frozen=True)
@@ -106,25 +92,22 @@ class ToCome:
         """Draws of the time outside temp I/O, less their median."""
         return self.rest_s - float(np.median(self.rest_s))
 
-    @property
-    def left(self) -> Mapping[str, Range]:
-        """What is to come, in bytes and seconds."""
-        remaining = dict(self.coming) | {"elapsed": np.maximum(self.elapsed_s - self.done_s, 0)}
-        return {name: Range.of(drawn) for name, drawn in remaining.items()}
+    def summary(self) -> Remaining:
+        """What a forecast tells of it."""
+        left_s = np.maximum(self.elapsed_s - self.done_s, 0)
+        return Remaining(
+            done_s=self.done_s,
+            reads_bytes=self._left_bytes("read", self.sources["read"]),
+            writes_bytes=self._left_bytes("write", self.sources["written"]),
+            elapsed_s=_quantity(left_s, self.sources["elapsed"]),
+            unused=list(self.unused),
+        )
 
-    def to_json(self) -> dict[str, Any]:
-        """As a forecast's document has it."""
-        left, document = self.left, dict[str, Any](done_s=self.done_s)
-        for name, of, source in (
-            ("reads_bytes", "read", "read"),
-            ("writes_bytes", "write", "written"),
-            ("elapsed_s", "elapsed", "elapsed"),
-        ):
-            bounds = left[of]
-            if of != "elapsed":
-                document[name] = {"done": self.done_bytes(of), "recorded": self.recorded[of]}
-            document[name] = document.get(name, {}) | {
-                "low": bounds.low, "centre": bounds.centre, "high": bounds.high,
-                "source": self.sources[source],
-            }  # fmt: skip
-        return document | {"unused": list(self.unused)}
+    def _left_bytes(self, op: str, source: str) -> RemainingQuantity:
+        left = _quantity(self.coming[op], source)
+        return replace(left, done=self.done_bytes(op), recorded=self.recorded[op])
+
+
+def _quantity(drawn: Array, source: str) -> RemainingQuantity:
+    low, centre, high = (float(q) for q in np.quantile(drawn, [0.05, 0.5, 0.95]))
+    return RemainingQuantity(low=low, centre=centre, high=high, source=source)

@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from math import hypot
 from typing import Any
 
 from spillcast.evidence.postgres.nodes import amount, nodes_of
 from spillcast.forecast.assumptions import MEMORY_SPREAD
+from spillcast.forecast.more_memory import Spill, WorkMemory, WorkMemorySetting, io_share
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.work_memory.postgres import rounded_up
-from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, Spill, io_share, spills_of
+from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, spills_of
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.memory import meminfo_bytes
@@ -19,61 +20,6 @@ from spillcast.recording.memory import meminfo_bytes
 #: What is computed was up to a tenth less than what servers of version 15 and 18 took.
 SPARE = 1.12
 _UNITS = {"": 1024, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
-
-
-@dataclass(frozen=True)
-class Cure:
-    """A work_mem and the elapsed time with it, if the plan stays and memory is there."""
-
-    work_mem_bytes: int
-    forecast_s: float
-    interval_s: tuple[float, float]
-
-
-@dataclass(frozen=True)
-class WorkMemory:
-    """What more work_mem would do to a query."""
-
-    #: What it was; None where that is not known.
-    current_bytes: int | None
-    spills: Sequence[Spill]
-    #: With which nothing spills.
-    enough: Cure
-    #: With which no sort needs several passes; None where none does, or it is hardly less.
-    one_pass: Cure | None
-    #: What all nodes in all processes may take with ``enough``.
-    most_bytes: int
-    #: Of this machine, where the query ran on it.
-    available_bytes: int | None
-
-    def io_share(self, work_mem_bytes: int) -> float:
-        """Temp I/O of the query with so much work memory, over what it was."""
-        if work_mem_bytes >= self.enough.work_mem_bytes:
-            return 0.0
-        return io_share(self.spills, work_mem_bytes)
-
-    def to_json(self) -> dict[str, Any]:
-        """The document of docs/schema.md."""
-        cures = {"enough": self.enough, "one_pass": self.one_pass}
-        return {
-            "current_bytes": self.current_bytes,
-            **{
-                name: cure and {**asdict(cure), "interval_s": list(cure.interval_s)}
-                for name, cure in cures.items()
-            },
-            "most_bytes": self.most_bytes,
-            "available_bytes": self.available_bytes,
-            "spills": [
-                {
-                    "kind": spill.kind,
-                    "processes": spill.processes,
-                    "needed_bytes": spill.needed_bytes,
-                    "batches": spill.batches,
-                    "passes": spill.passes,
-                }
-                for spill in self.spills
-            ],
-        }
 
 
 def work_memory(baseline: Baseline, confidence: float = CONFIDENCE) -> WorkMemory | None:
@@ -99,33 +45,37 @@ def work_memory(baseline: Baseline, confidence: float = CONFIDENCE) -> WorkMemor
     if one_pass is not None:
         fewer = _between(baseline, without, one_pass, io_share(spills, one_pass))
     return WorkMemory(
-        current,
-        spills,
-        without,
-        fewer,
-        round(enough * sum(spill.taken for spill in spills)),
-        _available_bytes(recording),
+        current_bytes=current,
+        spills=spills,
+        enough=without,
+        one_pass=fewer,
+        most_bytes=round(enough * sum(spill.taken for spill in spills)),
+        available_bytes=_available_bytes(recording),
     )
 
 
-def _without_spill(baseline: Baseline, work_mem_bytes: int, confidence: float) -> Cure:
+def _without_spill(baseline: Baseline, work_mem_bytes: int, confidence: float) -> WorkMemorySetting:
     """With what is enough: as on storage of no latency, as far as other memory is no other work."""
     ceiling = baseline.ceiling
     known = ceiling.uncertainty
     drawn = replace(
         known, below=hypot(known.below, MEMORY_SPREAD), above=hypot(known.above, MEMORY_SPREAD)
     )
-    return Cure(work_mem_bytes, ceiling.about_s, drawn.bounds_s(confidence))
+    return WorkMemorySetting(work_mem_bytes, ceiling.about_s, drawn.bounds_s(confidence))
 
 
-def _between(baseline: Baseline, enough: Cure, work_mem_bytes: int, share: float) -> Cure:
+def _between(
+    baseline: Baseline, enough: WorkMemorySetting, work_mem_bytes: int, share: float
+) -> WorkMemorySetting:
     """With less than enough, where ``share`` of the temp I/O is left."""
 
     def left_s(without_s: float) -> float:
         return without_s + share * (baseline.whole_s - without_s)
 
     low_s, high_s = enough.interval_s
-    return Cure(work_mem_bytes, left_s(enough.forecast_s), (left_s(low_s), left_s(high_s)))
+    return WorkMemorySetting(
+        work_mem_bytes, left_s(enough.forecast_s), (left_s(low_s), left_s(high_s))
+    )
 
 
 def size_of_setting(text: str) -> int:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from spillcast.forecast.more_memory import WorkMemory
 from spillcast.forecast.result import Forecast
-from spillcast.forecast.work_memory.advice import WorkMemory
 from spillcast.forecast.work_memory.cheapest import Advice, Cell
 from spillcast.forecast.work_memory.postgres import power_of_two
 

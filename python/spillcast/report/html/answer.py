@@ -5,9 +5,8 @@ from statistics import median
 from typing import Any
 
 from spillcast.document import read
-from spillcast.forecast.in_memory import rank_s
-from spillcast.forecast.told import Told
-from spillcast.forecast.verdict import verdict_of
+from spillcast.forecast.result import Forecast
+from spillcast.forecast.verdict import verdict
 from spillcast.profile.timeline import READ, WRITE
 from spillcast.recording.event_names import OPS
 from spillcast.recording.postgres_meta import Statement
@@ -27,7 +26,14 @@ from spillcast.units import (
 
 def ranked(forecasts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """From the fastest to the slowest, refused ones last."""
-    return sorted(forecasts, key=lambda f: rank_s(f["forecast_s"], f.get("without_cache_s")))
+    return sorted(forecasts, key=document_rank_s)
+
+
+def document_rank_s(forecast: Mapping[str, Any]) -> float:
+    """What the document of a forecast is ranked by: as ``forecast.verdict.rank_s``."""
+    if forecast["forecast_s"] is None:
+        return float("inf")
+    return float(max(forecast["forecast_s"], forecast.get("without_cache_s") or 0.0))
 
 
 def answer(material: Material) -> list[str]:
@@ -70,7 +76,7 @@ def _of_forecasts(forecasts: Sequence[Mapping[str, Any]]) -> list[str]:
     said: list[str] = []
     for baseline_s in dict.fromkeys(one["baseline_s"] for one in forecasts):
         of_it = [one for one in forecasts if one["baseline_s"] == baseline_s]
-        said += verdict_of([read(Told, one, "a forecast", AGAIN) for one in of_it]).sentences
+        said += verdict([read(Forecast, one, "a forecast", AGAIN) for one in of_it]).sentences
         if statement := of_it[0].get("statement"):
             said.append(f"{statement_text(Statement(**statement))}.")
     return said

@@ -9,7 +9,7 @@ from spillcast.document import read
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import InputError
-from spillcast.forecast.told import Told
+from spillcast.forecast.result import Forecast
 from spillcast.gate import bounded, damaged, json_of, text_of
 from spillcast.profile.result import CALL, DIMENSIONS, ROW_SOURCE
 from spillcast.recording.row_sources import may_spill
@@ -31,7 +31,7 @@ _ROOMS = {
 #: What is checked of them, by room, and of sweeps by kind.
 _FORMS: dict[str, type] = {
     "profiles": forms.Profile,
-    "forecasts": Told,
+    "forecasts": Forecast,
     "verifications": forms.Verification,
     "storages": StorageDocument,
     "io-size": forms.SizeSweep,

@@ -5,11 +5,10 @@ from functools import partial
 from typing import Any
 
 from spillcast.document import read
-from spillcast.forecast.in_memory import rank_s
-from spillcast.forecast.told import Told
+from spillcast.forecast.result import Forecast as ForecastDocument
 from spillcast.forecast.verdict import recommended
 from spillcast.report.forecast import NO_LATENCY, NOW
-from spillcast.report.html.answer import ranked, refusal
+from spillcast.report.html.answer import document_rank_s, ranked, refusal
 from spillcast.report.html.charts import forecasts as charts
 from spillcast.report.html.material import AGAIN
 from spillcast.report.html.page import Figure, Section, Table, Warned, figure
@@ -206,7 +205,7 @@ def _table(order: Sequence[Forecast]) -> Table:
         elif (without_s := one.get("without_cache_s")) is not None:
             remark = f"{format_duration(without_s)} where memory is not free"
         cells = row(one["target"], one["forecast_s"], one["interval_s"], remark, one.get("cost"))
-        rows.append((rank_s(one["forecast_s"], one.get("without_cache_s")), cells))
+        rows.append((document_rank_s(one), cells))
     if memory := first.get("work_memory"):
         more = memory["enough"]
         name = f"work_mem {format_setting(more['work_mem_bytes'])}"
@@ -225,7 +224,7 @@ def _advice(order: Sequence[Forecast]) -> list[str]:
     said: list[str] = []
     for baseline_s in dict.fromkeys(one["baseline_s"] for one in order):
         of_it = [one for one in order if one["baseline_s"] == baseline_s]
-        useful = recommended([read(Told, one, "a forecast", AGAIN) for one in of_it])
+        useful = recommended([read(ForecastDocument, one, "a forecast", AGAIN) for one in of_it])
         helps = [one for one in of_it if one["target"] in useful]
         said += [f"{one['target']}: {text}" for one in helps for text in one.get("advice", ())]
         names |= useful
