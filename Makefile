@@ -46,7 +46,7 @@ $(VENV)/tools: requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
-$(BUILT): $(VENV)/tools $(RUST) pyproject.toml
+$(BUILT): $(VENV)/tools $(RUST) pyproject.toml lab/pyproject.toml
 	[ "$(BPF)" = no ] || command -v "$${CLANG:-clang}" >/dev/null || $(BIN)/python -m pip install --quiet \
 		--disable-pip-version-check "$$(grep '^ziglang==' release/requirements.txt)"
 	cargo build --profile $(PROFILE) --locked -p spillcast-preload
@@ -57,6 +57,7 @@ $(BUILT): $(VENV)/tools $(RUST) pyproject.toml
 	install -m 755 target/$(PROFILE)/spillcast-recorder $(BIN)/
 	# Whatever other environment is active, it goes into the one of this folder.
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --profile $(PROFILE) --locked --quiet
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable ./lab
 	@rm -f $(VENV)/built*
 	@touch $@
 
@@ -84,8 +85,8 @@ fuzz: build ## damaged evidence for every reader, MINUTES=5; what came of it, co
 check: build ## formatting, lints, types
 	cargo fmt --check
 	cargo clippy --profile quick --locked --workspace --all-targets -- --deny warnings
-	$(BIN)/ruff format --check python tests bench docs release
-	$(BIN)/ruff check --no-cache python tests bench docs release
+	$(BIN)/ruff format --check python lab tests bench docs release
+	$(BIN)/ruff check --no-cache python lab tests bench docs release
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest spillcast._core --ignore-disjoint-bases
 

@@ -14,11 +14,11 @@ from typing import Any
 from bench import compression, memory_answers, oracle_traces
 from spillcast.calibrated import CALIBRATED, document
 from spillcast.forecast.question import CONFIDENCE
-from spillcast.lab.calibrate import calibrate, residuals_of
 from spillcast.lab.truth_file import read_truth
 from spillcast.recording.machine import describe_machine
-from spillcast.report.calibration import judged
 from spillcast.units import format_bytes
+from spillcast_lab.calibrate import calibrate, residuals_of
+from spillcast_lab.calibration_page import judged
 
 CASES = Path(__file__).parents[1] / "docs" / "accuracy" / "calibration.parquet"
 #: Parts of queries, from `python -m bench.part_training`.

@@ -22,7 +22,6 @@ from spillcast.engines.workload import Workload
 from spillcast.forecast.ask import forecast
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.projection import project
-from spillcast.lab.kernel_slowed import held_in
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import SHARED_MEMORY, Emulated, Place
@@ -33,6 +32,7 @@ from spillcast.storage.emulation import emulate
 from spillcast.storage.memory_group import join, memory_group
 from spillcast.storage.source import catalogue
 from spillcast.workspace import workspace
+from spillcast_lab.kernel_slowed import held_in
 
 SHARES = (0.0, 0.25, 0.5, 1.0, 2.0)
 AIM, RUNS = 0.15, 3

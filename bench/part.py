@@ -19,11 +19,11 @@ from bench.result import Result
 from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.to_come.known import Known
-from spillcast.lab.cut import attached
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.observed import assumed_latency, observed
 from spillcast.workspace import workspace
+from spillcast_lab.cut import attached
 
 SEED, WINDOWS, SHARE, LATEST = 66155, 4, 0.1, 0.8
 #: The latency of fast storage. The truth there is the forecast from the whole recording.

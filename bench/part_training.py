@@ -23,14 +23,14 @@ from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.to_come.known import Known
 from spillcast.lab.case import Case, Runs, Truth, evidence_of
-from spillcast.lab.cut import attached
-from spillcast.lab.parts import FIFTH, MINUTE
 from spillcast.lab.truth_file import write_truth
 from spillcast.recording import Recording
 from spillcast.recording.machine import describe_machine
 from spillcast.storage import Storage
 from spillcast.storage.observed import assumed_latency, observed
 from spillcast.workspace import workspace
+from spillcast_lab.cut import attached
+from spillcast_lab.parts import FIFTH, MINUTE
 
 PARTS = Path(__file__).parents[1] / "docs" / "accuracy" / "parts.parquet"
 SEED, WINDOWS, TURNS = 771, 8, 2

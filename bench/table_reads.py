@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from bench.result import Result
 from spillcast.engines.postgres.server import make_cluster, of_system, serve
-from spillcast.engines.postgres.tpch import FORCED, SPILLING, DebianTpch, load
-from spillcast.engines.tpch.data import made
-from spillcast.engines.tpch.queries import QUERIES
 from spillcast.errors import InputError
 from spillcast.recording.source import BpfSource, CoreSource, PerfSource
 from spillcast.workspace import workspace
+from spillcast_lab.tpch.data import made
+from spillcast_lab.tpch.postgres import FORCED, SPILLING, DebianTpch, load
+from spillcast_lab.tpch.queries import QUERIES
 
 if TYPE_CHECKING:
     import psycopg

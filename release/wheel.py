@@ -1,4 +1,4 @@
-"""Builds one wheel a platform, each with the preload library in it."""
+"""Builds one wheel a platform, each with the preload library in it, and the wheel of the lab."""
 
 import argparse
 import shutil
@@ -30,6 +30,13 @@ def build(one: Platform, profile: str) -> Path:
     return wheel
 
 
+def build_lab() -> Path:
+    """The wheel of spillcast-lab, which is of Python alone."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*command, "--no-deps", "--wheel-dir", DIST, ROOT / "lab"], check=True)
+    return next(DIST.glob("spillcast_lab-*.whl"))
+
+
 def wheel_of(one: Platform) -> Path | None:
     """The wheel of a platform; None where it was not built."""
     return next(iter(DIST.glob(f"spillcast-*{one.tag}_{one.machine}*.whl")), None)
@@ -51,7 +58,7 @@ def main() -> None:
     parser.add_argument("--platform", nargs="*", default=[])
     options = parser.parse_args()
     DIST.mkdir(exist_ok=True)
-    for old in DIST.glob("spillcast-*.whl"):
+    for old in DIST.glob("spillcast[-_]*.whl"):
         old.unlink()
     for one in asked(options.platform):
         if (reason := missing_toolchain(one)) is not None:
@@ -59,6 +66,7 @@ def main() -> None:
             continue
         wheel = build(one, options.profile)
         print(f"{wheel.relative_to(ROOT)}  {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
+    print(build_lab().relative_to(ROOT))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """All cells that can be verified, and the storages between which they may be."""
 
-from spillcast.lab.matrix import STORAGES, all_cells
-from spillcast.lab.random_storages import random_storages
+from spillcast_lab.matrix import STORAGES, all_cells
+from spillcast_lab.random_storages import random_storages
 
 ENGINES = ("duckdb", "postgres")
 ALL = all_cells(ENGINES)

@@ -186,10 +186,10 @@ EMULATION = document(
 )  # fmt: skip
 
 
-def printed(*arguments, status=0):
+def printed(*arguments, status=0, statuses=()):
     """The one document that stdout holds."""
     result = spillcast(*arguments, "--json")
-    assert result.returncode == status, result.stderr
+    assert result.returncode in (statuses or {status}), result.stderr
     return json.loads(result.stdout)
 
 
@@ -201,8 +201,12 @@ def valid(schema, instance):
 @pytest.mark.parametrize("to", ["factor:10", "latency:150us", "{spilled}", "{directory}"])
 def test_forecast(spilled, tmp_path, to):
     to = to.format(spilled=spilled.path, directory=tmp_path)
-    said = printed("forecast", spilled.path, "--to", to)
+    # A probe on a busy machine may be too uncertain for an answer.
+    statuses = {0, 3} if to == str(tmp_path) else {0}
+    said = printed("forecast", spilled.path, "--to", to, statuses=statuses)
     assert valid(FORECAST, said)
+    if said["refused"]:
+        return
     assert sum(t["forecast_s"] for t in said["terms"]) == pytest.approx(said["forecast_s"])
     assert said["confidence"] == 0.9
     assert list(tmp_path.iterdir()) == []

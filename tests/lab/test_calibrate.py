@@ -6,7 +6,7 @@ import pytest
 from made_up import case
 from spillcast.calibrated import Category, Residuals
 from spillcast.forecast.sum.interval import Uncertainty
-from spillcast.lab.calibrate import (
+from spillcast_lab.calibrate import (
     LEVELS,
     Residual,
     calibrate,

@@ -6,10 +6,10 @@ from itertools import permutations
 import pytest
 
 from cells import ALL, ENGINES, EVERYWHERE, FAST, MADE_UP, TPCH
-from spillcast.lab import matrix
-from spillcast.lab.draw import draw
-from spillcast.lab.kernel_slowed import KernelSlowed
-from spillcast.lab.matrix import (
+from spillcast_lab import matrix
+from spillcast_lab.draw import draw
+from spillcast_lab.kernel_slowed import KernelSlowed
+from spillcast_lab.matrix import (
     STORAGES,
     THREADS,
     cell_s,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness import environment, until
-from spillcast.lab.kernel_slowed import CACHE_BYTES, KernelSlowed, kernel_slowed, why_not
 from spillcast.recording.memory import PeakMemory
+from spillcast_lab.kernel_slowed import CACHE_BYTES, KernelSlowed, kernel_slowed, why_not
 
 #: Reads and writes in this many bytes, past the page cache.
 BLOCK_BYTES = 8192
@@ -50,7 +50,7 @@ sys.stdin.read()
 OWNER = """
 import sys, time
 from pathlib import Path
-from spillcast.lab.kernel_slowed import KernelSlowed, kernel_slowed
+from spillcast_lab.kernel_slowed import KernelSlowed, kernel_slowed
 storage = KernelSlowed("slow", 0.001, 0.001)
 with kernel_slowed(storage, Path(sys.argv[1]), Path(sys.argv[1])) as place:
     print(place.directory, flush=True)

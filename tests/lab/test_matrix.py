@@ -8,8 +8,8 @@ import pytest
 from cells import ALL, ENGINES, MADE_UP, TPCH
 from spillcast.engines.registry import lab_of
 from spillcast.errors import InputError
-from spillcast.lab.draw import draw
-from spillcast.lab.matrix import (
+from spillcast_lab.draw import draw
+from spillcast_lab.matrix import (
     STORAGES,
     THREADS,
     all_cells,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from spillcast.lab.kernel_slowed import KernelSlowed
-from spillcast.lab.matrix import STORAGES
-from spillcast.lab.random_storages import random_storages
 from spillcast.lab.storages import Emulated, Plain
+from spillcast_lab.kernel_slowed import KernelSlowed
+from spillcast_lab.matrix import STORAGES
+from spillcast_lab.random_storages import random_storages
 
 SEEDS = range(200)
 

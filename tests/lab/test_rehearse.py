@@ -8,10 +8,10 @@ from spillcast.engines.duckdb.lab import DuckDbLab
 from spillcast.engines.duckdb.queries import SORT
 from spillcast.engines.workload import Workload
 from spillcast.errors import Refusal
-from spillcast.lab.rehearse import rehearse
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, emulated, plain
 from spillcast.workspace import workspace
+from spillcast_lab.rehearse import rehearse
 
 QUERY = Workload("sort", SORT, 1_000_000, "30MB")
 OPERATION_S = 0.05

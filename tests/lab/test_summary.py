@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from made_up import case, otherwise, runs
-from spillcast.lab.aims import aims
 from spillcast.lab.summary import (
     of_evidence,
     recording_cost,
@@ -16,6 +15,7 @@ from spillcast.lab.summary import (
     without_estimate,
     worst,
 )
+from spillcast_lab.aims import aims
 
 
 def test_errors_are_absolute_and_relative_to_the_measured_time():

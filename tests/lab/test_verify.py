@@ -11,12 +11,12 @@ from harness import environment, only_line, spillcast_command, until
 from spillcast.cli.stage import TerminalStage
 from spillcast.engines.duckdb import queries as duckdb_queries
 from spillcast.engines.postgres import queries as postgres_queries
-from spillcast.lab import cell as lab_cell
 from spillcast.lab.case import document
-from spillcast.lab.draw import Drawn
-from spillcast.lab.matrix import Cell, choose_storages
 from spillcast.lab.truth_file import read_truth, write_truth
-from spillcast.lab.verify import verify
+from spillcast_lab import cell as lab_cell
+from spillcast_lab.draw import Drawn
+from spillcast_lab.matrix import Cell, choose_storages
+from spillcast_lab.verify import verify
 
 NAMES = ("disk", "1 ms", "10 us/KiB")
 #: Processes that share work anew may share it otherwise; then they run again.

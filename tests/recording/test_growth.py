@@ -1,7 +1,9 @@
 """Every reader's CPU time grows with its input, not with the square of it."""
 
+import gc
 import json
 import time
+from math import inf
 
 import pytest
 
@@ -22,11 +24,10 @@ from spillcast.recording.ash.reader import read_ash
 from spillcast.recording.statistics import read_statistics
 from spillcast.storage import Storage
 
-#: Linear work of ten times as much input takes ten times as long, a square a hundred times: the
-#: bound lies between them, with room for caches that are outgrown and for a busy machine.
-FACTOR, BOUND = 10, 30
-#: Below it a difference is of the clock and the machine.
-MEASURABLE_S = 0.001
+#: Linear work of ten times as much input takes ten times as long, a square a hundred times.
+FACTOR, BOUND = 10, 12
+#: A busy machine only adds to what work takes: the least of so many times is nearest to it.
+FEWEST, MOST = 3, 30
 SORT = {
     "Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, "Actual Total Time": 2.0,
     "Temp Read Blocks": 600, "Temp Written Blocks": 605,
@@ -177,38 +178,41 @@ READERS = {
     "tkprof": ("x.txt", text(blocks_of_tkprof), figures_of(), 30),
     "awr": ("x.txt", text(statements_of_awr(oracle_reports.awr)), figures_of(), 300),
     "awr-html": ("x.html", text(statements_of_awr(oracle_reports.awr_html)), figures_of(), 100),
-    "statspack": ("x.txt", text(statspack), figures_of("987654321"), 300),
+    "statspack": ("x.txt", text(statspack), figures_of("987654321"), 1_500),
     "monitor-text": (
-        "x.txt", text(lines_of_monitor(monitor_reports.text)), figures_of(None), 100,
+        "x.txt", text(lines_of_monitor(monitor_reports.text)), figures_of(None), 500,
     ),
-    "monitor-xml": ("x.xml", text(lines_of_monitor(monitor_reports.xml)), figures_of(None), 100),
+    "monitor-xml": ("x.xml", text(lines_of_monitor(monitor_reports.xml)), figures_of(None), 300),
     "views": (
         "x.csv", views, lambda path: read_figures([path, path.with_name("plan.csv")]), 100,
     ),
-    "duckdb-profile": ("x.json", text(duckdb_profile), figures_of(None), 500),
-    "cache-csv": ("x.csv", text(cache_csv), lambda path: read_requests([str(path)]), 5_000),
+    "duckdb-profile": ("x.json", text(duckdb_profile), figures_of(None), 2_000),
+    "cache-csv": ("x.csv", text(cache_csv), lambda path: read_requests([str(path)]), 20_000),
     "storage": ("x.json", grid, Storage.load, 100),
 }  # fmt: skip
 
 
 def cpu_s(read, path):
-    def once():
-        began = time.process_time()
-        read(path)
-        return time.process_time() - began
-
-    return min(once() for _ in range(3))
+    gc.collect()
+    began = time.process_time()
+    read(path)
+    return time.process_time() - began
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_ten_times_the_input_takes_ten_times_the_work(kind, tmp_path):
+def test_ten_times_the_input_takes_at_most_twelve_times_the_work(kind, tmp_path):
     name, write, read, count = READERS[kind]
-    taken_s = []
+    places = []
     for parts in (count // FACTOR, count, count * FACTOR):
-        place = tmp_path / f"{parts}"
-        place.mkdir()
-        write(place / name, parts)
-        taken_s.append(cpu_s(read, place / name))
-    # The least input takes what any does, and is left out of both.
-    least_s, less_s, more_s = taken_s
-    assert more_s - least_s < BOUND * max(less_s - least_s, MEASURABLE_S)
+        places.append(tmp_path / f"{parts}")
+        places[-1].mkdir()
+        write(places[-1] / name, parts)
+    least_s = [inf] * len(places)
+    for turn in range(MOST):
+        taken_s = [cpu_s(read, place / name) for place in places]
+        least_s = [min(pair) for pair in zip(least_s, taken_s, strict=True)]
+        # The fewest parts take what any do, and are left out of both.
+        any_s, less_s, more_s = least_s
+        if turn + 1 >= FEWEST and more_s - any_s < BOUND * (less_s - any_s):
+            return
+    pytest.fail(f"{less_s - any_s:.4f} s, and of ten times the input {more_s - any_s:.4f} s")

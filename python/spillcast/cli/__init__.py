@@ -5,7 +5,10 @@ import os
 import signal
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from spillcast.cli.passwords import hide_passwords
 
 if TYPE_CHECKING:
     from typer import Typer
@@ -37,6 +40,8 @@ VERBS = (
     "demo",
     "doctor",
 )
+#: Verbs of other packages, which come with an extra.
+MODULES = {"verify": "spillcast_lab.cli"}
 #: Verbs of the previous version, each with what replaces it.
 FORMER_VERBS = {"completion": "spillcast --install-completion, or --show-completion to print it"}
 
@@ -48,6 +53,7 @@ def main() -> None:
     """Run the command line and exit with its status."""
     _open_streams()
     arguments = sys.argv[1:]
+    hide_passwords(arguments)
     if arguments == ["--version"]:
         _tell_version()
     if arguments[:1] == ["help"]:
@@ -218,5 +224,7 @@ def application(arguments: list[str]) -> "Typer":
 
         raise InputError(f"the verb {word} is gone", f"use {FORMER_VERBS[word]}")
     for verb in (word,) if word in VERBS else VERBS:
-        import_module(f"spillcast.cli.{verb}").add_to(application_)
+        module = MODULES.get(verb, f"spillcast.cli.{verb}")
+        if word == verb or find_spec(module.split(".")[0]):
+            import_module(module).add_to(application_)
     return application_

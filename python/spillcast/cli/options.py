@@ -89,7 +89,12 @@ SqlId = Annotated[
 ]
 Queryid = Annotated[str | None, typer.Option(help="Only this query of pg_stat_statements.")]
 ExecId = Annotated[
-    int | None, typer.Option(help="Only this execution (SQL_EXEC_ID) of an ASH export.")
+    int | None,
+    typer.Option(help="Only this execution (SQL_EXEC_ID) of an ASH export or a report."),
+]
+Item = Annotated[
+    int | None,
+    typer.Option(help="Of several runs in a file the one with this number in their list.", min=1),
 ]
 Since = Annotated[
     str | None, typer.Option(help="Only samples of an ASH export from this time on, such as 20:30.")

@@ -157,8 +157,8 @@ def _lab(name: str, *, named: bool) -> "Callable[[Path, Path | None], Lab]":
 def _workload(engine: str, name: str, threads: int) -> "Workload":
     """A query of the lab by its name."""
     from spillcast.engines.registry import lab_of
+    from spillcast.engines.workload import THREADS_MAX
     from spillcast.errors import InputError
-    from spillcast.lab.matrix import THREADS_MAX
 
     if threads > THREADS_MAX:
         raise InputError(f"--threads {threads}: {THREADS_MAX} at most")

@@ -42,8 +42,6 @@ class Engine:
     memory: "WorkMemory | None" = None
     #: Experiments on a server or a database of our own.
     lab: "Callable[[], type[Lab]] | None" = None
-    #: Further experiments, on TPC-H's tables.
-    tpch: "Sequence[Callable[[], type[Lab]]]" = ()
     #: Recording a query of a server that runs already.
     live: "Callable[[], RecordQuery] | None" = None
     #: Recording every query of such a server that spills.

@@ -40,11 +40,6 @@ def lab_of(name: str) -> type[Lab]:
     return _offered(engine, engine.lab, "no experiments are made on it")()
 
 
-def tpch_labs_of(name: str) -> list[type[Lab]]:
-    """The engine in experiments on TPC-H's tables, one for each server that it has."""
-    return [lab() for lab in engine_of(name).tpch]
-
-
 def work_memory_of(name: str) -> WorkMemory:
     """The engine's setting of work memory. InputError where none is known."""
     engine = engine_of(name)

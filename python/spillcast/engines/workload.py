@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+#: PostgreSQL has eight workers at most, and memory is divided among all.
+THREADS_MAX = 8
+
 
 @dataclass(frozen=True)
 class Workload:

@@ -9,28 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError
-from spillcast.evidence.figures.kinds import is_word, reader_of
-from spillcast.gate import check_kind, reading
+from spillcast.evidence.figures.kinds import is_word
+from spillcast.evidence.recognise import recognise
+from spillcast.evidence.text import HEAD_BYTES, head_of
+from spillcast.gate import check_kind
 from spillcast.recording.meta_file import is_recording
 from spillcast.recording.near import mended
 
 TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")
-ASH_SUFFIXES = (".csv", ".parquet")
-#: A log may hold much before its first plan.
-_HEAD_BYTES = 1 << 20
-_PLAN = re.compile(
-    rb'"Plan":|QUERY PLAN|\(cost=\d|\(actual (time|rows)=|Buffers: |ms\s+plan:|<explain|- Plan:'
-)
 #: Documents of other verbs begin so.
-_DOCUMENT = re.compile(rb'\A\s*\{\s*"schema":\s*"spillcast\.([a-z-]+)/')
+_DOCUMENT = re.compile(r'\A\s*\{\s*"schema":\s*"spillcast\.([a-z-]+)/')
 #: What is to be done with those that are often given in place of evidence.
 _MEANT = {
     "storage": "it says how long operations take: give it as a target, with --to",
     "forecast": "spillcast check compares it with a later run; spillcast report shows it",
 }
-KNOWN = "a recording, a plan of EXPLAIN, rows of pg_stat_statements, a trace or an ASH export"
-#: Cursors and headings of a trace; a packed file has bytes that are no text.
-_TRACED = re.compile(rb"#\d|\*\*\*|\0")
+KNOWN = (
+    "a recording, a plan of EXPLAIN, a log of PostgreSQL, rows of pg_stat_statements, a trace or "
+    "an ASH export"
+)
 _BESIDE = "add a trace or an ASH export"
 #: Files that ``spillcast collect oracle`` spools, and what they are, whatever stands in them.
 SPOOLS = {
@@ -53,7 +50,7 @@ _WORDS = {
     "parameters": "parameters of a database",
     "work_areas": "work areas",
     "temp_usage": "temp usage",
-    "plans": "plans of EXPLAIN",
+    "plans": "plans and logs of PostgreSQL",
     "statements": "rows of pg_stat_statements",
     "figures": "figures of a run",
 }
@@ -135,7 +132,7 @@ def spools_of(folder: Path) -> list[Path]:
     if not folder.is_dir() or folder.suffix == ".spill":
         return []
     paths = [folder / name for name in SPOOLS if (folder / name).is_file()]
-    paths = [path for path in paths if _head(path).strip()]
+    paths = [path for path in paths if head_of(path, 4096).strip()]
     if folder / "spillcast_ash.csv" in paths:
         paths = [path for path in paths if path.name != "spillcast_sessions.csv"]
     return paths
@@ -164,46 +161,26 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
     if (spooled := SPOOLS.get(path.name.lower())) is not None:
         paths: list[Path] = getattr(evidence, spooled)
         return paths
-    head = _head(path)
-    if b"temp_blks_written" in head:
-        return evidence.statements
+    head = head_of(path)
     if not head.strip():
         raise InputError(f"{path} is empty", f"give {KNOWN}")
     if (document := _DOCUMENT.match(head)) is not None:
-        kind = document[1].decode()
+        kind = document[1]
         hint = _MEANT.get(kind, f"give {KNOWN}")
         raise InputError(f"{path} is a spillcast {kind}, not evidence", hint)
-    if reader_of(path, head) is not None:
-        return evidence.figures
-    if _PLAN.search(head) or path.suffix.lower() == ".json":
-        return evidence.plans
-    if path.suffix.lower() not in ASH_SUFFIXES:
-        if len(head) < _HEAD_BYTES and not _TRACED.search(head):
-            raise InputError(f"{path} is not evidence of a known kind", f"give {KNOWN}")
-        return evidence.traces
-    start = head[:4096].lower()
-    if b"db_block_size" in start:
-        return evidence.parameters
-    if b"number_passes" in start and b"operation_type" in start:
-        return evidence.work_areas
-    if b"segtype" in start and b"extents" in start:
-        return evidence.temp_usage
-    return evidence.statistics if _are_statistics(start) else evidence.ash
+    recognised = recognise(path)
+    if recognised is not None:
+        of_kind: list[Any] = getattr(evidence, recognised.kind.name)
+        return of_kind
+    if len(head) < HEAD_BYTES:
+        raise InputError(f"{path} is not evidence of a known kind", f"give {KNOWN}")
+    return evidence.traces
 
 
-def is_plan(path: Path) -> bool:
-    """Whether a file is a plan of EXPLAIN, as far as its beginning tells."""
-    return _PLAN.search(_head(path)) is not None
-
-
-def _head(path: Path) -> bytes:
-    with reading(path), path.open("rb") as file:
-        return file.read(_HEAD_BYTES)
-
-
-def _are_statistics(head: bytes) -> bool:
-    """Whether the headings of a CSV file are those of spooled session statistics."""
-    return b"accumulated" in head and b"value" in head
+def kind_of(path: Path) -> str | None:
+    """The kind of a file, as a field of ``Evidence``; None where it is none that is known."""
+    recognised = recognise(path)
+    return None if recognised is None else recognised.kind.name
 
 
 def _files(path: Path) -> list[Path]:

@@ -129,7 +129,7 @@ def _recording(evidence: Evidence, recorded: Recording | None, question: Questio
     elif kind == "figures":
         recording = read_figures(
             paths,
-            Choice(sql_id=question.sql_id, exec_id=question.exec_id, block=question.block),
+            Choice(question.sql_id, question.exec_id, question.block, question.item),
             elapsed_s=elapsed_s,
             timed=timed,
         )

@@ -43,6 +43,7 @@ class Question:
     none. ``temp_events`` (a pattern), ``sql_id``, ``block`` (size of a block) and ``method``
     (``counts`` or ``seed``) are for Oracle's evidence, ``lenient`` for damaged traces; ``exec_id``,
     ``since`` and ``until`` choose samples of ASH; ``queryid`` picks a row of pg_stat_statements,
+    ``item`` one of several runs in a file,
     ``origin`` is the storage of counts without times. If ``temp_dirs`` are given, the temp files of
     a recording are those under them. The target has ``cpus`` CPUs and a quota of ``cpu_quota``
     CPUs, by default those of the recording. A directory is probed within ``budget``, a time, bytes
@@ -57,6 +58,7 @@ class Question:
     temp_events: str | None = None
     sql_id: str | None = None
     exec_id: int | None = None
+    item: int | None = None
     since: str | None = None
     until: str | None = None
     block: str | None = None
@@ -113,6 +115,8 @@ class Question:
         ash = events and bool(evidence.ash)
         _only_for("ASH exports", ash, since=self.since, until=self.until)
         _only_for("ASH exports and reports", ash or bool(evidence.figures), exec_id=self.exec_id)
+        several = bool(evidence.figures or evidence.plans)
+        _only_for("plans and reports", several, item=self.item)
 
 
 def _only_for(kind: str, given: bool, **options: object) -> None:

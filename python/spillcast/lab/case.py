@@ -78,7 +78,7 @@ class Evidence:
     """What a forecast was made from: its name, how much it saw, what its probe took.
 
     ``name`` is ``recording``, ``plan`` (of EXPLAIN), ``slices`` (ten of 0.3 s), ``first_fifth``, or
-    one of ``spillcast.lab.parts``.
+    one of ``spillcast_lab.parts``.
     """
 
     name: str

@@ -44,7 +44,7 @@ def forecast_page(
 
 def statement_text(statement: Statement) -> str:
     """Whose forecast it is."""
-    text = one_line(statement.query or "its text is hidden", STATEMENT_MAX)
+    text = one_line(statement.query or "its text is not known", STATEMENT_MAX)
     name = "" if statement.queryid is None else f" {statement.queryid}"
     of = f"the mean of {format_count(statement.calls, 'call')}"
     if statement.calls == 1:

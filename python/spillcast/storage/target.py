@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
 from spillcast.evidence.figures.kinds import are_figures, is_word
-from spillcast.evidence.find import is_plan
+from spillcast.evidence.find import kind_of
 from spillcast.recording import Recording
 from spillcast.recording.meta_file import is_recording
 from spillcast.storage import tmpfs
@@ -92,7 +92,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         from spillcast.evidence.postgres import with_counts
 
         return replace(observed(with_counts(Recording.open(path))), name=path.stem)
-    if path.is_file() and is_plan(path):
+    if path.is_file() and kind_of(path) == "plans":
         from spillcast.evidence.postgres import read_plan
 
         return observed(read_plan(path))

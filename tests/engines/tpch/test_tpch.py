@@ -8,13 +8,13 @@ from datetime import date
 
 import pytest
 
-from spillcast.engines.duckdb.tpch import DuckDbTpch
-from spillcast.engines.tpch import data
-from spillcast.engines.tpch.queries import cold, text
-from spillcast.engines.tpch.temperature import chill, warm
 from spillcast.engines.workload import Workload
 from spillcast.errors import InputError
 from spillcast.workspace import workspace
+from spillcast_lab.tpch import data
+from spillcast_lab.tpch.duckdb import DuckDbTpch
+from spillcast_lab.tpch.queries import cold, text
+from spillcast_lab.tpch.temperature import chill, warm
 
 #: Scale factor 0.01.
 ROWS = 60_000
@@ -69,7 +69,7 @@ def test_tables_are_as_the_specification_has_them(duckdb, tmp_path):
 
 def test_duckdb_and_postgresql_agree(room, duckdb):
     pytest.importorskip("psycopg")
-    from spillcast.engines.postgres.tpch import PostgresTpch
+    from spillcast_lab.tpch.postgres import PostgresTpch
 
     temp = room / "temp"
     temp.mkdir()
@@ -83,7 +83,7 @@ def test_duckdb_and_postgresql_agree(room, duckdb):
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_each_engine_has_queries_that_are_asked_for_by_one_word(threads):
     pytest.importorskip("psycopg")
-    from spillcast.engines.postgres.tpch import DebianTpch, PostgresTpch
+    from spillcast_lab.tpch.postgres import DebianTpch, PostgresTpch
 
     for lab in (DuckDbTpch, PostgresTpch, DebianTpch):
         queries = lab.verified(threads)
@@ -137,7 +137,7 @@ def test_a_missing_generator_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(data, "generator", lambda: None)
     with pytest.raises(InputError, match="tpchgen-cli, which is not installed") as told:
         data.made(tmp_path, ROWS)
-    assert told.value.hint == "pip install 'spillcast[tpch]'"
+    assert told.value.hint == "pip install 'spillcast[lab]'"
 
 
 def test_without_space_nothing_is_made(room):

@@ -17,12 +17,12 @@ from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.known import Known
 from spillcast.forecast.to_come.seen import seen_of
 from spillcast.forecast.to_come.told import UserEstimate
-from spillcast.lab.cut import attached
 from spillcast.recording import Recording
 from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.file_sizes import SizedFile
 from spillcast.recording.meta import ObservedEngine
 from spillcast.storage.observed import observed
+from spillcast_lab.cut import attached
 from varied_recording import write_varied_recording
 
 

@@ -209,8 +209,8 @@ impl Assembler {
     }
 
     fn io(&mut self, call: Call, inside: Inside) {
-        // What nobody opened is a pipe or a socket.
-        let opened = self.descriptors.contains_key(&(call.pid, call.fd));
+        // What nobody opened is a pipe or a socket, but for what was closed before the first look.
+        let opened = self.descriptors.contains_key(&(call.pid, call.fd)) || self.is_older(&call);
         let file = self.file_of(&call);
         if call.ret < 0 || !file.is_some_and(|file| file.regular) {
             self.counts.unknown_file += (call.ret >= 0 && file.is_none() && opened) as u64;
@@ -327,8 +327,7 @@ impl Assembler {
             return known;
         }
         // What was closed again before the snapshot left no trace but this call.
-        let gone = |&at_ns: &u64| call.start_ns < at_ns;
-        if known.is_none() && self.snapshots.get(&call.pid).is_some_and(gone) {
+        if known.is_none() && self.is_older(call) {
             return None;
         }
         // This look comes after the call: the position stays what the calls said, and by now the
@@ -344,6 +343,11 @@ impl Assembler {
             file.settled = true;
         }
         self.descriptors.get(&key).and_then(|descriptor| descriptor.file)
+    }
+
+    /// Whether a call came before all that its process has open was looked at.
+    fn is_older(&self, call: &Call) -> bool {
+        self.snapshots.get(&call.pid).is_some_and(|&at_ns| call.start_ns < at_ns)
     }
 
     fn offset_of(&mut self, call: &Call) -> Option<i64> {

@@ -34,6 +34,13 @@ impl Paths {
         self.begin(pid, libc::AT_FDCWD);
     }
 
+    /// As [`Paths::look`], where nothing is known of it yet.
+    pub fn look_once(&mut self, pid: i32) {
+        if !self.begins.contains_key(&(pid, libc::AT_FDCWD)) {
+            self.look(pid);
+        }
+    }
+
     /// As [`Paths::look`], of a process that was just started: where `parent` is, if it has ended
     /// already.
     pub fn started(&mut self, parent: i32, child: i32) {

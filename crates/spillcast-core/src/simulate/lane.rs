@@ -223,6 +223,30 @@ impl Lane {
         self.stretch_ns = ns;
     }
 
+    /// Of the CPU time that the lane burns now, what it has burned.
+    pub fn done_ns(&self) -> u64 {
+        match self.at {
+            At::Cpu(done_ns) | At::OnCore(done_ns) => done_ns,
+            At::Io | At::Waiting | At::Over => 0,
+        }
+    }
+
+    /// CPU time that it burns yet before anything else happens.
+    pub fn left_ns(&self) -> u64 {
+        match self.at {
+            At::Cpu(done_ns) => self.until_signal(done_ns, self.row.cpu_ns),
+            At::OnCore(done_ns) => self.on_core_ns() - done_ns,
+            At::Io | At::Waiting | At::Over => 0,
+        }
+    }
+
+    /// Burns so much of it at once.
+    pub fn burn(&mut self, ns: u64) {
+        if let At::Cpu(done_ns) | At::OnCore(done_ns) = &mut self.at {
+            *done_ns += ns;
+        }
+    }
+
     /// The stretch is over; whether a temp operation ended with it.
     pub fn stretch_ended(&mut self) -> bool {
         if self.position >= self.rows.len() {

@@ -4,6 +4,7 @@
 //! long, for what another thread has yet to do, or for the storage, whose schedule is asked at that
 //! moment. Events are simulated one after the other.
 
+mod cycle;
 mod lane;
 mod page_cache;
 mod quota;
@@ -12,6 +13,7 @@ mod target;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use cycle::Cycle;
 use lane::{Lane, Next};
 pub use page_cache::{PageCacheRoom, Regions};
 use quota::Budget;
@@ -133,6 +135,7 @@ struct Simulation<'a, R: Rows + ?Sized> {
     budget: Budget,
     /// Whether lanes that want a core wait for the next period.
     throttled: bool,
+    cycle: Cycle,
     /// By row that waits: whether what it waits for has happened.
     happened: Vec<bool>,
     temp_under_way: u64,
@@ -155,6 +158,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
             ready: VecDeque::new(),
             budget: Budget::new(cpus.quota),
             throttled: false,
+            cycle: Cycle::default(),
             happened: vec![false; rows.count()],
             temp_under_way: 0,
             temp_since_ns: 0,
@@ -177,6 +181,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
                     self.now_ns = at_ns;
                     self.throttled = false;
                     self.hand_out();
+                    self.pass_cycles();
                 } else if self.lanes[lane].due == (at_ns, number) {
                     self.now_ns = at_ns;
                     self.stretch_ended(lane);
@@ -302,7 +307,13 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
         self.unbroken.retain(|&unbroken| unbroken != lane);
         let ended_temp = self.lanes[lane].stretch_ended();
         self.temp_ends(ended_temp);
+        let computes = self.lanes[lane].left_ns() > 0;
         self.go_on(lane);
+        if computes {
+            self.pass_cycles();
+        } else {
+            self.cycle.ends();
+        }
     }
 
     /// What `row` waits for is done; its thread goes on if it is there already.

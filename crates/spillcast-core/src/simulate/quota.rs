@@ -53,4 +53,19 @@ impl Budget {
     pub fn until_ns(&self) -> u64 {
         self.until_ns
     }
+
+    /// As of the last look: what is left of the period, its end as seen from `now_ns`, and what is owed
+    /// to the next ones.
+    pub fn state(&self, now_ns: u64) -> (u64, i64, u64) {
+        let ends_ns = self.quota.map_or(0, |_| self.until_ns.wrapping_sub(now_ns) as i64);
+        (self.left_ns.max(0) as u64, ends_ns, self.left_ns.min(0).unsigned_abs())
+    }
+
+    /// Time passes in which so much of what is owed is paid, and nothing else changes.
+    pub fn pass(&mut self, ns: u64, paid_ns: u64) {
+        if self.quota.is_some() {
+            self.until_ns += ns;
+            self.left_ns += paid_ns as i64;
+        }
+    }
 }

@@ -107,48 +107,84 @@ fn no_rows_take_no_time() {
     assert_eq!(run(&[], 2), Outcome::default());
 }
 
-/// As `run`, quantum by quantum: a quota that is never used up has that effect.
-fn by_quanta(rows: &[Row], cores: usize) -> Outcome {
-    let quota = Some(Quota { quota_ns: 1 << 60, period_ns: 1 << 60 });
-    super::run(rows, Cpus { cores, quota }, Model::default(), Memory::default(), None)
+/// A simulation that has run, event by event or not.
+fn simulated(rows: &[Row], cpus: Cpus, each_event: bool) -> (Outcome, u64) {
+    let target = Target::new(Model::default(), Memory::default(), None, rows);
+    let mut simulation = Simulation::new(rows, cpus, target);
+    if each_event {
+        simulation.cycle.first = u64::MAX;
+    }
+    simulation.run();
+    (simulation.outcome, simulation.numbered)
 }
+
+/// A quota that is never used up has every stretch end after a quantum.
+const NEVER_USED_UP: Quota = Quota { quota_ns: 1 << 60, period_ns: 1 << 60 };
 
 #[test]
 fn long_stretches_on_a_core_end_as_quantum_by_quantum() {
     let mut state = 7;
-    let mut below = |most: u64| crate::random::next(&mut state) % most;
     for case in 0..400 {
-        let threads = 1 + below(6);
-        let rows: Vec<Row> = (0..40)
-            .map(|at| {
-                let ns = below(40_000_000) + 1;
-                let wait = match below(4) {
-                    0 => Wait::OnCore(ns),
-                    1 if at > 0 => {
-                        Wait::Until { row: below(at) as usize, cpu_ns: below(9_000_000) }
-                    }
-                    _ => Wait::For(ns),
-                };
-                row(below(threads) as u32, below(50_000_000), wait)
-            })
-            .collect();
+        let rows = drawn(&mut state, 40, 50_000_000);
         for cores in 1..4 {
-            assert_eq!(run(&rows, cores), by_quanta(&rows, cores), "case {case}, {cores} cores");
+            let slow = Cpus { cores, quota: Some(NEVER_USED_UP) };
+            let slow = simulated(&rows, slow, true).0;
+            assert_eq!(run(&rows, cores), slow, "case {case}, {cores} cores");
         }
     }
 }
 
 #[test]
+fn cycles_that_are_passed_come_to_what_each_event_comes_to() {
+    let mut state = 11;
+    let mut passed = 0;
+    for case in 0..400u64 {
+        let rows = drawn(&mut state, 12, 3_000_000_000);
+        let ms = |least: u64, drawn: u64| 1_000_000 * least + 250_000 * (drawn % 900);
+        let drawn = crate::random::next(&mut state);
+        let quota = Quota { quota_ns: ms(1, drawn), period_ns: ms(20, drawn >> 20) };
+        for quota in [None, Some(quota), Some(NEVER_USED_UP)] {
+            let cpus = Cpus { cores: 1 + case as usize % 4, quota };
+            let (slow, events) = simulated(&rows, cpus, true);
+            let (fast, fewer) = simulated(&rows, cpus, false);
+            assert_eq!(fast, slow, "case {case}, {cpus:?}");
+            passed += u64::from(fewer < events / 2);
+        }
+    }
+    assert!(passed > 400, "{passed}");
+}
+
+/// Rows of up to six threads, most of which compute for a while.
+fn drawn(state: &mut u64, count: u64, most_cpu_ns: u64) -> Vec<Row> {
+    let mut below = |most: u64| crate::random::next(state) % most;
+    let threads = 1 + below(6);
+    (0..count)
+        .map(|at| {
+            let ns = below(most_cpu_ns * 4 / 5) + 1;
+            let wait = match below(4) {
+                0 => Wait::OnCore(ns),
+                1 if at > 0 => {
+                    Wait::Until { row: below(at) as usize, cpu_ns: below(most_cpu_ns / 5) }
+                }
+                _ => Wait::For(ns),
+            };
+            let cpu_ns = below(most_cpu_ns);
+            Row { call_ns: below(2) * ns, ..row(below(threads) as u32, cpu_ns, wait) }
+        })
+        .collect()
+}
+
+#[test]
 fn work_grows_with_rows_and_not_with_cpu_time() {
-    let events = |cpu_ns| {
-        let rows: Vec<Row> =
-            (0..90).map(|at| row(at % 3, cpu_ns + u64::from(at), Wait::For(1_000))).collect();
-        let target = Target::new(Model::default(), Memory::default(), None, rows.as_slice());
-        let mut simulation = Simulation::new(rows.as_slice(), of(3), target);
-        simulation.run();
-        simulation.numbered
-    };
-    assert_eq!(events(1_000_000), events(1_000_000_000_000));
+    let half = Quota { quota_ns: 50_000_000, period_ns: 100_000_000 };
+    for (cores, quota) in [(3, None), (2, None), (3, Some(half))] {
+        let events = |cpu_ns| {
+            let rows: Vec<Row> =
+                (0..90).map(|at| row(at % 3, cpu_ns + u64::from(at), Wait::For(1_000))).collect();
+            simulated(&rows, Cpus { cores, quota }, false).1
+        };
+        assert!(events(10_000_000_000_000) < 2 * events(10_000_000_000), "{cores} {quota:?}");
+    }
 }
 
 #[test]

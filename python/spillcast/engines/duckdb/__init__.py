@@ -15,6 +15,5 @@ ENGINE = Engine(
         "memory_limit", "32M..512M", "KiB", telling={"enable_profiling": "no_output"}
     ),
     lab=late(f"{__name__}.lab", "DuckDbLab"),
-    tpch=(late(f"{__name__}.tpch", "DuckDbTpch"),),
     move=late(f"{__name__}.move", "move"),
 )

@@ -19,7 +19,6 @@ ENGINE = Engine(
     io_size=lambda _least, _most: (IO_SIZE, ()),
     memory=WorkMemory("work_mem", "256K..32M", "kB", (64 << 10, ((1 << 31) - 1) << 10)),
     lab=late(f"{__name__}.lab", "PostgresLab"),
-    tpch=(late(f"{__name__}.tpch", "PostgresTpch"), late(f"{__name__}.tpch", "DebianTpch")),
     live=late(f"{__name__}.live.record", "record_postgres"),
     live_all=late(f"{__name__}.live.record_all", "record_all_of_postgres"),
     rehearse=late(f"{__name__}.live.rehearse", "rehearse_postgres"),

@@ -1,9 +1,9 @@
-"""Which run of a report is meant, and how large its blocks are."""
+"""Which run of a file is meant, and how large its blocks are."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from spillcast.errors import InputError
 from spillcast.tabular import aligned
@@ -16,11 +16,12 @@ Run = TypeVar("Run")
 
 @dataclass(frozen=True)
 class Choice:
-    """A statement and an execution, and the size of a block, where they are said."""
+    """A statement, an execution, and a place in the file, and the size of a block, if given."""
 
     sql_id: str | None = None
     exec_id: int | None = None
     block: str | None = None
+    item: int | None = None
 
     @property
     def block_bytes(self) -> int:
@@ -28,20 +29,64 @@ class Choice:
         return BLOCK_BYTES if self.block is None else parse_bytes(self.block, "--block")
 
 
-def chosen(
-    path: Path, runs: Mapping[str, Run], wanted: object, option: str, elapsed_s: Mapping[str, float]
-) -> Run:
-    """The run that is ``wanted``, or the only one. InputError lists them by time otherwise."""
-    if wanted is not None:
-        if str(wanted) not in runs:
-            names = ", ".join(list(runs)[:LISTED]) or "none"
-            raise InputError(f"{path}: no run has {option[2:]} {wanted}", f"there are: {names}")
-        return runs[str(wanted)]
-    if len(runs) == 1:
-        return next(iter(runs.values()))
-    longest = sorted(runs, key=lambda run: elapsed_s[run], reverse=True)
-    rows = [(name, format_duration(elapsed_s[name])) for name in longest[:LISTED]]
-    lines = aligned([(option[2:], "elapsed"), *rows])
-    lines += [f"and {len(runs) - LISTED:,} more"] * (len(runs) > LISTED)
-    summary = f"{path}: {len(runs):,} runs, the longest first:"
-    raise InputError("\n    ".join([summary, *lines]), f"name one with {option}")
+@dataclass(frozen=True)
+class Item(Generic[Run]):
+    """A run of a file with what it is known by; ``plan`` is the hash value of its plan."""
+
+    run: Run
+    elapsed_s: float
+    sql_id: str | None = None
+    exec_id: str | None = None
+    plan: str | None = None
+    session: str | None = None
+
+
+#: Columns of a list, and the option that each is chosen with.
+_COLUMNS = {
+    "sql_id": "sql-id",
+    "exec_id": "exec-id",
+    "plan": "plan hash value",
+    "session": "session",
+}
+
+
+def pick(path: Path, items: Sequence[Item[Run]], choice: Choice) -> Run:
+    """The run that is chosen, or the only one. InputError lists several by time."""
+    left = list(enumerate(items, start=1))
+    for name in ("sql_id", "exec_id"):
+        wanted = getattr(choice, name)
+        if wanted is None:
+            continue
+        left = [(at, item) for at, item in left if getattr(item, name) == str(wanted)]
+        if not left:
+            known = dict.fromkeys(getattr(item, name) for item in items)
+            names = ", ".join([each for each in known if each][:LISTED]) or "none"
+            raise InputError(f"{path}: no run has {_COLUMNS[name]} {wanted}", f"there are: {names}")
+    if choice.item is not None:
+        left = [(at, item) for at, item in left if at == choice.item]
+        if not left:
+            raise InputError(f"{path}: there is no item {choice.item}", f"there are {len(items):,}")
+    if len(left) == 1:
+        return left[0][1].run
+    raise _several(path, left)
+
+
+def _several(path: Path, left: Sequence[tuple[int, Item[Run]]]) -> InputError:
+    longest = sorted(left, key=lambda each: each[1].elapsed_s, reverse=True)[:LISTED]
+    names = [name for name in _COLUMNS if any(getattr(item, name) for _, item in left)]
+    rows = [
+        (f"{at}", *(getattr(item, name) or "-" for name in names), format_duration(item.elapsed_s))
+        for at, item in longest
+    ]
+    lines = aligned([("item", *(_COLUMNS[name] for name in names), "elapsed"), *rows])
+    lines += [f"and {len(left) - LISTED:,} more"] * (len(left) > LISTED)
+    options = ("sql_id", "exec_id")
+    telling = [
+        f"--{_COLUMNS[name]}"
+        for name in names
+        if name in options and len({getattr(item, name) for _, item in left}) == len(left)
+    ]
+    summary = f"{path}: {len(left):,} runs, the longest first:"
+    return InputError(
+        "\n    ".join([summary, *lines]), f"name one with {telling[0] if telling else '--item'}"
+    )

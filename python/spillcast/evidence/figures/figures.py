@@ -40,6 +40,8 @@ class Figures:
     """What is told of one run.
 
     ``threads`` is how many were at work on the mean; times of I/O and CPU are summed over them.
+    Where ``busy_s`` is known, the time of all of them together, they follow from it.
+    ``elapsed_unknown`` says why there is no elapsed time.
     Where ``within`` has bounds of the time of temp I/O, the times of ``reads`` and ``writes`` are
     between them. Where only bounds of the I/O itself are known, ``ends`` are the run with the least
     and with the most of it, and ``unknown`` says so. ``untold`` says what this source cannot tell.
@@ -51,6 +53,8 @@ class Figures:
     writes: Moved
     cpu_s: float | None = None
     threads: float = 1.0
+    busy_s: float | None = None
+    elapsed_unknown: str = ""
     within: TimedWithin | None = None
     shared_by: SharedBy | None = None
     ends: tuple["Figures", "Figures"] | None = None
@@ -74,7 +78,7 @@ def recording_of_figures(
     ``elapsed_s`` is that of the run where it is known better. InputError for figures that cannot
     be; Refusal, if ``timed``, where nothing tells how long temp I/O took.
     """
-    figures = replace(figures, elapsed_s=elapsed_s or figures.elapsed_s)
+    figures = _with_elapsed(figures, elapsed_s or figures.elapsed_s)
     _check(figures)
     if timed and not sum(figures.times_s):
         raise Refusal(f"{figures.path}: no time of temp I/O is given: {_UNTIMED}")
@@ -92,7 +96,7 @@ def recording_of_figures(
             sum(figures.times_s),
             processes=figures.threads if shared_by is None else shared_by.middle,
             shared_by=shared_by,
-            within=figures.within,
+            within=figures.within if timed else None,
             untold=tuple(figures.untold),
             # What is read was written once, if nothing else is known.
             held_bytes=writes.bytes or reads.bytes,
@@ -116,11 +120,21 @@ def recording_of_figures(
     return recording
 
 
+def _with_elapsed(figures: Figures, elapsed_s: float) -> Figures:
+    threads = figures.threads
+    if figures.busy_s is not None and elapsed_s > 0:
+        threads = max(1.0, figures.busy_s / elapsed_s)
+    return replace(figures, elapsed_s=elapsed_s, threads=threads)
+
+
 def _check(figures: Figures) -> None:
     """InputError for what no run can have been."""
     path, reads, writes = figures.path, figures.reads, figures.writes
     if figures.elapsed_s <= 0:
-        raise InputError(f"{path}: no elapsed time", "give it with --elapsed, such as 12m53s")
+        because = f": {figures.elapsed_unknown}" if figures.elapsed_unknown else ""
+        raise InputError(
+            f"{path}: no elapsed time{because}", "give it with --elapsed, such as 12m53s"
+        )
     if not reads.count + writes.count:
         raise InputError(
             f"{path}: no reads and writes of temp files",

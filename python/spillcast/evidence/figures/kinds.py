@@ -27,7 +27,7 @@ class Reader:
 
     def read(self, paths: Sequence[Path], choice: "Choice") -> "Figures":
         """What the files say of the run that is chosen. InputError where they are damaged."""
-        module = import_module(f"spillcast.evidence.figures.{self.module}")
+        module = import_module(f"spillcast.evidence.{self.module}")
         figures: Figures = module.read(paths, choice)
         return figures
 
@@ -40,6 +40,18 @@ def _stated(path: Path, head: bytes) -> bool:
 def _marked(*marks: bytes) -> Callable[[Path, bytes], bool]:
     """Whether one of these stands in the beginning of a file."""
     return lambda _path, head: any(mark in head for mark in marks)
+
+
+def _matching(pattern: bytes) -> Callable[[Path, bytes], bool]:
+    """Whether the beginning of a file holds what a pattern finds."""
+    compiled = re.compile(pattern, re.IGNORECASE)
+    return lambda _path, head: compiled.search(head) is not None
+
+
+def _wait_views(_path: Path, head: bytes) -> bool:
+    start = head[:4096].lower()
+    waited = b"total_waits" in start and b"time_waited" in start
+    return b"event" in start and (waited or (b"wait_count" in start and b"wait_time_mi" in start))
 
 
 def _monitor_rows(_path: Path, head: bytes) -> bool:
@@ -60,14 +72,25 @@ def _profile(_path: Path, head: bytes) -> bool:
     return head.lstrip()[:1] == b"{" and any(mark in head for mark in (*marks, *groups))
 
 
+_AWR = (
+    rb"WORKLOAD REPOSITORY|AWR Report for DB|STATSPACK report|Top \d+ (?:Timed|Foreground|Wait)\b"
+    rb"|\bEvent\s+(?:%\w+\s+)?Waits\b[^\n]*\n\W*-{4,} [-\s]+\n"
+)
+_MONITOR = rb"SQL Monitoring Report|SQL Plan Monitoring Details|Global Information\W+Status\s+:"
+_XPLAN = rb"\|\s*Id\s*\|\s*Operation\s*\|"
+_SHARES = rb"ASH Report For|%This\b.*\bEVENT\b|Top User Events"
+
 READERS = (
-    Reader("monitor_xml", _marked(b"<sql_monitor_report", b"FXTMODEL")),
-    Reader("monitor_text", _marked(b"SQL Monitoring Report")),
-    Reader("awr", _marked(b"WORKLOAD REPOSITORY", b"AWR Report for DB", b"STATSPACK report")),
-    Reader("monitor_views", _monitor_rows, joins=True),
-    Reader("tkprof", _tkprof),
-    Reader("duckdb_profile", _profile),
-    Reader("stated", _stated),
+    Reader("oracle.monitor_xml", _marked(b"<sql_monitor_report", b"FXTMODEL")),
+    Reader("oracle.monitor_text", _matching(_MONITOR)),
+    Reader("oracle.ash_shares", _matching(_SHARES)),
+    Reader("oracle.awr", _matching(_AWR)),
+    Reader("oracle.monitor_views", _monitor_rows, joins=True),
+    Reader("oracle.wait_views", _wait_views),
+    Reader("oracle.tkprof", _tkprof),
+    Reader("oracle.xplan", _matching(_XPLAN)),
+    Reader("figures.duckdb_profile", _profile),
+    Reader("figures.stated", _stated),
 )
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from spillcast.errors import InputError
 from spillcast.evidence.postgres.text import begins_plan, document_of_text
-from spillcast.gate import json_of, reading, text_of
+from spillcast.evidence.text import text_of
+from spillcast.evidence.unwrap import unwrapped
+from spillcast.gate import json_of, reading
 
 HOW = (
     "make it with: "
@@ -23,7 +25,7 @@ _PARAMETERS = "Query Parameters:"
 
 def read_documents(path: Path) -> list[dict[str, Any]]:
     """All plans in a file, each as FORMAT JSON gives it. InputError where there is none."""
-    lines = text_of(path).splitlines()
+    lines = unwrapped(text_of(path)).splitlines()
     with reading(path, HOW):
         if logged := list(logged_plans(path, lines)):
             return logged

@@ -8,7 +8,9 @@ from typing import Any
 
 from spillcast.errors import InputError
 from spillcast.evidence.postgres.nodes import WORKERS_MAX
-from spillcast.gate import COUNT_MAX, json_of, reading, text_of
+from spillcast.evidence.text import text_of
+from spillcast.evidence.unwrap import unwrapped
+from spillcast.gate import COUNT_MAX, json_of, reading
 from spillcast.recording.event_names import OPS
 from spillcast.redaction import struck_text
 
@@ -104,7 +106,7 @@ class Row:
 
 def read_rows(path: Path) -> list[Row]:
     """One for each statement. InputError for a file that is cut, damaged or lacks columns."""
-    text = text_of(path, bytes_max=_BYTES_MAX).strip()
+    text = unwrapped(text_of(path, bytes_max=_BYTES_MAX)).strip()
     if text.count("\n") > _LINES_MAX:
         raise InputError(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
     with reading(path, HOW):

@@ -9,6 +9,8 @@ from spillcast.recording.thread_trace import ThreadTrace
 
 #: The kernel's period of a quota, as it comes.
 PERIOD_S = 0.1
+#: The kernel's least quota in its longest period.
+LEAST_QUOTA_CPUS = 0.001
 #: More CPU time than so many times what a quota allows is no error of the clocks.
 EXCEEDED = 1.1
 
@@ -46,10 +48,11 @@ class Cpus:
         """The same with what is asked for in its place. InputError for what no CPU can give."""
         if cpus is not None and cpus < 1:
             raise InputError(f"--cpus {cpus}: not a number of CPUs", "give 1 or more")
-        if quota_cpus is not None and not 0 < quota_cpus < inf:
+        if quota_cpus is not None and not LEAST_QUOTA_CPUS <= quota_cpus < inf:
             raise InputError(
                 f"--cpu-quota {quota_cpus:g}: not a CPU quota",
-                "give a number of CPUs, such as 0.4; all CPUs of the machine means no quota",
+                f"give {LEAST_QUOTA_CPUS} CPUs or more, such as 0.4; those of the machine mean no "
+                "quota",
             )
         cores = self.cores if cpus is None else cpus
         quota_cpus = self.quota_cpus if quota_cpus is None else quota_cpus

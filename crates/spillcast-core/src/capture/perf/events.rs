@@ -8,14 +8,14 @@ use std::sync::Mutex;
 
 use spillcast_calls::CallKind;
 
-use super::open::{self, EVERYONE};
+use super::open::{self, Also, EVERYONE};
 use super::tracepoints::Tracepoints;
 
 /// The tracepoints of a capture, a ring holder on each CPU, and all that writes to them.
 pub struct Events {
     pub tracepoints: Tracepoints,
-    /// Numbers of the calls' tracepoints, and whether they wake the reader.
-    calls: Vec<(u16, bool)>,
+    /// Numbers of the calls' tracepoints, and what each does beside.
+    calls: Vec<(u16, Also)>,
     cpus: Vec<i32>,
     /// One a CPU: the events that carry the rings.
     pub holders: Vec<OwnedFd>,
@@ -35,7 +35,8 @@ impl Events {
     /// Whether this process may observe all others at once. A kernel filter by name needs tracefs,
     /// where the tracepoint of renamings is found.
     pub fn may_observe_everyone(&self) -> bool {
-        let event = || open::tracepoint(self.calls.first()?.0, EVERYONE, self.cpus[0], false).ok();
+        let event =
+            || open::tracepoint(self.calls.first()?.0, EVERYONE, self.cpus[0], Also::Nothing).ok();
         self.tracepoints.renaming.is_some() && event().is_some()
     }
 
@@ -51,13 +52,11 @@ impl Events {
             add(open::switches(tid, cpu)?)?;
             // Where they are refused, switches alone tell how long a thread waited.
             if let Some(waking) = self.tracepoints.waking
-                && let Ok(wakings) = open::kernel_tracepoint(waking.id, tid, cpu, false)
+                && let Ok(wakings) = open::kernel_tracepoint(waking.id, tid, cpu, Also::Nothing)
             {
                 add(wakings)?;
             }
-            self.calls
-                .iter()
-                .try_for_each(|&(id, urgent)| add(open::tracepoint(id, tid, cpu, urgent)?))
+            self.calls.iter().try_for_each(|&(id, also)| add(open::tracepoint(id, tid, cpu, also)?))
         })
     }
 
@@ -76,15 +75,15 @@ impl Events {
         self.open_each(|cpu, add| {
             // Of a waking `comm` is a field of its own: the name of who is woken.
             if let Some(waking) = self.tracepoints.waking {
-                let wakings = open::kernel_tracepoint(waking.id, EVERYONE, cpu, false)?;
+                let wakings = open::kernel_tracepoint(waking.id, EVERYONE, cpu, Also::Nothing)?;
                 add(filtered(wakings, "comm")?)?;
             }
             if let Some(renaming) = self.tracepoints.renaming {
-                let renamings = open::kernel_tracepoint(renaming.id, EVERYONE, cpu, true)?;
+                let renamings = open::kernel_tracepoint(renaming.id, EVERYONE, cpu, Also::Wakes)?;
                 add(filtered(renamings, "oldcomm")?)?;
             }
-            self.calls.iter().try_for_each(|&(id, urgent)| {
-                let event = open::tracepoint(id, EVERYONE, cpu, urgent)?;
+            self.calls.iter().try_for_each(|&(id, also)| {
+                let event = open::tracepoint(id, EVERYONE, cpu, also)?;
                 add(filtered(event, "comm")?)
             })
         })

@@ -6,6 +6,7 @@ mod births;
 mod by_thread;
 mod events;
 mod given;
+mod looks;
 mod names;
 mod open;
 mod record;
@@ -14,8 +15,7 @@ mod system_wide;
 mod threads;
 mod tracepoints;
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -24,14 +24,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use spillcast_calls::CallKind;
 
-use super::descriptor;
-use super::event::{Event, FileIdentity};
-use super::paths::Paths;
+use super::event::Event;
 use super::source::{self, Observed, Source};
 use crate::system::now_ns;
 use by_thread::ByThread;
 use events::Events;
-use given::GivenPath;
+use looks::Looks;
 use record::{Record, What};
 use ring::{Ring, page_bytes};
 use system_wide::SystemWide;
@@ -52,11 +50,7 @@ struct PerfSource {
     way: Way,
     rings: Vec<Ring>,
     pending: Vec<Record>,
-    /// For each pending record of an open, by thread and time: None where the look came too late.
-    looks: HashMap<(i32, u64), Option<Look>>,
-    /// The path that each thread opened last.
-    given: HashMap<i32, GivenPath>,
-    paths: Paths,
+    looks: Looks,
     threads: Threads,
     lost: u64,
 }
@@ -65,12 +59,6 @@ struct PerfSource {
 enum Way {
     SystemWide(Arc<SystemWide>),
     ByThread(Arc<ByThread>),
-}
-
-/// What an opened descriptor stood for just afterwards.
-struct Look {
-    file: FileIdentity,
-    at_ns: u64,
 }
 
 /// Finds the tracepoints and maps the rings. Errors say why perf events cannot be used here.
@@ -85,9 +73,7 @@ pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
         events,
         way,
         pending: Vec::new(),
-        looks: HashMap::new(),
-        given: HashMap::new(),
-        paths: Paths::default(),
+        looks: Looks::default(),
         threads: Threads::default(),
         lost: 0,
     }))
@@ -111,23 +97,18 @@ impl Source for PerfSource {
             everyone.keep(&mut ready);
         }
         for record in ready {
-            match (record.what, &self.way) {
+            match (&record.what, &self.way) {
                 (What::Lost { count }, _) => self.lost += count,
                 // What it calls by that name is not seen where there is no room for more events.
                 (What::Renaming { name }, Way::SystemWide(everyone)) => {
-                    self.lost += everyone.rename(&name).is_err() as u64;
+                    self.lost += everyone.rename(name).is_err() as u64;
                 }
-                (What::ThreadExit, _) => {
-                    self.given.remove(&record.tid);
-                    self.paths.forget(record.tid);
-                }
+                (What::ThreadExit, _) => self.looks.forget(record.tid),
                 _ => (),
             }
             self.threads.take(&record, out);
-            if let Some(fd) = opened(&record)
-                && let Some(Some(look)) = self.looks.remove(&(record.tid, record.time_ns))
-            {
-                out.push(Event::File { pid: record.pid, fd, file: look.file });
+            if let Some((fd, file)) = self.looks.take(&record) {
+                out.push(Event::File { pid: record.pid, fd, file });
             }
         }
     }
@@ -165,55 +146,20 @@ impl PerfSource {
         for ring in &mut self.rings {
             ring.drain(|bytes| pending.extend(record::parse(bytes, tracepoints)));
         }
+        pending.sort_by_key(|record| record.time_ns);
     }
 
     /// Looks up what opened descriptors stand for, before they can be closed, as far as that can be
-    /// known. Where the number was closed or used again before the look, the path that the call was
-    /// given tells it, as long as the thread has not opened another.
+    /// known.
     fn look_at_opened(&mut self) {
         loop {
-            self.pending.sort_by_key(|record| record.time_ns);
-            let (changed, newborn) = (self.last_changes(), self.newborn());
-            let mut looked = false;
-            for record in &self.pending {
-                if let What::Enter { path: Some(path), .. } = record.what {
-                    self.given.insert(record.tid, path);
-                }
-                let Some(fd) = opened(record).filter(|_| self.observes(record, &newborn)) else {
-                    continue;
-                };
-                let Entry::Vacant(place) = self.looks.entry((record.tid, record.time_ns)) else {
-                    continue;
-                };
-                let again = changed.get(&(record.pid, fd)).is_some_and(|&ns| ns > record.time_ns);
-                let file = if again { None } else { descriptor::identify(record.tid, fd) };
-                looked |= file.is_some();
-                let look = file.map(|file| Look {
-                    file: FileIdentity { position: None, ..file },
-                    at_ns: now_ns(),
-                });
-                place.insert(look.or_else(|| {
-                    let path = *self.given.get(&record.tid)?;
-                    let file = path.file(record.tid, &mut self.paths)?;
-                    Some(Look { file, at_ns: record.time_ns })
-                }));
-            }
-            if !looked {
+            let newborn = self.newborn();
+            let observes = |record: &Record| self.way.observes(record, &newborn);
+            if !self.looks.look(&self.pending, observes) {
                 return;
             }
             self.read_rings();
-            let changed = self.last_changes();
-            for record in &self.pending {
-                let Some(fd) = opened(record) else { continue };
-                let Some(look) = self.looks.get_mut(&(record.tid, record.time_ns)) else {
-                    continue;
-                };
-                let last_ns = changed.get(&(record.pid, fd)).copied().unwrap_or(0);
-                if look.as_ref().is_some_and(|l| (record.time_ns + 1..=l.at_ns).contains(&last_ns))
-                {
-                    *look = None;
-                }
-            }
+            self.looks.check(&self.pending);
         }
     }
 
@@ -224,40 +170,17 @@ impl PerfSource {
             Way::ByThread(_) => HashSet::new(),
         }
     }
+}
 
+impl Way {
     /// Whether a record may be of an observed process, as far as that is known before its time.
     fn observes(&self, record: &Record, newborn: &HashSet<i32>) -> bool {
-        match &self.way {
+        match self {
             Way::SystemWide(everyone) => {
                 newborn.contains(&record.pid) || everyone.observes(record.pid)
             }
             Way::ByThread(_) => true,
         }
-    }
-
-    /// When each descriptor last came to stand for something else, among the pending records.
-    fn last_changes(&self) -> HashMap<(i32, i32), u64> {
-        let mut last = HashMap::new();
-        for record in &self.pending {
-            let fd = match record.what {
-                What::Enter { kind: CallKind::Close, fd, .. } => fd,
-                What::Exit { kind, ret } if ret >= 0 && (kind.opens() || kind.duplicates()) => {
-                    ret as i32
-                }
-                _ => continue,
-            };
-            let time_ns: &mut u64 = last.entry((record.pid, fd)).or_default();
-            *time_ns = record.time_ns.max(*time_ns);
-        }
-        last
-    }
-}
-
-/// The descriptor that a call returned for a path.
-fn opened(record: &Record) -> Option<i32> {
-    match record.what {
-        What::Exit { kind, ret } if kind.opens() && ret >= 0 => Some(ret as i32),
-        _ => None,
     }
 }
 

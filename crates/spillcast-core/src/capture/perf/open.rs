@@ -10,6 +10,29 @@ use perf_event_open_sys::bindings as sys;
 const SAMPLE_TYPE: u64 =
     (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_RAW) as u64;
 
+/// The bytes of the caller's stack that a sample carries: a program that composes a path on its stack
+/// does so within these.
+const STACK_BYTES: u32 = 4096;
+/// The register that points to its lower end, as perf events number them; None where it is not known.
+const STACK_POINTER: Option<u32> = if cfg!(target_arch = "x86_64") {
+    Some(7)
+} else if cfg!(target_arch = "aarch64") {
+    Some(31)
+} else {
+    None
+};
+
+/// What a tracepoint does beside writing its raw data to the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Also {
+    Nothing,
+    /// It wakes the reader at once, for calls whose descriptor must be looked at now.
+    Wakes,
+    /// It carries the caller's stack, where the kernel can sample it: the path that a call is given
+    /// often stands there, and is overwritten before anybody can read it later.
+    Stack,
+}
+
 /// In place of a thread: every thread there is, with one CPU.
 pub const EVERYONE: i32 = -1;
 /// And this very thread.
@@ -38,28 +61,36 @@ fn attributes(scope: Scope) -> sys::perf_event_attr {
     attr
 }
 
-/// A tracepoint of number `id`: one sample, with its raw data, each time it is passed. Where it is
-/// `urgent` it wakes the reader at once, for calls whose descriptor must be looked at now.
-pub fn tracepoint(id: u16, tid: i32, cpu: i32, urgent: bool) -> io::Result<OwnedFd> {
-    open(&mut sampled(id, tid, urgent), tid, cpu)
+/// A tracepoint of number `id`: one sample, with its raw data, each time it is passed.
+pub fn tracepoint(id: u16, tid: i32, cpu: i32, also: Also) -> io::Result<OwnedFd> {
+    let opened = open(&mut sampled(id, tid, also), tid, cpu);
+    match also {
+        Also::Stack => opened.or_else(|_| tracepoint(id, tid, cpu, Also::Nothing)),
+        _ => opened,
+    }
 }
 
 /// The same of a tracepoint that is passed in the kernel, which an ordinary user is refused. What
 /// an interrupt does belongs to the thread that runs meanwhile.
-pub fn kernel_tracepoint(id: u16, tid: i32, cpu: i32, urgent: bool) -> io::Result<OwnedFd> {
-    let mut attr = sampled(id, tid, urgent);
+pub fn kernel_tracepoint(id: u16, tid: i32, cpu: i32, also: Also) -> io::Result<OwnedFd> {
+    let mut attr = sampled(id, tid, also);
     attr.set_exclude_kernel(0);
     open(&mut attr, tid, cpu)
 }
 
-fn sampled(id: u16, tid: i32, urgent: bool) -> sys::perf_event_attr {
+fn sampled(id: u16, tid: i32, also: Also) -> sys::perf_event_attr {
     let mut attr = attributes(scope_of(tid));
     attr.type_ = sys::PERF_TYPE_TRACEPOINT;
     attr.config = id as u64;
     attr.sample_period = 1;
-    match urgent {
-        true => attr.wakeup_events = 1,
-        false => wake_at(&mut attr, u32::MAX),
+    match also {
+        Also::Wakes => attr.wakeup_events = 1,
+        _ => wake_at(&mut attr, u32::MAX),
+    }
+    if let (Also::Stack, Some(register)) = (also, STACK_POINTER) {
+        attr.sample_type |= (sys::PERF_SAMPLE_REGS_USER | sys::PERF_SAMPLE_STACK_USER) as u64;
+        attr.sample_regs_user = 1 << register;
+        attr.sample_stack_user = STACK_BYTES;
     }
     attr
 }

@@ -8,7 +8,7 @@ use super::given::GivenPath;
 use super::tracepoints::{Edge, Tracepoints};
 
 /// One record of a ring, as far as a capture needs it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Record {
     pub time_ns: u64,
     pub pid: i32,
@@ -16,13 +16,13 @@ pub struct Record {
     pub what: What,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum What {
     Enter {
         kind: CallKind,
         fd: i32,
         offset: Option<i64>,
-        /// Of an open: where its path stands.
+        /// Of an open.
         path: Option<GivenPath>,
     },
     Exit {
@@ -94,7 +94,8 @@ pub fn parse(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
 fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
     let (pid, tid) = (u32_at(bytes, HEADER)? as i32, u32_at(bytes, HEADER + 4)? as i32);
     let time_ns = u64_at(bytes, HEADER + 8)?;
-    let raw = bytes.get(HEADER + 20..)?;
+    let raw_bytes = u32_at(bytes, HEADER + 16)? as usize;
+    let (raw, stack) = bytes.get(HEADER + 20..)?.split_at_checked(raw_bytes)?;
     let id = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
     if let Some(waking) = tracepoints.waking.filter(|waking| waking.id == id) {
         let woken = u32_at(raw, waking.at)? as i32;
@@ -128,7 +129,8 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
             };
             let path = match path {
                 Some((folder, at)) => {
-                    Some(GivenPath { folder, address: u64_at(raw, RAW_ARGS + at)? })
+                    let address = u64_at(raw, RAW_ARGS + at)?;
+                    Some(GivenPath::new(folder, address, on_stack(stack, address)))
                 }
                 None => None,
             };
@@ -136,6 +138,18 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
         }
     };
     Some(Record { time_ns, pid, tid, what })
+}
+
+/// What stands at an address of the caller's stack, from what follows the raw data: the kind of the
+/// registers (0 for none), the stack pointer, a size, so many bytes, and how many of them are true.
+fn on_stack(bytes: &[u8], address: u64) -> Option<&[u8]> {
+    if u64_at(bytes, 0)? == sys::PERF_SAMPLE_REGS_ABI_NONE as u64 {
+        return None;
+    }
+    let (lowest, size) = (u64_at(bytes, 8)?, u64_at(bytes, 16)? as usize);
+    let sampled = u64_at(bytes, size.checked_add(24)?)? as usize;
+    let stack = bytes.get(24..24 + sampled.min(size))?;
+    stack.get(address.checked_sub(lowest)? as usize..)
 }
 
 fn task(bytes: &[u8], kind: u32) -> Option<Record> {
@@ -160,4 +174,26 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_on_the_stack_is_where_the_stack_pointer_says() {
+        let sampled = |kind: u64, bytes: &[u8], held: u64| {
+            let size = bytes.len() as u64;
+            let words = [kind, 0x7000, size].map(u64::to_ne_bytes).concat();
+            [&words, bytes, &held.to_ne_bytes()].concat()
+        };
+        let stack = sampled(2, b"........a/path\0.", 16);
+        assert_eq!(on_stack(&stack, 0x7008).unwrap(), b"a/path\0.");
+        // Below or beyond what was sampled, and where there was no stack.
+        assert_eq!(on_stack(&stack, 0x6fff), None);
+        assert_eq!(on_stack(&stack, 0x7011), None);
+        assert_eq!(on_stack(&sampled(2, b"........a/path\0.", 4), 0x7008), None);
+        assert_eq!(on_stack(&sampled(0, b"", 0), 0x7008), None);
+        assert_eq!(on_stack(b"", 0x7008), None);
+    }
 }

@@ -98,8 +98,8 @@ impl Thread {
 impl Threads {
     /// Takes the next record; appends the event it completes.
     pub fn take(&mut self, record: &Record, out: &mut Vec<Event>) {
-        let &Record { time_ns, pid, tid, what } = record;
-        match what {
+        let &Record { time_ns, pid, tid, ref what } = record;
+        match *what {
             What::Lost { .. } | What::Renaming { .. } => return,
             What::Fork { parent } if parent != pid => {
                 return out.push(Event::Fork { parent, child: pid });
@@ -127,7 +127,7 @@ impl Threads {
         }
         let thread = self.by_tid.entry(tid).or_default();
         thread.settle(time_ns);
-        match what {
+        match *what {
             What::SwitchIn => {
                 out.extend(thread.switch_in(time_ns).map(|block| Event::Blocked { tid, block }));
             }
@@ -190,7 +190,7 @@ mod tests {
 
     fn run(records: &[(u64, What)]) -> (Vec<Event>, Threads) {
         let (mut threads, mut out) = (Threads::default(), Vec::new());
-        for &(time_ns, what) in records {
+        for (time_ns, what) in records.iter().cloned() {
             threads.take(&Record { time_ns, pid: 7, tid: 8, what }, &mut out);
         }
         (out, threads)
@@ -205,10 +205,10 @@ mod tests {
             (100, What::SwitchIn),
             (130, What::SwitchOut { preempted: false }),
             (200, What::SwitchIn),
-            (210, enter),
+            (210, enter.clone()),
             (215, What::SwitchOut { preempted: false }),
             (290, What::SwitchIn),
-            (300, exit),
+            (300, exit.clone()),
             (340, enter),
             (345, What::SwitchOut { preempted: true }),
             (350, What::SwitchIn),
@@ -248,7 +248,7 @@ mod tests {
     fn woken(waker: i32, interrupt: bool, times_ns: &[u64]) -> Block {
         let mut records = vec![(10, 9, What::SwitchIn), (20, 8, What::SwitchIn)];
         let waking = What::Waking { woken: 8, interrupt };
-        records.extend(times_ns.iter().map(|&time_ns| (time_ns, waker, waking)));
+        records.extend(times_ns.iter().map(|&time_ns| (time_ns, waker, waking.clone())));
         records.extend([(100, 8, LEFT), (200, 8, What::SwitchIn)]);
         records.sort_by_key(|record| record.0);
         let (mut threads, mut out) = (Threads::default(), Vec::new());
@@ -305,7 +305,7 @@ mod tests {
             What::Exit { kind: CallKind::Openat, ret: 5 },
         );
         let (events, threads) =
-            run(&[(10, exit), (20, enter), (25, LEFT), (80, What::SwitchIn), (90, exit)]);
+            run(&[(10, exit.clone()), (20, enter), (25, LEFT), (80, What::SwitchIn), (90, exit)]);
         let calls: Vec<_> = events
             .iter()
             .filter_map(|event| match event {

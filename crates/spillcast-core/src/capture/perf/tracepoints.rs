@@ -14,7 +14,7 @@ use perf_event_open_sys::bindings as sys;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use spillcast_calls::CallKind;
 
-use super::open::{self, THIS_THREAD};
+use super::open::{self, Also, THIS_THREAD};
 use super::ring::{Ring, page_bytes};
 
 /// Which side of a system call a tracepoint stands on.
@@ -67,10 +67,10 @@ impl Tracepoints {
         CallKind::ALL.iter().filter(|kind| needed(kind)).all(|&kind| sides(kind) == 2)
     }
 
-    /// The tracepoints that `calls` are observed by, and whether the reader is to look at once. A
+    /// The tracepoints that `calls` are observed by, and what each does beside. A
     /// context switch of an observed thread costs the kernel some 0.3 us for each, so what tells
     /// nothing is skipped: where a close ends, and calls of whose path no event tells.
-    pub fn of_calls(&self, calls: &[CallKind]) -> Vec<(u16, bool)> {
+    pub fn of_calls(&self, calls: &[CallKind]) -> Vec<(u16, Also)> {
         let needless = |kind: CallKind, edge| {
             (kind == CallKind::Close && edge == Edge::Exit) || kind.names_file()
         };
@@ -78,7 +78,12 @@ impl Tracepoints {
             .list
             .iter()
             .filter(|&&(_, kind, edge)| calls.contains(&kind) && !needless(kind, edge));
-        told.map(|&(id, kind, edge)| (id, kind.opens() && edge == Edge::Exit)).collect()
+        let also = |kind: CallKind, edge| match (kind.opens(), edge) {
+            (true, Edge::Enter) => Also::Stack,
+            (true, Edge::Exit) => Also::Wakes,
+            (false, _) => Also::Nothing,
+        };
+        told.map(|&(id, kind, edge)| (id, also(kind, edge))).collect()
     }
 
     /// Finds the numbers, from tracefs where it can be read and by trying otherwise.
@@ -188,7 +193,7 @@ impl Search {
     /// numbers are refused, which costs little.
     fn open(&mut self, id: u16) -> io::Result<bool> {
         if !std::mem::replace(&mut self.tried[id as usize], true)
-            && let Ok(event) = open::tracepoint(id, THIS_THREAD, -1, false)
+            && let Ok(event) = open::tracepoint(id, THIS_THREAD, -1, Also::Nothing)
         {
             open::redirect(&event, &self.holder)?;
             self.events.push(event);

@@ -1,0 +1,233 @@
+//! What opened descriptors stand for: by /proc as long as they are open, else by the path that the
+//! open was given.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use spillcast_calls::CallKind;
+
+use super::super::descriptor;
+use super::super::event::FileIdentity;
+use super::super::paths::Paths;
+use super::given::GivenPath;
+use super::record::{Record, What};
+use crate::system::now_ns;
+
+/// Opens by thread and time.
+type Opens<T> = HashMap<(i32, u64), T>;
+
+/// The looks at the opens of records that are pending.
+#[derive(Default)]
+pub struct Looks {
+    /// None where nothing could tell.
+    made: Opens<Option<Look>>,
+    /// The path that each thread opened last.
+    given: HashMap<i32, GivenPath>,
+    paths: Paths,
+}
+
+struct Look {
+    file: FileIdentity,
+    at_ns: u64,
+    by: By,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Descriptor,
+    Memory,
+    /// The path came with the record of the call.
+    Stack,
+}
+
+/// What came after an open: until then a look tells of it, and of nothing that came later.
+#[derive(Clone, Copy, Default)]
+struct Next {
+    /// Its descriptor is closed, or stands for something else.
+    change_ns: Option<u64>,
+    /// Its thread opens something else, and may give the path in the same memory.
+    open_ns: Option<u64>,
+}
+
+impl Looks {
+    /// Looks at each new open of `pending`, which are in the order of time, that `observes` lets
+    /// through; whether anything was seen that may have changed meanwhile.
+    pub fn look(&mut self, pending: &[Record], observes: impl Fn(&Record) -> bool) -> bool {
+        let next = next(pending);
+        let mut seen = false;
+        for record in pending {
+            if let What::Enter { path: Some(path), .. } = &record.what {
+                self.given.insert(record.tid, path.clone());
+            }
+            let Some(fd) = opened(record).filter(|_| observes(record)) else { continue };
+            let open = (record.tid, record.time_ns);
+            let Entry::Vacant(place) = self.made.entry(open) else { continue };
+            let given = self.given.get(&record.tid);
+            self.paths.look_once(record.tid);
+            let look = Look::at(record.tid, fd, next[&open], given, &mut self.paths);
+            seen |= look.as_ref().is_some_and(|look| look.by != By::Stack);
+            place.insert(look);
+        }
+        seen
+    }
+
+    /// Forgets the looks that came too late, as records show that were read since.
+    pub fn check(&mut self, pending: &[Record]) {
+        for (open, next) in next(pending) {
+            if let Some(Some(look)) = self.made.get(&open)
+                && look.came_after(next)
+            {
+                self.made.remove(&open);
+            }
+        }
+    }
+
+    /// What the open of a record stands for, once.
+    pub fn take(&mut self, record: &Record) -> Option<(i32, FileIdentity)> {
+        let fd = opened(record)?;
+        let look = self.made.remove(&(record.tid, record.time_ns))??;
+        Some((fd, look.file))
+    }
+
+    /// A thread has ended.
+    pub fn forget(&mut self, tid: i32) {
+        self.given.remove(&tid);
+        self.paths.forget(tid);
+    }
+}
+
+impl Look {
+    fn at(
+        tid: i32,
+        fd: i32,
+        next: Next,
+        given: Option<&GivenPath>,
+        paths: &mut Paths,
+    ) -> Option<Look> {
+        let look = |file, by| Look { file, at_ns: now_ns(), by };
+        if next.change_ns.is_none()
+            && let Some(file) = descriptor::identify(tid, fd)
+        {
+            return Some(look(FileIdentity { position: None, ..file }, By::Descriptor));
+        }
+        let given = given?;
+        match given.on_stack() {
+            Some(path) => Some(look(given.file(tid, path, paths)?, By::Stack)),
+            None if next.open_ns.is_none() => Some(look(given.in_memory(tid, paths)?, By::Memory)),
+            None => None,
+        }
+    }
+
+    fn came_after(&self, next: Next) -> bool {
+        let until_ns = match self.by {
+            By::Descriptor => next.change_ns,
+            By::Memory => next.open_ns,
+            By::Stack => None,
+        };
+        until_ns.is_some_and(|ns| ns <= self.at_ns)
+    }
+}
+
+/// The descriptor that a call returned for a path.
+fn opened(record: &Record) -> Option<i32> {
+    match record.what {
+        What::Exit { kind, ret } if kind.opens() && ret >= 0 => Some(ret as i32),
+        _ => None,
+    }
+}
+
+/// What comes after each open of `pending`, which are in the order of time.
+fn next(pending: &[Record]) -> Opens<Next> {
+    let (mut changes, mut opens) = (HashMap::new(), HashMap::new());
+    let mut next = Opens::new();
+    for record in pending.iter().rev() {
+        let &Record { time_ns, pid, tid, .. } = record;
+        if let Some(fd) = opened(record) {
+            let change_ns = changes.get(&(pid, fd)).copied();
+            next.insert((tid, time_ns), Next { change_ns, open_ns: opens.get(&tid).copied() });
+        }
+        match record.what {
+            What::Enter { kind: CallKind::Close, fd, .. } => {
+                changes.insert((pid, fd), time_ns);
+            }
+            What::Enter { kind, .. } if kind.opens() => {
+                opens.insert(tid, time_ns);
+            }
+            What::Exit { kind, ret } if ret >= 0 && (kind.opens() || kind.duplicates()) => {
+                changes.insert((pid, ret as i32), time_ns);
+            }
+            _ => (),
+        }
+    }
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    const KIND: CallKind = CallKind::Openat;
+
+    /// Records of this process, from a time on that is long past.
+    fn records(what: Vec<What>) -> Vec<Record> {
+        let me = std::process::id() as i32;
+        let record = |(at, what)| Record { time_ns: 1 + at as u64, pid: me, tid: me, what };
+        what.into_iter().enumerate().map(record).collect()
+    }
+
+    fn enter(path: &[u8], on_stack: bool) -> What {
+        let path = GivenPath::new(libc::AT_FDCWD, path.as_ptr() as u64, on_stack.then_some(path));
+        What::Enter { kind: KIND, fd: -1, offset: None, path: Some(path) }
+    }
+
+    fn close(fd: i32) -> What {
+        What::Enter { kind: CallKind::Close, fd, offset: None, path: None }
+    }
+
+    /// What is known of the first open, with more records read after the look at `before`.
+    fn first_open(what: Vec<What>, before: usize) -> Option<String> {
+        let (pending, mut looks) = (records(what), Looks::default());
+        if looks.look(&pending[..before], |_| true) {
+            looks.check(&pending);
+            looks.look(&pending, |_| true);
+        }
+        let exit = pending.iter().find(|record| opened(record).is_some()).unwrap();
+        looks.take(exit).map(|(_, file)| file.path)
+    }
+
+    #[test]
+    fn a_path_on_the_stack_tells_of_a_descriptor_that_is_closed() {
+        let opened = What::Exit { kind: KIND, ret: 3 };
+        let (path, other) = (b"/tmp/part-1\0", b"/tmp/part-2\0");
+        let one = |on_stack| vec![enter(path, on_stack), opened.clone(), close(3)];
+        assert_eq!(first_open(one(true), 3).unwrap(), "/tmp/part-1");
+        assert_eq!(first_open(one(false), 3).unwrap(), "/tmp/part-1");
+        // The thread has opened another since: memory may hold its path, the record does not.
+        let two = |on_stack| [one(on_stack), vec![enter(other, on_stack), opened.clone()]].concat();
+        assert_eq!(first_open(two(true), 5).unwrap(), "/tmp/part-1");
+        assert_eq!(first_open(two(false), 5), None);
+        assert_eq!(first_open(two(false), 3), None);
+    }
+
+    #[test]
+    fn a_descriptor_that_is_closed_before_the_look_tells_nothing() {
+        let file = File::open("/proc/self/exe").unwrap();
+        let fd = file.as_raw_fd();
+        let opened = What::Exit { kind: KIND, ret: fd.into() };
+        let exe = std::env::current_exe().unwrap().canonicalize().unwrap();
+        let alone = vec![enter(b"/tmp/part-1\0", true), opened.clone()];
+        assert_eq!(first_open(alone.clone(), 2).unwrap(), exe.to_str().unwrap());
+        // Closed, and it stands for the program since; then closed again, after the look.
+        let after = Record { time_ns: u64::MAX, ..records(vec![close(fd)]).remove(0) };
+        let again = [alone, vec![close(fd), opened.clone()]].concat();
+        assert_eq!(first_open(again.clone(), 2).unwrap(), "/tmp/part-1");
+        let (mut looks, mut pending) = (Looks::default(), records(again));
+        looks.look(&pending[..2], |_| true);
+        pending.push(after);
+        looks.check(&pending);
+        assert!(looks.take(&pending[1]).is_none());
+    }
+}

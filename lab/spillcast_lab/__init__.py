@@ -1,0 +1,1 @@
+"""Forecasts against measured runs: ``spillcast verify``, TPC-H and the accuracy page."""

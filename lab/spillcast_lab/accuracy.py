@@ -1,0 +1,311 @@
+"""The page docs/accuracy.md, made from the cases of a verification and nothing else."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.lab.case import Case, Truth
+from spillcast.lab.summary import of_evidence, refusals, worst
+from spillcast.lab.variant import REHEARSED_S, REHEARSED_SHARE
+from spillcast.report.draw import need_report_extra
+from spillcast.report.table import markdown_table, paragraph
+from spillcast.report.verify import (
+    EVIDENCE,
+    breakdown,
+    engine_of,
+    percent,
+    query_of,
+    share,
+)
+from spillcast.units import format_bytes, format_count, format_duration
+from spillcast_lab.accuracy_figures import (
+    by_direction,
+    by_means,
+    estimates,
+    figures_table,
+    headline,
+    noise,
+    slow_to_fast,
+)
+from spillcast_lab.aims import Aim, aims
+from spillcast_lab.calibration_page import calibration
+
+#: Written by people, shown below the worst cases: in the page's folder.
+REASONS = "worst.md"
+HEADINGS = {
+    "engine": "By engine",
+    "threads": "By threads",
+    "workload": "By workload",
+    "evidence": "By evidence",
+}
+
+
+def write_accuracy(truth: Truth, page: Path) -> None:
+    """Write the page, and its charts into the folder beside it that has its name.
+
+    InputError where they cannot be written.
+    """
+    folder = page.with_suffix("")
+    try:
+        _write(truth, page, folder)
+    except OSError as error:
+        hint = "name another with --markdown"
+        raise InputError(f"{error.filename or page}: {error.strerror or error}", hint) from error
+
+
+def _write(truth: Truth, page: Path, folder: Path) -> None:
+    need_report_extra("--markdown")
+    from spillcast.report.charts import draw_charts
+
+    folder.mkdir(exist_ok=True)
+    charts = draw_charts(truth.cases, folder)
+    reasons = folder / REASONS
+    reasons_text = reasons.read_text().strip() if reasons.exists() else ""
+    page.write_text(
+        accuracy_markdown(truth, {name: f"{folder.name}/{name}" for name in charts}, reasons_text)
+    )
+
+
+def accuracy_markdown(truth: Truth, charts: dict[str, str], reasons: str) -> str:
+    """The page; ``charts`` are addresses by file name, ``reasons`` explain the worst cases."""
+    cases = truth.cases
+    whole = of_evidence(cases)
+    parts = ["# Accuracy"]
+    if cases:
+        parts += [headline(whole), _introduction(truth)]
+        parts += ["## Aims", _aims(aims(cases))]
+        parts += ["## Slow to fast", _reading(), slow_to_fast(whole)]
+        parts += [f"![{name.split('.')[0]}]({address})" for name, address in charts.items()]
+        parts += ["## By direction", by_direction(whole)]
+        parts += ["## By cause of slowness", _slowed(), by_means(whole)]
+        parts += ["## Effect of each estimate", _brings(), estimates(whole)]
+        parts += ["## Cost of recording, and repeatability of runs", _repeats(), noise(whole)]
+        groups = breakdown(cases)
+        for by, heading in HEADINGS.items():
+            parts += [f"## {heading}", figures_table(by, groups[by])]
+        parts += ["## Calibration", calibration(cases)]
+        parts += ["## The ten largest errors", _worst(worst(whole)), reasons or _no_reasons()]
+        parts += ["## Refused", _refused(refusals(cases))]
+    else:
+        parts.append(_introduction(truth))
+    parts += ["## Which cases were verified", _drawn(truth)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _introduction(truth: Truth) -> str:
+    about = truth.about
+    machine = about.get("machine", {})
+    versions = " and ".join(sorted({case.engine for case in truth.cases})) or "no engine"
+    budget_s = about.get("budget_s")
+    limit = f" within {budget_s / 60:.0f} minutes" if budget_s else ""
+    seed = f", drawn by seed {about['seed']}" if "seed" in about else ""
+    how = (
+        "Each case compares a forecast with the median of "
+        f"{format_count(about.get('repeat', 1), 'measured run')} on the target. The forecast is "
+        "made from evidence of a run elsewhere and a probe of the target; no run there is used. "
+        "Recorded and bare runs alternate over all storages. A run is repeated if other work on "
+        "the machine took more than 5 % of it, by the time it was runnable but not scheduled and "
+        "by its CPU time above the least of the same query on the same storage. The runs with "
+        "the least disturbance count: the median of the bare ones, and a recorded one that was "
+        "disturbed as little. "
+        f"Made by `spillcast verify`{limit}{seed}, started "
+        f"{about.get('started_at', 'at an unknown time')}, with {versions}, on "
+        f"{machine.get('cpus')} CPUs, {format_bytes(machine.get('memory_bytes') or 0)} of memory, "
+        f"kernel {machine.get('kernel')}."
+    )
+    again = (
+        "This command makes the page from [cases.parquet](accuracy/cases.parquet), which holds "
+        "every case with all its runs ([schema](schema.md#verification)):"
+    )
+    command = "spillcast verify --from docs/accuracy/cases.parquet --markdown docs/accuracy.md"
+    return "\n\n".join([paragraph(how), paragraph(again), f"```sh\n{command}\n```"])
+
+
+def _aims(aims: Sequence[Aim]) -> str:
+    words = {True: "met", False: "**missed**", None: "no cases"}
+    rows = [
+        [
+            aim.of,
+            aim.criterion,
+            _criterion_text(aim),
+            _figure(aim, aim.figure),
+            _count(aim),
+            words[aim.met],
+        ]
+        for aim in aims
+    ]
+    return markdown_table(("cases of", "figure", "aim", "measured", "cases", ""), rows)
+
+
+def _count(aim: Aim) -> str:
+    return f"{aim.cases - aim.refused} of {aim.cases}" if aim.refused else f"{aim.cases}"
+
+
+def _criterion_text(aim: Aim) -> str:
+    least, most = (_figure(aim, bound) for bound in (aim.least, aim.most))
+    if aim.least is None:
+        return f"at most {most}"
+    return f"at least {least}" if aim.most is None else f"{least} to {most}"
+
+
+def _figure(aim: Aim, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if aim.unit == "share":
+        return share(value)
+    if aim.unit == "times":
+        return f"{value:.1f} times the forecast's"
+    return f"{value:.1f} {aim.unit}"
+
+
+def _reading() -> str:
+    return paragraph(
+        "*cases*: *28 of 29* means that one forecast was refused. *median* and *90th*: median and "
+        "90th percentile of the absolute error, relative to the measured time. *held*: share of "
+        "the intervals that contain the measured time. *width*: half-width of the interval over "
+        "the forecast (median). *below*: share of cases measured below the interval of the "
+        "ceiling, the forecast for storage without latency. *repeat*: difference between a run on "
+        "the target and the other runs of the query there (median). *formula*: median error of the "
+        "blog post's formula on the same recordings. *ratio*: that error over the forecast's. A "
+        "storage is slow if every operation takes 0.1 ms or more, and fast if memory answers: "
+        "tmpfs, and the disk, whose page cache holds the spill. All tables but the one by evidence "
+        "are for whole recordings."
+    )
+
+
+def _slowed() -> str:
+    return paragraph(
+        "Storage is slowed by a file system that delays its answers, which takes CPU time on the "
+        "same cores, or by the kernel, which delays requests to the disk."
+    )
+
+
+def _brings() -> str:
+    return paragraph(
+        "The same recordings and probes, forecast without one of the estimates; *differ* is the "
+        "number of forecasts that change. *rehearsed*: the start of the query is run on the "
+        f"target, until its first temp I/O and then for {REHEARSED_SHARE:.0%} of its recorded "
+        f"time, at most {format_duration(REHEARSED_S)} in all, so that it is a part of the run. "
+        "Queries that ended in this time, or did no temp I/O, do not count. The next row has the "
+        "same cases without a rehearsal."
+    )
+
+
+def _repeats() -> str:
+    return paragraph(
+        "First, the difference between each run that counts and the median of the other runs of "
+        "the same query on the same storage. Then the time of a recorded run relative to the "
+        "median of the bare runs there, and the absolute difference of the two. A forecast from "
+        "one recording cannot be expected to be more accurate than runs repeat."
+    )
+
+
+def _worst(cases: Sequence[Case]) -> str:
+    rows = [
+        [
+            f"{engine_of(case)} {query_of(case)}",
+            f"{case.source} to {case.target}",
+            f"{case.forecast.forecast_s or 0.0:.3g} s",
+            f"{case.measured_to_s:.3g} s",
+            percent(case.error),
+            "; ".join(
+                f"{name} {source_s:.3g} to {target_s:.3g}"
+                for name, (source_s, target_s) in _terms(case).items()
+            ),
+            ", ".join(
+                f"{share:.0%}"
+                for share in (
+                    case.evidence.run_queue_delay_s / case.evidence.covers_s,
+                    case.on_source.delay_share,
+                    case.on_target.delay_share,
+                )
+            ),
+        ]
+        for case in cases
+    ]
+    header = ("query", "storages", "forecast", "measured", "error", "terms, s", "delay")
+    note = paragraph(
+        "For whole recordings. *delay*: share of the time runnable but not scheduled, in the "
+        "recorded run and in the least disturbed runs on source and target, summed over threads."
+    )
+    return markdown_table(header, rows) + "\n\n" + note
+
+
+def _terms(case: Case) -> dict[str, tuple[float, float]]:
+    """Seconds here and there by the name of a term, over all sizes of operations."""
+    terms: dict[str, tuple[float, float]] = {}
+    for term in case.forecast.terms:
+        source_s, target_s = terms.get(term.name, (0.0, 0.0))
+        terms[term.name] = source_s + term.baseline_s, target_s + term.forecast_s
+    return terms
+
+
+def _no_reasons() -> str:
+    return f"Their reasons appear here after they have been written to `docs/accuracy/{REASONS}`."
+
+
+def _refused(by_reason: Mapping[str, Sequence[Case]]) -> str:
+    if not by_reason:
+        return "No forecast was refused."
+    rows = [
+        [
+            reason,
+            f"{len(cases)}",
+            ", ".join(sorted({EVIDENCE[case.evidence.name] for case in cases})),
+            ", ".join(sorted({f"{engine_of(case)} {query_of(case)}" for case in cases})),
+        ]
+        for reason, cases in by_reason.items()
+    ]
+    return markdown_table(
+        ("reason, with the figures of one case", "cases", "evidence", "queries"), rows
+    )
+
+
+def _storage_text(storage: Mapping[str, str]) -> str:
+    """What a storage is, and why it was not drawn where it cannot be made."""
+    why = storage.get("why")
+    return storage["what"] if why is None else f"{storage['what']}; not drawn: {why}"
+
+
+def _drawn(truth: Truth) -> str:
+    about = truth.about
+    storages = about.get("storages", [])
+    count = len(storages)
+    names = [[storage["name"], _storage_text(storage)] for storage in storages]
+    left_out, drawn = about.get("left_out", []), about.get("drawn", [])
+    # An engine of several versions has a query several times, each with storages of its own.
+    whys = {
+        (*_cell(storage), *storage["storages"]): storage["why"]
+        for storage in left_out
+        if storage["storages"]
+    }
+    rows, directed = [], []
+    for storage in sorted(drawn, key=_cell):
+        why = whys.get((*_cell(storage), *storage["storages"]), "")
+        rows.append([*_cell(storage), ", ".join(storage["storages"]), why])
+        if not why:
+            directed += [
+                tuple(p) for p in storage.get("pairs") or permutations(storage["storages"], 2)
+            ]
+    undrawn = Counter(str(storage["why"]) for storage in left_out if not storage["storages"])
+    cells = len(drawn) + undrawn.total()
+    text = (
+        f"{len(set(directed))} of {count * (count - 1)} directions between two storages were "
+        f"verified, each with some of the queries: {len(directed)} of "
+        f"{cells * count * (count - 1)} possible cases. A seed draws the storages of each "
+        "query, each about equally often, with at least half of the pairs from slow to fast. "
+        "DuckDB's merge join is its ASOF join, which sorts both sides."
+    )
+    for why, times in undrawn.items():
+        text += (
+            f" Of {cells} queries, each with its threads and cache, {times} were skipped: {why}."
+        )
+    header = ("engine", "query", "threads", "storages", "skipped because")
+    tables = [markdown_table(("storage", "description"), names), markdown_table(header, rows)]
+    return f"{tables[0]}\n\n{paragraph(text)}\n\n{tables[1]}"
+
+
+def _cell(document: dict[str, object]) -> tuple[str, str, str]:
+    return str(document["engine"]), str(document["workload"]), str(document["threads"])

@@ -1,0 +1,231 @@
+"""One query between some storages: recorded on each, forecast for the others, then measured."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from spillcast.engines.engine import Explains, Lab
+from spillcast.engines.held import Ran
+from spillcast.errors import InputError, Refusal, SpillcastError
+from spillcast.forecast import Forecast, forecast
+from spillcast.forecast.question import CONFIDENCE
+from spillcast.forecast.seed import seed_formula_s
+from spillcast.forecast.to_come.known import NOTHING, Known
+from spillcast.lab.case import Case, Evidence, Runs, evidence_of
+from spillcast.lab.demo import Stage
+from spillcast.lab.run import run, run_recorded
+from spillcast.lab.storages import Place, direction
+from spillcast.lab.turns import Series, take_turns
+from spillcast.lab.variant import Variant, rehearsed_s, variants
+from spillcast.recording import Recording
+from spillcast.recording.read_back import read_back
+from spillcast.storage import Storage
+from spillcast.storage.budget import OWNED
+from spillcast.storage.probe import probe
+from spillcast.workspace import workspace
+from spillcast_lab.cut import first_fifth, ten_slices
+from spillcast_lab.matrix import AGREEING, Cell
+from spillcast_lab.parts import AGAIN, MINUTE, PARTS, parts
+from spillcast_lab.rehearse import rehearse
+
+#: Time that a probe may take: with the I/O of a whole run, or of a part of one.
+PROBE_S, PART_PROBE_S = 4.0, 2.0
+#: A recorder comes at most so long before the query: forecasts must not depend on when.
+AHEAD_S = 1.0
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A forecast, not yet beside what was measured."""
+
+    source: str
+    target: str
+    evidence: Evidence
+    forecast: Forecast
+    seed_formula_s: float | None
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+
+
+class CellRun:
+    """A cell while it is verified."""
+
+    def __init__(
+        self, stage: Stage, title: str, engine: Lab, cell: Cell, places: Sequence[Place]
+    ) -> None:
+        self._stage = stage
+        self._title = title
+        self._engine = engine
+        self._workload = cell.workload
+        self._pairs = cell.directed
+        self._places = {place.name: place for place in places}
+        #: By storage, another recorded run there.
+        self._former = dict[str, Path]()
+
+    def verify(self, room: Path, repeat: int) -> list[Case]:
+        """Its cases. Recorded and bare runs take turns; no forecast is told of a bare one."""
+        with workspace(room) as recordings:
+            self._warm_up()
+            bare, evidence = self._run(recordings, repeat)
+            answers = list(self._forecasts(evidence))
+        runs = {name: Runs(made, repeat) for name, made in bare.items()}
+        return [
+            Case(
+                engine=self._engine.label,
+                workload=self._workload.name,
+                threads=self._workload.threads,
+                source=answer.source,
+                target=answer.target,
+                direction=direction(self._places[answer.source], self._places[answer.target]),
+                on_source=runs[answer.source],
+                on_target=runs[answer.target],
+                forecast=answer.forecast,
+                seed_formula_s=answer.seed_formula_s,
+                evidence=answer.evidence,
+                source_means=self._places[answer.source].means,
+                target_means=self._places[answer.target].means,
+                variants=answer.variants,
+            )
+            for answer in answers
+        ]
+
+    def _step(self, activity: str) -> None:
+        self._stage.step(f"{self._title}: {activity}")
+
+    def _warm_up(self) -> None:
+        self._step("made ready")
+        self._engine.build(self._workload.rows)
+        self._step("once, to warm up")
+        calmest = min(self._places.values(), key=lambda place: not place.fast)
+        run(self._engine, self._workload, calmest, self._stage.tick)
+        for place in self._places.values():
+            if place.groups is not None:
+                self._step(f"{place.name}, to see what memory it takes")
+                with place.groups.unbounded():
+                    run(self._engine, self._workload, place, self._stage.tick)
+
+    def _run(
+        self, folder: Path, repeat: int
+    ) -> tuple[dict[str, list[Ran]], dict[str, dict[str, Recording]]]:
+        """By storage: its bare runs, and the evidence by name."""
+        names, agreeing = list(self._places), min(AGREEING, repeat)
+        sources = list(dict.fromkeys(source for source, _ in self._pairs))
+        bare = {name: Series(name, repeat, self._bare(name)) for name in names}
+        recorded = {name: Series(name, agreeing, self._recorded(name, folder)) for name in sources}
+        explained = list(self._explained(sources[0], agreeing))
+        take_turns(self._workload, [*recorded.values(), *explained, *bare.values()])
+        # As calm as the bare run that counts, which is the median of the calmest.
+        rank = (repeat - 1) // 2
+        plan = next((series.calmest(rank)[1] for series in explained), None)
+        evidence = {name: _evidence(series.calmest(rank)[1]) for name, series in recorded.items()}
+        for name, series in recorded.items():
+            whole = series.calmest(rank)[1]
+            evidence[name] |= parts(whole, Random(f"{self._title} {name}"), plan)
+            former = [made.path for _, made in series.done if made is not whole]
+            if MINUTE in evidence[name] and former:
+                evidence[name][AGAIN], self._former[name] = evidence[name][MINUTE], former[0]
+        if plan is not None:
+            evidence[sources[0]]["plan"] = plan
+        return {name: series.runs for name, series in bare.items()}, evidence
+
+    def _bare(self, name: str) -> Callable[[int], tuple[Ran, None]]:
+        def attempt(number: int) -> tuple[Ran, None]:
+            self._step(f"{name}, run {number + 1}")
+            return run(self._engine, self._workload, self._places[name], self._stage.tick), None
+
+        return attempt
+
+    def _recorded(self, name: str, folder: Path) -> Callable[[int], tuple[Ran, Recording]]:
+        place = self._places[name]
+
+        def attempt(number: int) -> tuple[Ran, Recording]:
+            self._step(f"{name}, recorded {number + 1}")
+            output = folder / f"{place.directory.name}-{number}.spill"
+            ahead_s = Random(f"{self._title} {name} {number}").uniform(0, AHEAD_S)
+            return run_recorded(
+                self._engine, self._workload, place, output, self._stage.status, ahead_s=ahead_s
+            )
+
+        return attempt
+
+    def _explained(self, name: str, wanted: int) -> Iterator[Series[Recording]]:
+        """In one place: a plan tells the same wherever it was made, but for its I/O's times."""
+        engine = self._engine
+        if isinstance(engine, Explains):
+
+            def attempt(number: int) -> tuple[Ran, Recording]:
+                self._step(f"{name}, explained {number + 1}")
+                explaining = engine.explaining(self._workload)
+                ran = run(engine, explaining, self._places[name], self._stage.tick)
+                return ran, engine.plan_of(ran)
+
+            # EXPLAIN takes CPU time of its own, so these are compared with each other.
+            yield Series(f"{name}, explained", wanted, attempt)
+
+    def _forecasts(self, evidence: Mapping[str, Mapping[str, Recording]]) -> Iterator[_Answer]:
+        """Of the pairs that were drawn: from whole recordings all, from the rest the first each."""
+        first = {source: target for source, target in reversed(self._pairs)}
+        for source, target in self._pairs:
+            elapsed_s = evidence[source]["recording"].elapsed_s
+            for name, recording in evidence[source].items():
+                if name == "recording" or target == first[source]:
+                    self._step(f"{source} to {target}, {name} replayed")
+                    yield self._say(name, source, target, recording, elapsed_s)
+
+    def _say(
+        self, name: str, source: str, target: str, recording: Recording, elapsed_s: float
+    ) -> _Answer:
+        """A forecast; one that cannot be made is refused with the reason."""
+        of_part = name in ("slices", "first_fifth")
+        part = of_part or name in PARTS
+        known = Known(history=[self._former[source]]) if name == AGAIN else NOTHING
+        like = read_back(recording) if name in PARTS else recording
+        like = known.in_place_of(recording) or like
+        budget = replace(OWNED, time_s=PART_PROBE_S if part else PROBE_S)
+        directory, storage, seed_s = self._places[target].directory, None, None
+        others: Mapping[str, Variant] = {}
+        try:
+            with self._places[target].limited():
+                progress = self._stage.progress
+                storage = probe(directory, like, budget=budget, on_progress=progress)
+            storage = replace(storage, name=target)
+            whole_s = elapsed_s if of_part else None
+            answer = forecast(recording, storage, elapsed_s=whole_s, known=known)
+            if name in PARTS and answer.part is not None:
+                raise Refusal("nothing tells how long the whole query takes")
+            if name == "recording":
+                seed_s = seed_formula_s(recording, storage)
+                rehearsed = partial(self._rehearsed, recording, storage)
+                others = variants(recording, storage, answer, rehearsed)
+        except (InputError, Refusal) as error:
+            reason = str(error).removeprefix(f"{recording.path}: ")
+            whole_s = elapsed_s if part else recording.elapsed_s
+            answer = Forecast.refusal(target, whole_s, CONFIDENCE, reason)
+        return _Answer(
+            source, target, evidence_of(name, recording, storage), answer, seed_s, others
+        )
+
+    def _rehearsed(self, recording: Recording, storage: Storage) -> Storage | None:
+        """The target with what the first seconds of the query tell there; None without such."""
+        self._step(f"{storage.name}, rehearsed")
+        try:
+            rehearsal = rehearse(
+                self._engine,
+                self._workload,
+                self._places[storage.name],
+                like=recording,
+                duration_s=rehearsed_s(recording),
+                folder=recording.path.parent,
+            )
+        except SpillcastError:
+            return None
+        # A query that ended was measured, and a forecast of it would be none.
+        return None if rehearsal.ended else replace(storage, rehearsal=rehearsal)
+
+
+def _evidence(whole: Recording) -> dict[str, Recording]:
+    """What forecasts are made from, of one recorded run."""
+    recordings = {"recording": whole, "first_fifth": first_fifth(whole)}
+    slices = ten_slices(whole)
+    return recordings if slices is None else {**recordings, "slices": slices}

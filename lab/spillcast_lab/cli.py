@@ -1,0 +1,154 @@
+"""``spillcast verify``: forecasts against measured runs on this machine."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spillcast.cli.engines import ALL, DEFAULT, NAMES, EngineOrAll
+from spillcast.cli.options import Csv, Json, Work
+
+if TYPE_CHECKING:
+    from spillcast.lab.case import Truth
+    from spillcast_lab.draw import Drawn
+    from spillcast_lab.matrix import Cell, Storage
+
+
+def add_to(application: typer.Typer) -> None:
+    """Register the verb."""
+    application.command("verify")(verify)
+
+
+def verify(
+    engine: EngineOrAll = DEFAULT,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, help="Time limit; as many cases are drawn as fit.")
+    ] = 5.0,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(help='Only queries of this kind, or "tpch". Repeatable.'),
+    ] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option(help="Only with this number of threads or processes.")
+    ] = None,
+    storage: Annotated[
+        list[str] | None, typer.Option(help="Only between these storages; two or more.")
+    ] = None,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Measured runs of each; the median counts.")
+    ] = 3,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="Seed for drawing cases and random storages; the same seed draws the same cases."
+        ),
+    ] = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write all cases as Parquet, as they come."),
+    ] = None,
+    from_: Annotated[
+        Path | None, typer.Option("--from", help="Read the cases of an earlier run; run nothing.")
+    ] = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write a page with charts, like docs/accuracy.md; - prints the tables."
+        ),
+    ] = None,
+    work: Work = None,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Forecast queries for other storage, then measure them.
+
+    Built-in queries and those of TPC-H spill with 1, 2 and 4 threads or processes on twenty
+    storages: emulated ones (some with random parameters from the seed), some slowed by the kernel,
+    the disk and memory. All cases would take hours, so storages are drawn for each query until the
+    time is used up; at least half of the forecasts are from slow to fast. If it is interrupted, the
+    cases of completed queries are kept.
+    """
+    from spillcast.cli.output import show
+    from spillcast.errors import InputError
+    from spillcast.lab.case import document
+    from spillcast.report.verify import verify_page
+    from spillcast.workspace import check_output_file
+
+    printed, markdown = markdown == Path("-"), None if markdown == Path("-") else markdown
+    if printed and (json or csv):
+        raise InputError(
+            f"--{'json' if json else 'csv'} and --markdown -: stdout has one format, give one"
+        )
+    for option, path in (("-o", output), ("--markdown", markdown)):
+        if path is not None:
+            check_output_file(path, option)
+    if markdown is not None and not markdown.suffix:
+        hint = f"its charts go to {markdown}/: {markdown}.md"
+        raise InputError(f"--markdown {markdown}: name it with a suffix", hint)
+    if from_ is not None:
+        from spillcast.lab.truth_file import read_truth
+
+        truth = read_truth(from_)
+    else:
+        from spillcast_lab.draw import draw
+        from spillcast_lab.matrix import STORAGES, THREADS, all_cells, choose_storages
+        from spillcast_lab.random_storages import random_storages
+
+        storages = choose_storages(storage, [*STORAGES, *random_storages(seed)])
+        cells = all_cells(NAMES if engine == ALL else [engine], threads or THREADS, workload)
+        if workload is None:
+            cells = _that_can_be_made(cells)
+        drawn = draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
+        truth = _run(drawn, storages, minutes, repeat, output, work)
+    if markdown is not None:
+        from spillcast_lab.accuracy import write_accuracy
+
+        write_accuracy(truth, markdown)
+    show(
+        lambda: document(truth.cases, truth.about),
+        lambda: verify_page(truth),
+        json=json,
+        csv=csv,
+        markdown=printed,
+    )
+
+
+def _that_can_be_made(cells: "list[Cell]") -> "list[Cell]":
+    """Without TPC-H's queries, and a word about it, where nothing is there to make its tables."""
+    from spillcast_lab.tpch.data import INSTALL, generator
+    from spillcast_lab.tpch.queries import SUITE
+
+    if generator() is not None:
+        return cells
+    typer.echo(f"tpchgen-cli is not installed: without TPC-H's queries ({INSTALL})", err=True)
+    return [cell for cell in cells if cell.workload.suite != SUITE]
+
+
+def _run(
+    drawn: "Drawn",
+    storages: "Sequence[Storage]",
+    minutes: float,
+    repeat: int,
+    output: Path | None,
+    work: Path | None,
+) -> "Truth":
+    """Measure what was drawn. InputError where there is time for nothing."""
+    from spillcast.cli.stage import TerminalStage
+    from spillcast.errors import InputError
+    from spillcast.lab.truth_file import write_truth
+    from spillcast_lab.verify import verify as run_verify
+
+    if not drawn.cells:
+        hint = "allow more, or run less with --repeat 1"
+        raise InputError(f"--minutes {minutes:g}: there is no time for one query", hint)
+    with TerminalStage(budget_s=60 * minutes) as stage:
+        return run_verify(
+            stage,
+            drawn,
+            storages,
+            work,
+            repeat=repeat,
+            budget_s=60 * minutes,
+            on_truth=lambda truth: None if output is None else write_truth(output, truth),
+        )

@@ -1,0 +1,174 @@
+"""What can be verified: queries by engine and threads, and storages; what each of it takes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice, permutations, zip_longest
+
+from spillcast.engines.engine import Explains, Lab
+from spillcast.engines.registry import lab_of
+from spillcast.engines.workload import THREADS_MAX, Workload
+from spillcast.errors import InputError
+from spillcast.lab.storages import Emulated, Plain
+from spillcast_lab.kernel_slowed import KernelSlowed, why_not
+from spillcast_lab.tpch import tpch_labs_of
+
+Storage = Emulated | Plain | KernelSlowed
+#: Where a forecast is from and to, by name.
+Pair = tuple[str, str]
+
+THREADS = (1, 2, 4)
+STORAGES: Sequence[Storage] = (
+    Emulated("0.3 ms", 0.0003, 0.0003),
+    Emulated("1 ms", 0.001, 0.001),
+    Emulated("5 ms", 0.005, 0.005),
+    Emulated("r1.5 w0.2", 0.0015, 0.0002),
+    Emulated("r0.2 w1.5", 0.0002, 0.0015),
+    Emulated("10 us/KiB", 0.0001, 0.0001, s_per_byte=10e-6 / 1024),
+    Emulated("one by one", 0.0003, 0.0003, servers=1),
+    # The kernel writes back page by page, and all of it when a file is closed.
+    Plain("disk", in_memory=False),
+    Plain("tmpfs", in_memory=True),
+)
+#: A forecast is from one storage to another.
+STORAGES_MIN = 2
+
+#: Of TPC-H so many queries are verified after each of the others.
+TPCH_AFTER_EACH = 2
+#: Runs to record from that are to agree: one alone does not tell what neighbours took from it.
+AGREEING = 2
+#: Runs made for one that counts, where others work on the machine.
+REPEATED = 1.3
+#: Threads share the operations of a query, but not all of the time.
+SHARED = 0.8
+#: A process or a server started; a recording begun and ended. Seconds.
+START_S, RECORD_S = 0.6, 2.5
+#: A probe with the I/O of a whole run, or of a part of one.
+REPLAY_S, PART_REPLAY_S = 3.2, 0.9
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A query of an engine, and the storages between which it is forecast, by name."""
+
+    engine: str
+    workload: Workload
+    storages: tuple[str, ...] = ()
+    #: The experiments that it is one of; None for those that the engine usually offers.
+    other_lab: type[Lab] | None = None
+    #: Those forecast, a storage's first also from a part of a recording; all where none is named.
+    pairs: tuple[Pair, ...] = ()
+
+    @property
+    def lab(self) -> type[Lab]:
+        """The experiments that it is one of."""
+        return self.other_lab or lab_of(self.engine)
+
+    @property
+    def directed(self) -> tuple[Pair, ...]:
+        """From where to where it is forecast."""
+        return self.pairs or tuple(permutations(self.storages, 2))
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        return f"{self.engine} {self.workload.name} x{self.workload.threads}"
+
+
+def unavailable(storage: Storage) -> str | None:
+    """Why a storage cannot be made on this machine; None where it can."""
+    return why_not() if isinstance(storage, KernelSlowed) else None
+
+
+def choose_storages(
+    names: Sequence[str] | None, storages: Sequence[Storage] = STORAGES
+) -> Sequence[Storage]:
+    """Those that are named, all where none is. InputError for others, or for one."""
+    known = {storage.name: storage for storage in storages}
+    for name in names or ():
+        if name not in known:
+            raise InputError(f"--storage {name}: no such storage", f"there are: {', '.join(known)}")
+    if names and len(set(names)) < STORAGES_MIN:
+        raise InputError("--storage: a forecast is from one storage to another: name two")
+    return [known[name] for name in dict.fromkeys(names or known)]
+
+
+def all_cells(
+    engines: Sequence[str],
+    threads: Sequence[int] = THREADS,
+    workloads: Sequence[str] | None = None,
+) -> list[Cell]:
+    """Cells without storages, in an order of which each beginning is balanced.
+
+    Engines take turns; with each, two of TPC-H's queries come after one of the others. A workload
+    is a suite, a kind, or one name. InputError for one that no engine has and for a thread count
+    below 1.
+    """
+    for count in threads:
+        if not 1 <= count <= THREADS_MAX:
+            raise InputError(f"--threads {count}: 1 to {THREADS_MAX} can be verified")
+    by_engine = []
+    for shift, engine in enumerate(engines):
+        usual = _in_turn(engine, [None], threads, shift)
+        tpch = iter(_in_turn(engine, tpch_labs_of(engine), threads, shift))
+        mixed = [[first, *islice(tpch, TPCH_AFTER_EACH)] for first in usual]
+        by_engine.append([*chain(*mixed), *tpch])
+    cells = [cell for turn in zip_longest(*by_engine) for cell in turn if cell is not None]
+    known = dict.fromkeys(name for cell in cells for name in _names(cell.workload))
+    for name in workloads or ():
+        if name not in known:
+            raise InputError(f"--workload {name}: no such query", f"there are: {', '.join(known)}")
+    return [cell for cell in cells if not workloads or {*workloads} & {*_names(cell.workload)}]
+
+
+def _in_turn(
+    engine: str, labs: Sequence[type[Lab] | None], threads: Sequence[int], shift: int
+) -> list[Cell]:
+    """All cells of experiments, each query in each of its variants with each thread count.
+
+    Every query comes once before any comes twice; variants and thread counts take turns.
+    """
+    variants: dict[str, list[Callable[[int], Cell]]] = {}
+    for lab in labs:
+        for at, workload in enumerate((lab or lab_of(engine)).verified(1)):
+            variants.setdefault(workload.kind, []).append(partial(_cell, engine, lab, at))
+    cells = []
+    for turn in range(len(threads) * max(map(len, variants.values()), default=0)):
+        for position, made in enumerate(variants.values()):
+            turns, variant = divmod(turn, len(made))
+            count = threads[(turns + variant + position + shift) % len(threads)]
+            cells.append(made[(variant + position) % len(made)](count))
+    return cells
+
+
+def _cell(engine: str, lab: type[Lab] | None, at: int, threads: int) -> Cell:
+    return Cell(engine, (lab or lab_of(engine)).verified(threads)[at], other_lab=lab)
+
+
+def _names(workload: Workload) -> list[str]:
+    """What it goes by: its suite, its kind and its name."""
+    return [name for name in (workload.suite, workload.kind, workload.name) if name]
+
+
+def cell_s(cell: Cell, storages: Mapping[str, Storage], repeat: int) -> float:
+    """How long a cell takes, roughly: a warm-up, recordings, probes and bare runs."""
+    if not cell.storages:
+        return 0.0
+    runs_s = {name: run_s(storages[name], cell.workload) for name in cell.storages}
+    count = len(cell.storages)
+    sources = len({source for source, _ in cell.directed})
+    probes_s = len(cell.directed) * REPLAY_S + 2 * sources * PART_REPLAY_S
+    agreeing = min(AGREEING, repeat)
+    # Where the engine explains the query, that is probed too.
+    explains = issubclass(cell.lab, Explains)
+    plan_s = agreeing * runs_s[cell.storages[0]] + REPLAY_S if explains else 0.0
+    each_s = (repeat + agreeing) * sum(runs_s.values()) + agreeing * count * RECORD_S + plan_s
+    # Runs that show what memory the engine takes.
+    ahead_s = sum(runs_s[n] for n in cell.storages if isinstance(storages[n], KernelSlowed))
+    return cell.workload.cpu_s + ahead_s + REPEATED * each_s + probes_s
+
+
+def run_s(storage: Storage, workload: Workload) -> float:
+    """How long one run on a storage takes, roughly."""
+    at_once = 1 if storage.servers == 1 else workload.threads**SHARED
+    return START_S + workload.cpu_s + workload.operations * storage.expected_s / at_once

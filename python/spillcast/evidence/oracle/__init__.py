@@ -1,0 +1,1 @@
+"""Reports and views of Oracle as figures of one run."""

@@ -1,0 +1,260 @@
+"""What the tables of an AWR or Statspack report hold, each figure held against the others."""
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.evidence.figures.checks import Held, hold, surer
+from spillcast.evidence.figures.numbers import ZERO, Number, number_of, seconds_of
+from spillcast.evidence.oracle.report_tables import Row, Table, is_page, tables_of
+from spillcast.evidence.oracle.report_text import BLANKS, check_all_read
+from spillcast.recording.event_names import TEMP_EVENTS, is_like
+from spillcast.units import format_duration
+
+_MINUTES = re.compile(r"(Elapsed|DB\s+time)\s*:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
+_SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
+_CPU = ("DB CPU", "CPU time")
+#: The column of instances, and what stands in it for all of them.
+_INSTANCE, _ALL_INSTANCES = "i#", "*"
+
+
+@dataclass(frozen=True)
+class Sql:
+    """Sums over the executions of one statement in the interval; None where they are not told."""
+
+    executions: float
+    elapsed_s: float
+    cpu_s: float | None
+    io_s: float | None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The waits for one event: how many, their seconds, and their share of DB time."""
+
+    event: str
+    count: Number
+    total: Number
+    mean: Number | None
+    share: Number | None
+
+    @property
+    def words(self) -> str:
+        """Its time, for a message."""
+        return f"{format_duration(self.total.value)} of {self.event}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a report says: seconds of the database, its waits for temp by op, its statements."""
+
+    database_s: float
+    cpu_s: float | None
+    user_io_s: float | None
+    waits: dict[str, Wait]
+    #: Mean bytes of an I/O on temp files by op.
+    sizes: dict[str, float]
+    statements: dict[str, Sql]
+    untold: list[str] = field(default_factory=list)
+
+
+def report_of(path: Path, text: str, hint: str) -> Report:
+    """The figures of a report. InputError where it has none of temp files, or they cannot be."""
+    tables = tables_of(text)
+    plain = text
+    if is_page(text):
+        plain = html.unescape(re.sub(r"<[^<>]{,200}>", " ", text)).translate(BLANKS)
+    else:
+        within = {at for table in tables for at in range(table.first, table.last)}
+        check_all_read(path, text.splitlines(), within, hint)
+    all_waits = list(_waits(tables))
+    waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
+    if not waits:
+        if "direct path read temp" in plain.lower() or "direct path write temp" in plain.lower():
+            raise InputError(f"{path}: its waits for temp files are in no table that is read", hint)
+        raise InputError(f"{path}: it has no waits for temp files among its wait events", hint)
+    minutes = _minutes(tables, plain)
+    model = dict(_pairs(tables, "statistic", "time(s"))
+    classes = dict(_pairs(tables, "waitclass", "totalwaittime(s", "waittime(s"))
+    untold = []
+    stated = model.get("DB time") or minutes.get("db")
+    database_s, span_s = stated, minutes.get("el", ZERO).value
+    if database_s is None:
+        database_s = _from_shares(all_waits)
+        untold.append("the DB time follows from a wait's percentage of it")
+    if database_s is None or database_s.value <= 0:
+        raise InputError(f"{path}: it has no DB time, and no percentages of it", hint)
+    hold(path, _contradictions(list(waits.values()), stated), hint)
+    cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
+    return Report(
+        database_s.value,
+        None if cpu is None else cpu.value,
+        classes["User I/O"].value if "User I/O" in classes else None,
+        waits,
+        _sizes(tables, span_s),
+        _statements(tables),
+        untold,
+    )
+
+
+def _minutes(tables: Sequence[Table], plain: str) -> dict[str, Number]:
+    """Seconds that the report covers, and of DB time, by the first letters."""
+    stated: dict[str, Number] = {}
+    for match in _MINUTES.finditer(plain):
+        if (number := number_of(match[2])) is not None:
+            stated.setdefault(match[1].lower()[:2], number * 60)
+    for table in tables:
+        # Of all instances, as columns.
+        names = (("db", table.named("dbtime")), ("el", table.named("elapsedtime")))
+        for row in table.rows if table.has("rac", "dbtime", "elapsedtime") else ():
+            for key, name in names:
+                if (number := number_of(row.get(name or "", ""))) is not None:
+                    stated.setdefault(key, number * 60)
+    return stated
+
+
+def _pairs(tables: Sequence[Table], key: str, *values: str) -> Iterator[tuple[str, Number]]:
+    """Names and numbers of the first table that begins with ``key`` and has one of the others."""
+    for value in values:
+        for table in tables:
+            name, column = next(iter(table.names), ""), table.named(value)
+            if name.startswith(key) and column is not None:
+                for row in table.rows:
+                    if (number := seconds_of(row.get(column, ""))) is not None:
+                        yield row[name], number
+                return
+
+
+def _waits(tables: Sequence[Table]) -> Iterator[Wait]:
+    """The rows of all lists of events; of several instances those of all together."""
+    for table in tables:
+        total = table.named("time(s") or table.named("total(s")
+        if not table.has("event", "waits") or total is None:
+            continue
+        event = next(name for name in table.names if name.endswith("event"))
+        mean = table.named("avgwait") or table.named("wait(ms") or table.named("avg(ms")
+        share = next((n for n in table.names if "%" in n and n.endswith("time")), None)
+        instance = _ALL_INSTANCES
+        for row in table.rows:
+            instance = row.get(_INSTANCE, "") or instance
+            if instance == _ALL_INSTANCES:
+                wait = _wait(row[event], row, total, mean, share)
+                if wait is not None:
+                    yield wait
+
+
+def _wait(event: str, row: Row, total: str, mean: str | None, share: str | None) -> Wait | None:
+    total_s = seconds_of(row.get(total, ""))
+    count = number_of(row.get("waits", "")) or ZERO
+    if total_s is None:
+        return None
+    mean_s = seconds_of(row.get(mean or "", ""))
+    if mean_s is not None and row[mean or ""][-1:] != "s":
+        # Without a unit of its own it is in the column's.
+        mean_s = mean_s * 1e-3
+    percent = seconds_of(row.get(share or "", ""))
+    known = None if percent is None else percent * 0.01
+    return Wait(event, count, total_s, mean_s, known)
+
+
+def _by_op(waits: Iterator[Wait]) -> dict[str, Wait]:
+    """Of several lists the fullest, and of as full ones that which rounds least."""
+    chosen: dict[str, Wait] = {}
+    for wait in waits:
+        if wait.mean is not None and wait.count.value:
+            product = wait.count * wait.mean
+            if product.low <= wait.total.high and wait.total.low <= product.high:
+                wait = Wait(
+                    wait.event, wait.count, surer(wait.total, product), wait.mean, wait.share
+                )
+        op = wait.event.lower().split()[2]
+        former = chosen.get(op)
+        if former is None or _fuller(wait.total, former.total):
+            chosen[op] = wait
+    return chosen
+
+
+def _fuller(total: Number, former: Number) -> bool:
+    if total.low <= former.high and former.low <= total.high:
+        return surer(total, former) is total and total != former
+    return total.value > former.value
+
+
+def _from_shares(waits: Sequence[Wait]) -> Number | None:
+    """DB time of the wait whose percentage is known best."""
+    known = [wait for wait in waits if wait.share is not None and wait.share.value]
+    if not known:
+        return None
+    best = min(known, key=lambda wait: (wait.share or ZERO).spread)
+    return best.total / (best.share or ZERO)
+
+
+def _contradictions(waits: Sequence[Wait], database_s: Number | None) -> Iterator[Held]:
+    for wait in waits:
+        if wait.mean is not None and wait.count.value:
+            times = f"{wait.count.value:,.0f} waits of {format_duration(wait.mean.value)}"
+            product = wait.count * wait.mean
+            yield Held("count-mean-total", product, times, wait.total, wait.words)
+        if database_s is None:
+            continue
+        whole = f"{format_duration(database_s.value)} of DB time"
+        yield Held("part-of-whole", wait.total, wait.words, database_s, whole)
+        if wait.share is not None:
+            share = f"{100 * wait.share.value:.3g} % of {whole}"
+            part = wait.share * database_s
+            yield Held("share-of-db-time", part, share, wait.total, wait.words)
+
+
+def _sizes(tables: Sequence[Table], span_s: float) -> dict[str, float]:
+    """Mean bytes of reads and writes of temp files, by the I/O of each type of file."""
+    sizes: dict[str, float] = {}
+    rows = [cells for table in tables if table.has("filetypename") for cells in table.cells]
+    for cells in rows:
+        if len(cells) < 7 or cells[0].lower() != "temp file":
+            continue
+        for op, at in (("read", 1), ("write", 4)):
+            moved, per_s, bytes_per_s = (
+                number_of(cells[at + offset], step=step)
+                for offset, step in ((0, 1024), (1, 1000), (2, 1024))
+            )
+            ways = []
+            if per_s is not None and per_s.value:
+                ways = [bytes_per_s / per_s] if bytes_per_s and bytes_per_s.value else []
+                if moved is not None and moved.value and span_s:
+                    ways.append(moved / (per_s * span_s))
+            if ways:
+                sizes[op] = min(ways, key=lambda way: way.spread).value
+    return sizes
+
+
+def _statements(tables: Sequence[Table]) -> dict[str, Sql]:
+    """By SQL_ID or old hash value: of several lists the first that has the elapsed time."""
+    statements: dict[str, Sql] = {}
+    for table in tables:
+        key = table.named("sqlid") or table.named("hashvalue")
+        elapsed = next((n for n in table.names if n.startswith("elapsedtime(s")), None)
+        if key is None or elapsed is None:
+            continue
+        for row in table.rows:
+            name, elapsed_s = row.get(key, ""), _value(row, elapsed)
+            if _SQL_ID.fullmatch(name) and name not in statements and elapsed_s is not None:
+                statements[name] = _sql(row, elapsed_s)
+    return statements
+
+
+def _sql(row: Row, elapsed_s: float) -> Sql:
+    def of_elapsed(name: str) -> float | None:
+        percent = _value(row, name)
+        return None if percent is None else percent / 100 * elapsed_s
+
+    cpu_s = _value(row, "cputime(s)")
+    cpu_s = of_elapsed("%cpu") if cpu_s is None else cpu_s
+    return Sql(_value(row, "executions") or 0.0, elapsed_s, cpu_s, of_elapsed("%io"))
+
+
+def _value(row: Row, name: str) -> float | None:
+    number = number_of(row.get(name, ""))
+    return None if number is None else number.value

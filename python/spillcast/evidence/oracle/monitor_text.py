@@ -1,0 +1,199 @@
+"""SQL Monitor's text report: global figures, and the lines of the plan."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.evidence.figures.choice import Choice
+from spillcast.evidence.figures.figures import Figures
+from spillcast.evidence.figures.numbers import number_of, seconds_of
+from spillcast.evidence.oracle.monitored import Line, Monitored, picked
+from spillcast.evidence.oracle.report_text import check_all_read, report_text
+from spillcast.recording.event_names import OPS
+from spillcast.redaction import struck_text
+
+HOW = "make it with: dbms_sqltune.report_sql_monitor(sql_id => '...', report_level => 'ALL')"
+_FACT = re.compile(
+    r"\W*(Status|SQL ID|SQL Execution ID|Duration)\s*:\s*(\S(?:.*\S)?)\s*", re.IGNORECASE
+)
+_SAMPLES = re.compile(r"(.*?\S)\s*+\(\s*([\d,.]+[KMG]?)\s*\)")
+_RULE = re.compile(r"(?:\S?\s++)?={10,}\s*")
+_BEGIN = re.compile(r"\W*(SQL Monitoring Report|Global Information)\b.*", re.IGNORECASE)
+_SERVERS = re.compile(r"Parallel Execution Details\s*\(DOP=\d+\s*,\s*Servers Allocated=(\d+)")
+_PLAN = re.compile(r"Plan Hash Value\s*=\s*(\d+)")
+_PAGE = re.compile(r"<(?:html|body|table)\b", re.IGNORECASE)
+
+
+@dataclass
+class Report:
+    """The lines of one report: what they say of the statement, and their tables."""
+
+    lines: list[tuple[int, str]] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+    tables: list["Table"] = field(default_factory=list)
+    sql: list[str] = field(default_factory=list)
+    plan: str | None = None
+    servers: int = 0
+
+
+@dataclass
+class Table:
+    """The names of columns in lower case, and rows with the number of their line."""
+
+    names: list[str]
+    rows: list[tuple[int, list[str]]] = field(default_factory=list)
+
+
+def read(paths: Sequence[Path], choice: Choice) -> Figures:
+    """The figures of a report. InputError where it is cut or has no lines."""
+    (path,) = paths
+    text = report_text(path, HOW)
+    if _PAGE.search(text):
+        raise InputError(
+            f"{path}: SQL Monitor's report of type HTML is not read",
+            "make it with type => 'TEXT', 'XML' or 'ACTIVE'",
+        )
+    lines = text.splitlines()
+    reports = _reports(path, lines)
+    read_lines = {at for report in reports for table in report.tables for at, _ in table.rows}
+    check_all_read(path, lines, read_lines, HOW)
+    return picked(path, [_monitored(path, report) for report in reports], choice)
+
+
+def _reports(path: Path, lines: Sequence[str]) -> list[Report]:
+    """A report begins with its title or, where that was left out, with its second heading."""
+    reports = [Report()]
+    begun = titled = False
+    for at, line in enumerate(lines):
+        if match := _BEGIN.fullmatch(line):
+            title = match[1].lower().startswith("sql")
+            if begun and (title or not titled):
+                reports.append(Report())
+            begun, titled = True, title
+        reports[-1].lines.append((at, line))
+    for report in reports:
+        _take(path, report)
+    return [report for report in reports if report.tables]
+
+
+def _take(path: Path, report: Report) -> None:
+    part = ""
+    for _, line in report.lines:
+        heading = re.sub(r"^\W+", "", line).rstrip()
+        if heading in ("SQL Text", "Global Information", "Global Stats"):
+            part = heading
+        elif part == "Global Information" and (match := _FACT.fullmatch(line)):
+            report.facts.setdefault(match[1].lower(), match[2])
+        elif part == "SQL Text" and re.search(r"\w", line):
+            report.sql.append(line.strip())
+        if match := _SERVERS.search(line):
+            report.servers = int(match[1])
+        if match := _PLAN.search(line):
+            report.plan = match[1]
+    report.tables = list(_tables(path, report.lines))
+
+
+def _tables(path: Path, lines: Sequence[tuple[int, str]]) -> Iterator[Table]:
+    """Each table between rules: its heading of one or more lines, and its rows."""
+    heading: list[list[str]] = []
+    table: Table | None = None
+    within = False
+    for at, line in lines:
+        if _RULE.fullmatch(line):
+            if table is not None:
+                yield table
+                heading, table, within = [], None, False
+            elif heading:
+                if len({len(cells) for cells in heading}) > 1:
+                    raise ValueError("the lines of a table's heading have not as many columns")
+                joined = (" ".join(parts).lower().split() for parts in zip(*heading, strict=True))
+                table = Table([" ".join(parts) for parts in joined])
+            else:
+                within = True
+        elif line.lstrip().startswith("|") and within:
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if table is None:
+                heading.append(cells)
+            elif len(cells) != len(table.names):
+                raise InputError(
+                    f"{path}: line {at + 1:,} has not as many columns as its table", HOW
+                )
+            else:
+                table.rows.append((at, cells))
+    if table is not None or heading:
+        raise InputError(f"{path}: it is cut: its last table has no end", HOW)
+
+
+def _monitored(path: Path, report: Report) -> Monitored:
+    facts = report.facts
+    stats = next((table for table in report.tables if "elapsed time(s)" in table.names), None)
+    plan = next((table for table in report.tables if "operation" in table.names), None)
+    if stats is None or plan is None or not stats.rows:
+        raise InputError(f"{path}: it lacks Global Stats or Plan Monitoring Details", HOW)
+    totals = dict(zip(stats.names, stats.rows[0][1], strict=True))
+    seconds = {name: _seconds(text) for name, text in totals.items() if name.endswith("(s)")}
+    parts = [s for name, s in seconds.items() if name == "cpu time(s)" or "waits(s)" in name]
+    return Monitored(
+        path=path,
+        sql_id=facts.get("sql id"),
+        exec_id=facts.get("sql execution id"),
+        plan=report.plan,
+        sql_text=struck_text("\n".join(report.sql)) if report.sql else None,
+        elapsed_s=_seconds(facts.get("duration", "")),
+        database_s=seconds["elapsed time(s)"],
+        parts_s=sum(parts),
+        cpu_s=seconds.get("cpu time(s)", 0.0),
+        io_s=seconds.get("io waits(s)", 0.0),
+        requests={op: _count(totals.get(f"{op} reqs", ""), 1000) for op in OPS},
+        bytes={op: _count(totals.get(f"{op} bytes", ""), 1024) for op in OPS},
+        lines=list(_lines(path, plan)),
+        servers=report.servers,
+        running=facts.get("status", "").startswith("EXECUTING"),
+        rounded=True,
+    )
+
+
+def _lines(path: Path, plan: Table) -> Iterator[Line]:
+    temp = next((column for column in ("temp (max)", "temp") if column in plan.names), None)
+    current: Line | None = None
+    for at, row in plan.rows:
+        cells = dict(zip(plan.names, row, strict=True))
+        if cells.get("id", "").strip("-> *"):
+            if current is not None:
+                yield current
+            current = Line(
+                operation=cells["operation"],
+                reads=_count(cells.get("read reqs", ""), 1000),
+                read_bytes=_count(cells.get("read bytes", ""), 1024),
+                writes=_count(cells.get("write reqs", ""), 1000),
+                write_bytes=_count(cells.get("write bytes", ""), 1024),
+                temp_bytes=_count(cells[temp], 1024) if temp else None,
+                activity=_percent(cells.get("activity (%)", "")),
+            )
+        detail = cells.get("activity detail (# samples)", "")
+        match = _SAMPLES.fullmatch(detail)
+        if detail and (match is None or current is None):
+            raise InputError(f"{path}: line {at + 1:,} is not understood: {detail}", HOW)
+        if match is not None and current is not None:
+            samples = {**current.samples, match[1].strip(): _count(match[2], 1000)}
+            current = replace(current, samples=samples)
+    if current is not None:
+        yield current
+
+
+def _count(text: str, step: int) -> int:
+    """A count (steps of 1,000) or bytes (of 1,024) such as ``48511``, ``28M`` or ``47GB``."""
+    number = number_of(text, step=step)
+    return 0 if number is None else round(number.value)
+
+
+def _seconds(text: str) -> float:
+    number = seconds_of(text)
+    return 0.0 if number is None else number.value
+
+
+def _percent(text: str) -> float | None:
+    number = number_of(text)
+    return None if number is None else number.value

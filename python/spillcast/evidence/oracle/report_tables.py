@@ -1,0 +1,131 @@
+"""The tables of AWR and Statspack reports, out of text or HTML: columns by name."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+from spillcast.evidence.oracle.report_text import BLANKS
+
+_DASHES = re.compile(r"-{2,}")
+_HEADING_RULE = re.compile(r"\s*-{2,}(\s+-{2,})+\s*")
+_END = re.compile(r"\s{8,}-{20,}\s*")
+_HEADING_LINES = 5
+Row = dict[str, str]
+
+
+@dataclass
+class Table:
+    """Names of columns in lower case without spaces, and rows of cells, one for each of them."""
+
+    names: Sequence[str]
+    #: Where it stands in a text.
+    first: int = 0
+    last: int = 0
+    cells: list[list[str]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> Iterator[Row]:
+        """The rows by name; of columns of one name the first."""
+        for row in self.cells:
+            cells: Row = {}
+            for name, cell in zip(self.names, row, strict=False):
+                cells.setdefault(name, cell)
+            yield cells
+
+    def has(self, *parts: str) -> bool:
+        """Whether each of these is a part of some column's name."""
+        return all(self.named(part) is not None for part in parts)
+
+    def named(self, part: str) -> str | None:
+        """The first column with this in its name."""
+        return next((name for name in self.names if part in name), None)
+
+
+def is_page(text: str) -> bool:
+    """Whether a report is HTML."""
+    return re.search(r"<t(able|r|d)\b", text, re.IGNORECASE) is not None
+
+
+def tables_of(text: str) -> list[Table]:
+    """All tables of a report in either form."""
+    if is_page(text):
+        page = _Page()
+        page.feed(text)
+        return page.tables
+    return list(_of_text(text.splitlines()))
+
+
+def name_of(heading: str) -> str:
+    """The name of a column in one form."""
+    return re.sub(r"\s+", "", heading).lower()
+
+
+def _of_text(lines: Sequence[str]) -> Iterator[Table]:
+    """A table begins with dashes under its heading and ends with a rule in the middle."""
+    at = 0
+    while at < len(lines):
+        if not _HEADING_RULE.fullmatch(lines[at]):
+            at += 1
+            continue
+        ends = [match.end() for match in _DASHES.finditer(lines[at])]
+        heading: list[str] = []
+        for line in reversed(lines[max(0, at - _HEADING_LINES) : at]):
+            # SQL*Plus titles each page with the name of the column.
+            if line.strip() in ("", "OUTPUT") or line.lstrip().startswith(("->", "~", "--")):
+                break
+            heading.insert(0, line)
+        columns = zip(*(_cut(line, ends) for line in heading), strict=True)
+        table = Table([name_of("".join(parts)) for parts in columns], at - len(heading))
+        at += 1
+        while at < len(lines) and not _END.fullmatch(lines[at]):
+            if _HEADING_RULE.fullmatch(lines[at]):
+                break
+            if lines[at].strip():
+                table.cells.append(_cut(lines[at], ends))
+            at += 1
+        table.last = at
+        if heading:
+            yield table
+
+
+def _cut(line: str, ends: Sequence[int]) -> list[str]:
+    """Cells of a line: columns end where their dashes do, and numbers may begin before them."""
+    begins = [0, *ends]
+    cells = [line[begin:end].strip() for begin, end in zip(begins, ends, strict=False)]
+    cells[-1] = line[begins[-2] :].strip()
+    return cells
+
+
+class _Page(HTMLParser):
+    """Tables of a page: th are names, td are cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: list[Table] = []
+        self._row: list[tuple[str, str]] = []
+        self._cell: str | None = None
+
+    def handle_starttag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "table":
+            self.tables.append(Table([]))
+        elif tag == "tr":
+            self._row = []
+        elif tag in ("td", "th"):
+            self._cell = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._cell is not None:
+            self._cell += data.translate(BLANKS)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th") and self._cell is not None:
+            self._row.append((tag, self._cell.strip()))
+            self._cell = None
+        elif tag == "tr" and self._row and self.tables:
+            table = self.tables[-1]
+            if all(kind == "th" for kind, _ in self._row):
+                table.names = [name_of(text) for _, text in self._row]
+            else:
+                table.cells.append([text for _, text in self._row])
+            self._row = []

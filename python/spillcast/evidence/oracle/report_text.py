@@ -1,0 +1,30 @@
+"""The text of a report in one form, and what notices the lines of it that nothing read."""
+
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.evidence.figures.numbers import with_decimal_points
+from spillcast.gate import text_of
+
+#: Blanks that clients and browsers write between words and digits.
+BLANKS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
+#: Figures of temp I/O: a wait's name with a count or a time, and blocks of a row source.
+_FIGURES = re.compile(
+    r"direct path (?:read|write) temp\b\W*[\d.]|\(?\b(?:cr|pr|pw)=\d|\bela= ?\d", re.IGNORECASE
+)
+_SHOWN = 100
+
+
+def report_text(path: Path, hint: str) -> str:
+    """The text with plain blanks and decimal points. InputError where it is too long."""
+    return with_decimal_points(text_of(path, hint).translate(BLANKS).expandtabs())
+
+
+def check_all_read(path: Path, lines: Sequence[str], read: Collection[int], hint: str) -> None:
+    """InputError for the first line with figures of temp I/O that is not among those read."""
+    for at, line in enumerate(lines):
+        if at not in read and _FIGURES.search(line):
+            shown = " ".join(line.split())[:_SHOWN]
+            raise InputError(f"{path}: line {at + 1:,} is not understood: {shown}", hint)

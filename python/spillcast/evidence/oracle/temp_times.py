@@ -1,0 +1,41 @@
+"""How long temp I/O took, where a report prints rounded times or only bounds of them."""
+
+from dataclasses import dataclass
+
+from spillcast.evidence.figures.numbers import ZERO, Number
+from spillcast.recording.timed_within import TimedWithin
+
+#: Rounding that leaves less open than this is not worth a word.
+_PRECISE = 0.02
+_STORAGE_TELLS = "name the storage of its temp files with --from"
+TRACE_TELLS = "a trace (10046) or ASH of the run shows it"
+
+
+@dataclass(frozen=True)
+class TempTimes:
+    """Seconds of reads and of writes, summed over all processes, and their bounds."""
+
+    read_s: float | None
+    write_s: float | None
+    within: TimedWithin | None = None
+
+
+def printed(read: Number | None, write: Number | None) -> TempTimes:
+    """Times as printed; their bounds where the last digit matters, as of ``0.00``."""
+    times = read or ZERO, write or ZERO
+    total = times[0] + times[1]
+    if total.spread <= _PRECISE:
+        return TempTimes(times[0].value, times[1].value)
+    within = TimedWithin(
+        total.low, total.high, "the report rounds times of waits", TRACE_TELLS, False
+    )
+    if total.value:
+        return TempTimes(times[0].value, times[1].value, within)
+    return TempTimes(times[0].high / 2, times[1].high / 2, within)
+
+
+def at_most(total_s: float, reads: int, writes: int, because: str) -> TempTimes:
+    """Where temp I/O took no longer than this, and nothing tells how long."""
+    share = total_s / 2 / max(reads + writes, 1)
+    within = TimedWithin(0.0, total_s, because, f"{_STORAGE_TELLS}; {TRACE_TELLS}", False)
+    return TempTimes(share * reads, share * writes, within)

@@ -1,0 +1,250 @@
+"""tkprof's output: a statement's calls, its waits for temp files, and blocks of its row sources."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.evidence.figures.checks import Held, hold
+from spillcast.evidence.figures.choice import Choice, Item, pick
+from spillcast.evidence.figures.figures import REPORT, Figures, Moved
+from spillcast.evidence.figures.numbers import ZERO, Number, number_of
+from spillcast.evidence.oracle.plan_lines import PlanLine, Spilled, spilled
+from spillcast.evidence.oracle.report_text import check_all_read, report_text
+from spillcast.evidence.oracle.temp_times import TempTimes, at_most, printed
+from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
+from spillcast.recording.postgres_meta import Statement
+from spillcast.redaction import struck_text
+from spillcast.units import format_duration
+
+#: Blocks of a temp read or write where no row source tells: the most usual of traces.
+BLOCKS = 31
+HOW = "make it with: tkprof run.trc run.txt waits=yes, of a trace with waits (level 8)"
+_N = r"\s+([\d.,]+)"
+_RULE = re.compile(r"\W*\*{20,}\s*")
+_HEADING = re.compile(r"\s*call\s+count\s+cpu\s+elapsed\s+disk\b.*")
+_CALL = re.compile(rf"\s*(Parse|Execute|Fetch|total){_N}{_N}{_N}{_N}(?:{_N}){{3}}\s*")
+_EVENT = re.compile(rf"\s*(\S*[A-Za-z].*?){_N}{_N}{_N}\s*")
+_SOURCE = re.compile(r"\s*(?:\d+\s+){,2}\d+(\s+)([A-Z].*?)\s*\(((?:cr|p?r|p?w)=\d[^()]*)\)\s*")
+_FIGURE = re.compile(r"\b(p?r|p?w)=(\d+)")
+_CAPTURED = re.compile(r"\s*Number of plan statistics captured:\s*(\d+)\s*")
+_SQL_ID = re.compile(r"SQL ID\s*:\s*(\w{13})(?:.*Plan Hash:\s*(\d+))?")
+_SESSIONS = re.compile(r"\s*(\d+)\s+sessions? in tracefile")
+#: Lines between the calls of a section and its end that hold no figures of temp I/O.
+_OTHERS = re.compile(
+    r"\s*(-{3,}[\s-]*|Misses in library|Optimizer (mode|goal)|Parsing user id|Rows\b.*"
+    r"(Row Source|Execution Plan)|Elapsed times include|Event waited on).*"
+)
+#: The wait of a coordinator for its parallel servers.
+_COORDINATOR_WAITS = "PX Deq: Execute Reply"
+#: A coordinator waits for its servers for about all of its call.
+_NEARLY_ALL = 0.9
+
+
+@dataclass
+class Section:
+    """One statement: its calls, its waits (times, longest, seconds) and its row sources."""
+
+    head: list[str]
+    calls: dict[str, tuple[int, Number, Number, int]] = field(default_factory=dict)
+    waits: dict[str, tuple[int, Number, Number]] = field(default_factory=dict)
+    lines: list[PlanLine] = field(default_factory=list)
+    captured: int | None = None
+    has_waits: bool = False
+    sums_executions: bool = True
+
+    @property
+    def temp(self) -> dict[str, tuple[int, Number, Number]]:
+        """Waits for temp files by op."""
+        named = {event.split()[2]: wait for event, wait in self.waits.items() if _is_temp(event)}
+        return {op: wait for op, wait in named.items() if op in OPS}
+
+    @property
+    def runs(self) -> int:
+        """How many executions the figures of one row source have to be taken times."""
+        if self.sums_executions:
+            return 1
+        return max(1, self.captured or self.executions)
+
+    @property
+    def executions(self) -> int:
+        """How often the statement ran."""
+        return max(1, self.calls["Execute"][0] if "Execute" in self.calls else 1)
+
+
+def read(paths: list[Path], choice: Choice) -> Figures:
+    """The figures of one statement. InputError where none spilled, or several did."""
+    (path,) = paths
+    lines = report_text(path, HOW).splitlines()
+    sections = list(_sections(path, lines))
+    spilling = [(each, spilled(path, each.lines, HOW)) for each in sections]
+    spilling = [(each, blocks) for each, blocks in spilling if each.temp or blocks.written_blocks]
+    if not spilling:
+        if not any(each.has_waits or each.lines for each in sections):
+            raise InputError(f"{path}: it has neither waits nor row sources", HOW)
+        raise InputError(f"{path}: no statement waited for temp files: it does not spill", HOW)
+    items = []
+    for each, blocks in spilling:
+        if "total" not in each.calls:
+            raise InputError(f"{path}: a statement lacks the line of its totals: it is cut", HOW)
+        name = _SQL_ID.search("\n".join(each.head))
+        sql_id, plan = (name[1], name[2]) if name else (None, None)
+        elapsed_s = each.calls["total"][2].value
+        items.append(Item((each, blocks, sql_id), elapsed_s, sql_id, plan=plan))
+    section, blocks, sql_id = pick(path, items, choice)
+    _check(path, section, blocks)
+    found = (_SESSIONS.match(line) for line in reversed(lines[-20:]))
+    sessions = next((int(match[1]) for match in found if match), 1)
+    return _figures(path, section, blocks, sql_id, sessions, choice)
+
+
+def _figures(
+    path: Path,
+    section: Section,
+    blocks: Spilled,
+    sql_id: str | None,
+    sessions: int,
+    choice: Choice,
+) -> Figures:
+    untold = [
+        "tkprof counts waits, not requests: I/O that overlapped other work is not among them",
+        "the client's time between calls is not a part of the elapsed time here",
+    ]
+    _, cpu, elapsed, _ = section.calls["total"]
+    moved = {
+        "read": blocks.read_blocks * section.runs,
+        "write": blocks.written_blocks * section.runs,
+    }
+    counts = {
+        op: section.temp[op][0] if op in section.temp else -(-moved[op] // BLOCKS) for op in OPS
+    }
+    if not any(moved.values()):
+        untold.append(
+            f"no row source has blocks of temp files: each I/O is assumed to move {BLOCKS}"
+        )
+    times = _times(section, counts)
+    reads, writes = (
+        Moved(counts[op], (moved[op] or counts[op] * BLOCKS) * choice.block_bytes, time_s)
+        for op, time_s in (("read", times.read_s), ("write", times.write_s))
+    )
+    elapsed_s, busy_s, unknown = elapsed.value, None, ""
+    if sessions > 1 or _COORDINATOR_WAITS in section.waits:
+        elapsed_s, busy_s = _of_coordinator(section)
+        unknown = f"its {format_duration(elapsed.value)} are the sum over {sessions} sessions"
+        untold.append("the elapsed time is that of the coordinator of several sessions")
+    elif section.executions > 1:
+        untold.append(f"this is for all {section.executions:,} executions together")
+    return Figures(
+        path=path,
+        elapsed_s=elapsed_s,
+        elapsed_unknown=unknown,
+        reads=reads,
+        writes=writes,
+        cpu_s=cpu.value,
+        busy_s=busy_s,
+        within=times.within,
+        capture=REPORT,
+        statement=Statement(sql_id, struck_text(_statement(section.head)), 1, 1),
+        untold=untold,
+    )
+
+
+def _times(section: Section, counts: dict[str, int]) -> TempTimes:
+    """Of the waits; without them no longer than what is neither CPU time nor another wait."""
+    if section.temp:
+        return printed(*(section.temp[op][2] if op in section.temp else None for op in OPS))
+    _, cpu, elapsed, _ = section.calls["total"]
+    others_s = sum(total.value for _, _, total in section.waits.values())
+    most_s = max(elapsed.high - cpu.low - others_s, elapsed.high - elapsed.value)
+    because = "tkprof shows no waits for temp files; blocks were written to them"
+    return at_most(most_s, counts["read"], counts["write"], because)
+
+
+def _of_coordinator(section: Section) -> tuple[float, float]:
+    """Elapsed time of a parallel statement, and that of its servers together; 0 if unknown."""
+    total = section.calls["total"][2]
+    waited = section.waits.get(_COORDINATOR_WAITS, (0, ZERO, ZERO))[2].value
+    for call in ("Fetch", "Execute"):
+        elapsed_s = section.calls[call][2].value if call in section.calls else 0.0
+        if waited and waited <= elapsed_s and waited >= _NEARLY_ALL * elapsed_s:
+            return elapsed_s, total.value - elapsed_s
+    return 0.0, total.value
+
+
+def _check(path: Path, section: Section, blocks: Spilled) -> None:
+    """InputError for figures that contradict each other."""
+    read, disk = blocks.read_blocks * section.runs, section.calls["total"][3]
+    held = [
+        Held(
+            "sources-of-disk",
+            Number.exact(read),
+            f"{read:,} temp blocks read by row sources",
+            Number.exact(disk),
+            f"{disk:,} blocks in the column disk",
+        )
+    ]
+    for op, (count, longest, total) in section.temp.items():
+        name = f"direct path {op} temp"
+        words = f"{format_duration(total.value)} of {name} in all"
+        most = Number(longest.value * count, longest.low * count, longest.high * count)
+        times = f"{count:,} times {format_duration(longest.value)} at the longest"
+        held.append(Held("part-of-whole", total, words, most, times))
+    hold(path, held, HOW)
+
+
+def _sections(path: Path, lines: list[str]) -> Iterator[Section]:
+    """The statements; the totals of all statements at the end are none."""
+    head, section, known, found = list[str](), None, set[int](), list[Section]()
+    for at, line in enumerate(lines):
+        if _RULE.fullmatch(line):
+            head, section = [], None
+        elif _HEADING.fullmatch(line):
+            section, head = Section(head), []
+            if not any("OVERALL TOTALS" in text for text in section.head):
+                found.append(section)
+        elif section is not None and _part(section, line):
+            known.add(at)
+            head = []
+        elif line.strip():
+            head.append(line)
+    check_all_read(path, lines, known, HOW)
+    yield from found
+
+
+def _part(section: Section, line: str) -> bool:
+    """Whether a line belongs to the section, which takes what it says."""
+    if match := _CALL.fullmatch(line):
+        count, cpu, elapsed, disk = map(number_of, match.groups()[1:5])
+        if count and cpu and elapsed and disk:
+            section.calls[match[1]] = (round(count.value), cpu, elapsed, round(disk.value))
+            return True
+    elif match := _SOURCE.fullmatch(line):
+        figures = {name[-1]: int(value) for name, value in _FIGURE.findall(match[3])}
+        if figures:
+            depth, reads, writes = len(match[1]), figures.get("r", 0), figures.get("w", 0)
+            section.lines.append(PlanLine(depth, match[2], reads, writes))
+            return True
+    elif match := _CAPTURED.fullmatch(line):
+        section.captured = int(match[1])
+        return True
+    elif _OTHERS.fullmatch(line):
+        section.has_waits |= "Event waited on" in line
+        section.sums_executions &= "(1st)" not in line
+        return True
+    elif section.calls and (match := _EVENT.fullmatch(line)):
+        times, longest, total = map(number_of, match.groups()[1:])
+        if times and longest and total:
+            section.waits[match[1].strip()] = (round(times.value), longest, total)
+            section.has_waits = True
+            return True
+    return not line.strip()
+
+
+def _statement(head: list[str]) -> str:
+    left_out = ("SQL ID", "TKPROF", "error", "Trace file", "Sort options", "--")
+    return "\n".join(line for line in head if line.strip() and not line.startswith(left_out))
+
+
+def _is_temp(event: str) -> bool:
+    return is_like(event, TEMP_EVENTS)

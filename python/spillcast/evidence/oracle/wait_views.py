@@ -1,0 +1,120 @@
+"""Rows of V$SESSION_EVENT, V$SYSTEM_EVENT and V$EVENT_HISTOGRAM: waits for temp files by op."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.evidence.figures.checks import Held, hold
+from spillcast.evidence.figures.choice import Choice, Item, pick
+from spillcast.evidence.figures.figures import REPORT, Figures, Moved
+from spillcast.evidence.figures.numbers import ZERO, Number, number_of, rounded_number
+from spillcast.evidence.oracle.temp_times import printed
+from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
+from spillcast.recording.spooled import read_spooled
+from spillcast.units import format_duration
+
+#: Blocks of a temp read or write, which no view of waits tells.
+BLOCKS = 31
+HOW = (
+    "export event, total_waits and time_waited_micro of v$session_event where sid = ..., with set "
+    "markup csv on"
+)
+_NAMES = (
+    *("sid", "session_id", "inst_id", "event", "total_waits", "time_waited_micro", "time_waited"),
+    *("average_wait", "wait_time_milli", "wait_time_micro", "wait_count"),
+)
+#: Columns of a session, or of all sessions of an instance.
+_OWNERS = ("inst_id", "sid", "session_id")
+Row = Mapping[str, str | None]
+#: Waits and their seconds.
+Waited = tuple[float, Number]
+
+
+def read(paths: Sequence[Path], choice: Choice) -> Figures:
+    """The waits of one session, or of an instance. InputError where none is for temp files."""
+    (path,) = paths
+    by_owner: dict[str, dict[str, Waited]] = {}
+    for row in _rows(path):
+        owner = " ".join(str(row[name]) for name in _OWNERS if row.get(name))
+        event = (row.get("event") or "").lower()
+        if is_like(event, TEMP_EVENTS) and event.split()[2] in OPS:
+            waits = by_owner.setdefault(owner, {})
+            former = waits.get(event.split()[2], (0.0, ZERO))
+            waited = _waited(path, row)
+            waits[event.split()[2]] = former[0] + waited[0], former[1] + waited[1]
+    items: list[Item[Mapping[str, Waited]]] = [
+        Item(waits, sum(total.value for _, total in waits.values()), session=owner or None)
+        for owner, waits in by_owner.items()
+    ]
+    if not items:
+        raise InputError(f"{path}: none of its events is a wait for temp files: it did not spill")
+    return _figures(path, pick(path, items, choice), choice)
+
+
+def _figures(path: Path, waits: Mapping[str, Waited], choice: Choice) -> Figures:
+    counts = {op: round(waits[op][0]) if op in waits else 0 for op in OPS}
+    times = printed(*(waits[op][1] if op in waits else None for op in OPS))
+    reads, writes = (
+        Moved(counts[op], counts[op] * BLOCKS * choice.block_bytes, time_s)
+        for op, time_s in (("read", times.read_s), ("write", times.write_s))
+    )
+    return Figures(
+        path=path,
+        elapsed_s=0.0,
+        elapsed_unknown="the view has waits since the session or the instance began",
+        reads=reads,
+        writes=writes,
+        within=times.within,
+        capture=REPORT,
+        untold=[
+            "views of waits count all that a session or an instance did since it began",
+            f"they have no blocks: each I/O is assumed to move {BLOCKS}",
+        ],
+    )
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    spooled = read_spooled(path, {name: name for name in _NAMES})
+    if spooled.damaged:
+        damage = spooled.damaged[0]
+        raise InputError(f"{path}: line {damage.line}: {damage.what}", HOW)
+    names, present = list(spooled.columns), spooled.columns.keys()
+    counted = {"event", "total_waits"} <= present and present & {"time_waited_micro", "time_waited"}
+    if not counted and not ("wait_count" in present and "event" in present):
+        lacks = {"event", "total_waits", "time_waited_micro"} - present
+        raise InputError(f"{path}: it lacks the column {min(lacks, default='EVENT').upper()}", HOW)
+    for values in zip(*spooled.columns.values(), strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def _waited(path: Path, row: Row) -> Waited:
+    """A row's waits and their time; of a histogram between the bounds of its bucket."""
+    if row.get("wait_count") is not None:
+        count = _number(path, row, "wait_count").value
+        name, scale = ("wait_time_micro", 1e-6)
+        if row.get(name) is None:
+            name, scale = "wait_time_milli", 1e-3
+        most = _number(path, row, name).value * scale
+        # Buckets double; the first one begins at nothing.
+        least = most / 2 if most > scale else 0.0
+        return count, Number((least + most) / 2, least, most) * count
+    count = _number(path, row, "total_waits").value
+    if row.get("time_waited_micro") is not None:
+        return count, _number(path, row, "time_waited_micro") * 1e-6
+    total = _number(path, row, "time_waited") * 0.01
+    if row.get("average_wait") is not None:
+        mean = _number(path, row, "average_wait") * 0.01
+        words = f"{count:,.0f} waits of {format_duration(mean.value)}"
+        whole = f"{format_duration(total.value)} in all"
+        hold(path, [Held("count-mean-total", mean * count, words, total, whole)], HOW)
+    return count, total
+
+
+def _number(path: Path, row: Row, name: str) -> Number:
+    text = row.get(name) or ""
+    # Microseconds and counts are whole; hundredths of a second are rounded.
+    rounded = name in ("time_waited", "average_wait")
+    number = rounded_number(text) if rounded else number_of(text)
+    if number is None:
+        raise InputError(f"{path}: {name.upper()} is {text!r}, not a number", HOW)
+    return number

@@ -1,0 +1,142 @@
+"""DBMS_XPLAN with ALLSTATS: blocks and times of the lines of a plan as they were executed."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.evidence.figures.choice import Choice, Item, pick
+from spillcast.evidence.figures.figures import REPORT, Figures, Moved
+from spillcast.evidence.figures.numbers import number_of, seconds_of
+from spillcast.evidence.oracle.plan_lines import PlanLine, spilled
+from spillcast.evidence.oracle.report_text import report_text
+from spillcast.evidence.oracle.temp_times import at_most
+from spillcast.recording.postgres_meta import Statement
+from spillcast.redaction import struck_text
+
+#: Blocks of a temp read or write, which no plan tells.
+BLOCKS = 31
+HOW = (
+    "run the statement with the hint gather_plan_statistics, then: select * from "
+    "table(dbms_xplan.display_cursor(format => 'ALLSTATS LAST'))"
+)
+_SQL_ID = re.compile(r"\W*SQL_ID:?\s+(\w{13}),?(?:\s+child number\s+(\d+))?.*", re.IGNORECASE)
+_HASH = re.compile(r"\W*Plan hash value\s*:\s*(\d+).*", re.IGNORECASE)
+_ROW_ID = re.compile(r"[*\s-]*(\d+)\s*")
+_MEASURED = {"a-time", "a-rows", "reads", "writes"}
+_SPACE = {"tempspc", "temp"}
+
+
+@dataclass
+class Plan:
+    """A plan with what stands above it."""
+
+    sql_id: str | None = None
+    hash_value: str | None = None
+    text: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    lines: list[PlanLine] = field(default_factory=list)
+    starts: int = 1
+
+
+def read(paths: Sequence[Path], choice: Choice) -> Figures:
+    """The figures of a plan. InputError where it was only estimated, or does not spill."""
+    (path,) = paths
+    plans = list(_plans(path, report_text(path, HOW).splitlines()))
+    if not plans:
+        raise InputError(f"{path}: holds no whole plan of DBMS_XPLAN", HOW)
+    items = [
+        Item(plan, plan.lines[0].elapsed_s or 0.0, plan.sql_id, plan=plan.hash_value)
+        for plan in plans
+    ]
+    return _figures(path, pick(path, items, choice), choice)
+
+
+def _figures(path: Path, plan: Plan, choice: Choice) -> Figures:
+    names = set(plan.names)
+    if not _MEASURED & names:
+        raise InputError(f"{path}: its plan was estimated, not executed: it has no A-Time", HOW)
+    if not {"reads", "writes"} <= names:
+        if names & {"used-tmp", "max-tmp"}:
+            raise InputError(f"{path}: it used temp space and lacks the columns Reads, Writes", HOW)
+        raise InputError(f"{path}: it does not spill: no line of its plan wrote or used temp space")
+    blocks = spilled(path, plan.lines, HOW)
+    if not blocks.written_blocks:
+        raise InputError(f"{path}: it does not spill: no line with a work area wrote blocks")
+    counts = [-(-each // BLOCKS) for each in (blocks.read_blocks, blocks.written_blocks)]
+    elapsed_s = plan.lines[0].elapsed_s or 0.0
+    most_s = elapsed_s if blocks.elapsed_s is None else blocks.elapsed_s
+    because = "the plan has the time of each line, its I/O and its CPU time together"
+    times = at_most(most_s, counts[0], counts[1], because)
+    size = choice.block_bytes
+    untold = [
+        "DBMS_XPLAN has blocks and times of each line and no waits: nothing about latency or "
+        "I/O that overlapped other work",
+        f"the plan has blocks, not operations: each I/O is assumed to move {BLOCKS}",
+    ]
+    if plan.starts > 1:
+        untold.append(f"this is for all {plan.starts:,} executions together")
+    return Figures(
+        path=path,
+        elapsed_s=elapsed_s,
+        elapsed_unknown="" if elapsed_s else "the plan has no A-Time",
+        reads=Moved(counts[0], blocks.read_blocks * size, times.read_s),
+        writes=Moved(counts[1], blocks.written_blocks * size, times.write_s),
+        busy_s=max(line.elapsed_s or 0.0 for line in plan.lines),
+        within=times.within if most_s else None,
+        capture=REPORT,
+        statement=Statement(plan.sql_id, struck_text("\n".join(plan.text)) or None, 1, 1),
+        untold=untold,
+    )
+
+
+def _plans(path: Path, lines: Sequence[str]) -> Iterator[Plan]:
+    plan, heading = Plan(), list[str]()
+    for at, line in enumerate(lines):
+        cells = line.strip().strip("|").split("|") if line.lstrip().startswith("|") else []
+        if match := _SQL_ID.fullmatch(line):
+            if plan.lines:
+                yield plan
+            plan, heading = Plan(match[1]), []
+        elif match := _HASH.fullmatch(line):
+            if plan.lines:
+                yield plan
+                plan, heading = Plan(), []
+            plan.hash_value = match[1]
+        elif cells and cells[0].strip().lower() == "id":
+            if plan.lines:
+                yield plan
+                plan = Plan()
+            heading = [" ".join(cell.lower().split()) for cell in cells]
+            plan.names = heading
+        elif cells and heading:
+            _take(path, plan, at, cells)
+        elif not plan.names and plan.hash_value is None and re.search(r"\w", line):
+            plan.text.append(line.strip())
+    if plan.lines:
+        yield plan
+
+
+def _take(path: Path, plan: Plan, at: int, cells: list[str]) -> None:
+    named = dict(zip(plan.names, cells, strict=False))
+    if _ROW_ID.fullmatch(named["id"]) is None:
+        return
+    wrong = len(cells) != len(plan.names) or "operation" not in named
+    numbers = {name: number_of(named.get(name, "")) for name in ("starts", "reads", "writes")}
+    if wrong or any(named.get(n, "").strip() and v is None for n, v in numbers.items()):
+        raise InputError(f"{path}: line {at + 1:,} of the plan is not understood", HOW)
+    reads, writes, starts = (
+        round(number.value) if (number := numbers[name]) is not None else 0
+        for name in ("reads", "writes", "starts")
+    )
+    operation = named["operation"]
+    elapsed = seconds_of(named.get("a-time", ""))
+    depth = len(operation) - len(operation.lstrip())
+    if not plan.lines:
+        plan.starts = max(1, starts)
+    plan.lines.append(
+        PlanLine(
+            depth, operation.strip(), reads, writes, None if elapsed is None else elapsed.value
+        )
+    )

@@ -1,0 +1,196 @@
+"""Tables that psql, DBeaver, DataGrip and Markdown draw in text -> lines of a plan, or CSV."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from itertools import dropwhile
+
+_BARS = "|│║┃"
+#: A row of a table goes on in the next line: as psql marks it.
+_MORE = ("+", "↵", "⏎")
+_RULE = re.compile(r"[\s|+:│║┃┼╪╬├┤╞╡╟╢╠╣┌┐╔╗╒╕╓╖┬╤╦╥═─━-]*")
+_BOTTOM = re.compile(r"[\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*[└┘╚╝╘╛╙╜][\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*|\s*\+[-+=]+\+\s*")
+_JOINTS = "+┼╪╬"
+_COUNT = re.compile(r"\s*\([\d,. ]+ [^\W\d]+\)\s*")
+_RECORD = re.compile(r"[-+*╔╒┌╭═─├╞╟|\[ ]+R[Ee][Cc][Oo][Rr][Dd] \d+\b\W*")
+#: A column that tells that a table is one of ours, and not part of a report.
+_OURS = re.compile(r"\bQUERY PLAN\b|\bcalls\b.*\btemp_blks_|\btemp_blks_.*\bcalls\b", re.I)
+_JSON = re.compile(r"\s*[\[{]")
+
+
+def grid(lines: list[str]) -> list[str] | None:
+    """A table with a heading and a rule below it."""
+    for at in range(1, len(lines)):
+        if _is_rule(lines[at]) and lines[at - 1].strip() and _is_ours(lines, at):
+            end = next((n for n in range(at + 1, len(lines)) if _ends(lines[n])), len(lines))
+            rows = _rows(lines[at - 1], lines[at], lines[at + 1 : end])
+            before = [line for line in lines[: at - 1] if not _is_rule(line) or not line.strip()]
+            return [*before, *rows, *_after(lines[end:])]
+    return None
+
+
+def _after(lines: list[str]) -> list[str]:
+    """What follows a table, without its end and count; there may be another."""
+    rest = list(dropwhile(lambda line: not line.strip() or _ends(line), lines))
+    return ["", *(grid(rest) or rest)]
+
+
+def _is_rule(line: str) -> bool:
+    return _RULE.fullmatch(line) is not None and sum(line.count(one) for one in "-═─━") >= 3
+
+
+def _is_ours(lines: list[str], at: int) -> bool:
+    below = lines[at + 1] if at + 1 < len(lines) else ""
+    one_column = not any(bar in lines[at - 1].strip(_BARS + " ") for bar in _BARS)
+    json = one_column and _JSON.match(below.strip(_BARS + " ")) is not None
+    return _OURS.search(lines[at - 1]) is not None or json
+
+
+def _ends(line: str) -> bool:
+    return bool(_BOTTOM.fullmatch(line) or _COUNT.fullmatch(line)) and bool(line.strip())
+
+
+def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
+    framed = heading.lstrip()[:1] in tuple(_BARS)
+    names = _split(heading, framed)
+    body = [line for line in body if not _is_rule(line) or not line.strip()]
+    if len(names) == 1 and not re.search(r"-\s+-", rule.strip()):
+        return list(_one_column(body, framed))
+    starts = _starts(rule)
+    if not any(bar in heading for bar in _BARS):
+        names = [name.strip() for name in _at(heading, starts)]
+    return _csv(names, _many(body, len(names), starts, framed))
+
+
+def _one_column(body: list[str], framed: bool) -> Iterator[str]:
+    closed = all(line.rstrip()[-1:] in tuple(_BARS) for line in body if line.strip())
+    blank = all(line.startswith((" ", *_BARS)) for line in body if line.strip())
+    wrapped: str | None = None
+    for line in body:
+        if framed:
+            line = line.lstrip()[1:]
+        if closed:
+            line = line.rstrip()[:-1]
+        line = line[1:] if blank else line
+        line = _whole(line)
+        # psql's format "wrapped" ends a line that goes on, and begins the next, with a mark.
+        goes_on = re.match(r"(.*)[.…]$", line) if len(line) > 60 else None
+        if wrapped is not None:
+            line = wrapped + line.lstrip().removeprefix(".").removeprefix("…")
+        wrapped = None
+        if goes_on and line.endswith(("…", " .")):
+            wrapped = line[:-1].rstrip(".…")
+        else:
+            yield line.rstrip()
+    if wrapped is not None:
+        yield wrapped
+
+
+def _whole(line: str) -> str:
+    """The text of a line, without the mark that it goes on."""
+    line = line.rstrip()
+    return line[:-1].rstrip() if line.endswith(_MORE) else line
+
+
+def _starts(rule: str) -> list[int]:
+    """Where columns begin: by the joints of the rule, or by its gaps."""
+    inner = rule.rstrip()
+    joints = [at for at, char in enumerate(inner) if char in _JOINTS]
+    if joints and inner[0] not in _JOINTS:
+        return [0, *(at + 1 for at in joints if at + 1 < len(inner))]
+    if joints:
+        return [at + 1 for at in joints if at + 1 < len(inner)]
+    return [match.start() for match in re.finditer(r"[-═─━:]+", rule)]
+
+
+def _at(line: str, starts: list[int]) -> list[str]:
+    ends = [*starts[1:], len(line) + 1]
+    return [line[start:end].strip(_BARS) for start, end in zip(starts, ends, strict=True)]
+
+
+def _split(line: str, framed: bool) -> list[str]:
+    parts = re.split(f"[{_BARS}]", line)
+    if framed:
+        parts = parts[1:]
+    # DBeaver and frames close the last column.
+    if len(parts) > 1 and not parts[-1].strip():
+        parts = parts[:-1]
+    return [part.strip() for part in parts]
+
+
+def _many(body: list[str], columns: int, starts: list[int], framed: bool) -> Iterator[list[str]]:
+    row: list[str] | None = None
+    goes_on = False
+    for line in body:
+        if not line.strip():
+            break
+        cells = _split(line, framed)
+        if len(cells) != columns and len(starts) == columns:
+            cells = _at(line, starts)
+        cells = [cell.rstrip() for cell in cells] + [""] * (columns - len(cells))
+        more = any(cell.endswith(_MORE) for cell in cells)
+        cells = [_whole(cell).strip() for cell in cells]
+        if row is not None and goes_on:
+            row = [f"{old}\n{new}" if new else old for old, new in zip(row, cells, strict=True)]
+        else:
+            if row is not None:
+                yield row
+            row = cells
+        goes_on = more
+    if row is not None:
+        yield row
+
+
+def expanded(lines: list[str]) -> list[str] | None:
+    """Records of psql's expanded output, a column a line."""
+    if not any(_RECORD.fullmatch(line) for line in lines):
+        return None
+    records: list[dict[str, str]] = []
+    before: list[str] = []
+    name: str | None = None
+    width = 0
+    for line in lines:
+        if _RECORD.fullmatch(line):
+            records.append({})
+            name = None
+        elif not records:
+            before.append(line)
+        elif line.strip() and not _ends(line):
+            inner = line.rstrip()
+            if inner.lstrip()[:1] in tuple(_BARS) and inner[-1:] in tuple(_BARS):
+                inner = inner.lstrip()[1:-1]
+            field, bar, value = _field(inner, width)
+            if not bar:
+                continue
+            width = width or len(field)
+            value = value[1:] if value.startswith(" ") else value
+            if field.strip():
+                name = field.strip()
+                records[-1][name] = _whole(value)
+            elif name is not None:
+                records[-1][name] += "\n" + _whole(value)
+    if not records or not records[0]:
+        return None
+    names = list(records[0])
+    if len(names) == 1:
+        return [*before, *(line for one in records for line in one.get(names[0], "").split("\n"))]
+    return [*before, *_csv(names, ([one.get(name, "") for name in names] for one in records))]
+
+
+def _field(line: str, width: int) -> tuple[str, str, str]:
+    """A name and its value: at a bar, or without a frame after the names' column."""
+    at = min((place for bar in _BARS if (place := line.find(bar)) >= 0), default=-1)
+    if at >= 0 and (not width or at <= width + 1):
+        return line[:at], "|", line[at + 1 :]
+    if match := re.match(r"(\S+|QUERY PLAN|\s+) +(.*)", line):
+        return match[1], " ", match[2]
+    return line, "", ""
+
+
+def _csv(names: list[str], rows: "Iterator[list[str]] | list[list[str]]") -> list[str]:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(rows)
+    return out.getvalue().split("\n")

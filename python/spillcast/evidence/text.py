@@ -1,0 +1,141 @@
+"""The bytes of a file -> text: unpacked, decoded and bounded, whole or as blocks of lines."""
+
+import bz2
+import codecs
+import gzip
+import lzma
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+from spillcast.errors import InputError
+from spillcast.gate import TEXT_BYTES_MAX, bounded, reading
+
+#: What a file is recognised by.
+HEAD_BYTES = 1 << 20
+#: A log is read in such blocks; a line that is longer is cut.
+BLOCK_BYTES, LINE_BYTES_MAX = 8 << 20, 64 << 20
+#: What a file may unpack to, as far as it is read at all.
+UNPACKED_BYTES_MAX = 64 << 30
+_UNPACK_HINT = "unpack it, and give the file that tells of the run"
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+#: Of the first bytes, the share of NULs at every other place that tells UTF-16 without a mark.
+_NUL_SHARE, _PROBED_BYTES = 0.3, 4096
+_FALLBACK = "spillcast-latin-1"
+
+
+def _as_latin_1(error: UnicodeError) -> tuple[str, int]:
+    """Bytes that are no UTF-8 stand for the characters of Latin-1."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return error.object[error.start : error.end].decode("latin-1"), error.end
+
+
+codecs.register_error(_FALLBACK, _as_latin_1)
+
+
+def text_of(path: Path, hint: str | None = None, *, bytes_max: int = TEXT_BYTES_MAX) -> str:
+    """The text of a file, whole. InputError where it is too long, or packed and damaged."""
+    with opened(path, hint) as file:
+        content = file.read(bytes_max + 1)
+    return decoded(bounded(content, path, bytes_max))
+
+
+def head_of(path: Path, bytes_max: int = HEAD_BYTES) -> str:
+    """The beginning of the text."""
+    with opened(path) as file:
+        return decoded(file.read(bytes_max))
+
+
+def decoded(content: bytes) -> str:
+    """Text in UTF-8 or UTF-16, marked or not, and else in Latin-1; line ends are ``\\n``."""
+    text = content.decode(_encoding(content), errors=_FALLBACK)
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def blocks_of(path: Path, hint: str | None = None) -> Iterator[bytes]:
+    """Blocks of whole lines, in UTF-8; what is left of a line that is too long is dropped."""
+    with opened(path, hint) as file:
+        head = file.read(_PROBED_BYTES)
+        encoding = _encoding(head)
+        wide = codecs.getincrementaldecoder(encoding)("replace") if "16" in encoding else None
+        kept, total = b"", 0
+        block = head + file.read(BLOCK_BYTES)
+        while block:
+            total += len(block)
+            if total > UNPACKED_BYTES_MAX:
+                raise InputError(f"{path}: unpacks to more than {UNPACKED_BYTES_MAX >> 30} GiB")
+            if wide is not None:
+                block = wide.decode(block).encode()
+            end = block.rfind(b"\n") + 1
+            if end:
+                yield kept + block[:end]
+                kept = block[end:]
+            elif len(kept) < LINE_BYTES_MAX:
+                kept += block
+            block = file.read(BLOCK_BYTES)
+        if kept:
+            yield kept
+
+
+@contextmanager
+def opened(path: Path, hint: str | None = None) -> Iterator[IO[bytes]]:
+    """The file, unpacked as it is read. InputError for an archive of several files."""
+    with reading(path, hint), path.open("rb") as file:
+        if not file.seekable():
+            yield file
+            return
+        begin = file.read(6)
+        file.seek(0)
+        unpack = next((unpack for magic, unpack in _PACKED if begin.startswith(magic)), None)
+        if unpack is None:
+            yield file
+            return
+        with unpack(file) as unpacked:
+            yield unpacked
+
+
+def _xz(file: IO[bytes]) -> IO[bytes]:
+    return lzma.LZMAFile(file)
+
+
+def _zstd(file: IO[bytes]) -> IO[bytes]:
+    import pyarrow as pa
+
+    return cast(IO[bytes], pa.CompressedInputStream(file, "zstd"))
+
+
+def _zip(file: IO[bytes]) -> IO[bytes]:
+    archive = zipfile.ZipFile(file)
+    names = [info.filename for info in archive.infolist() if not info.is_dir()]
+    if len(names) != 1:
+        few = ", ".join(names[:3]) or "nothing"
+        raise InputError(f"{file.name}: an archive of {len(names)} files: {few}", _UNPACK_HINT)
+    return archive.open(names[0])
+
+
+_PACKED: tuple[tuple[bytes, Callable[[Any], IO[bytes]]], ...] = (
+    (b"\x1f\x8b", lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file))),
+    (b"BZh", lambda file: cast(IO[bytes], bz2.BZ2File(file))),
+    (b"\xfd7zXZ\0", _xz),
+    (b"\x28\xb5\x2f\xfd", _zstd),
+    (b"PK\x03\x04", _zip),
+)
+
+
+def _encoding(content: bytes) -> str:
+    marked = next((name for mark, name in _BOMS if content.startswith(mark)), None)
+    if marked is not None:
+        return marked
+    probed = content[:_PROBED_BYTES]
+    for name, nuls in (("utf-16-le", probed[1::2]), ("utf-16-be", probed[::2])):
+        others = probed[::2] if name == "utf-16-le" else probed[1::2]
+        if len(nuls) > 1 and nuls.count(0) > _NUL_SHARE * len(nuls) > others.count(0):
+            return name
+    return "utf-8"

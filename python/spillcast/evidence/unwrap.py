@@ -1,0 +1,249 @@
+"""Text -> plain text: each kind of wrapping that clients, mails, pages and log shippers put on it.
+
+A wrapping is a function of lines that returns the lines without it, or None where it is not there.
+They are tried again until none applies: a table of psql may stand in a quoted mail.
+"""
+
+import csv
+import html
+import io
+import json
+import re
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import Any
+
+from spillcast.evidence.tables import expanded, grid
+
+#: Longer texts and lines come from programs, which wrap nothing.
+LENGTH_MAX, LINE_LENGTH_MAX = 16 << 20, 1 << 19
+_ROUNDS_MAX = 8
+#: A wrapping of lines is there where so many of those with figures have it.
+_SHARE = 0.8
+#: Lines that a wrapping is judged by.
+FIGURES = re.compile(
+    r"\(cost=|\(actual|Buffers:|Sort Method|Execution [Tt]ime|Total runtime|temp_blks|\bLOG:  "
+    r"|\"(?:Plan|Node Type|Temp \w+ Blocks)\"|Node Type:|Node-Type"
+)
+_CHARACTERS = str.maketrans(
+    {
+        **dict.fromkeys("\u00a0\u2007\u202f", " "),
+        **dict.fromkeys("\u200b\u2060\ufeff\u200e\u200f", None),
+        **dict.fromkeys("\u2192\u21d2\u2794\u27f6\u279c", "->"),
+    }
+)
+_LONG_DASH = re.compile(r"^(\W*?)[\u2010-\u2015\u2212\u00ad]+>", re.MULTILINE)
+_TAG = re.compile(
+    r"</?(?:pre|code|div|span|p|td|tr|font|b|i|body|html|samp|tt)\b[^<>]{,200}>", re.I
+)
+_BREAK = re.compile(r"<br\s*/?>", re.I)
+_ENTITY = re.compile(r"&(?:gt|lt|amp|quot|nbsp|#x?[0-9a-fA-F]+);")
+#: Documents in which tags and entities mean something.
+_MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|!DOCTYPE)\b", re.I)
+_FENCE = re.compile(r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\])\s*")
+#: What stands before each line; the text follows.
+_PREFIXES = (
+    re.compile(r" {0,3}(?:> ?)+"),
+    re.compile(r"\s*-- ?(?!>)"),
+    re.compile(r"\s*# ?"),
+    re.compile(r"\s*(?://|\*) ?"),
+    re.compile(r"\s*\d{1,5}(?:[:.|\t]| \|) ?"),
+)
+_ISO = r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)"
+#: What log shippers put before each line, also before those that go on with a message.
+SHIPPERS = (
+    # syslog, by its older form; a server numbers its messages and their lines.
+    re.compile(
+        r"(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w./-]+\[?\d*\]?: (?:\[[\d-]+\] ?)?"
+    ),
+    # Containers on Kubernetes, as their node keeps them.
+    re.compile(rf"{_ISO} std(?:out|err) [FP] "),
+    # syslog with times of ISO 8601, by either form.
+    re.compile(
+        rf"(?:<\d+>1 )?{_ISO} \S+ (?:[\w./-]+(?:\[\d+\]:| \d+ \S+ \S+) |[\w./-]+: )"
+        r"(?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
+    ),
+    # Heroku.
+    re.compile(rf"{_ISO} \w+\[[\w.-]+\]: (?:\[\w+\] )?(?:\[[\d-]+\] ?)?"),
+    # docker compose.
+    re.compile(r"\[?[\w./-]+\]?\s+\| ?"),
+    # kubectl logs --timestamps, docker logs -t, aws logs tail.
+    re.compile(rf"{_ISO}(?: (?=[ \t])|[ \t])"),
+)
+_TAB = re.compile(r"#011")
+#: One string, and no row of several.
+_QUOTED = re.compile(
+    r"[\s\[(]*(?P<quote>[\"'])(?P<text>(?:(?!(?P=quote)\s*[,;\t:]\s*\S).)*)(?P=quote)[\s,)\];+]*"
+)
+_IDE_QUOTED = re.compile(r'"(?P<text>(?:[^"]|"")*)"')
+_HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
+
+Lines = list[str]
+
+
+def unwrapped(text: str) -> str:
+    """The text without whatever was put around it."""
+    if len(text) > LENGTH_MAX:
+        return text
+    lines = text.split("\n")
+    if max(map(len, lines)) > LINE_LENGTH_MAX:
+        return text
+    for _ in range(_ROUNDS_MAX):
+        before = lines
+        for unwrap in WRAPPINGS:
+            found = unwrap(lines)
+            lines = lines if found is None else found
+        if lines == before:
+            break
+    return "\n".join(lines)
+
+
+def without_shipper(line: str) -> str:
+    """A line of a log without what a shipper put before it; tabs that it wrote as numbers."""
+    for _ in range(2):
+        shipped = next((match for one in SHIPPERS if (match := one.match(line))), None)
+        if shipped is None:
+            break
+        line = line[shipped.end() :]
+    return _TAB.sub("\t", line)
+
+
+def _characters(lines: Lines) -> Lines | None:
+    """Blanks and arrows that word processors and pages put in place of the plain ones."""
+    if all(line.isascii() for line in lines):
+        return None
+    return _LONG_DASH.sub(r"\1->", "\n".join(lines).translate(_CHARACTERS)).split("\n")
+
+
+def _html(lines: Lines) -> Lines | None:
+    text = "\n".join(lines)
+    if _MARKED_UP.search(text) or not (_ENTITY.search(text) or _TAG.search(text)):
+        return None
+    if text.lstrip()[:1] in "[{":
+        return None
+    return html.unescape(_TAG.sub("", _BREAK.sub("\n", text))).replace("\u00a0", " ").split("\n")
+
+
+def _fences(lines: Lines) -> Lines | None:
+    if not any(_FENCE.fullmatch(line) for line in lines):
+        return None
+    return [line for line in lines if not _FENCE.fullmatch(line)]
+
+
+def _prefixes(lines: Lines) -> Lines | None:
+    """Quoted mail, comments of SQL and of shells, numbered lines."""
+    judged = [line for line in lines if FIGURES.search(line)]
+    for prefix in _PREFIXES:
+        if judged and sum(prefix.match(line) is not None for line in judged) >= _SHARE * len(
+            judged
+        ):
+            return [
+                line[match.end() :] if (match := prefix.match(line)) else line for line in lines
+            ]
+    return None
+
+
+def _shipped(lines: Lines) -> Lines | None:
+    """What a client printed where a shipper took it: no messages of a server."""
+    full = [line for line in lines if line.strip()]
+    if any("LOG:  " in line or line.startswith("{") for line in full):
+        return None
+    stripped = [without_shipper(line) for line in full]
+    changed = sum(one != line for one, line in zip(stripped, full, strict=True))
+    return stripped if full and changed >= _SHARE * len(full) and changed > 1 else None
+
+
+def _cells(lines: Lines) -> Lines | None:
+    """CSV of one column, as psql --csv and pgAdmin write a plan."""
+    full = [line for line in lines if line.strip()]
+    if not full or not (_HEADING.fullmatch(full[0]) or full[0].lstrip().startswith('"')):
+        return None
+    try:
+        rows = [row for row in csv.reader(io.StringIO("\n".join(full)), strict=True) if row]
+    except csv.Error:
+        return None
+    if any(len(row) != 1 for row in rows):
+        return None
+    rows = rows[1:] if _HEADING.fullmatch(rows[0][0]) else rows
+    return [line for row in rows for line in row[0].split("\n")]
+
+
+def _quotes(lines: Lines) -> Lines | None:
+    """Quotes around each line, as of tuples and strings; or around those with a comma."""
+    full = [line for line in lines if line.strip()]
+    matches = [_QUOTED.fullmatch(line) for line in full]
+    if full and full[0].lstrip()[:2] in ("[{", "{"):
+        return None
+    if full and sum(map(bool, matches)) >= _SHARE * len(full):
+        return [_plain(match) if match else line for match, line in zip(matches, full, strict=True)]
+    if not any(FIGURES.search(line) and _IDE_QUOTED.fullmatch(line.rstrip()) for line in full):
+        return None
+    return [
+        match["text"].replace('""', '"')
+        if (match := _IDE_QUOTED.fullmatch(line.rstrip()))
+        else line
+        for line in lines
+    ]
+
+
+def _plain(match: re.Match[str]) -> str:
+    text = match["text"]
+    for escaped, plain in (('""', '"'), ('\\"', '"'), ("\\'", "'"), ("\\t", "\t"), ("\\n", "")):
+        text = text.replace(escaped, plain)
+    return text
+
+
+def _json_rows(lines: Lines) -> Lines | None:
+    """Rows as objects of one name, or a plan as a string of JSON."""
+    text = "\n".join(lines).strip()
+    named = text[:1] in ("[", "{") and "QUERY PLAN" in text[:200].upper()
+    if not named and not (text[:1] == '"' and '\\"' in text[:2000]):
+        return None
+    rows = _rows_of(text)
+    if isinstance(rows, str):
+        return rows.split("\n")
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) and len(row) == 1 for row in rows
+    ):
+        return None
+    values = [value for row in rows for value in row.values()]
+    if all(isinstance(value, str) for value in values):
+        return [line for value in values for line in value.split("\n")]
+    return [line for value in values for line in json.dumps(value, indent=1).split("\n")]
+
+
+def _rows_of(text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        try:
+            return [json.loads(line) for line in text.split("\n") if line.strip()]
+        except ValueError:
+            return None
+    return [found] if isinstance(found, dict) else found
+
+
+def _indent(lines: Lines) -> Lines | None:
+    """Blanks before every line: an indented block of a page or a mail."""
+    full = [line for line in lines if line.strip()]
+    indent = min((len(line) - len(line.lstrip(" ")) for line in full), default=0)
+    tabs = min((len(list(takewhile(str.isspace, line))) for line in full), default=0)
+    if indent < 2 and not (tabs and all(line.startswith("\t") for line in full)):
+        return None
+    return [line[max(indent, 1) :] for line in lines]
+
+
+#: In the order in which they are tried.
+WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
+    _characters,
+    _html,
+    _fences,
+    _prefixes,
+    _shipped,
+    _json_rows,
+    _cells,
+    expanded,
+    grid,
+    _quotes,
+    _indent,
+)

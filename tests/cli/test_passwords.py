@@ -1,0 +1,61 @@
+"""A password on spillcast's command line is gone from the list of processes once it works."""
+
+import resource
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import spillcast_command
+
+SECRET = "Zq7xHunter2"
+WAYS = {
+    "address": "postgresql://etl:{}@127.0.0.1:{}/dw",
+    "parameter of an address": "postgresql://127.0.0.1:{1}/dw?user=etl&password={0}",
+    "connection string": "host=127.0.0.1 user=etl password='{}' port={}",
+    "a short one": "postgresql://etl:{0:.1}@127.0.0.1:{1}/dw",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_password_is_not_in_the_list_of_processes(way):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dsn = WAYS[way].format(SECRET, server.getsockname()[1])
+        process = subprocess.Popen(
+            spillcast_command("postgres", dsn), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        server.settimeout(60)
+        # It has connected, and waits for an answer.
+        with server.accept()[0]:
+            place = Path(f"/proc/{process.pid}")
+            words = (place / "cmdline").read_bytes()[:-1].split(b"\0")
+            limits = (place / "limits").read_text()
+        _, stderr = process.communicate()
+    assert words[-2] == b"postgres"
+    shown = words[-1].decode()
+    assert len(shown) == len(dsn)
+    assert SECRET not in shown
+    assert ":Z@" not in shown
+    assert shown.startswith(dsn[:12])
+    assert b"PGPASSFILE" in stderr
+    assert SECRET.encode() not in stderr
+    core = next(line for line in limits.splitlines() if line.startswith("Max core file size"))
+    assert core.split()[4] == "0"
+
+
+def test_a_command_keeps_its_arguments_and_its_limit(tmp_path):
+    code = "import resource, sys; print(sys.argv[1], resource.getrlimit(resource.RLIMIT_CORE)[0])"
+    address = WAYS["address"].format(SECRET, 5432)
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    done = subprocess.run(
+        spillcast_command(
+            "record", "-o", tmp_path / "run.spill", "--", sys.executable, "-c", code, address
+        ),
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (hard, hard)),
+    )
+    assert f"{address} {hard}\n" in done.stdout
+    assert "PGPASSFILE" not in done.stderr
