@@ -102,6 +102,34 @@ def parse_bytes(text: str, option: str = "") -> int:
     return round(float(match[1]) * _BYTES[match[2]])
 
 
+def parse_rate(text: str, option: str = "") -> float:
+    """Operations per second from ``12000``, ``16k``, ``1.5M`` or ``12,000 IOPS``. InputError."""
+    match = re.fullmatch(
+        rf"\s*((?:\d{{1,3}}(?:,\d{{3}})+)|{_NUMBER})\s*+([km]?)\s*+(?:iops|/s)?\s*", text.lower()
+    )
+    if match is None:
+        raise InputError(
+            f"{_named(option)}'{text}' is not a rate", "write for example 12000 or 12k"
+        )
+    return float(match[1].replace(",", "")) * {"": 1.0, "k": 1e3, "m": 1e6}[match[2]]
+
+
+def parse_bytes_per_s(text: str, option: str = "") -> float:
+    """Bytes per second from ``500MiB/s``, ``1000 MB/s``, ``1GB/s`` or ``4Gbit/s``. InputError.
+
+    MB and GB are powers of 1000, as vendors state rates; MiB, GiB, M and G are powers of 1024.
+    """
+    match = re.fullmatch(
+        rf"\s*({_NUMBER})\s*+([kmgt])(i?b|bit|)(?:ytes?)?\s*+(?:/\s*s(?:ec)?|ps)?\s*", text.lower()
+    )
+    if match is None:
+        hint = _decimal_point(text, "write for example 500MiB/s or 1GB/s")
+        raise InputError(f"{_named(option)}'{text}' is not a rate of bytes", hint)
+    base = 1000.0 if match[3] in ("b", "bit") else 1024.0
+    bytes_per_s = float(match[1]) * base ** (" kmgt".index(match[2]))
+    return bytes_per_s / 8 if match[3] == "bit" else bytes_per_s
+
+
 def _named(option: str) -> str:
     """The option before what is wrong with its value."""
     return f"{option}: " if option else ""

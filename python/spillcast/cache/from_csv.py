@@ -1,5 +1,6 @@
 """CSV files of I/O: a heading, then a row for each read or write, in the order of time."""
 
+import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,12 @@ from spillcast.errors import InputError
 from spillcast.gate import COUNT_MAX, reading
 
 _NEEDED = ("object", "offset", "bytes")
+#: Other names of columns, in small letters.
+_NAMES = {
+    **dict.fromkeys(("file", "filename", "device", "object_id"), "object"),
+    **dict.fromkeys(("offset_bytes", "position"), "offset"),
+    **dict.fromkeys(("size", "size_bytes", "length"), "bytes"),
+}
 _HINT = "columns: object, offset, bytes; and if you have them: time_s, class, query"
 
 
@@ -57,8 +64,13 @@ def _read(path: Path) -> pa.Table:
     if not path.exists():
         raise InputError(f"{path}: there is no such file")
     with reading(path, _HINT):
-        options = pa.csv.ConvertOptions(column_types=types, null_values=[""])
+        with path.open("rb") as file:
+            heading = file.readline().decode(errors="replace")
+        names = _names(heading)
+        of_column = {name: types[known] for name, known in names.items() if known in types}
+        options = pa.csv.ConvertOptions(column_types=of_column, null_values=[""])
         table = pa.csv.read_csv(path, convert_options=options)
+        table = table.rename_columns([names.get(name, name) for name in table.column_names])
         table.validate(full=True)
     if twice := [name for name in types if table.column_names.count(name) > 1]:
         raise InputError(f"{path}: there are several columns {twice[0]}", _HINT)
@@ -79,6 +91,20 @@ def _read(path: Path) -> pa.Table:
     for name in table.column_names:
         _check(path, name, table[name])
     return table
+
+
+def _names(heading: str) -> dict[str, str]:
+    """The columns of a heading as they are written, and what they are called here.
+
+    A column of another name counts where none has the name itself.
+    """
+    written = next(csv.reader([heading.strip()]), [])
+    exact = {name: name.strip().lower() for name in written}
+    present = set(exact.values())
+    return {
+        name: known if (known := _NAMES.get(lower, lower)) not in present else lower
+        for name, lower in exact.items()
+    }
 
 
 def _check(path: Path, name: str, column: pa.ChunkedArray) -> None:

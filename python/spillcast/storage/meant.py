@@ -10,7 +10,7 @@ from spillcast.recording.near import near_path
 from spillcast.units import parse_latency_s
 
 _KINDS = {"lat": "latency", "cat": "catalogue"}
-_ALL_KINDS = ("latency", "factor", "cache", "catalogue", *_KINDS)
+_ALL_KINDS = ("latency", "limits", "factor", "cache", "catalogue", *_KINDS)
 #: A form in another spelling, such as ``latency=150us`` or ``Catalog:aws-gp3``.
 _FORM = re.compile(r"\s*([a-z]+)(?:\s*+[:=]|\s)\s*+(\S(?:.*\S)?)\s*", re.I)
 #: How much of a mistyped word is right.

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from spillcast.errors import InputError
 from spillcast.evidence.figures.kinds import are_figures, is_word
 from spillcast.evidence.find import kind_of
+from spillcast.evidence.text import text_of
+from spillcast.gate import json_of
 from spillcast.recording import Recording
 from spillcast.recording.meta_file import is_recording
 from spillcast.storage import tmpfs
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 
 KNOWN = "a recording, catalogue:NAME, or a storage.json, which is made by: spillcast probe DIR"
 FORMS = (
-    "a directory, tmpfs, a storage.json, a recording, catalogue:NAME, latency:150us, factor:60, or "
+    "a directory, tmpfs, a storage.json, fio's JSON, a recording, catalogue:NAME, latency:150us, "
+    "limits:iops=12000,throughput=500MiB/s,latency=0.5ms, factor:60, or "
     "cache:flash.json+disk.json?size=2T"
 )
 
@@ -86,6 +89,10 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         from spillcast.storage.catalogue import lookup
 
         return lookup(value)
+    if colon and kind == "limits":
+        from spillcast.storage.limits_word import limits_storage
+
+        return limits_storage(text, value)
     check_word(text, role or "storage")
     path = Path(text)
     if is_recording(path):
@@ -101,7 +108,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
 
         return replace(observed(read_figures([text])), name=text if is_word(text) else path.stem)
     if path.is_file():
-        return Storage.load(path)
+        return _measured(path)
     if path.is_dir():
         word = shell_word(text)
         hint = f"probe it first: spillcast probe {word} --like run.spill -o storage.json"
@@ -111,6 +118,17 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
     near = meant(text, forms)
     hint = f"name {forms}" if near is None else f"do you mean {near}? Otherwise name {forms}"
     raise InputError(f"{role or text}: there is no such file or directory", hint)
+
+
+def _measured(path: Path) -> Storage:
+    """What a file says of a storage: a document of a probe, or of fio."""
+    from spillcast.storage.fio import check_foreign, fio_storage, is_fio
+
+    content = text_of(path)
+    if is_fio(content):
+        return fio_storage(path, content)
+    check_foreign(path, content)
+    return Storage.from_json(json_of(content, path, "probe again"), str(path))
 
 
 def _mounted(path: Path, forms: str) -> str:

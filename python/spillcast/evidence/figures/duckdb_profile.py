@@ -1,5 +1,6 @@
 """DuckDB's profile of a query in JSON: its elapsed time, and how large its temp files grew."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.shared_by import SharedBy
 from spillcast.redaction import struck_text
-from spillcast.units import format_bytes
+from spillcast.units import format_bytes, parse_duration_s
 
 #: Blocks of temp files: compressed ones are smaller, by steps as large as the smallest.
 SMALLEST_BYTES, LARGEST_BYTES = 32 << 10, 256 << 10
@@ -31,7 +32,17 @@ HOW = (
 )
 _HINT = "a recording of the query shows it: spillcast record -o run.spill -- COMMAND"
 #: Before it there is no size of temp files in a profile.
+#: The end of EXPLAIN ANALYZE's box.
+_BOX = re.compile(r"[│|┃]\s*Total Time:\s*([\d.]+\s*[mun]?s)\b")
 _SIZED = "DuckDB 1.2 and newer report it, unless the metric is turned off"
+
+
+@dataclass(frozen=True)
+class OldestProfile:
+    """The top of a profile of DuckDB 0.10 and older."""
+
+    timing: float = key("", unit="s")
+    total_bytes_spilled: int | None = key("", unit="bytes", optional=True)
 
 
 @dataclass(frozen=True)
@@ -72,10 +83,13 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
     InputError where it is damaged, lacks the size of temp files, or where there were none.
     """
     [path] = paths
-    document = object_of(text_of(path, HOW, bytes_max=JSON_LENGTH_MAX), path, HOW)
+    text = text_of(path, HOW, bytes_max=JSON_LENGTH_MAX)
+    if (box := _BOX.search(text)) is not None:
+        raise _unsized(path, parse_duration_s(box[1]))
+    document = object_of(text, path, HOW)
     elapsed_s, query, peak_bytes = _facts_of(document, path)
     if peak_bytes is None:
-        raise InputError(f"{path}: the profile has no size of temp files", _SIZED)
+        raise _unsized(path, elapsed_s)
     if not peak_bytes:
         raise InputError(f"{path}: this query does not spill: its temp files held nothing")
     middle = (WRITTEN_LEAST * WRITTEN_MOST) ** 0.5, (SMALLEST_BYTES * LARGEST_BYTES) ** 0.5
@@ -107,8 +121,20 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
     return replace(between, ends=(least, most), unknown=Unknown(words, _HINT))
 
 
+def _unsized(path: Path, elapsed_s: float) -> InputError:
+    """A profile that tells nothing of temp files: what else does."""
+    return InputError(
+        f"{path}: the profile has no size of temp files",
+        f"{_SIZED}: {HOW}; or, if you know what spilled: "
+        f"figures:elapsed={elapsed_s:.6g}s,spilled=12G,size=256K",
+    )
+
+
 def _facts_of(document: dict[str, Any], path: Path) -> tuple[float, str | None, int | None]:
     """Elapsed time (s), the statement and the most that temp files held (bytes)."""
+    if "latency" not in document and "timing" in document:
+        oldest = read_document(OldestProfile, document, str(path), HOW)
+        return oldest.timing, None, oldest.total_bytes_spilled
     if "latency" in document:
         old = read_document(OldProfile, document, str(path), HOW)
         return old.latency, old.query_name, old.system_peak_temp_dir_size

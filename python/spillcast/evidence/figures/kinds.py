@@ -66,10 +66,12 @@ def _tkprof(_path: Path, head: bytes) -> bool:
 
 
 def _profile(_path: Path, head: bytes) -> bool:
-    """Whether it is a profile of DuckDB: of version 1, or of version 2."""
+    """Whether it is a profile of DuckDB: of any version, in JSON or as a box."""
     marks = (b'"cumulative_cardinality"', b'"operator_timing"', b'"peak_temp_dir_size"')
-    groups = b'"total_intermediate_size_bytes"', b'"intermediate_size_bytes"'
-    return head.lstrip()[:1] == b"{" and any(mark in head for mark in (*marks, *groups))
+    groups = b'"total_intermediate_size_bytes"', b'"intermediate_size_bytes"', b'"extra-info"'
+    if head.lstrip()[:1] == b"{":
+        return any(mark in head for mark in (*marks, *groups, b'"total_bytes_spilled"'))
+    return b"Total Time:" in head and "\u2502".encode() in head
 
 
 _AWR = (

@@ -12,6 +12,7 @@ from spillcast.errors import InputError
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import Figures, Moved
 from spillcast.evidence.figures.kinds import WORD
+from spillcast.evidence.figures.numbers import number_of
 from spillcast.gate import object_of, reading, text_of
 from spillcast.units import parse_bytes, parse_duration_s
 
@@ -30,8 +31,11 @@ _EXAMPLE = (
 class StatedMoved:
     """Reads, or writes, of temp files."""
 
-    count: int = key("how many there were", example=46450)
     bytes: float = key("what they moved", unit="bytes", example=11796480000)
+    count: int | None = key(
+        "how many there were; without it as many as operation_bytes make", example=46450,
+        optional=True,
+    )  # fmt: skip
     time_s: float | None = key(
         "how long they took, summed over all threads", unit="s", example=418.0, optional=True
     )
@@ -51,6 +55,14 @@ class StatedFigures:
     cpu_s: float | None = key(
         "CPU time, summed over all threads", unit="s", example=338.0, optional=True
     )
+    spilled_bytes: float | None = key(
+        "bytes that were written to temp files once and read once, in place of reads and writes",
+        unit="bytes", example=12884901888.0, optional=True,
+    )  # fmt: skip
+    operation_bytes: float | None = key(
+        "mean size of an operation, where there are no counts", unit="bytes", example=262144.0,
+        optional=True,
+    )  # fmt: skip
     threads: float = key("threads at work, on the mean", example=1.0, default=1.0, optional=True)
 
 
@@ -80,6 +92,9 @@ def _put(document: dict[str, Any], name: str, value: str, where: str) -> None:
         document[f"{name}_s"] = parse_duration_s(value, where)
     elif name == "threads":
         document[name] = _number(value, where)
+    elif name in ("spilled", "size"):
+        which = "spilled_bytes" if name == "spilled" else "operation_bytes"
+        document[which] = float(parse_bytes(value, where))
     elif name in ("reads", "writes"):
         document.setdefault(name, {})["count"] = round(_number(value, where))
     elif name in ("read-bytes", "write-bytes"):
@@ -89,19 +104,32 @@ def _put(document: dict[str, Any], name: str, value: str, where: str) -> None:
         part = document.setdefault(f"{name.partition('-')[0]}s", {})
         part["time_s"] = parse_duration_s(value, where)
     else:
-        known = "elapsed, io, cpu, threads, reads, read-bytes, read-time and the same of writes"
+        known = (
+            "elapsed, io, cpu, threads, spilled, size, reads, read-bytes, read-time and the same "
+            "of writes"
+        )
         raise InputError(f"{where}: there is no such figure; known are {known}", _EXAMPLE)
 
 
 def _number(value: str, where: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise InputError(f"{where}: {value!r} is not a number", _EXAMPLE) from None
+    number = number_of(value)
+    if number is None:
+        raise InputError(f"{where}: {value!r} is not a number", _EXAMPLE)
+    return number.value
 
 
 def _figures(path: Path, stated: StatedFigures) -> Figures:
-    reads, writes = (_moved(side) for side in (stated.reads, stated.writes))
+    untold = ["stated figures cannot be checked"]
+    sides = stated.reads, stated.writes
+    if stated.spilled_bytes is not None:
+        if any(sides):
+            raise InputError(f"{path}: spilled_bytes beside reads or writes", "give one")
+        spilled = StatedMoved(stated.spilled_bytes)
+        sides = spilled, spilled
+        untold.append("what was spilled is assumed to be written once and read once")
+    reads, writes = (_moved(path, side, stated.operation_bytes) for side in sides)
+    if any(side is not None and side.count is None for side in sides):
+        untold.append("the number of operations follows from the stated size of one")
     if stated.io_s is not None:
         if reads.time_s is not None or writes.time_s is not None:
             raise InputError(f"{path}: io_s beside the times of reads and writes", "give one")
@@ -110,7 +138,6 @@ def _figures(path: Path, stated: StatedFigures) -> Figures:
             Moved(side.count, side.bytes, stated.io_s * side.bytes / moved)
             for side in (reads, writes)
         )
-    untold = ["stated figures cannot be checked"]
     if stated.io_s is not None:
         untold.append("reads and writes are assumed to be equally fast per byte")
     return Figures(
@@ -124,7 +151,15 @@ def _figures(path: Path, stated: StatedFigures) -> Figures:
     )
 
 
-def _moved(stated: StatedMoved | None) -> Moved:
+def _moved(path: Path, stated: StatedMoved | None, operation_bytes: float | None) -> Moved:
     if stated is None:
         return Moved()
-    return Moved(stated.count, round(stated.bytes), stated.time_s)
+    count = stated.count
+    if count is None:
+        if not operation_bytes:
+            raise InputError(
+                f"{path}: bytes without a count of operations",
+                "give the size of one, such as size=256K on the command line",
+            )
+        count = max(1, round(stated.bytes / operation_bytes))
+    return Moved(count, round(stated.bytes), stated.time_s)

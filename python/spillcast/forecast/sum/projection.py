@@ -52,7 +52,9 @@ def project(baseline: Baseline, target: Storage, *, cached: bool = False) -> Pro
     loads, threads, scale = baseline.loads, baseline.threads, baseline.scale
     for op in sorted({load.op for load in loads}):
         if not any(group.count for group in target.of(op)):
-            raise Refusal(f"{target.name} has no figures for {op}s, which the query does")
+            raise Refusal(
+                f"{target.name} has no figures for {op}s, which the query does: measure {op}s too"
+            )
     changes = changes_on(target, baseline.changes)
     page_cache = threads.page_cache if cached else None
     behaviour = behaviour_of(target, access="buffered")

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from spillcast.errors import InputError
 from spillcast.storage.catalogue.latency import latency_class
+from spillcast.storage.catalogue.volumes import UNIT_BYTES
 from spillcast.storage.limit import Limit
 from spillcast.storage.source import catalogue
 from spillcast.storage.storage import Storage
-from spillcast.units import format_bytes, parse_bytes
+from spillcast.units import format_bytes, parse_bytes, parse_bytes_per_s, parse_rate
 
 GIB = 1 << 30
 
@@ -33,12 +34,23 @@ class Parameter:
     def value(self, name: str, text: str) -> float:
         """The number that ``text`` says. InputError where it is none, or outside the range."""
         try:
-            value = parse_bytes(text) if self.unit == "bytes" else float(text)
-        except (ValueError, InputError):
+            value = self._parsed(text)
+        except InputError:
             value = float("nan")
         if not self.low <= value <= self.high:
             raise InputError(f"catalogue:{name}: {self.key}={text}: {name} takes {self.allowed}")
         return value
+
+    def _parsed(self, text: str) -> float:
+        if self.unit == "bytes":
+            return parse_bytes(text)
+        unit_bytes = UNIT_BYTES.get(self.unit.removesuffix("/s"))
+        if unit_bytes is None:
+            return parse_rate(text)
+        try:
+            return float(text)
+        except ValueError:
+            return parse_bytes_per_s(text) / unit_bytes
 
 
 Values = Mapping[str, float]

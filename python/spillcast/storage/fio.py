@@ -1,0 +1,120 @@
+"""fio's JSON -> a storage: the latencies of its jobs by operation, size and depth."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from spillcast import _core
+from spillcast.errors import InputError
+from spillcast.evidence.figures.numbers import number_of
+from spillcast.gate import json_of, reading
+from spillcast.recording.event_names import OPS
+from spillcast.storage.source import GRID
+from spillcast.storage.storage import Group, Storage
+
+_HOW = "make it with: fio --output-format=json --output=fio.json JOBFILE"
+_NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
+_IOSTAT = re.compile(r"^Device:?\s.*\b(?:r/s|tps|rkB/s|kB_read/s)\b|\"sysstat\"\s*:", re.MULTILINE)
+_TEXT = re.compile(
+    r"^\s*(?:read|write)\s*: IOPS=|^fio-\d|\bclat \((?:nsec|usec|msec)\)", re.MULTILINE
+)
+
+
+def check_foreign(path: Path, text: str) -> None:
+    """InputError for what other tools print of a storage and cannot be one."""
+    if _IOSTAT.search(text):
+        raise InputError(
+            f"{path}: iostat counts what ran on a device, not how long it would take other I/O",
+            "measure the storage: spillcast probe DIR --grid -o storage.json",
+        )
+    if _TEXT.search(text) and not is_fio(text):
+        raise InputError(f"{path}: fio's text has no latencies by size", _HOW)
+
+
+def is_fio(text: str) -> bool:
+    """Whether a text is JSON of fio, which may stand behind its messages."""
+    return '"fio version"' in text and '"jobs"' in text
+
+
+def fio_storage(path: Path, text: str) -> Storage:
+    """The storage that fio measured. InputError where no job did reads or writes."""
+    document = json_of(text[text.index("{") :], path, _HOW, rest=True)
+    with reading(path, _HOW):
+        given = document.get("global options", {})
+        groups = [
+            group
+            for job in document["jobs"]
+            for group in _groups({**given, **job.get("job options", {})}, job)
+        ]
+    if not groups:
+        raise InputError(f"{path}: no job of fio did reads or writes", _HOW)
+    return Storage(path.stem, GRID, groups, {"fio": str(document["fio version"])})
+
+
+def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[Group]:
+    for op in OPS:
+        done = job.get(op) or {}
+        count = int(done.get("total_ios") or 0)
+        timed = next((name for name in _NS if (done.get(name) or {}).get("mean")), None)
+        if not count or timed is None:
+            continue
+        mean_ns = float(done[timed]["mean"]) * _NS[timed]
+        # Version 2 counts KiB.
+        moved = int(done.get("io_bytes") or 0)
+        if timed in ("lat", "clat"):
+            moved *= 1024
+        size = _size(options, op) or max(1, round(moved / count))
+        depth = max(1, int(options.get("iodepth", 1))) * max(1, int(options.get("numjobs", 1)))
+        latency_ns, counts = _histogram(done, count, mean_ns)
+        pattern = "random" if "rand" in str(options.get("rw", "")) else "sequential"
+        yield Group(
+            op,
+            _core.size_class_bytes(size),
+            depth,
+            count,
+            size * count,
+            round(mean_ns * count),
+            latency_ns,
+            counts,
+            [count],
+            [round(mean_ns)],
+            pattern,
+            "direct" if str(options.get("direct", "0")) == "1" else "buffered",
+        )
+
+
+def _size(options: Mapping[str, Any], op: str) -> int | None:
+    """The size of an operation, where all of them have the same."""
+    sizes = str(options.get("bs", "4k")).split(",")
+    text = sizes[1] if op == "write" and len(sizes) > 1 and sizes[1] else sizes[0]
+    number = number_of(text.strip().upper().removesuffix("IB").removesuffix("B"), step=1024)
+    return None if number is None else round(number.value)
+
+
+def _histogram(done: Mapping[str, Any], count: int, mean_ns: float) -> tuple[list[int], list[int]]:
+    """Latencies and how many had them: of its bins, or between its percentiles."""
+    name = next((name for name in ("clat_ns", "lat_ns") if done.get(name)), "clat")
+    scale = _NS[name]
+    measured = done.get(name) or {}
+    bins = {float(ns) * scale: int(n) for ns, n in (measured.get("bins") or {}).items()}
+    if bins and sum(bins.values()) == count:
+        return [round(ns) for ns in sorted(bins)], [bins[ns] for ns in sorted(bins)]
+    percentiles = sorted(
+        (float(percent), float(ns) * scale)
+        for percent, ns in (measured.get("percentile") or {}).items()
+        if ns
+    )
+    if len(percentiles) < 3:
+        return [round(mean_ns)], [count]
+    latency_ns, counts, below = list[int](), list[int](), 0
+    for percent, ns in percentiles:
+        upto = min(count, round(percent / 100 * count))
+        if upto > below:
+            latency_ns.append(round(ns))
+            counts.append(upto - below)
+            below = upto
+    if below < count:
+        latency_ns.append(round(percentiles[-1][1]))
+        counts.append(count - below)
+    return latency_ns, counts
