@@ -88,7 +88,7 @@ def columns(score: float, *groups: str) -> Callable[[Sample], float]:
 
 
 def _figures(reader: Reader, score: float) -> Callable[[Sample], float]:
-    return lambda sample: score * reader.known(sample.path, sample.raw.encode())
+    return lambda sample: score * reader.known(sample.text)
 
 
 def _parameters(sample: Sample) -> float:

@@ -24,6 +24,7 @@ _SHARE = 0.8
 FIGURES = re.compile(
     r"\(cost=|\(actual|Buffers:|Sort Method|Execution [Tt]ime|Total runtime|temp_blks|\bLOG:  "
     r"|\"(?:Plan|Node Type|Temp \w+ Blocks)\"|Node Type:|Node-Type"
+    r"|direct path (?:read|write) temp|\(cr=\d|\|\*?\s+\d+ \|"
 )
 _CHARACTERS = str.maketrans(
     {

@@ -69,7 +69,13 @@ def read_spooled(
     with reading(path), _open(path) as file:
         bounded = _bounded(file, path)
         counted_lines = bounded if on_progress is None else _counting(bounded, on_progress)
-        lines = (line.rstrip("\r\n").replace("\f", "") for line in counted_lines)
+        return spooled_of(path, counted_lines, names)
+
+
+def spooled_of(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spooled:
+    """The same of the lines of a file."""
+    with reading(path):
+        lines = (line.rstrip("\r\n").replace("\f", "") for line in text)
         head = list(islice(lines, _HEADING_LINES_MAX))
         at, split = _find_heading(head, names)
         heading = split(head[at]) if head else []

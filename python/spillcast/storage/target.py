@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
-from spillcast.evidence.figures.kinds import are_figures, is_word
+from spillcast.evidence.figures.kinds import is_word
 from spillcast.evidence.find import kind_of
 from spillcast.evidence.text import text_of
 from spillcast.gate import json_of
@@ -99,11 +99,12 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         from spillcast.evidence.postgres import with_counts
 
         return replace(observed(with_counts(Recording.open(path))), name=path.stem)
-    if path.is_file() and kind_of(path) == "plans":
+    kind_of_file = kind_of(path) if path.is_file() else None
+    if kind_of_file == "plans":
         from spillcast.evidence.postgres import read_plan
 
         return observed(read_plan(path))
-    if is_word(text) or (path.is_file() and are_figures(path)):
+    if is_word(text) or kind_of_file == "figures":
         from spillcast.evidence.figures.reading import read_figures
 
         return replace(observed(read_figures([text])), name=text if is_word(text) else path.stem)

@@ -11,7 +11,8 @@ from spillcast.document import read as read_document
 from spillcast.errors import InputError
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import PROFILE, Figures, Moved
-from spillcast.gate import JSON_LENGTH_MAX, object_of, text_of
+from spillcast.evidence.text import text_of
+from spillcast.gate import JSON_LENGTH_MAX, object_of
 from spillcast.recording.ends import Unknown
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement

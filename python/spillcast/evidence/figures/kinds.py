@@ -1,4 +1,4 @@
-"""The sources of figures: how a file of each is known, and what reads it."""
+"""The sources of figures: how the text of each is known, and what reads it."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 
 #: Bare figures on the command line begin so.
 WORD = "figures:"
-HEAD_BYTES = 1 << 20
+#: A table says in its first lines what its columns are.
+_HEADING_LENGTH = 4096
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A kind of file, its module here, which has ``read(paths, choice)``, and its marks."""
+    """A kind of text, its module, which has ``read(paths, choice)``, and its marks."""
 
     module: str
-    known: Callable[[Path, bytes], bool]
+    known: Callable[[str], bool]
     #: Several such files may be parts of one report.
     joins: bool = False
 
@@ -32,81 +33,67 @@ class Reader:
         return figures
 
 
-def _stated(path: Path, head: bytes) -> bool:
-    written = path.suffix.lower() == ".toml" or head.lstrip()[:1] == b"{"
-    return written and b"elapsed_s" in head and b'"schema"' not in head and b'"Plan"' not in head
-
-
-def _marked(*marks: bytes) -> Callable[[Path, bytes], bool]:
-    """Whether one of these stands in the beginning of a file."""
-    return lambda _path, head: any(mark in head for mark in marks)
-
-
-def _matching(pattern: bytes) -> Callable[[Path, bytes], bool]:
-    """Whether the beginning of a file holds what a pattern finds."""
+def _matching(pattern: str) -> Callable[[str], bool]:
+    """Whether the beginning of a text holds what a pattern finds."""
     compiled = re.compile(pattern, re.IGNORECASE)
-    return lambda _path, head: compiled.search(head) is not None
+    return lambda text: compiled.search(text) is not None
 
 
-def _wait_views(_path: Path, head: bytes) -> bool:
-    start = head[:4096].lower()
-    waited = b"total_waits" in start and b"time_waited" in start
-    return b"event" in start and (waited or (b"wait_count" in start and b"wait_time_mi" in start))
+def _columns(*groups: str) -> Callable[[str], bool]:
+    """Whether all names of one of these groups stand in the first lines."""
+    wanted = [group.split() for group in groups]
+
+    def known(text: str) -> bool:
+        start = text[:_HEADING_LENGTH].lower()
+        return any(all(name in start for name in group) for group in wanted)
+
+    return known
 
 
-def _monitor_rows(_path: Path, head: bytes) -> bool:
-    start = head[:4096].lower()
-    return b"physical_read_requests" in start and b"sql_exec_id" in start
+def _stated(text: str) -> bool:
+    if "elapsed_s" not in text or '"schema"' in text or '"Plan"' in text:
+        return False
+    return text.lstrip()[:1] == "{" or re.search(r"^elapsed_s\s*=", text, re.MULTILINE) is not None
 
 
-def _tkprof(_path: Path, head: bytes) -> bool:
-    return (
-        b"TKPROF: Release" in head or re.search(rb"call\s+count\s+cpu\s+elapsed", head) is not None
-    )
-
-
-def _profile(_path: Path, head: bytes) -> bool:
+def _profile(text: str) -> bool:
     """Whether it is a profile of DuckDB: of any version, in JSON or as a box."""
-    marks = (b'"cumulative_cardinality"', b'"operator_timing"', b'"peak_temp_dir_size"')
-    groups = b'"total_intermediate_size_bytes"', b'"intermediate_size_bytes"', b'"extra-info"'
-    if head.lstrip()[:1] == b"{":
-        return any(mark in head for mark in (*marks, *groups, b'"total_bytes_spilled"'))
-    return b"Total Time:" in head and "\u2502".encode() in head
+    if text.lstrip()[:1] != "{":
+        return "Total Time:" in text and "\u2502" in text
+    marks = ("cumulative_cardinality", "operator_timing", "peak_temp_dir_size", "extra-info")
+    sizes = ("total_intermediate_size_bytes", "intermediate_size_bytes", "total_bytes_spilled")
+    return any(f'"{mark}"' in text for mark in (*marks, *sizes))
 
-
-_AWR = (
-    rb"WORKLOAD REPOSITORY|AWR Report for DB|STATSPACK report|Top \d+ (?:Timed|Foreground|Wait)\b"
-    rb"|\bEvent\s+(?:%\w+\s+)?Waits\b[^\n]*\n\W*-{4,} [-\s]+\n"
-)
-_MONITOR = rb"SQL Monitoring Report|SQL Plan Monitoring Details|Global Information\W+Status\s+:"
-_XPLAN = rb"\|\s*Id\s*\|\s*Operation\s*\|"
-_SHARES = rb"ASH Report For|%This\b.*\bEVENT\b|Top User Events"
 
 READERS = (
-    Reader("oracle.monitor_xml", _marked(b"<sql_monitor_report", b"FXTMODEL")),
-    Reader("oracle.monitor_text", _matching(_MONITOR)),
-    Reader("oracle.ash_shares", _matching(_SHARES)),
-    Reader("oracle.awr", _matching(_AWR)),
-    Reader("oracle.monitor_views", _monitor_rows, joins=True),
-    Reader("oracle.wait_views", _wait_views),
-    Reader("oracle.tkprof", _tkprof),
-    Reader("oracle.xplan", _matching(_XPLAN)),
+    Reader("oracle.monitor_xml", _matching(r"<sql_monitor_report|FXTMODEL")),
+    Reader(
+        "oracle.monitor_text",
+        _matching(
+            r"SQL Monitoring Report|SQL Plan Monitoring Details|Global Information\W+Status\s*:"
+        ),
+    ),
+    Reader("oracle.ash_shares", _matching(r"ASH Report For|%This\b.*\bEVENT\b|Top User Events")),
+    Reader(
+        "oracle.awr",
+        _matching(
+            r"WORKLOAD REPOSITORY|AWR Report for DB|STATSPACK report"
+            r"|Top \d+ (?:Timed|Foreground|Wait)\b"
+            r"|\bEvent\s+(?:%\w+\s+)?Waits\b[^\n]*\n\W*-{4,} [-\s]+\n"
+        ),
+    ),
+    Reader("oracle.monitor_views", _columns("physical_read_requests sql_exec_id"), joins=True),
+    Reader(
+        "oracle.wait_views",
+        _columns("event total_waits time_waited", "event wait_count wait_time_mi"),
+    ),
+    Reader("oracle.tkprof", _matching(r"TKPROF: Release|call\s+count\s+cpu\s+elapsed")),
+    Reader("oracle.xplan", _matching(r"\|\s*Id\s*\|\s*Operation\s*\|")),
     Reader("figures.duckdb_profile", _profile),
     Reader("figures.stated", _stated),
 )
 
 
-def reader_of(path: Path, head: bytes) -> Reader | None:
-    """What reads a file that begins so; None where it holds no figures."""
-    return next((reader for reader in READERS if reader.known(path, head)), None)
-
-
 def is_word(text: str) -> bool:
     """Whether an argument is bare figures and no file."""
     return text.startswith(WORD)
-
-
-def are_figures(path: Path) -> bool:
-    """Whether a file holds figures of a run, as far as its beginning tells."""
-    with path.open("rb") as file:
-        return reader_of(path, file.read(HEAD_BYTES)) is not None

@@ -6,7 +6,8 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import recording_of_figures
-from spillcast.evidence.figures.kinds import HEAD_BYTES, Reader, is_word, reader_of
+from spillcast.evidence.figures.kinds import Reader, is_word
+from spillcast.evidence.recognise import recognise
 from spillcast.gate import reading
 from spillcast.recording.recording import Recording
 
@@ -38,11 +39,9 @@ def read_figures(
 
 def _reader(paths: Sequence[Path]) -> Reader:
     """What reads all of them. InputError where they are no parts of one."""
-    readers = []
-    for path in paths:
-        with reading(path), path.open("rb") as file:
-            readers.append(reader_of(path, file.read(HEAD_BYTES)))
-    reader = readers[0]
-    if reader is None or set(readers) != {reader} or (len(paths) > 1 and not reader.joins):
+    kinds = [recognise(path) for path in paths]
+    readers = {None if each is None else each.kind.reader for each in kinds}
+    reader = readers.pop()
+    if reader is None or readers or (len(paths) > 1 and not reader.joins):
         raise InputError(f"{len(paths)} files of figures are given", "forecast one run at a time")
     return reader

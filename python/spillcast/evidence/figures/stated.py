@@ -13,7 +13,8 @@ from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import Figures, Moved
 from spillcast.evidence.figures.kinds import WORD
 from spillcast.evidence.figures.numbers import number_of
-from spillcast.gate import object_of, reading, text_of
+from spillcast.evidence.text import text_of
+from spillcast.gate import object_of, reading
 from spillcast.units import parse_bytes, parse_duration_s
 
 _BYTES_MAX = 1 << 20

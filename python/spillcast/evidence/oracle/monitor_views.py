@@ -8,9 +8,10 @@ from spillcast.errors import InputError
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import Figures
 from spillcast.evidence.oracle.monitored import Line, Monitored, figures_of
+from spillcast.evidence.oracle.report_text import table_lines
 from spillcast.recording.ash.values import parse_integer
 from spillcast.recording.event_names import OPS
-from spillcast.recording.spooled import read_spooled
+from spillcast.recording.spooled import spooled_of
 
 _NAMES = (
     *("sql_id", "sql_exec_id", "sql_exec_start", "last_refresh_time", "status", "elapsed_time"),
@@ -51,7 +52,7 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
 
 
 def _rows(path: Path) -> list[Row]:
-    spooled = read_spooled(path, {name: name for name in _NAMES})
+    spooled = spooled_of(path, table_lines(path, HOW), {name: name for name in _NAMES})
     lacks = [damage for damage in ("sql_id", "sql_exec_id") if damage not in spooled.columns]
     if lacks or not {_PLAN, _RUN} & spooled.columns.keys():
         raise InputError(f"{path}: it lacks the column {(lacks or [_RUN])[0].upper()}", HOW)

@@ -11,7 +11,8 @@ from spillcast.errors import InputError
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import Figures
 from spillcast.evidence.oracle.monitored import Line, Monitored, picked
-from spillcast.gate import COUNT_MAX, TEXT_BYTES_MAX, damaged, text_of, xml_of
+from spillcast.evidence.text import text_of
+from spillcast.gate import COUNT_MAX, TEXT_BYTES_MAX, damaged, xml_of
 from spillcast.recording.event_names import OPS
 from spillcast.redaction import struck_text
 

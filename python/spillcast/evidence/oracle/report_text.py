@@ -6,7 +6,8 @@ from pathlib import Path
 
 from spillcast.errors import InputError
 from spillcast.evidence.figures.numbers import with_decimal_points
-from spillcast.gate import text_of
+from spillcast.evidence.text import text_of
+from spillcast.evidence.unwrap import unwrapped
 
 #: Blanks that clients and browsers write between words and digits.
 BLANKS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
@@ -19,7 +20,13 @@ _SHOWN = 100
 
 def report_text(path: Path, hint: str) -> str:
     """The text with plain blanks and decimal points. InputError where it is too long."""
-    return with_decimal_points(text_of(path, hint).translate(BLANKS).expandtabs())
+    text = unwrapped(text_of(path, hint)).translate(BLANKS).expandtabs()
+    return with_decimal_points(text)
+
+
+def table_lines(path: Path, hint: str) -> list[str]:
+    """The lines of a table that a client exported. InputError where it is too long."""
+    return unwrapped(text_of(path, hint)).translate(BLANKS).splitlines()
 
 
 def check_all_read(path: Path, lines: Sequence[str], read: Collection[int], hint: str) -> None:

@@ -8,9 +8,10 @@ from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.numbers import ZERO, Number, number_of, rounded_number
+from spillcast.evidence.oracle.report_text import table_lines
 from spillcast.evidence.oracle.temp_times import printed
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
-from spillcast.recording.spooled import read_spooled
+from spillcast.recording.spooled import spooled_of
 from spillcast.units import format_duration
 
 #: Blocks of a temp read or write, which no view of waits tells.
@@ -74,7 +75,7 @@ def _figures(path: Path, waits: Mapping[str, Waited], choice: Choice) -> Figures
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    spooled = read_spooled(path, {name: name for name in _NAMES})
+    spooled = spooled_of(path, table_lines(path, HOW), {name: name for name in _NAMES})
     if spooled.damaged:
         damage = spooled.damaged[0]
         raise InputError(f"{path}: line {damage.line}: {damage.what}", HOW)
