@@ -1,7 +1,9 @@
 """The gate: what is too long, too deep, or makes no sense is refused by the file's name."""
 
+import csv
 import json
 import math
+import zipfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -141,3 +143,17 @@ def test_what_a_reader_did_not_expect_is_told_of_its_file_and_place():
 def test_what_is_said_already_stays_as_it_is():
     with refused("^other: is this$"), gate.reading("run.trc"):
         raise InputError("other: is this")
+
+
+@pytest.mark.parametrize("fault", [AttributeError, TypeError, NameError, AssertionError])
+def test_a_fault_of_ours_is_no_damage(fault):
+    with pytest.raises(fault), gate.reading("file"):
+        raise fault
+
+
+@pytest.mark.parametrize(
+    "damage", [ValueError, KeyError, ZeroDivisionError, EOFError, csv.Error, zipfile.BadZipFile]
+)
+def test_what_a_parser_raises_is_damage(damage):
+    with pytest.raises(InputError, match="file"), gate.reading("file"):
+        raise damage("unexpected")

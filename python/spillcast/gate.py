@@ -7,6 +7,7 @@ does itself. Whatever goes wrong in there is an InputError that names the file a
 import json
 import math
 import os
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,12 @@ COUNT_MAX = 1 << 53
 _MEMORY_SHARE = 0.5
 
 
+#: What parsers raise for what they cannot read; any other error is a fault in this program.
+UNREADABLE = (ValueError, LookupError, ArithmeticError, EOFError, RecursionError, zlib.error)
+#: Libraries that parse files and raise errors of their own.
+LIBRARIES = {"pyarrow", "_duckdb", "_csv", "_lzma", "zipfile"}
+
+
 @contextmanager
 def reading(where: str | Path, hint: str | None = None) -> Iterator[None]:
     """Read a file within: what fails is an InputError with its name, where, and ``hint``."""
@@ -50,6 +57,9 @@ def reading(where: str | Path, hint: str | None = None) -> Iterator[None]:
     except Exception as error:
         if is_interruption(error):
             raise KeyboardInterrupt from error
+        library = type(error).__module__.partition(".")[0] in LIBRARIES
+        if not (library or isinstance(error, UNREADABLE)):
+            raise
         raise damaged(where, f"{_reason(error)}{_place(error)}", hint) from error
 
 

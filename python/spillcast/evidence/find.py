@@ -178,7 +178,9 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
 
 
 def kind_of(path: Path) -> str | None:
-    """The kind of a file, as a field of ``Evidence``; None where it is none that is known."""
+    """The kind of a file, as a field of ``Evidence``; None for a document of ours or another."""
+    if _DOCUMENT.match(head_of(path)):
+        return None
     recognised = recognise(path)
     return None if recognised is None else recognised.kind.name
 

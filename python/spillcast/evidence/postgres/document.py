@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError
+from spillcast.evidence.postgres.shape import check_shape
 from spillcast.evidence.postgres.text import begins_plan, document_of_text
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -95,4 +96,5 @@ def _of_json(path: Path, text: str) -> dict[str, Any] | None:
         document = next(iter(document), None)
     if not isinstance(document, dict) or not isinstance(document.get("Plan"), dict):
         return None
+    check_shape(document)
     return document

@@ -133,7 +133,9 @@ def _of_json(text: str, path: Path) -> list[dict[str, Any]]:
     except InputError:
         document = [json_of(line, path, HOW) for line in text.split("\n") if line.strip()]
     rows = [document] if isinstance(document, dict) else document
-    return [dict(row.items()) for row in rows]
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("a row is not an object")
+    return [dict(row) for row in rows]
 
 
 def _of_csv(text: str) -> list[dict[str, Any]]:
@@ -155,6 +157,8 @@ def _of_full_length(rows: Iterable[dict[Any, Any]]) -> Iterable[Mapping[str, str
 
 
 def _number(value: Any) -> float:
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{value} is no number")
     number = float(value)
     if not 0 <= number <= COUNT_MAX:
         raise ValueError(f"{value} is neither a count nor a time")

@@ -1,0 +1,43 @@
+"""A plan in JSON whose values are of another kind than PostgreSQL's is damaged, not a fault."""
+
+import copy
+import json
+from contextlib import suppress
+
+import pytest
+
+from spillcast.errors import InputError
+from spillcast.evidence.postgres.document import read_documents
+
+PLAN = {
+    "Plan": {
+        "Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, "Sort Method": "external merge",
+        "Workers": [{"Worker Number": 0, "Sort Space Used": 4}],
+        "Plans": [{"Node Type": "Seq Scan", "Actual Rows": 9, "Actual Loops": 1}],
+    },
+    "Execution Time": 9.5,
+    "Settings": {"work_mem": "64kB"},
+}  # fmt: skip
+
+
+def places(value, at=()):
+    """The way to each value of a document."""
+    yield at
+    if isinstance(value, dict | list):
+        for name, below in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(below, (*at, name))
+
+
+@pytest.mark.parametrize("wrong", [None, "text", 7, [], [7], {}])
+def test_a_plan_of_another_shape_is_refused_or_read(tmp_path, wrong):
+    path = tmp_path / "plan.json"
+    for way in places(PLAN):
+        document = copy.deepcopy([PLAN])
+        holder, name = document, 0
+        for step in way:
+            holder, name = holder[name], step
+        holder[name] = wrong
+        path.write_text(json.dumps(document))
+        # Any other error is a fault of ours.
+        with suppress(InputError):
+            assert read_documents(path)
