@@ -24,6 +24,12 @@ def test_json_keeps_the_order_of_keys_and_no_character_that_a_terminal_obeys(cap
     ]
 
 
+def test_json_has_null_for_what_is_no_number(capsys):
+    emit({"ratios": [float("inf"), {"x": float("nan")}, 0.5], "infinity": "Infinity"})
+    document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert document == {"ratios": [None, {"x": None}, 0.5], "infinity": "Infinity"}
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_leads_nowhere(tmp_path, closed):
     written = "import os; os.write(os.open('spilled', os.O_CREAT | os.O_WRONLY), bytes(9))"

@@ -62,3 +62,18 @@ def test_the_share_is_a_column_of_every_form(tmp_path):
     assert document["rows"][0]["count_share"] == 1.0
     heading, row = spillcast("profile", path, "--csv").stdout.splitlines()[:2]
     assert dict(zip(heading.split(","), row.split(","), strict=True))["count_share"] == "1.0"
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"by": ["op"]}, {"by": ["blocks"]}, {"by": ["op || 'x'"]}, {"by": ["call"]}]
+)
+def test_times_beyond_the_elapsed_time_are_a_warning(tmp_path, options):
+    """A digit too many: a wait of a day in a session of three ms."""
+    path = write_trace(tmp_path / "x.trc", [(READ, 1_000, blocks(1))] * 3)
+    call = "EXEC #7:c=5,e=9,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=1,plh=0,tim=1010000\n"
+    with path.open("a") as file:
+        file.write(call)
+    whole = profile(path, **options).warnings
+    path.write_text(path.read_text().replace("ela= 1000 ", "ela= 86400000000 ", 1))
+    damaged = profile(path, **options).warnings
+    assert len(damaged) == len(whole) + 1, damaged

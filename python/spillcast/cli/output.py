@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,8 +38,23 @@ def emit(document: Mapping[str, Any]) -> None:
 
 
 def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:
-    """JSON of printable ASCII: whatever it holds, no terminal obeys it."""
-    return json.dumps(document, indent=indent, default=str).replace("\x7f", "\\u007f")
+    """JSON of printable ASCII: whatever it holds, no terminal obeys it.
+
+    JSON has no infinity: null stands for a ratio that is beyond all numbers.
+    """
+    try:
+        text = json.dumps(document, indent=indent, default=str, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(document), indent=indent, default=str)
+    return text.replace("\x7f", "\\u007f")
+
+
+def _finite(tree: Any) -> Any:
+    if isinstance(tree, Mapping):
+        return {key: _finite(value) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_finite(value) for value in tree]
+    return None if isinstance(tree, float) and not isfinite(tree) else tree
 
 
 def terminal_columns() -> int:

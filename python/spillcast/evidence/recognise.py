@@ -16,6 +16,8 @@ _UNWRAPPED_LENGTH = 1 << 17
 _HEADING_LENGTH = 1 << 16
 _HEADING = re.compile(r'"?\w+"?(?:,"?\w+"?)+\s*?(?:\n|$)')
 
+_DOCUMENT = re.compile(r'"schema":\s*"spillcast\.')
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -96,7 +98,9 @@ def _parameters(sample: Sample) -> float:
 
 
 def _json(sample: Sample) -> float:
-    return 0.1 if sample.text.lstrip()[:1] in ("[", "{") else 0.0
+    """Any JSON but documents of spillcast."""
+    start = sample.text.lstrip()[:_HEADING_LENGTH]
+    return 0.1 if start[:1] in ("[", "{") and _DOCUMENT.search(start) is None else 0.0
 
 
 def _parquet(sample: Sample) -> float:

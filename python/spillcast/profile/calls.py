@@ -54,7 +54,7 @@ def of_calls(
     if where is not None and not records:
         raise InputError(f"--where: no call meets '{where}'")
     rows = [_row(row, by, read.paths, elapsed_us) for row in records]
-    return Profile(by, elapsed_us / 1e6, rows, read.damaged(), trace_warnings(read, 0))
+    return Profile(by, elapsed_us / 1e6, rows, read.damaged(), trace_warnings(read))
 
 
 def _counted(

@@ -97,7 +97,7 @@ def _of_traces(
             "trace until the query has ended, or give an ASH export with SQL_PLAN_LINE_ID",
         )
     elapsed_s = sum(session["elapsed_us"] for session in read.sessions()) / 1e6
-    warnings = trace_warnings(read, 0)
+    warnings = trace_warnings(read)
     return Profile([ROW_SOURCE], elapsed_s, [], read.damaged(), warnings), sources
 
 

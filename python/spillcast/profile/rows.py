@@ -103,7 +103,7 @@ def of_trace_rows(
             row["second"] -= first_second
         if "minute" in by:
             row["minute"] -= first_second // 60
-    warnings = trace_warnings(read, 0)
+    warnings = trace_warnings(read)
     if where is None:
         warnings.append(WAITS_ALONE)
     return Profile(by, elapsed_us / 1e6, rows, read.damaged(), warnings, histograms)

@@ -9,8 +9,10 @@ from spillcast.profile.result import DIMENSIONS, QUANTILES, Profile, bare_row
 from spillcast.recording.same_file import repeated_words
 from spillcast.recording.trace import Progress, Traces, profile_traces
 from spillcast.recording.trace_window import ALWAYS, Window
-from spillcast.units import format_count
+from spillcast.units import format_count, format_duration
 
+#: CPU time is counted by another clock than waits, in ticks of 10 ms on old servers.
+OVERLAP_SHARE, TICK_US = 0.01, 10_000
 #: Where calls have no such columns.
 WAITS_ALONE = "rows hold waits only: --by event also shows CPU time"
 #: What waits of a trace may be counted by besides: columns of theirs, as they are called there.
@@ -59,9 +61,9 @@ def of_traces(
         rows.append((row, (group["latency_ns"], group["latency_count"])))
     unaccounted_us = sum(session["unaccounted_us"] for session in sessions)
     if waits_alone:
-        warnings = [*trace_warnings(read, 0), WAITS_ALONE]
+        warnings = [*trace_warnings(read), WAITS_ALONE]
     else:
-        warnings = trace_warnings(read, unaccounted_us)
+        warnings = trace_warnings(read)
         if "event" in by and unaccounted_us > 0:
             keys = dict.fromkeys(by)
             bare = bare_row("unaccounted-for", unaccounted_us, elapsed_us)
@@ -115,7 +117,7 @@ def quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: floa
     return histogram.quantile(latency_ns, counts, quantile) // 10 / 1e2
 
 
-def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:
+def trace_warnings(read: Traces) -> list[str]:
     """What a reader of a trace's profile should know."""
     warnings = repeated_words(read.repeated)
     unmeasured = read.unmeasured()
@@ -132,8 +134,16 @@ def trace_warnings(read: Traces, unaccounted_us: int) -> list[str]:
             warnings.append(
                 f"{path}: {format_count(file['waits_in_text'], 'wait')} within other text"
             )
-    if unaccounted_us < 0:
+    over_us = sum(map(_over_us, read.sessions()))
+    if over_us > 0:
         warnings.append(
-            f"waits and CPU time overlap by {-unaccounted_us / 1e6:.2f} s: more than elapsed time"
+            f"waits and CPU time are {format_duration(over_us / 1e6)} longer than their sessions: "
+            "times are damaged, or lines are missing, and shares are too large"
         )
     return warnings
+
+
+def _over_us(session: Mapping[str, Any]) -> int:
+    """What a session waited and worked beyond its time; clocks that differ make a little."""
+    over_us: int = -session["unaccounted_us"]
+    return over_us if over_us > max(OVERLAP_SHARE * session["elapsed_us"], TICK_US) else 0
