@@ -9,7 +9,7 @@ from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.oracle.awr_tables import Report, Sql, report_of
 from spillcast.evidence.oracle.report_text import report_text
-from spillcast.evidence.oracle.temp_times import printed
+from spillcast.evidence.oracle.temp_times import printed, with_more
 from spillcast.recording.event_names import OPS
 from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.timed_within import TimedWithin
@@ -49,6 +49,10 @@ def _of_all(path: Path, report: Report, choice: Choice) -> Figures:
         *report.untold,
     ]
     times = printed(*(report.waits[op].total if op in report.waits else None for op in OPS))
+    if report.left_out.high:
+        times = with_more(
+            times, report.left_out.high, "a list of top events leaves out what took less"
+        )
     reads, writes = (
         _moved(report, op, 1.0, time_s, choice)
         for op, time_s in (("read", times.read_s), ("write", times.write_s))

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from spillcast.evidence.figures.checks import Held, hold, surer
 from spillcast.evidence.figures.numbers import ZERO, Number, number_of, seconds_of
 from spillcast.evidence.oracle.report_tables import Row, Table, is_page, tables_of
 from spillcast.evidence.oracle.report_text import BLANKS, check_all_read
-from spillcast.recording.event_names import TEMP_EVENTS, is_like
+from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
 
 _MINUTES = re.compile(r"(Elapsed|DB\s+time)\s*:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
@@ -19,6 +19,8 @@ _SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
 _CPU = ("DB CPU", "CPU time")
 #: The column of instances, and what stands in it for all of them.
 _INSTANCE, _ALL_INSTANCES = "i#", "*"
+#: Lists of more events have all of them.
+_TOP = 10
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Report:
     sizes: dict[str, float]
     statements: dict[str, Sql]
     untold: list[str] = field(default_factory=list)
+    #: Temp waits that a list of top events may have left out.
+    left_out: Number = ZERO
 
 
 def report_of(path: Path, text: str, hint: str) -> Report:
@@ -70,7 +74,8 @@ def report_of(path: Path, text: str, hint: str) -> Report:
     else:
         within = {at for table in tables for at in range(table.first, table.last)}
         check_all_read(path, text.splitlines(), within, hint)
-    all_waits = list(_waits(tables))
+    lists = list(_waits(path, tables, hint))
+    all_waits = [wait for each in lists for wait in each]
     waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
     if not waits:
         if "direct path read temp" in plain.lower() or "direct path write temp" in plain.lower():
@@ -87,6 +92,11 @@ def report_of(path: Path, text: str, hint: str) -> Report:
         untold.append("the DB time follows from a wait's percentage of it")
     if database_s is None or database_s.value <= 0:
         raise InputError(f"{path}: it has no DB time, and no percentages of it", hint)
+    left_out = _left_out(lists, waits)
+    if left_out.high:
+        (op,) = set(OPS) - waits.keys()
+        most = format_duration(left_out.high)
+        untold.append(f"direct path {op} temp is not among the top events: at most {most} of it")
     hold(path, _contradictions(list(waits.values()), stated), hint)
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
@@ -97,6 +107,7 @@ def report_of(path: Path, text: str, hint: str) -> Report:
         _sizes(tables, span_s),
         _statements(tables),
         untold,
+        left_out,
     )
 
 
@@ -128,8 +139,8 @@ def _pairs(tables: Sequence[Table], key: str, *values: str) -> Iterator[tuple[st
                 return
 
 
-def _waits(tables: Sequence[Table]) -> Iterator[Wait]:
-    """The rows of all lists of events; of several instances those of all together."""
+def _waits(path: Path, tables: Sequence[Table], hint: str) -> Iterator[list[Wait]]:
+    """The rows of each list of events; of several instances those of all together."""
     for table in tables:
         total = table.named("time(s") or table.named("total(s")
         if not table.has("event", "waits") or total is None:
@@ -137,13 +148,17 @@ def _waits(tables: Sequence[Table]) -> Iterator[Wait]:
         event = next(name for name in table.names if name.endswith("event"))
         mean = table.named("avgwait") or table.named("wait(ms") or table.named("avg(ms")
         share = next((n for n in table.names if "%" in n and n.endswith("time")), None)
-        instance = _ALL_INSTANCES
+        instance, waits = _ALL_INSTANCES, list[Wait]()
         for row in table.rows:
             instance = row.get(_INSTANCE, "") or instance
-            if instance == _ALL_INSTANCES:
-                wait = _wait(row[event], row, total, mean, share)
-                if wait is not None:
-                    yield wait
+            if instance != _ALL_INSTANCES:
+                continue
+            wait = _wait(row[event], row, total, mean, share)
+            if wait is not None:
+                waits.append(wait)
+            if is_like(row[event], TEMP_EVENTS) and (wait is None or (mean and not wait.mean)):
+                raise InputError(f"{path}: the line of {row[event]} is cut", hint)
+        yield waits
 
 
 def _wait(event: str, row: Row, total: str, mean: str | None, share: str | None) -> Wait | None:
@@ -158,6 +173,16 @@ def _wait(event: str, row: Row, total: str, mean: str | None, share: str | None)
     percent = seconds_of(row.get(share or "", ""))
     known = None if percent is None else percent * 0.01
     return Wait(event, count, total_s, mean_s, known)
+
+
+def _left_out(lists: Sequence[Sequence[Wait]], waits: Mapping[str, Wait]) -> Number:
+    """The most that temp waits may have taken for which lists of top events have no room."""
+    if len(waits) == len(OPS) or any(len(each) > _TOP for each in lists):
+        return ZERO
+    (named,) = waits.values()
+    full = max((each for each in lists if named.event in [w.event for w in each]), key=len)
+    least = min((wait.total.high for wait in full if wait.total.high), default=0.0)
+    return Number(least / 2, 0.0, least)
 
 
 def _by_op(waits: Iterator[Wait]) -> dict[str, Wait]:

@@ -12,7 +12,7 @@ from spillcast.evidence.unwrap import unwrapped
 #: Blanks that clients and browsers write between words and digits.
 BLANKS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
 #: Figures of temp I/O: a wait's name with a count or a time, and blocks of a row source.
-_FIGURES = re.compile(
+FIGURES = re.compile(
     r"direct path (?:read|write) temp\b\W*[\d.]|\(?\b(?:cr|pr|pw)=\d|\bela= ?\d", re.IGNORECASE
 )
 _SHOWN = 100
@@ -32,6 +32,6 @@ def table_lines(path: Path, hint: str) -> list[str]:
 def check_all_read(path: Path, lines: Sequence[str], read: Collection[int], hint: str) -> None:
     """InputError for the first line with figures of temp I/O that is not among those read."""
     for at, line in enumerate(lines):
-        if at not in read and _FIGURES.search(line):
+        if at not in read and FIGURES.search(line):
             shown = " ".join(line.split())[:_SHOWN]
             raise InputError(f"{path}: line {at + 1:,} is not understood: {shown}", hint)

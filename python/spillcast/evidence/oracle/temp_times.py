@@ -39,3 +39,12 @@ def at_most(total_s: float, reads: int, writes: int, because: str) -> TempTimes:
     share = total_s / 2 / max(reads + writes, 1)
     within = TimedWithin(0.0, total_s, because, f"{_STORAGE_TELLS}; {TRACE_TELLS}", False)
     return TempTimes(share * reads, share * writes, within)
+
+
+def with_more(times: TempTimes, more_s: float, because: str) -> TempTimes:
+    """The same where waits that are not listed may have taken so much more."""
+    total_s = (times.read_s or 0.0) + (times.write_s or 0.0)
+    least_s = total_s if times.within is None else times.within.least_s
+    most_s = total_s if times.within is None else times.within.most_s
+    within = TimedWithin(least_s, most_s + more_s, because, TRACE_TELLS, False)
+    return TempTimes(times.read_s, times.write_s, within)

@@ -12,7 +12,7 @@ from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.numbers import ZERO, Number, number_of
 from spillcast.evidence.oracle.plan_lines import PlanLine, Spilled, spilled
 from spillcast.evidence.oracle.report_text import check_all_read, report_text
-from spillcast.evidence.oracle.temp_times import TempTimes, at_most, printed
+from spillcast.evidence.oracle.temp_times import TempTimes, at_most, printed, with_more
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
@@ -26,7 +26,7 @@ _RULE = re.compile(r"\W*\*{20,}\s*")
 _HEADING = re.compile(r"\s*call\s+count\s+cpu\s+elapsed\s+disk\b.*")
 _CALL = re.compile(rf"\s*(Parse|Execute|Fetch|total){_N}{_N}{_N}{_N}(?:{_N}){{3}}\s*")
 _EVENT = re.compile(rf"\s*(\S*[A-Za-z].*?){_N}{_N}{_N}\s*")
-_SOURCE = re.compile(r"\s*(?:\d+\s+){,2}\d+(\s+)([A-Z].*?)\s*\(((?:cr|p?r|p?w)=\d[^()]*)\)\s*")
+_SOURCE = re.compile(r"\s*(?:\d+\s+){,2}\d*(\s+)([A-Z].*?)\s*\(((?:cr|p?r|p?w)=\d[^()]*)\)\s*")
 _FIGURE = re.compile(r"\b(p?r|p?w)=(\d+)")
 _CAPTURED = re.compile(r"\s*Number of plan statistics captured:\s*(\d+)\s*")
 _SQL_ID = re.compile(r"SQL ID\s*:\s*(\w{13})(?:.*Plan Hash:\s*(\d+))?")
@@ -151,13 +151,17 @@ def _figures(
 
 
 def _times(section: Section, counts: dict[str, int]) -> TempTimes:
-    """Of the waits; without them no longer than what is neither CPU time nor another wait."""
-    if section.temp:
-        return printed(*(section.temp[op][2] if op in section.temp else None for op in OPS))
+    """Of the waits; where blocks have none, no longer than neither CPU time nor another wait."""
+    listed = {op: wait[2] for op, wait in section.temp.items()}
+    times = printed(listed.get("read"), listed.get("write"))
+    if all(op in listed or not counts[op] for op in OPS):
+        return times
     _, cpu, elapsed, _ = section.calls["total"]
     others_s = sum(total.value for _, _, total in section.waits.values())
     most_s = max(elapsed.high - cpu.low - others_s, elapsed.high - elapsed.value)
-    because = "tkprof shows no waits for temp files; blocks were written to them"
+    because = "tkprof shows blocks of temp files and no waits for them"
+    if listed:
+        return with_more(times, most_s, because)
     return at_most(most_s, counts["read"], counts["write"], because)
 
 

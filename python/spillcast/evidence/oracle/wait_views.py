@@ -1,5 +1,6 @@
 """Rows of V$SESSION_EVENT, V$SYSTEM_EVENT and V$EVENT_HISTOGRAM: waits for temp files by op."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.numbers import ZERO, Number, number_of, rounded_number
-from spillcast.evidence.oracle.report_text import table_lines
+from spillcast.evidence.oracle.report_text import FIGURES, table_lines
 from spillcast.evidence.oracle.temp_times import printed
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.spooled import spooled_of
@@ -26,6 +27,7 @@ _NAMES = (
 )
 #: Columns of a session, or of all sessions of an instance.
 _OWNERS = ("inst_id", "sid", "session_id")
+_RULE = re.compile(r"\s*-+(\s+-+)+\s*")
 Row = Mapping[str, str | None]
 #: Waits and their seconds.
 Waited = tuple[float, Number]
@@ -54,6 +56,10 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
 
 def _figures(path: Path, waits: Mapping[str, Waited], choice: Choice) -> Figures:
     counts = {op: round(waits[op][0]) if op in waits else 0 for op in OPS}
+    if "write" not in waits:
+        raise InputError(
+            f"{path}: it lacks the row of direct path write temp: what is read was written", HOW
+        )
     times = printed(*(waits[op][1] if op in waits else None for op in OPS))
     reads, writes = (
         Moved(counts[op], counts[op] * BLOCKS * choice.block_bytes, time_s)
@@ -75,10 +81,17 @@ def _figures(path: Path, waits: Mapping[str, Waited], choice: Choice) -> Figures
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    spooled = spooled_of(path, table_lines(path, HOW), {name: name for name in _NAMES})
-    if spooled.damaged:
-        damage = spooled.damaged[0]
-        raise InputError(f"{path}: line {damage.line}: {damage.what}", HOW)
+    lines = table_lines(path, HOW)
+    spooled = spooled_of(path, lines, {name: name for name in _NAMES})
+    for damage in spooled.damaged:
+        # Words around the table are none of its rows.
+        if FIGURES.search(lines[damage.line - 1]):
+            raise InputError(f"{path}: line {damage.line}: {damage.what}", HOW)
+    rule = next((len(line.rstrip()) for line in lines if _RULE.fullmatch(line)), 0)
+    for line in lines:
+        # Numbers stand at the right end of their column.
+        if FIGURES.search(line) and len(line.rstrip()) < rule:
+            raise InputError(f"{path}: it is cut: {' '.join(line.split())}", HOW)
     names, present = list(spooled.columns), spooled.columns.keys()
     counted = {"event", "total_waits"} <= present and present & {"time_waited_micro", "time_waited"}
     if not counted and not ("wait_count" in present and "event" in present):

@@ -24,8 +24,8 @@ HOW = (
 _SQL_ID = re.compile(r"\W*SQL_ID:?\s+(\w{13}),?(?:\s+child number\s+(\d+))?.*", re.IGNORECASE)
 _HASH = re.compile(r"\W*Plan hash value\s*:\s*(\d+).*", re.IGNORECASE)
 _ROW_ID = re.compile(r"[*\s-]*(\d+)\s*")
+_RULE = re.compile(r"\s*-{5,}\s*")
 _MEASURED = {"a-time", "a-rows", "reads", "writes"}
-_SPACE = {"tempspc", "temp"}
 
 
 @dataclass
@@ -38,6 +38,7 @@ class Plan:
     names: list[str] = field(default_factory=list)
     lines: list[PlanLine] = field(default_factory=list)
     starts: int = 1
+    ended: bool = False
 
 
 def read(paths: Sequence[Path], choice: Choice) -> Figures:
@@ -46,6 +47,8 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
     plans = list(_plans(path, report_text(path, HOW).splitlines()))
     if not plans:
         raise InputError(f"{path}: holds no whole plan of DBMS_XPLAN", HOW)
+    if not all(plan.ended for plan in plans):
+        raise InputError(f"{path}: it is cut: the table of a plan has no end", HOW)
     items = [
         Item(plan, plan.lines[0].elapsed_s or 0.0, plan.sql_id, plan=plan.hash_value)
         for plan in plans
@@ -112,6 +115,8 @@ def _plans(path: Path, lines: Sequence[str]) -> Iterator[Plan]:
             plan.names = heading
         elif cells and heading:
             _take(path, plan, at, cells)
+        elif plan.lines and _RULE.fullmatch(line):
+            plan.ended = True
         elif not plan.names and plan.hash_value is None and re.search(r"\w", line):
             plan.text.append(line.strip())
     if plan.lines:
@@ -120,8 +125,10 @@ def _plans(path: Path, lines: Sequence[str]) -> Iterator[Plan]:
 
 def _take(path: Path, plan: Plan, at: int, cells: list[str]) -> None:
     named = dict(zip(plan.names, cells, strict=False))
-    if _ROW_ID.fullmatch(named["id"]) is None:
+    if (row_id := _ROW_ID.fullmatch(named["id"])) is None:
         return
+    if int(row_id[1]) not in (len(plan.lines), len(plan.lines) + 1):
+        raise InputError(f"{path}: line {len(plan.lines)} of the plan is missing", HOW)
     wrong = len(cells) != len(plan.names) or "operation" not in named
     numbers = {name: number_of(named.get(name, "")) for name in ("starts", "reads", "writes")}
     if wrong or any(named.get(n, "").strip() and v is None for n, v in numbers.items()):

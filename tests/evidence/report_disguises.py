@@ -1,0 +1,207 @@
+"""Reports of one known run, and what clients, mails, pages and people do to their text."""
+
+import re
+from dataclasses import dataclass
+
+import monitor_reports
+import oracle_reports
+from oracle_reports import DB_TIME_S, READ_S, READS, WRITE_S, WRITES
+
+#: Of DBMS_XPLAN and of views of waits, which have a form of their own.
+XPLAN_S, XPLAN_OWN_S, XPLAN_READS, XPLAN_WRITES = 29.2, 26.6, 33668, 33668
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A report with what it tells; ``bounded`` where it tells only the most of the time."""
+
+    text: str
+    elapsed_s: float
+    reads: int
+    writes: int
+    temp_s: float
+    bounded: bool = False
+    #: The time of the run has to be given.
+    asks_elapsed: bool = False
+
+
+def top_events():
+    """The list of an AWR report alone, with the suffixes of 12.2."""
+    return """\
+Top 10 Foreground Events by Total Wait Time
+~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+                                           Total Wait       Avg   % DB Wait
+Event                                Waits Time (sec)      Wait   time Class
+------------------------------ ----------- ---------- --------- ------ --------
+direct path read temp            2,847,293      28.9K   10.16ms   39.8 User I/O
+direct path write temp           1,824,906      18.5K   10.15ms   25.5 User I/O
+DB CPU                                           1203             1.7
+"""
+
+
+def xplan():
+    """DBMS_XPLAN with ALLSTATS LAST: a hash join in two tables of 15,570 and 15,574 blocks."""
+    return """\
+SQL_ID  0kxkzz5bzz2dd, child number 0
+-------------------------------------
+select count(*) from t1, t2 where t1.id = t2.id
+
+Plan hash value: 2959412835
+
+-------------------------------------------------------------------------------------------------
+| Id  | Operation           | Name | Starts | A-Rows |   A-Time   | Reads  | Writes | Used-Tmp|
+-------------------------------------------------------------------------------------------------
+|   0 | SELECT STATEMENT    |      |      1 |      1 |00:00:29.20 |  64812 |  33668 |         |
+|   1 |  SORT AGGREGATE     |      |      1 |      1 |00:00:29.20 |  64812 |  33668 |         |
+|*  2 |   HASH JOIN         |      |      1 |   4000K|00:00:28.91 |  64812 |  33668 |     268M|
+|   3 |    TABLE ACCESS FULL| T1   |      1 |   2000K|00:00:01.10 |  15570 |      0 |         |
+|   4 |    TABLE ACCESS FULL| T2   |      1 |   2000K|00:00:01.21 |  15574 |      0 |         |
+-------------------------------------------------------------------------------------------------
+"""
+
+
+def session_event():
+    """Rows of V$SESSION_EVENT as CSV."""
+    return f"""\
+SID,EVENT,TOTAL_WAITS,TIME_WAITED_MICRO
+123,direct path read temp,{READS},{round(READ_S * 1e6)}
+123,direct path write temp,{WRITES},{round(WRITE_S * 1e6)}
+123,SQL*Net message from client,20,100
+"""
+
+
+def session_event_aligned():
+    """The same as SQL*Plus prints it, with hundredths of a second."""
+    return f"""\
+EVENT                                                            TOTAL_WAITS TIME_WAITED
+---------------------------------------------------------------- ----------- -----------
+direct path read temp                                            {READS:11d} {READ_S * 100:11.0f}
+direct path write temp                                           {WRITES:11d} {WRITE_S * 100:11.0f}
+"""
+
+
+def rac():
+    """The summary of an AWR report of two instances."""
+    return """\
+WORKLOAD REPOSITORY REPORT (RAC)
+
+Top Timed Events                         DB/Inst: DWH/dwh1  Snaps: 100-101
+-> Instance '*' - cluster wide summary
+                       Wait                              Event              Wait Time
+----- ---------- ------------------------------ ----------------------- ---------------------
+I#     Class     Event                                Waits   %Timeouts      Total(s) Avg(ms) %DB time
+----- ---------- ------------------------------ ----------- ----------- ------------- ------- --------
+   *  User I/O   direct path read temp           31,946,450         0.0    287,518.05     9.0    53.19
+                 DB CPU                                                    201,200.00             37.22
+      User I/O   direct path write temp          43,478,200         0.0     12,000.00      .3     2.22
+   1  User I/O   direct path read temp           15,946,450         0.0    143,518.05     9.0    53.19
+   2  User I/O   direct path read temp           16,000,000         0.0    144,000.00     9.0    53.19
+          -------------------------------------------------------------
+"""  # noqa: E501
+
+
+_TEMP_S = READ_S + WRITE_S
+PLAIN = {
+    "tkprof": Truth(oracle_reports.tkprof(), 773, READS, WRITES, _TEMP_S),
+    "monitor": Truth(monitor_reports.text(), 773, READS, WRITES, _TEMP_S),
+    "awr": Truth(oracle_reports.awr(), DB_TIME_S, READS, WRITES, _TEMP_S),
+    "awr-html": Truth(oracle_reports.awr_html(), DB_TIME_S, READS, WRITES, _TEMP_S),
+    "statspack": Truth(oracle_reports.statspack(), DB_TIME_S, READS, WRITES, _TEMP_S),
+    "top-events": Truth(top_events(), 72_640, 2_847_293, 1_824_906, 28_928 + 18_523),
+    "rac": Truth(rac(), 540_549, 31_946_450, 43_478_200, 299_518),
+    "xplan": Truth(
+        xplan(), XPLAN_S, -(-XPLAN_READS // 31), -(-XPLAN_WRITES // 31), XPLAN_OWN_S, bounded=True
+    ),
+    "session-event": Truth(session_event(), 773, READS, WRITES, _TEMP_S, asks_elapsed=True),
+    "aligned-event": Truth(session_event_aligned(), 773, READS, WRITES, _TEMP_S, asks_elapsed=True),
+}
+#: Reports whose tables stand on the column of each figure.
+ALIGNED = {"awr", "statspack", "top-events", "rac", "aligned-event"}
+
+
+def indented(text, rng):
+    """An indented block of a page or a mail."""
+    return "".join(" " * 4 + line for line in text.splitlines(keepends=True))
+
+
+def tabbed(text, rng):
+    """A tab before each line."""
+    return "".join("\t" + line for line in text.splitlines(keepends=True))
+
+
+def quoted(text, rng):
+    """Mail that answers mail."""
+    mark = "> " * rng.randint(1, 2)
+    return "On Monday somebody wrote:\n" + "".join(
+        mark + line for line in text.splitlines(keepends=True)
+    )
+
+
+def fenced(text, rng):
+    """Markdown."""
+    language = rng.choice(["", "text", "sql"])
+    return f"This is what I see, any idea?\n\n```{language}\n{text}```\nThanks\n"
+
+
+def commented(text, rng):
+    """A comment of SQL."""
+    return "".join("-- " + line for line in text.splitlines(keepends=True))
+
+
+def with_fixed_blanks(text, rng):
+    """Blanks as a page writes several of them."""
+    return text.replace("  ", "\u00a0 ") if rng.random() < 0.5 else text.replace("  ", " \u00a0")
+
+
+def decimal_commas(text, rng):
+    """Numbers as a session with NLS_NUMERIC_CHARACTERS = ',.' prints them."""
+
+    def swapped(match):
+        return match[0].translate(str.maketrans(".,", ",."))
+
+    return re.sub(r"(?<![\w.,/:])\d[\d.,]*\d(?=(?:[KMG]?B?|[um]?s)?(?![\w.,/:]))", swapped, text)
+
+
+def crlf(text, rng):
+    """Windows."""
+    return text.replace("\n", "\r\n")
+
+
+def preformatted(text, rng):
+    """The source of a page."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f"<p>Output:</p>\n<pre><code>{escaped}</code></pre>\n"
+
+
+def trimmed(text, rng):
+    """Lines without the blanks before and behind them."""
+    return "\n".join(line.strip() for line in text.splitlines()) + "\n"
+
+
+def in_prose(text, rng):
+    """Words before and after."""
+    return f"The job takes ages since we moved to 19c.\n\n{text}\n\nMemory is 64 GB, PGA 4 GB.\n"
+
+
+#: What keeps all that a report tells.
+KEEPING = (
+    indented, tabbed, quoted, fenced, commented, with_fixed_blanks, decimal_commas, crlf,
+    preformatted, trimmed, in_prose,
+)  # fmt: skip
+
+
+def cut(text, rng):
+    """The beginning, up to any character."""
+    return text[: rng.randrange(len(text))]
+
+
+def narrow(text, rng):
+    """Lines cut at the width of a terminal."""
+    width = rng.choice([60, 72, 80])
+    return "\n".join(line[:width] for line in text.splitlines()) + "\n"
+
+
+def encoded(text, rng):
+    """The bytes of a file."""
+    encoding = rng.choice(["utf-8", "utf-8", "utf-8-sig", "utf-16", "utf-16-le"])
+    return text.encode(encoding)

@@ -1,0 +1,97 @@
+"""Reports as people paste them: right by a known truth, or refused; hardly ever without need."""
+
+import random
+
+import pytest
+from report_disguises import ALIGNED, KEEPING, PLAIN, cut, encoded, narrow, trimmed
+
+from spillcast.errors import InputError, Refusal
+from spillcast.evidence.figures.choice import Choice
+from spillcast.evidence.figures.reading import read_figures
+
+SEED, DRAWS = 20241014, 400
+
+
+def outcome(path, truth, choice=None):
+    """``right``, ``refused`` or what is wrong."""
+    elapsed_s = truth.elapsed_s if truth.asks_elapsed else None
+    try:
+        found = read_figures([path], choice, elapsed_s=elapsed_s)
+    except (InputError, Refusal) as error:
+        return f"refused: {error}"
+    temp = found.meta.temp
+    wrong = []
+    if abs(found.elapsed_s / truth.elapsed_s - 1) > 0.01:
+        wrong.append(f"elapsed {found.elapsed_s}")
+    counts, true = (temp.reads, temp.writes), (truth.reads, truth.writes)
+    # What a list of top events leaves out has bounds of its time.
+    left_out = temp.within is not None and 0 in counts
+    near = [
+        abs(n / m - 1) <= 0.01 or (left_out and not n) for n, m in zip(counts, true, strict=True)
+    ]
+    if not all(near):
+        wrong.append(f"{temp.reads} and {temp.writes} operations")
+    least_s, most_s = temp.total_s * 0.99, temp.total_s * 1.01
+    if temp.within is not None:
+        least_s, most_s = temp.within.least_s, temp.within.most_s * 1.01
+    if not least_s <= truth.temp_s <= most_s:
+        wrong.append(f"{temp.total_s} s of temp I/O")
+    return ", ".join(wrong) or "right"
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Disguises of every report, and what came of each."""
+    rng, folder = random.Random(SEED), tmp_path_factory.mktemp("disguised")
+    outcomes = []
+    for at in range(DRAWS):
+        name = rng.choice(list(PLAIN))
+        ways = rng.sample(KEEPING, rng.randint(1, 2))
+        if name in ALIGNED:
+            # Columns are where their headings stand: without blanks there are none.
+            ways = [way for way in ways if way is not trimmed]
+        text = PLAIN[name].text
+        for way in ways:
+            text = way(text, rng)
+        path = folder / f"{at}.txt"
+        path.write_bytes(encoded(text, rng))
+        words = f"{at} {name} {[way.__name__ for way in ways]}"
+        outcomes.append((words, outcome(path, PLAIN[name])))
+    return outcomes
+
+
+def test_plain_reports_tell_their_truth(tmp_path):
+    for name, truth in PLAIN.items():
+        path = tmp_path / f"{name}.txt"
+        path.write_text(truth.text)
+        assert outcome(path, truth) == "right", name
+
+
+def test_no_disguise_makes_a_false_answer(drawn):
+    assert [
+        each for each in drawn if each[1] != "right" and not each[1].startswith("refused")
+    ] == []
+
+
+def test_what_is_readable_is_read(drawn):
+    refused = [each for each in drawn if each[1].startswith("refused")]
+    assert len(refused) <= 0.03 * len(drawn), refused
+
+
+def test_what_is_cut_is_right_or_refused(tmp_path):
+    rng, path = random.Random(SEED), tmp_path / "cut.txt"
+    for at in range(DRAWS):
+        name = rng.choice([name for name in PLAIN if name != "session-event"])
+        path.write_text(rng.choice([cut, narrow])(PLAIN[name].text, rng))
+        found = outcome(path, PLAIN[name])
+        assert found == "right" or found.startswith("refused"), (at, name, found)
+
+
+def test_two_in_one_are_never_mixed(tmp_path):
+    path = tmp_path / "two.txt"
+    for name in ("tkprof", "monitor", "xplan"):
+        truth = PLAIN[name]
+        path.write_text(f"before:\n{truth.text}\nafter:\n{truth.text}")
+        assert "2 runs" in outcome(path, truth), name
+        for item in (1, 2):
+            assert outcome(path, truth, Choice(item=item)) == "right", (name, item)
