@@ -11,6 +11,7 @@ import spillcast as package
 from evidence import known, table
 from harness import only_line, spillcast
 from oracle_files import READ, WRITE
+from spillcast.errors import InputError
 from spillcast.profile import profile
 from spillcast.profile.sql import run_sql
 from spillcast.recording.schema import WAITS_SCHEMA
@@ -37,6 +38,15 @@ def test_ash_has_the_columns_of_the_usual_query(example):
 def test_ash_in_sql(example):
     asked = "select event, count(*) from samples group by event order by 2 desc limit 1"
     assert run_sql(asked, [str(example / "ash.csv")])[1] == [[READ, 418]]
+
+
+@pytest.mark.parametrize(
+    "query", ["select nope from samples", "select 1 from nowhere", "select from"]
+)
+def test_names_of_a_query_are_checked_before_samples_are_read(example, monkeypatch, query):
+    monkeypatch.setattr("spillcast.recording.ash.read_ash", pytest.fail)
+    with pytest.raises(InputError, match=r"nope|nowhere|Parser"):
+        run_sql(query, [str(example / "ash.csv")])
 
 
 def test_a_recording_is_added_up(spilled):

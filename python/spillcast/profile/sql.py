@@ -1,7 +1,7 @@
 """The evidence as tables in DuckDB; each kind's readers are imported where they are needed."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from spillcast.errors import InputError, first_line
 from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.interruptible import run_interruptibly
 from spillcast.profile.expressions import confine
-from spillcast.profile.trace_tables import ask_traces
+from spillcast.profile.trace_tables import ask_no_traces, ask_traces
 from spillcast.recording.same_file import repeated_words
 from spillcast.recording.trace import TABLES, Progress
 
@@ -30,8 +30,8 @@ def run_sql(
     """
     resolved = find_evidence(evidence)
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
-        files = _register(connection, resolved, on_progress)
         try:
+            files = _register(connection, resolved, query, on_progress)
             if not _asks_traces(resolved):
                 confine(connection, Path(folder), files)
                 # In a thread, for DuckDB at work hears of no signal but SIGINT, and of that late.
@@ -69,27 +69,31 @@ def _asks_traces(evidence: Evidence) -> bool:
 
 
 def _register(
-    connection: duckdb.DuckDBPyConnection, evidence: Evidence, on_progress: Progress | None
+    connection: duckdb.DuckDBPyConnection,
+    evidence: Evidence,
+    query: str,
+    on_progress: Progress | None,
 ) -> list[Path]:
-    """Make the tables, but for those of traces; the files of the user's that they read."""
+    """Make the tables, but for those of traces; the files of the user's that they read.
+
+    Raises DuckDB's error for a name that there is not, before samples are read.
+    """
     kind = evidence.only_waits()
     # What was collected together is asked together.
     kinds = {kind} if not evidence.collected else {"ash", "statistics"}
-    if "ash" in kinds and evidence.ash:
-        from spillcast.recording.ash import read_ash
-
-        connection.register("samples", read_ash(evidence.ash, on_progress=on_progress).samples)
+    tables: dict[str, Any] = {}
     if "statistics" in kinds and evidence.statistics:
         from spillcast.recording.statistics import read_statistics
 
-        connection.register("statistics", read_statistics(evidence.statistics).rows)
+        tables["statistics"] = read_statistics(evidence.statistics).rows
     if evidence.work_areas or evidence.temp_usage:
         from spillcast.recording.work_areas import read_temp_usage, read_work_areas
 
     if evidence.work_areas:
-        connection.register("work_areas", read_work_areas(evidence.work_areas))
+        tables["work_areas"] = read_work_areas(evidence.work_areas)
     if evidence.temp_usage:
-        connection.register("temp_usage", read_temp_usage(evidence.temp_usage))
+        tables["temp_usage"] = read_temp_usage(evidence.temp_usage)
+    files: list[Path] = []
     if kind == "recordings":
         from spillcast.profile.waits_view import view_of_waits
         from spillcast.recording import Recording
@@ -98,7 +102,36 @@ def _register(
             raise InputError("several recordings were given", "ask one at a time")
         recording = Recording.open(evidence.recordings[0])
         files = view_of_waits(connection, recording, "waits")
-        connection.register("seconds", recording.seconds)
-        connection.register("samples", recording.samples)
-        return files
-    return []
+        tables |= {"seconds": recording.seconds, "samples": recording.samples}
+    if "ash" in kinds and evidence.ash:
+        from spillcast.recording.ash import no_samples, read_ash
+
+        tables["samples"] = no_samples()
+        _register_all(connection, tables)
+        _check_names(query, tables, with_traces=_asks_traces(evidence))
+        tables["samples"] = read_ash(evidence.ash, on_progress=on_progress).samples
+    _register_all(connection, tables)
+    return files
+
+
+def _register_all(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, Any]) -> None:
+    for name, table in tables.items():
+        connection.register(name, table)
+
+
+def _check_names(query: str, tables: Mapping[str, Any], *, with_traces: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
+        _register_all(connection, tables)
+        if with_traces:
+            ask_no_traces(connection, Path(folder))
+        else:
+            confine(connection, Path(folder))
+        statements = connection.extract_statements(query)
+        try:
+            if len(statements) == 1:
+                connection.execute(f"explain {query}")
+        except (duckdb.BinderException, duckdb.CatalogException):
+            raise
+        except duckdb.Error:
+            # What cannot be explained may be answered.
+            return

@@ -9,6 +9,7 @@ from spillcast.recording.ash.executions import hints as hints
 from spillcast.recording.ash.profile import ON_CPU as ON_CPU
 from spillcast.recording.ash.profile import profile_ash as profile_ash
 from spillcast.recording.ash.reader import Ash as Ash
+from spillcast.recording.ash.reader import no_samples as no_samples
 from spillcast.recording.ash.reader import read_ash as read_ash
 from spillcast.recording.ash.wall_clock import WallClock as WallClock
 from spillcast.recording.ash.wall_clock import wall_clock_share as wall_clock_share
@@ -20,9 +21,10 @@ __all__ = [
     "Chosen",
     "Execution",
     "WallClock",
+    "check_single_execution",
     "executions",
     "hints",
-    "only_one",
+    "no_samples",
     "profile_ash",
     "read_ash",
     "wall_clock_share",

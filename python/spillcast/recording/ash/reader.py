@@ -242,6 +242,14 @@ def _parquet_columns(path: Path) -> tuple[list[str], dict[str, pa.Array]]:
     return table.column_names, columns
 
 
+def no_samples() -> pa.Table:
+    """The most columns that samples of an export may have, without rows."""
+    samples = SAMPLES_SCHEMA.empty_table()
+    for name in (*_EXTRA_NUMBERS, *_EXTRA_TEXTS):
+        samples = samples.append_column(name, pa.array([], pa.null()))
+    return _typed(samples)
+
+
 def _typed(samples: pa.Table) -> pa.Table:
     """The columns in the types that schema.py gives them."""
     fields = list(SAMPLES_SCHEMA)
