@@ -21,7 +21,7 @@ def outcome(path, truth, choice=None):
         return f"refused: {error}"
     temp = found.meta.temp
     wrong = []
-    if abs(found.elapsed_s / truth.elapsed_s - 1) > 0.01:
+    if abs(found.elapsed_s / truth.elapsed_s - 1) > 0.025:
         wrong.append(f"elapsed {found.elapsed_s}")
     counts, true = (temp.reads, temp.writes), (truth.reads, truth.writes)
     # What a list of top events leaves out has bounds of its time.

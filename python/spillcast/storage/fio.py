@@ -114,7 +114,6 @@ def _histogram(done: Mapping[str, Any], count: int, mean_ns: float) -> tuple[lis
             latency_ns.append(round(ns))
             counts.append(upto - below)
             below = upto
-    if below < count:
-        latency_ns.append(round(percentiles[-1][1]))
-        counts.append(count - below)
+    # What is slower than the last percentile is taken to be as fast.
+    counts[-1] += count - below
     return latency_ns, counts

@@ -1,6 +1,7 @@
 """DuckDB's profiles: real ones beside a recording of the same run, older forms, and damage."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -157,6 +158,23 @@ def test_a_check_takes_its_elapsed_time(tmp_path):
 def test_what_lacks_or_cannot_be_is_refused(tmp_path, changes, words):
     with pytest.raises(InputError, match=words):
         read_figures([document_in(tmp_path, **changes)], timed=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"result": 1.5, "timing": 1.5, "cardinality": 0, "extra-info": "", "timings": []}',
+        "\u2502 Query Profiling Information \u2502\n\u2502 Total Time: 1.5s \u2502\n",
+    ],
+    ids=["0.10", "box"],
+)
+def test_one_without_a_size_names_what_to_give(tmp_path, text):
+    path = tmp_path / "profile.txt"
+    path.write_text(text)
+    with pytest.raises(InputError, match="no size of temp files") as refused:
+        read_figures([path], timed=False)
+    word = re.search(r"figures:\S+", refused.value.hint)[0]
+    assert read_figures([word], timed=False).elapsed_s == 1.5
 
 
 def test_a_cut_one_is_refused(tmp_path):

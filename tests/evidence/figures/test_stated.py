@@ -116,6 +116,17 @@ def test_no_times_want_the_storage_they_were_had_on(tmp_path):
     assert "assumed" in {warning["code"] for warning in one["warnings"]}
 
 
+def test_bytes_alone_with_the_size_of_an_operation(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text("elapsed_s = 600\nio_s = 300\nspilled_bytes = 1e9\noperation_bytes = 1e5\n")
+    word = "figures:elapsed=600s,io=300s,spilled=1G,size=256K"
+    for given, count in ((path, 10_000), (word, 4096)):
+        temp = read_figures([given]).meta.temp
+        assert (temp.reads, temp.writes, temp.total_s) == (count, count, 300)
+    with pytest.raises(InputError, match="without a count"):
+        read_figures([word.removesuffix(",size=256K")])
+
+
 @pytest.mark.parametrize(
     ("word", "what"),
     [

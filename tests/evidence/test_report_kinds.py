@@ -1,0 +1,236 @@
+"""Kinds of Oracle's reports by figures worked out by hand, and what contradicts itself."""
+
+import pytest
+import report_disguises
+
+import monitor_reports
+import oracle_reports
+from spillcast.errors import InputError, Refusal
+from spillcast.evidence.figures.choice import Choice
+from spillcast.evidence.figures.reading import read_figures
+
+BLOCK = 8192
+
+
+@pytest.fixture
+def figures(tmp_path):
+    """What is read of a text, or of several."""
+
+    def of(*texts, choice=None, **options):
+        paths = [tmp_path / f"{at}.txt" for at in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text)
+        return read_figures(paths, choice, **options)
+
+    return of
+
+
+def tkprof(
+    *,
+    calls=(("Parse", 1, 0.0, 0.0, 0), ("Execute", 1, 0.0, 0.0, 0), ("Fetch", 2, 8.2, 31.6, 48000)),
+    sources="",
+    waits=(("direct path write temp", 1000, 0.05, 6.0), ("direct path read temp", 1000, 0.1, 11.0)),
+    rows="Rows     Row Source Operation",
+    head="SQL ID: 4p7vm0hhw6u1v Plan Hash: 1\n\nselect count(*) from t",
+    captured="",
+):
+    """A section; ``calls`` are count, CPU, elapsed and disk."""
+    total = ("total", *(sum(column) for column in list(zip(*calls, strict=True))[1:]))
+    body = "".join(
+        f"{name:7} {n:6d} {cpu:9.2f} {s:10.2f} {disk:10d} {0:10d} {0:10d} {0:10d}\n"
+        for name, n, cpu, s, disk in (*calls, total)
+    )
+    events = "".join(f"  {e:40} {n:8d} {m:11.2f} {s:13.2f}\n" for e, n, m, s in waits)
+    return (
+        f"{head}\n\n"
+        "call     count       cpu    elapsed       disk      query    current        rows\n"
+        "------- ------  -------- ---------- ---------- ---------- ----------  ----------\n"
+        f"{body}\n"
+        f"Misses in library cache during parse: 1\n{captured}\n{rows}\n-------  ------\n{sources}\n"
+        "Elapsed times include waiting on following events:\n"
+        "  Event waited on                             Times   Max. Wait  Total Waited\n"
+        f"  ----------------------------------------   Waited  ----------  ------------\n{events}"
+    )
+
+
+def source(depth, operation, reads, writes, rows="      1"):
+    return f"{rows} {' ' * depth} {operation} (cr=9 pr={reads} pw={writes} time=9 us)\n"
+
+
+JOIN = source(0, "SORT AGGREGATE", 48000, 15000) + source(1, "HASH JOIN", 48000, 15000)
+
+
+def test_tables_without_names_are_no_temp_files(figures):
+    scans = source(2, "TABLE ACCESS FULL OBJ#(51148)", 17000, 0)
+    scans += source(2, "TABLE ACCESS FULL OBJ#(51149)", 16000, 0)
+    temp = figures(tkprof(sources=JOIN + scans)).meta.temp
+    assert temp.bytes == (48000 - 33000 + 15000) * BLOCK
+
+
+def test_release_11_1_writes_of_tables_are_none(figures):
+    lines = source(0, "HASH GROUP BY", 2590, 2590) + source(1, "PARTITION RANGE ALL", 1649, 1649)
+    lines += source(2, "TABLE ACCESS FULL S PARTITION: 1 28", 1649, 1649)
+    assert figures(tkprof(sources=lines)).meta.temp.bytes == 2 * 941 * BLOCK
+
+
+@pytest.mark.parametrize(
+    ("rows", "captured", "times"),
+    [
+        ("Rows     Row Source Operation", "", 1),
+        (
+            "Rows (1st) Rows (avg) Rows (max)  Row Source Operation",
+            "Number of plan statistics captured: 3",
+            3,
+        ),
+    ],
+    ids=["sums", "means"],
+)
+def test_row_sources_are_sums_before_they_are_means(figures, rows, captured, times):
+    calls = (("Execute", 3, 0.0, 0.0, 0), ("Fetch", 9, 0.6, 1.4, 6000))
+    lines = source(0, "SORT ORDER BY", 2000, 2050) + source(1, "TABLE ACCESS FULL T", 0, 0)
+    found = figures(tkprof(calls=calls, sources=lines, rows=rows, captured=captured,
+                           waits=[("direct path write temp", 70, 0.1, 0.3),
+                                  ("direct path read temp", 68, 0.1, 0.2)]))  # fmt: skip
+    assert found.meta.temp.bytes == times * 4050 * BLOCK
+
+
+def test_parallel_servers_are_one_query_of_the_coordinators_time(figures):
+    calls = (("Parse", 5, 0.0, 0.0, 0), ("Execute", 5, 512.0, 820.0, 1_910_000),
+             ("Fetch", 2, 0.1, 209.1, 0))  # fmt: skip
+    tables = source(3, "TABLE ACCESS FULL T1", 40000, 0) + source(
+        3, "TABLE ACCESS FULL T2", 40000, 0
+    )
+    lines = source(0, "PX COORDINATOR", 382_000, 302_000)
+    lines += source(1, "PX SEND QC (RANDOM) :TQ10002", 382_000, 302_000)
+    lines += source(2, "HASH JOIN", 382_000, 302_000) + tables
+    waits = [
+        ("direct path write temp", 48511, 0.05, 30.1),
+        ("direct path read temp", 48711, 0.1, 246.2),
+    ]
+    queue = ("PX Deq: Execute Reply", 400, 1.0, 208.9)
+    section = tkprof(
+        calls=calls,
+        sources=lines,
+        waits=[*waits, queue],
+        rows="Rows (1st) Rows (avg) Rows (max)  Row Source Operation",
+        captured="Number of plan statistics captured: 5",
+    )
+    found = figures(section + "\n       5  sessions in tracefile.\n")
+    assert found.elapsed_s == 209.1
+    assert found.meta.temp.processes == pytest.approx(820 / 209.1, rel=0.01)
+    assert found.meta.temp.bytes == 5 * 2 * 302_000 * BLOCK
+    # Without its wait nothing tells which call was the coordinator's.
+    alone = tkprof(calls=calls, sources=lines, waits=waits, captured="")
+    with pytest.raises(InputError, match=r"no elapsed time.* sum over 5 sessions"):
+        figures(alone + "\n       5  sessions in tracefile.\n")
+
+
+def test_sections_follow_each_other_without_a_rule(figures):
+    first = tkprof(sources=JOIN, head="select 1 from a")
+    second = tkprof(calls=(("Fetch", 1, 0.4, 0.5, 0),), waits=(), head="select 2 from b")
+    found = figures(f"{first}\n-- New query\n{second}")
+    assert (found.elapsed_s, found.meta.statement.query) == (31.6, "select 1 from a")
+
+
+def test_times_that_are_rounded_to_nothing_have_bounds(figures):
+    waits = [("direct path write temp", 70, 0.0, 0.0), ("direct path read temp", 2, 0.0, 0.0)]
+    temp = figures(tkprof(waits=waits)).meta.temp
+    assert (temp.reads, temp.writes) == (2, 70)
+    assert temp.within.most_s == pytest.approx(0.01)
+
+
+def test_blocks_without_waits_have_bounds(figures):
+    temp = figures(tkprof(sources=JOIN, waits=[("db file scattered read", 9, 0.1, 5.1)])).meta.temp
+    assert temp.within.least_s == 0
+    assert temp.within.most_s == pytest.approx(31.6 - 8.2 - 5.1, abs=0.02)
+
+
+def test_monitor_without_counts_is_bounded_by_its_samples(figures):
+    lines = [(name, 0, 0, temp, samples) for name, _, _, temp, samples in monitor_reports.LINES]
+    found = figures(monitor_reports.text(lines))
+    assert (found.ends.least.meta.temp.reads, found.ends.least.meta.temp.writes) == (418, 12)
+    assert found.meta.temp.total_s == pytest.approx(430)
+
+
+def test_monitor_does_not_take_db_time_for_elapsed_time(figures):
+    text = monitor_reports.text(database_s=3092)
+    text = "\n".join(line for line in text.splitlines() if "Duration" not in line)
+    servers = "Parallel Execution Details (DOP=4 , Servers Allocated=8)\nSQL Plan Monitoring"
+    with pytest.raises(InputError, match=r"no elapsed time.* parallel servers"):
+        figures(text.replace("SQL Plan Monitoring", servers))
+    found = figures(text.replace("SQL Plan Monitoring", servers), elapsed_s=773)
+    assert found.meta.temp.processes == pytest.approx(4)
+
+
+def test_monitor_chooses_by_its_options(figures):
+    one = monitor_reports.text()
+    other = monitor_reports.text(elapsed_s=900, database_s=900).replace(
+        monitor_reports.SQL_ID, "8xk2m0q7hznc4"
+    )
+    for both in (f"{one}\n{other}", f"{other}\n{one}"):
+        with pytest.raises(InputError, match="2 runs"):
+            figures(both)
+        assert figures(both, choice=Choice(sql_id="8xk2m0q7hznc4")).elapsed_s == 900
+        with pytest.raises(InputError, match="no run has sql-id"):
+            figures(both, choice=Choice(sql_id="nosuch"))
+
+
+def test_a_histogram_bounds_the_time(figures):
+    rows = "EVENT,WAIT_TIME_MILLI,WAIT_COUNT\n"
+    rows += "".join(
+        f"direct path {op} temp,{ms},100\n" for op in ("read", "write") for ms in (1, 8)
+    )
+    temp = figures(rows, elapsed_s=60).meta.temp
+    assert (temp.reads, temp.writes) == (200, 200)
+    assert temp.within.least_s == pytest.approx(2 * 0.1 * 4)
+    assert temp.within.most_s == pytest.approx(2 * 0.1 * 9)
+
+
+def test_shares_of_samples_have_no_counts(figures):
+    text = """\
+    Total
+  Seconds     AAS %This   EVENT                     FIRST_SEEN
+--------- ------- ------- ------------------------- -------------------
+      418      .5     54% direct path read temp     2024-10-14 20:26:02
+      338      .4     44% ON CPU                    2024-10-14 20:26:02
+       12      .0      2% direct path write temp    2024-10-14 20:26:30
+"""
+    found = figures(text)
+    assert found.elapsed_s == pytest.approx(774, abs=1)
+    assert found.meta.temp.total_s == pytest.approx(0.56 * 774, rel=1e-2)
+    assert found.ends.most.meta.temp.reads > 100 * found.ends.least.meta.temp.reads
+
+
+DB_TIME = "DB Time: 1,210.67 (mins)\nTop 10"
+CUT_SAMPLES = "direct path read temp (418)", "direct path read temp (41 "
+ESTIMATED = """\
+Plan hash value: 1
+
+| Id  | Operation | Rows |
+--------------------------
+|   0 | SELECT    |    1 |
+--------------------------
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (oracle_reports.awr().replace(" 9.00ms", "19.00ms"), "count-mean-total"),
+        (
+            report_disguises.top_events().replace("39.8", " 3.9").replace("Top 10", DB_TIME),
+            "share-of-db-time",
+        ),
+        (tkprof(sources=JOIN.replace("pr=48000", "pr=99000")), "sources-of-disk"),
+        (tkprof(sources=JOIN + source(2, "TABLE ACCESS FULL T", 50000, 0)), "children-of-parent"),
+        (monitor_reports.text(database_s=300), "part-of-whole"),
+        (monitor_reports.text().replace(*CUT_SAMPLES), "not understood"),
+        (tkprof(sources=JOIN).replace("pw=15000 time=9 us)", "pw=15000 tim"), "not understood"),
+        ("<html><body>SQL Monitoring Report<table></table></body></html>", "type HTML"),
+        ("WORKLOAD REPOSITORY COMPARE PERIOD REPORT\n", "compares two periods"),
+        (ESTIMATED, "estimated"),
+    ],
+)
+def test_what_contradicts_itself_or_was_not_understood_is_refused(figures, text, words):
+    with pytest.raises((InputError, Refusal), match=words):
+        figures(text)

@@ -1,0 +1,97 @@
+"""Storages that others measured or that people state: fio's JSON, limits in a word, rates."""
+
+import json
+
+import pytest
+
+from spillcast.errors import InputError
+from spillcast.storage.catalogue import lookup
+from spillcast.storage.model import Model
+from spillcast.storage.target import resolve_storage
+from spillcast.units import parse_bytes_per_s, parse_rate
+
+
+def fio(path, *jobs, before=""):
+    """A file of fio's JSON; jobs are rw, bs, iodepth, op, operations, mean (ns), percentiles."""
+    documents = []
+    for rw, bs, depth, op, count, mean_ns, percentiles in jobs:
+        latency = {"mean": mean_ns, "percentile": percentiles}
+        documents.append({
+            "jobname": rw, "job options": {"rw": rw, "bs": bs, "iodepth": str(depth)},
+            op: {"total_ios": count, "lat_ns": {"mean": mean_ns}, "clat_ns": latency},
+        })  # fmt: skip
+    document = {"fio version": "fio-3.28", "global options": {"direct": "1"}, "jobs": documents}
+    path.write_text(before + json.dumps(document))
+    return path
+
+
+def test_fio_has_latencies_by_size_and_depth(tmp_path):
+    percentiles = {"50.000000": 90_000, "90.000000": 110_000, "99.000000": 180_000}
+    path = fio(
+        tmp_path / "fio.json",
+        ("randread", "8k", 1, "read", 1000, 96_000.0, percentiles),
+        ("randread", "8k", 4, "read", 4000, 120_000.0, {}),
+        ("write", "1M", 1, "write", 500, 900_000.0, {}),
+        before="fio: this platform has no CPU clock\n",
+    )
+    found = resolve_storage(str(path))
+    groups = {(g.op, g.depth): g for g in found.groups}
+    read = groups["read", 1]
+    assert (read.size_class_bytes, read.bytes, read.mean_s) == (8192, 8192 * 1000, 96e-6)
+    assert dict(zip(read.latency_ns, read.latency_count, strict=True)) == {
+        90_000: 500, 110_000: 400, 180_000: 100,
+    }  # fmt: skip
+    assert (read.pattern, read.access) == ("random", "direct")
+    assert groups["write", 1].size_class_bytes == 1 << 20
+    model = Model(found)
+    assert model.latency("read", 8192, depth=1.0, sequential=False).mean_s == pytest.approx(96e-6)
+
+
+def test_what_is_no_storage_is_told(tmp_path):
+    path = tmp_path / "other.txt"
+    texts = {
+        "iostat": "Linux 6.1\n\nDevice            r/s     rkB/s\nsda  1.0  2.0\n",
+        "fio's text": "fio-3.28\n  read: IOPS=10.3k, BW=80.4MiB/s\n",
+    }
+    for words, text in texts.items():
+        path.write_text(text)
+        with pytest.raises(InputError, match=words):
+            resolve_storage(str(path))
+
+
+def test_limits_are_a_storage():
+    found = resolve_storage("limits:iops=12k,throughput=500MiB/s,latency=0.5ms")
+    model = Model(found)
+    assert model.latency("read", 4096, depth=1.0, sequential=False).mean_s == pytest.approx(500e-6)
+    # Sixty-four at once: as many a second as the limit lets pass.
+    many = model.latency("read", 4096, depth=64.0, sequential=False, lasting=True)
+    assert many.mean_s == pytest.approx(64 / 12_000)
+    large = model.latency("write", 1 << 20, depth=8.0, sequential=True, lasting=True)
+    assert large.mean_s == pytest.approx(8 / 500)
+
+
+@pytest.mark.parametrize(
+    ("word", "what"),
+    [
+        ("limits:iops=12000", "latency of one operation is missing"),
+        ("limits:speed=1,latency=1ms", "no limit"),
+        ("limits:iops=lots,latency=1ms", "not a rate"),
+        ("limits:iops=0,latency=1ms", "limit of 0"),
+        ("limits:throughput=500,latency=1ms", "not a rate of bytes"),
+    ],
+)
+def test_limits_that_cannot_be(word, what):
+    with pytest.raises(InputError, match=what):
+        resolve_storage(word)
+
+
+def test_rates_as_people_write_them():
+    assert [parse_rate(text) for text in ("16k", "12,000", "1.5M", "3000 IOPS")] == [
+        16_000, 12_000, 1_500_000, 3000,
+    ]  # fmt: skip
+    rates = {
+        "500MiB/s": 500 << 20, "1000MB/s": 1e9, "1 GB/s": 1e9, "4Gbit/s": 5e8, "1G": 1 << 30,
+    }  # fmt: skip
+    assert {text: parse_bytes_per_s(text) for text in rates} == rates
+    asked = lookup("aws-gp3?iops=16k&throughput=1000MiB/s").facts["parameters"]
+    assert (asked["iops"], asked["throughput"]) == (16_000, 1000)
