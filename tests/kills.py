@@ -10,10 +10,10 @@ from pathlib import Path
 from harness import until
 
 #: Each way to end a recorder as often; SPILLCAST_KILLS=50 makes 50 in each test.
-KILLS = int(os.environ.get("SPILLCAST_KILLS", "4"))
+KILLS = int(os.environ.get("SPILLCAST_KILLS", "5"))
 #: Stopped, and let go on a while later.
 REST = (signal.SIGSTOP, signal.SIGCONT)
-DEATHS = (signal.SIGKILL, REST, signal.SIGTERM, signal.SIGINT)
+DEATHS = (signal.SIGKILL, REST, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: From before a recorder has begun until after it has ended.
 WITHIN_S = 1.2
 

@@ -49,6 +49,8 @@ def attempt(arguments, folder, *, drawn=True):
     Unless ``drawn``, charts are not drawn, and only their data looked at.
     """
     said, printed = folder / "stderr", folder / "stdout"
+    # There, too, where the child is killed before it has done anything.
+    said.touch()
     began = time.monotonic()
     child = os.fork()
     if child == 0:

@@ -6,19 +6,20 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from harness import only_line, ordinary_user, refuse_tracing, spillcast, until
+from kills import REST, end, moments, processes_of
 from spillcast.lab import storages
 
 LOOP = """
-import json, sys
+import json, signal, sys
 from dataclasses import replace
 from pathlib import Path
+from spillcast.interruptible import interrupt
 from spillcast.cli.stage import TerminalStage
 from spillcast.engines.duckdb import queries as duckdb_queries
 from spillcast.engines.postgres import queries as postgres_queries
@@ -33,6 +34,8 @@ workloads = {
         rows=300_000, memory="1MB",
     ),
 }
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, interrupt)
 engine = sys.argv[2]
 storages.SHARED_MEMORY = Path(sys.argv[3])
 with TerminalStage() as stage:
@@ -129,37 +132,23 @@ def test_loop_on_postgres_without_perf_events(open_places, memory):
     assert os.listdir(open_places.temp) == []
 
 
-def test_killed_in_the_middle_it_leaves_nothing(open_places, memory):
-    running = subprocess.Popen(
-        loop(open_places.temp, "postgres", memory),
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
-    for line in running.stderr:
-        if "2 the join" in line:
-            break
-    # On slow storage, with its server, its mount and its files.
-    time.sleep(1)
-    running.send_signal(signal.SIGKILL)
-    running.communicate()
-    until(lambda: not os.listdir(open_places.temp), "the files to be gone")
-    until(lambda: str(open_places.temp) not in Path("/proc/mounts").read_text(), "the mount")
-    until(lambda: not os.listdir(memory), "shared memory to be free")
-    until(lambda: not processes_with(open_places.temp), "the server to end")
-
-
-def processes_with(path):
-    """Command lines that name a path."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            text = (folder / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if os.fsencode(path) in text and folder.name != str(os.getpid()):
-            found.append(text)
-    return found
+def test_however_it_ends_it_leaves_nothing(open_places, memory):
+    """On slow storage or on fast, with its server, its mount and its files."""
+    for death, after_s in moments("demo", 12):
+        running = subprocess.Popen(
+            loop(open_places.temp, "postgres", memory),
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        end(running, death, after_s)
+        if death is REST:
+            running.send_signal(signal.SIGTERM)
+        running.communicate()
+        until(lambda: not os.listdir(open_places.temp), "the files to be gone")
+        until(lambda: str(open_places.temp) not in Path("/proc/mounts").read_text(), "the mount")
+        until(lambda: not os.listdir(memory), "shared memory to be free")
+        until(lambda: not processes_of(open_places.temp), "the server to end")
 
 
 def test_an_engine_it_does_not_know_and_a_closed_directory(tmp_path):

@@ -56,14 +56,24 @@ def test_a_command_comes_to_its_end(places, capture):
 
 @pytest.mark.parametrize("capture", [name for name in SOURCES if SOURCES[name].attaches])
 def test_a_running_process_goes_on(places, capture):
+    goes_on(places, available(capture), "record", "--capture", capture)
+
+
+def test_a_watched_process_goes_on(places):
+    goes_on(places, "watch", "watch", "--json", "--to", "factor:2")
+
+
+def goes_on(places, seed, *words):
     expected = result_of(places)
-    for number, (death, after_s) in enumerate(moments(available(capture))):
+    for number, (death, after_s) in enumerate(moments(seed)):
         program = subprocess.Popen([*command(places), "--gate"], env=places.env, **PIPES)
         assert program.stdout.readline() == "ready\n"
         output = places.root / f"{number}.spill"
-        how = ("--capture", capture, "--pid", program.pid)
         recorder = subprocess.Popen(
-            spillcast_command("record", *how, "-o", output), stderr=subprocess.PIPE, text=True
+            spillcast_command(*words, "--pid", program.pid, "-o", output),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         time.sleep(after_s / 2)
         program.stdin.write("go\n")
