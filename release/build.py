@@ -1,4 +1,7 @@
-"""How cargo builds for a platform: with zig as linker and C library, so without a container."""
+"""How cargo builds for a platform: with zig as linker and C library, so without a container.
+
+zig's linker knows the symbols of every glibc, so any machine builds wheels for old systems.
+"""
 
 import os
 import subprocess

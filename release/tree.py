@@ -1,4 +1,8 @@
-"""A copy of the sources to build from, so that no library of another platform gets in here."""
+"""A copy of the sources to build from.
+
+A library of another platform must not lie beside the modules in development. The binding refuses
+to compile without its preload library, because maturin silently omits a missing one.
+"""
 
 import os
 import shutil

@@ -1,4 +1,10 @@
-"""Which queries are verified between which storages: drawn by a seed, balanced, within a time."""
+"""Selects the queries and storages of a verification: random by a seed, balanced, within a time.
+
+Every query between every two storages would take hours. So storages are drawn for each query until
+its time is used up: each about equally often, and half of the forecasts from a slow storage to a
+fast one. The kernel itself slows a third of the slow storages (``kernel_slowed.py``), with no FUSE
+server on the query's cores.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

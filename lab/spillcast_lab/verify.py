@@ -1,4 +1,9 @@
-"""Forecasts from one storage to another with no run there, then the measured times."""
+"""Forecasts from one storage to another without a run there, then the measured times.
+
+Cases go to one Parquet file, which is rewritten after each query. The page of docs is made from
+that file alone, so its text can change without a new measurement. A recording that is cut to
+slices or to its first fifth comes from the whole one, so both are compared on the same run.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

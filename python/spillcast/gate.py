@@ -1,7 +1,12 @@
-"""The gate of foreign data: what a file holds is bounded and checked here, or refused by its name.
+"""The gate for files of others: text, JSON and Parquet are bounded and checked here, or refused.
 
-Readers ask for text, JSON or a table and say what they expect; ``reading`` is around what a reader
-does itself. Whatever goes wrong in there is an InputError that names the file and the place.
+Readers ask for text, JSON or a table and name what they expect: bounded size and depth, columns of
+given kinds, numbers that are finite and not negative. Checks stand here, where data enter, so the
+code behind needs none. ``document.py`` then reads JSON documents as dataclasses, and
+``recording/sums.py`` compares the rows of a recording with its meta.json.
+
+``reading`` surrounds the work of a reader. A parser's failure in it becomes an InputError that
+names the file and the place.
 """
 
 import json

@@ -1,4 +1,8 @@
-"""What results have in common: as Arrow, as Polars, and as they display themselves in Python."""
+"""What results share: Arrow and Polars tables, and how they display in Python and notebooks.
+
+Results write a small HTML table of their own, so a notebook needs no report module. The notebook's
+theme chooses the colours.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-//! Waits in some 25 bytes each: as they wait to be taken, and on disk until a recording is whole.
+//! Waits packed into some 25 bytes each: in memory until they are taken, on disk until a recording
+//! ends.
 
 use std::io::{self, Read};
 

@@ -1,8 +1,13 @@
-//! Records, probes, emulates and reads traces without Python: for servers that hold nothing else.
+//! Records, probes, emulates and reads traces without Python, for servers that have nothing else.
 //!
-//! A recording is what spillcast writes, and is opened by it on another machine. `arguments` reads the
-//! command line, a module is a verb (`record`, `probe`, `emulate`, `profile`), and a `Failure` is told in
-//! one line with what mends it. Data goes to stdout, words to stderr.
+//! It is the core and the writer of recordings, linked with musl into one file. spillcast opens its
+//! recordings on another machine. `arguments` reads the command line, each verb is a module
+//! (`record`, `probe`, `emulate`, `profile`), and a `Failure` is printed as one line and a line with
+//! its remedy. Data goes to stdout, words to stderr.
+//!
+//! The recorder keeps the name of a command but not its arguments, because the code that removes
+//! secrets from arguments is Python. It contains the preload libraries for glibc and for musl; a
+//! command loads the one for its C library from memory, through /proc.
 
 mod arguments;
 mod begin;

@@ -1,4 +1,8 @@
-//! The clock of a recording: rows whose times count from its start, moved to the run's start.
+//! The clock of a recording: times count from its start, and move to the run's start when it ends.
+//!
+//! A recorder often starts before the query: a session is attached while it is idle, an experiment
+//! waits at a gate. Only the end of a recording knows when the run began. All rows move once, before
+//! anybody reads them, so readers know a single clock.
 
 use spillcast_core::wait::Wait;
 

@@ -1,4 +1,7 @@
-//! Raw waits in parts of equal time, packed on disk: thinned out when they grow many.
+//! Raw waits in parts of equal time, packed on disk and thinned out as they grow.
+//!
+//! A part covers one second. When there are too many rows, every second part goes. The per-second
+//! histograms still cover the whole run, and a forecast counts by them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};

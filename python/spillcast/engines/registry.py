@@ -1,4 +1,13 @@
-"""The engines that there are, by name: the one place that is asked for them."""
+"""The registry of engines: their names, and the only way to look one up.
+
+An engine is a package with an ``ENGINE`` that declares its features, and a line in ``PACKAGES``. A
+feature that it lacks is None and is refused by name. Modules are imported when they are used. The
+choices of ``--engine`` and the commands of ``move`` and ``collect`` come from here; a command's
+own options stand with the engine.
+
+``tests/test_tidy.py`` finds code outside of this package that chooses an engine by name.
+``tests/paper_engine.py`` is an engine in one file.
+"""
 
 from importlib import import_module
 from typing import TypeVar

@@ -1,7 +1,7 @@
 """Sources in batches, and a batch -> its parts and its rows of the log.
 
-Which sources make a batch depends on what was asked for alone, and not on what is in the dataset
-already. So an ingest that was killed and started again writes the very parts that it would have.
+The arguments alone decide which sources form a batch, not the content of the dataset. So an ingest
+that was killed and started again writes exactly the same parts.
 """
 
 import hashlib

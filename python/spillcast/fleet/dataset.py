@@ -1,7 +1,8 @@
-"""A dataset: parts with facts, and a log that says which of them count.
+"""A dataset: parts with facts, and a log that lists the parts that count.
 
-A batch of sources becomes visible by one file of the log, written last. A part that no file of the
-log names is what a killed ingest left, and counts for nothing.
+The parts of a batch are written first, then one file of the log that names them and their sources.
+So a batch is visible as a whole or not at all, also on object stores, which cannot rename. A part
+that no file of the log names is the remainder of a killed ingest and counts for nothing.
 """
 
 import io

@@ -1,4 +1,8 @@
-"""The tables of a dataset. Times are whole microseconds, so that sums do not depend on an order."""
+"""The tables of a dataset. Counts and times are integers, times in microseconds.
+
+Integers add up to the same in any order, so DuckDB and Spark agree to the last digit. Floats begin
+in the forecast, which one process makes from sorted sums.
+"""
 
 import pyarrow as pa
 

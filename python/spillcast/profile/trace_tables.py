@@ -1,7 +1,8 @@
-"""The tables of traces for one query: a stream of what it asks, or files of it.
+"""The tables of traces for one query: a stream of its columns, or Parquet files of them.
 
-A query that scans one table once gets its rows while they are read, so that they are never all in
-memory. Any other gets what it asks as Parquet files, for rows are read once.
+If a query scans one table once, DuckDB gets batches while lines are read, so the rows are never
+all in memory. For any other query the rows go to Parquet files first, because a trace is read
+once.
 """
 
 import json

@@ -1,4 +1,7 @@
-"""Traces -> a profile, from groups that the core counted without keeping rows."""
+"""Traces -> a profile, from groups that the core counts without keeping rows.
+
+The core counts groups by any column while it reads lines, and skips figures that no group needs.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,9 @@
-"""Which source observes: the best that works, as it turns out when it is to begin."""
+"""Selects the capture source: the best one that works when the recording begins.
+
+Whether a source works shows only when it attaches, for this process and this limit of descriptors.
+If only the preload library can observe a held command, the command is ended before it has done
+anything, and started again with the library in its environment.
+"""
 
 from collections.abc import Sequence
 

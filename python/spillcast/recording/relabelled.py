@@ -1,4 +1,10 @@
-"""A recording in which temp files are told apart anew: by the directories they lie in."""
+"""A recording whose temp files are identified again: by the directories that contain them.
+
+A recording without recognised temp files still contains their I/O. Given the directory
+(``--temp``), the rows get new labels in memory, and the per-second counts are made from them. That
+needs all single waits; where some were dropped, the counts alone cannot tell temp I/O apart, so it
+is refused.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,10 @@
-"""A recording under way, in memory: totals by event, latencies, and what a forecast needs of it."""
+"""A recording in progress, in memory: totals by event, latencies, and the input of a forecast.
+
+A live view reads the same rows as the recording's folder; they go to the folder, to memory, or to
+both. Memory holds totals by event, a histogram of each, and at most 200,000 single waits, in whole
+seconds that are spread evenly. That bounds the time of a live forecast. No target is probed during
+a recording, because that would disturb the observed process.
+"""
 
 import os
 from dataclasses import dataclass, field, replace

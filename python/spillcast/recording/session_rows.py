@@ -1,4 +1,9 @@
-"""Rows of all sessions of a server, on disk by second, until those of a query are taken."""
+"""Rows of all sessions of a server, on disk by second, until those of a query are taken.
+
+Per-second counts do not tell sessions apart, so the counts of a query are made from its single
+waits. A query whose waits were not all kept gets no recording. Rows that no running query can need
+are deleted.
+"""
 
 import shutil
 from collections.abc import Callable, Collection, Iterator

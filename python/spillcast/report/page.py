@@ -1,4 +1,11 @@
-"""What a verb says, top to bottom: words, tables and drawings, and the table that CSV holds."""
+"""The page of a verb, from top to bottom: words, tables and drawings, and the table for CSV.
+
+A report module makes a ``Page`` and knows neither width nor colour. A ``Table`` holds raw values
+under columns with units, so the same rows become lines for a terminal, CSV and Markdown.
+
+rich colours the finished text by patterns, so colours cannot add words. It also draws progress and
+the live view.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

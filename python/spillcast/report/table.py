@@ -1,4 +1,11 @@
-"""One table, three forms: text that fits a terminal, CSV with raw numbers, Markdown."""
+"""One table in three forms: text that fits a terminal, CSV with raw numbers, Markdown.
+
+On a narrow terminal words wrap, names lose their middle, columns marked as spare disappear, and at
+last each value gets its own line. A number is never cut.
+
+rich does not lay out these tables because it takes some fifty times as long: seconds for an answer
+of 5,000 rows.
+"""
 
 import csv
 import io

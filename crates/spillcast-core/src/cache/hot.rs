@@ -1,4 +1,7 @@
 //! Finds lines that are used far more often than others, by a majority vote in each of many boxes.
+//!
+//! In a sample of 1 % of the lines, chance decides which of the hottest are included. So the 256
+//! hottest lines are all followed and stand for themselves (`python -m bench cache_curves`).
 
 /// Lines that were found so far, and who leads in each box.
 pub struct Hot {

@@ -1,10 +1,15 @@
-//! Stack distances of all lines, rounded so that a curve is off by no more than was asked.
+//! Stack distances of all lines, rounded so that the curve stays within a given error.
 //!
-//! Lines are in buckets by when they were used last (MIMIR, Saemundsson et al., SoCC 2014). A use
-//! looks up the line's bucket, counts there, and puts the line into the newest bucket; how many lines
-//! later buckets have is added up once for many uses. So a distance is known to lie between two
-//! numbers: it is taken as their middle, and the mean error of the curve over all sizes is at most
-//! half of what they are apart, summed.
+//! A sample of the lines suits few workloads: the error of a step of the curve is one over the
+//! square root of the sampled lines, so 0.2 points take a sixth of millions of lines, or all of
+//! them. Instead lines are in some thousand buckets by their last use (MIMIR, Saemundsson et al.,
+//! SoCC 2014).
+//!
+//! A use looks up the line's bucket in a prefetched table, adds 1 to it, and puts the line into the
+//! newest bucket. The number of lines in later buckets is added up once for many uses. So each
+//! distance has a lower and an upper bound and counts as their middle. The mean error of the curve
+//! over all sizes is at most half of the summed differences of the bounds; it is a bound, not an
+//! estimate.
 
 use super::curve::Curve;
 use super::table::Table;

@@ -1,9 +1,9 @@
-//! How far a sampled curve may be off: the lines that were picked are in groups by their hash, each a
-//! sample of its own, and what the curves of the groups differ by tells what the whole is off by.
+//! Estimates the error of a sampled curve from sixteen parts of the sample.
 //!
-//! A group tells both what makes a sample differ: which lines were picked, and how many lines there
-//! were between two uses. Lines that are followed by all stand for themselves, so their distances are
-//! told by each group in turn.
+//! The sampled lines form groups by their hash, and each group is a sample of its own. The
+//! differences between the curves of the groups show the error of the whole. A group reflects both
+//! causes of it: which lines were sampled, and how many lines lie between two uses. Hot lines are
+//! followed in all groups and stand for themselves, so each group records their distances in turn.
 
 use super::curve::{Curve, added, count};
 use crate::random;

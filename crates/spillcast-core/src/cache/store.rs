@@ -1,8 +1,8 @@
-//! The lines that a cache knows, found by key, and lists of them.
+//! The lines that a cache knows, by key, and lists of them.
 //!
-//! Memory is bounded by the lines that are known at one time, not by those of the trace: 24 bytes a
-//! line and 8 bytes for each of at least twice as many places of the index, some 40 to 56 bytes a
-//! line in all. Both grow as lines come.
+//! Memory grows with the lines that are known at one time, not with those of the trace. It is 24
+//! bytes for a line and 8 bytes for each index slot, at least two slots for a line: some 40 to 56
+//! bytes in all. Lists are positions in one array.
 
 pub const NONE: u32 = u32::MAX;
 const DIRTY: u32 = 1 << 31;

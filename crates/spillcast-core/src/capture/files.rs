@@ -1,8 +1,13 @@
 //! What becomes of each file, and so whether it is temporary: the same for every source.
 //!
-//! Of a file that the run made, its use decides. Temporary is what lies in a directory for
-//! temporary files and is removed or read back, and what is read back and removed anywhere. What
-//! is written and still lies there at the end is output, and so is what got another name.
+//! The use of a file decides, if the run made it. It is temporary if it lies in a directory for
+//! temporary files and is removed or read back, or if it is read back and removed anywhere. A file
+//! that is written and still exists at the end is output, and so is a renamed file.
+//!
+//! Every call on a file is a row with the file's name, and temp is a label of that row. Most labels
+//! are known only at the end, so rows and seconds carry the name until they become Parquet. Counts
+//! during the run cover what is known so far. Calls that open, resize, sync or remove files are rows
+//! for temp files only, because a program may open 100,000 others.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,7 +1,13 @@
-//! Observing live processes on Linux: their file I/O, each call timed, as waits.
+//! Observes live processes on Linux: each of their file I/O calls, timed, becomes a wait.
 //!
-//! A [`Source`] reports finished system calls as [`Event`]s; `assemble` turns them into waits. All
-//! that comes after is shared by the sources.
+//! A [`Source`] reports finished system calls as [`Event`]s. `assemble` turns them into waits: which
+//! file, where in it, temp or not. All sources share it, so there is one place where they could
+//! differ.
+//!
+//! - `bpf` (eBPF) costs least, attaches at once and names every file, but needs privileges and a
+//!   kernel with BTF.
+//! - `perf` (perf events) sees the same and works for the processes of an ordinary user.
+//! - `preload` (a library) works in containers that refuse both.
 
 use std::io;
 

@@ -1,4 +1,7 @@
 //! The source for containers that refuse perf events: programs report through the preload library.
+//!
+//! The ring is an anonymous memory file of spillcast, which commands open by its path under /proc.
+//! If spillcast dies, nothing is left behind and the command goes on.
 
 use std::fs::File;
 use std::io;

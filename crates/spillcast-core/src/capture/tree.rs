@@ -1,4 +1,7 @@
-//! A process and all that it has started, by /proc.
+//! A process and all its descendants, as /proc lists them.
+//!
+//! A process is attached before its children are listed, and the listing repeats until no new
+//! process appears. So each child is either in the list or reported by its fork.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,7 +1,12 @@
-//! What the mount itself adds to an operation, whatever its latency: measured, to be taken off.
+//! Measures what the mount adds to an operation, whatever its latency, so that it can be subtracted.
 //!
-//! The clock of an operation starts when the server has it and stops when the server answers. What
-//! comes before and after (a system call, two changes of thread, copies) a program waits for too.
+//! The clock of an operation starts when the server has it and stops when the server answers. A
+//! program also waits for what comes before and after: a system call, two context switches, a late
+//! wake-up and copies, 30 to 60 us for 8 KiB.
+//!
+//! At the start a separate process times requests of four sizes that the server answers after 300
+//! us. That takes 0.2 s. The excess is subtracted from every deadline. A storage faster than the
+//! excess cannot be emulated.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;

@@ -1,8 +1,12 @@
-//! A process that detaches the mount once the process that serves it is gone, however it ended.
+//! A process that detaches the mount when the process that serves it ends, however it ends.
 //!
-//! It holds the reading end of a pipe whose other end only the serving process has, and wakes when
-//! that is closed. It detaches where all ends well too: a process that unmounts what it serves
-//! itself can be killed while the kernel waits for it, and would stay for ever.
+//! The kernel cannot kill a process that waits for its own answer, so the serving process must not
+//! use its mount. The guard measures the floor, asks the kernel to write dirty pages back and
+//! detaches the mount, also after a normal end: a process that unmounts what it serves can be killed
+//! during the unmount and would hang.
+//!
+//! The guard reads a pipe whose other end only the serving process holds, and wakes when that end
+//! closes. Programs with open files then get an error.
 
 use std::ffi::{CStr, CString};
 use std::io;

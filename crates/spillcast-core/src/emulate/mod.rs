@@ -1,11 +1,15 @@
-//! Storage that you do not own: a directory whose files are read and written as slowly as asked.
+//! Emulates a storage: a FUSE mount on which files are read and written as slowly as the model says.
 //!
-//! A FUSE file system shows the directory `backing` at a mount point. Every read and write is done
-//! on the backing file and answered when the [`Model`] says; nothing else is delayed. The page cache
-//! is bypassed on the mount, so each call of a program pays, unless it is asked for.
+//! The mount shows the directory `backing`. Every read and write is done on the backing file and
+//! answered when the [`Model`] says. Opening, naming, removing and truncating files, and fsync
+//! beyond what it writes, are as fast as the directory behind.
 //!
-//! What limits it: [`WORKERS`] operations are in the making at once; the kernel lets writes that
-//! extend one file pass one at a time; mapped files are cached as usual.
+//! Without the page cache each call of a program is one request of up to 1 MiB. With it the kernel
+//! reads ahead and writes late; as root the mount may hold as much dirty memory as a disk, otherwise
+//! FUSE's 1 %. Closing a file writes its dirty pages, which a disk does not require.
+//!
+//! Limits: [`WORKERS`] operations are in progress at once; the kernel lets writes that extend one
+//! file pass one at a time; mapped files are cached as usual.
 //!
 //! A process must not use a mount that it serves: killed while it waits for itself, it would hang.
 

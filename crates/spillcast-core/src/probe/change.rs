@@ -1,4 +1,9 @@
-//! Calls of the replay that make, resize, sync or remove the file that stands for a temp file.
+//! Replays calls that create, resize, sync or remove the file that stands for a temp file.
+//!
+//! A file of the replay has no name, so a replayed unlink first gives it one. Then it removes the
+//! name and closes the last descriptor, so that the blocks are freed as those of the engine's file
+//! were. Nobody reads or writes the file meanwhile. If a nameless file cannot get a name (FUSE,
+//! NFS), an empty file is removed in its place.
 
 use std::fs::{self, File};
 use std::io;

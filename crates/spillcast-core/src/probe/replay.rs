@@ -1,4 +1,8 @@
-//! The replay itself: one thread for each recorded one, which does what that one did.
+//! The replay: one thread for each recorded thread, which repeats what that thread did.
+//!
+//! It uses pread and pwrite, because an engine whose I/O can be recorded makes blocking calls, one
+//! for each thread. Through io_uring the same I/O would be queued, submitted and completed in
+//! another way.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

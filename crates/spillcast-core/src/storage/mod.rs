@@ -1,6 +1,9 @@
-//! A storage as a model: what an operation takes on it, and what it waits for before.
+//! A storage as a model: how long an operation takes on it, and what it waits for before that.
 //!
-//! Emulations answer by it and simulations ask it, so both agree by construction.
+//! One schedule of latencies, servers and limits serves the emulated mount, sweeps of a storage.json
+//! and forecasts of several threads, so they agree by construction. Sweeps and forecasts use a
+//! virtual clock: 100,000 operations take some milliseconds. A write cache that fills up is a limit
+//! with a burst.
 
 mod draws;
 mod model;

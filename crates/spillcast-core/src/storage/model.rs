@@ -1,4 +1,9 @@
-//! What a storage is like: latencies by op, pattern, size and depth, servers, and limits.
+//! The behaviour of a storage: latencies by op, pattern, size and depth, servers, and limits.
+//!
+//! For each op and pattern it holds the measured latencies of some sizes. A request draws a quantile
+//! and interpolates it between the two neighbouring sizes, linearly in bytes. So a distribution with
+//! two peaks keeps them, and "base plus bytes" is exact. A request is sequential if it begins where
+//! the last one of its op on that file ended, and so is the first request.
 
 use crate::wait::Op;
 

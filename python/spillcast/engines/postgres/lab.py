@@ -1,4 +1,8 @@
-"""PostgreSQL in experiments: data of our own, and a server on it for each query."""
+"""PostgreSQL in experiments: generated data, and a new server on it for each query.
+
+Only a server of its own gives each query its own environment (the preload library, its ring and
+its delay, where neither perf events nor FUSE work). Nothing of one run remains in the next.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,6 @@
-//! Which lines a cache keeps: one file a policy, all behind [`Policy`].
+//! Which lines a cache keeps: one file for each policy, all behind [`Policy`].
+//!
+//! Each policy is compiled into the loop that drives it.
 
 mod arc;
 mod keep;

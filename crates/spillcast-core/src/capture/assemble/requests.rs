@@ -1,5 +1,15 @@
-//! Requests of io_uring -> waits. One that is alone under way is as a call: its thread waits for it,
-//! so the thread's own waits meanwhile are a part of it.
+//! Requests of io_uring as waits.
+//!
+//! With eBPF a request lasts from its submission until its completion is posted, wherever in the
+//! kernel that happens. The inode identifies its file, because a registered file has no descriptor.
+//!
+//! If a thread has one request in flight at a time, its sleep in io_uring_enter is part of the
+//! request's row, so readers of rows need not know about rings. If it has several, they become rows
+//! without CPU time, and the sleeps alone count as the thread's time. On temp files such rows forbid
+//! a forecast. So does CPU time that the thread spends outside of io_uring_enter while a request is
+//! in flight.
+//!
+//! Older kernels run without these programs. There a ring that /proc shows forbids a forecast.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,4 +1,9 @@
-//! The programs in the kernel: fitted to it, loaded, attached; gone when this process ends.
+//! Loads the programs into the kernel, fits them to it and attaches them; they go with this process.
+//!
+//! clang, or the one in the package ziglang, compiles the programs when spillcast is built, and the
+//! core contains the object. The loader adapts the few kernel fields that they read to the running
+//! kernel. Without a compiler the build fails, unless `BPF=no` leaves this source out; such a build
+//! reports that it lacks it.
 
 use std::fs;
 use std::io;

@@ -1,12 +1,21 @@
-//! What a source costs those that it observes, measured here and now: on a child that makes calls and
-//! leaves the CPU, beside one that does the same and is not observed.
+//! Measures what a source costs the processes that it observes.
 //!
-//! CPU time is compared, not time, so that neighbours on the machine disturb little. All children run
-//! on one CPU, burst after burst by turns. A context switch is told by two processes that hand that
-//! CPU to each other, of which one is observed at most: so it is with I/O, and threads of one observed
-//! process that hand it to each other may lose less. What a source costs also those that it does
-//! not observe (a look at every call of the machine) is in the unobserved bursts: it is what the
-//! shortest of them takes more than the shortest before the source was made.
+//! Children of spillcast make calls and leave the CPU; one of them is observed. CPU time is
+//! compared, not elapsed time, so that other processes on the machine disturb little. All children
+//! run on one CPU, in alternating bursts. Two processes that hand that CPU to each other measure a
+//! context switch, of which one is observed at most, as it is with I/O. Threads of one observed
+//! process that hand it to each other may lose less. The cost for processes that a source does not
+//! observe (a check of every call of the machine) is in the unobserved bursts: it is the difference
+//! between the shortest of them and the shortest before the source was made.
+//!
+//! Costs differ between machines, so no constant is kept. A recording loses this cost times the
+//! calls and switches that the source counted; starts of threads are not included. The measurement
+//! runs when the recording has ended and takes 0.2 s, with perf events as long again as the kernel
+//! takes to close those of the recording. Its result is kept for ten minutes.
+//!
+//! The observed process itself cannot serve as the control. While its events are off nobody counts
+//! its work, and the calls missing from the recording are those that a forecast needs. A child does
+//! known work on the same CPUs, and the recording loses nothing.
 
 mod board;
 mod child;

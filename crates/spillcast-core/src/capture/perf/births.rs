@@ -1,4 +1,9 @@
-//! Children of a process, told when they are born; the wanted ones by what they call themselves.
+//! Reports the children of a process at their birth, and selects those with a wanted title.
+//!
+//! PostgreSQL's parallel workers are children of the server, not of the session that they work for.
+//! One perf event on the server reports each fork and wakes a thread, which reads the title of the
+//! child (`parallel worker for PID 4711`). Workers of the session are attached within some 10 ms of
+//! their start. The server's other children cost nothing.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,14 @@
-//! Events of each thread by itself, as an ordinary user may open them: a descriptor a call and CPU.
+//! Events of each thread by itself, as an ordinary user may open them: a descriptor for each call
+//! and CPU.
+//!
+//! An ordinary user may observe threads only, and following new threads and children (`inherit`)
+//! needs one perf event for each tracepoint on each CPU. That is some 100 descriptors for a thread
+//! on 2 CPUs and 3,000 on 64 CPUs, where starting an observed thread costs the kernel as many
+//! allocations.
+//!
+//! The limit of descriptors is raised as far as permitted. Beyond it threads are skipped, evenly
+//! over all processes; meta.json and stderr report that, and a forecast warns. A process that an
+//! observed process started is observed by inheritance and is not attached again.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

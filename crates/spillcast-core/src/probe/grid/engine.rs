@@ -1,8 +1,13 @@
-//! What keeps the operations of a cell under way: io_uring, or threads that call and wait.
+//! Keeps the operations of a cell in flight: io_uring, or threads with blocking calls.
 //!
-//! Through the page cache it is always threads. Programs that go through it call and wait; io_uring
-//! answers a cached read within the call that submits it, one after the other, and hands a write to
-//! a thread of the kernel, so that its latencies are its own and not those of the page cache.
+//! Direct I/O uses io_uring with a registered file and registered buffers. A system call of its own
+//! replaces each finished operation: batches would reach the storage as bursts. Where io_uring is
+//! refused, as many threads take its place.
+//!
+//! Through the page cache it is always threads. Programs that use the page cache make blocking
+//! calls. io_uring answers a cached read within the submitting call, one after the other, and hands
+//! a write to a thread of the kernel, so its latencies would be those of its own queue (`cargo run
+//! --release --example probe_cell` shows both).
 
 use std::fs::{self, File};
 use std::io;

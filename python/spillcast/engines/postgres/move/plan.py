@@ -1,8 +1,14 @@
-"""Temp files of PostgreSQL to a tablespace in a directory, and back: what is to be done.
+"""Temp files of PostgreSQL to a tablespace in a directory, and back: the steps.
 
-Every step leaves a state that ``revert_plan`` knows. A directory has its sticky bit until a
-tablespace is there (the server takes the bit away), the tablespace has a name that says who made
-the directory until its comment does, and settings change together with the comment or after it.
+Every step leaves a state from which ``revert_plan`` knows the way back, also after a kill; no file
+keeps it. The earlier settings are in the comment of the tablespace, which is written in the
+transaction that changes settings and rights, or before ALTER SYSTEM, which takes part in no
+transaction. Until the comment exists, the name of the tablespace marks it as spillcast's and says
+who made the directory. Until the tablespace exists, the sticky bit of the directory does; CREATE
+TABLESPACE removes it.
+
+The server decides whether a tablespace is in use: DROP TABLESPACE checks under a lock, as no query
+before it could.
 """
 
 import os

@@ -1,4 +1,7 @@
-/* Page faults of the observed threads that read a file. */
+/* Page faults of the observed threads that read a file.
+ *
+ * The tracepoint of faults on files fires for cached pages too. So the thread's count of major faults
+ * is read with it: if it is one higher at the next fault, this one had to read. */
 #pragma once
 
 /* Counts the last fault on a file's page, and its wait, if it had to read: then the thread has one
