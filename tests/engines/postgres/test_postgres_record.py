@@ -13,8 +13,8 @@ import pytest
 from harness import available, spillcast, until
 from postgres_rig import JOIN, PARALLEL, SPILLING, Client, meta_of, recorder, until_attached
 from spillcast.engines.engine import Wanted
+from spillcast.engines.postgres.live.account import NAMES
 from spillcast.engines.postgres.live.record import record_postgres
-from spillcast.engines.postgres.live.settings import NAMES
 from spillcast.report.recording import PROPOSAL
 
 ROOT = Path(__file__).parents[3]

@@ -8,20 +8,19 @@ from spillcast.engines.engine import Wanted
 from spillcast.engines.postgres.live.look import Look
 from spillcast.engines.postgres.live.query import QueryLife
 from spillcast.engines.postgres.live.record import record_postgres
-from spillcast.engines.postgres.live.sampler import Sampled
-from spillcast.engines.postgres.live.server_sampler import SessionQuery
+from spillcast.engines.postgres.live.sampler import SessionQuery
 
 SLEEP = "select pg_sleep(30)"
 
 
 def test_a_worker_may_join_a_query_whose_processes_are_gone_through():
-    query = SessionQuery(1, QueryLife(), Sampled(pids=frozenset({1})), started_ns=0)
+    query = SessionQuery(1, QueryLife(), started_ns=0)
     seen = []
-    for pid in query.sampled.pids:
-        query.join(os.getpid())
+    for pid in query.pids:
+        query.join(os.getpid(), 1)
         seen.append(pid)
     assert seen == [1]
-    assert set(query.sampled.pids) == {1, os.getpid()}
+    assert set(query.pids) == {1, os.getpid()}
 
 
 def failing_look(monkeypatch, after):

@@ -5,9 +5,11 @@ Errors come in words, and passwords are never shown.
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, SpillcastError
 from spillcast.evidence.postgres.logs import MARK
 from spillcast.redaction import STRUCK
 from spillcast.visible import is_utf8
@@ -67,6 +69,19 @@ def open_session(dsn: str, name: str) -> Connection:
         connection.close()
         raise
     return connection
+
+
+@contextmanager
+def while_it_answers() -> Iterator[None]:
+    """SpillcastError in place of the driver's, where the server ends the session."""
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as error:
+        raise SpillcastError(
+            f"PostgreSQL: {server_message(error)}", "start again when the server answers"
+        ) from None
 
 
 def shown_dsn(dsn: str) -> str:

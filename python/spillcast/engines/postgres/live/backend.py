@@ -11,6 +11,7 @@ from spillcast.engines.postgres.connection import (
     row,
     server_message,
 )
+from spillcast.engines.postgres.live.look import ACTIVE
 from spillcast.engines.postgres.quoting import shown_name
 from spillcast.errors import InputError, SpillcastError
 from spillcast.redaction import struck_text
@@ -20,7 +21,6 @@ LOOK_S = 0.05
 LISTED = 8
 LINE_MAX = 76
 HIDDEN = "<insufficient privilege>"
-ACTIVE = ("active", "fastpath function call")
 
 _SESSIONS = """
 select a.pid, coalesce(a.usename, ''), coalesce(a.datname, ''), a.state, coalesce(a.query, ''),

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillcast.engines.postgres.connection import Connection, text_of_server
-from spillcast.engines.postgres.live.query import Seen
 from spillcast.errors import SpillcastError
 from spillcast.evidence.postgres.logs import MARK
 
@@ -15,6 +14,9 @@ ONE = b"a.pid = $1 or a.leader_pid = $1"
 ALL = b"""a.pid <> pg_backend_pid()
       and (a.state in ('active', 'fastpath function call') or a.leader_pid is not null
            or a.state_change > clock_timestamp() - make_interval(secs => $1::float8))"""
+
+#: What pg_stat_activity says of a session at work.
+ACTIVE = ("active", "fastpath function call")
 
 # The function behind pg_stat_activity, without the view's joins; date_part gives a float8.
 _SESSIONS = b"""
@@ -37,6 +39,19 @@ select substring(f.name from '^pgsql_tmp([0-9]+)')::int, t.spcname, count(*), su
    and substring(f.name from '^pgsql_tmp([0-9]+)')::int = any ($1::int[])
  group by 1, 2
 """
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A session at one instant; times are seconds since the epoch by the server's clock."""
+
+    now_s: float
+    state: str | None
+    query_start_s: float
+    xact_start_s: float | None
+    state_change_s: float
+    #: A hash of the query's text.
+    text: int
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """When a session's query begins and ends, told by what the server says of the session."""
 
-from dataclasses import dataclass
 from typing import Literal
 
-from spillcast.engines.postgres.live.backend import ACTIVE
+from spillcast.engines.postgres.live.look import ACTIVE, Seen
 
 #: A cursor's query goes on when the next rows are fetched; longer than this nobody fetches.
 FETCH_S = 1.0
@@ -14,19 +13,6 @@ PASSED_OVER_S = 0.1
 _COMPLETED = {"idle in transaction": True, "idle in transaction (aborted)": False}
 
 Phase = Literal["waiting", "running", "ended"]
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A session at one instant; times are seconds since the epoch by the server's clock."""
-
-    now_s: float
-    state: str | None
-    query_start_s: float
-    xact_start_s: float | None
-    state_change_s: float
-    #: A hash of the query's text.
-    text: int
 
 
 class QueryLife:
@@ -67,6 +53,11 @@ class QueryLife:
         if self.ended_s is None or self._last is None:
             return 0.0
         return max(0.0, self.ended_s - self._last.now_s)
+
+    @property
+    def active(self) -> bool:
+        """Whether it was at work at the last look, not waiting for its client to fetch rows."""
+        return self._last is not None and self._last.state in ACTIVE
 
     @property
     def text(self) -> int | None:

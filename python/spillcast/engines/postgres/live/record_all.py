@@ -2,24 +2,17 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 from spillcast.engines.engine import OnStatus, Say
-from spillcast.engines.postgres.connection import (
-    SAMPLER,
-    Connection,
-    open_session,
-    row,
-    server_message,
-)
-from spillcast.engines.postgres.live.account import engine_meta
+from spillcast.engines.postgres.connection import Connection, row
+from spillcast.engines.postgres.live.account import ServerSettings, engine_meta
 from spillcast.engines.postgres.live.backend import may_list_temp
-from spillcast.engines.postgres.live.server_sampler import ServerSampler, SessionQuery
-from spillcast.engines.postgres.live.settings import ServerSettings
+from spillcast.engines.postgres.live.recorder import LiveRecorder, sampler_connection
+from spillcast.engines.postgres.live.sampler import SessionQuery
 from spillcast.engines.postgres.live.split import Window, finish, in_short, write
 from spillcast.engines.postgres.processes import (
     CALLS,
@@ -28,8 +21,7 @@ from spillcast.engines.postgres.processes import (
     temp_directories,
 )
 from spillcast.engines.postgres.quoting import shown_name
-from spillcast.errors import InputError, SpillcastError
-from spillcast.interruptible import interrupts_reported
+from spillcast.errors import InputError
 from spillcast.recording.captured import Joined
 from spillcast.recording.meta import EndedBy
 from spillcast.recording.options import RecordOptions
@@ -45,7 +37,7 @@ from spillcast.recording.source import check_attaches
 from spillcast.recording.target import Process
 from spillcast.redaction import struck_text
 
-TICK_S = 0.25
+RATE_HZ = 20
 #: What a query did is here so long after its end, at the latest.
 SETTLED_NS = 2_000_000_000
 #: Rows are kept so long for queries that have not been seen yet.
@@ -63,29 +55,21 @@ def record_all_of_postgres(
     on_status: OnStatus = lambda _recorder, _status: None,
 ) -> ServerRecording:
     """As ``RecordServer`` tells."""
-    import psycopg
-
     folder = RecordingsFolder(output)
     folder.check()
     options = options or RecordOptions()
     check_attaches(options.capture, "a server", "leave it out: perf events are used")
-    with ExitStack() as stack:
-        try:
-            connection = stack.enter_context(closing(open_session(dsn, SAMPLER)))
-            server = _server_process(connection)
-            _may_see_all(connection)
-            stack.callback(folder.leave)
-            rows = SessionRows(folder.make(share=options.share))
-            stack.callback(rows.discard)
-            recorder = Recorder(None, options, sink=rows)
-            recorder.prepare(server, "the server's processes", CALLS)
-            every = _AllSessions(recorder, rows, connection, server, folder)
-            say(
-                f"all processes of the server are observed from process {server} on; Ctrl-C ends it"
-            )
-            return every.until_the_end(on_status)
-        except psycopg.Error as error:
-            raise SpillcastError(f"PostgreSQL: {server_message(error)}") from None
+    with sampler_connection(dsn) as connection, ExitStack() as stack:
+        server = _server_process(connection)
+        _may_see_all(connection)
+        stack.callback(folder.leave)
+        rows = SessionRows(folder.make(share=options.share))
+        stack.callback(rows.discard)
+        recorder = Recorder(None, options, sink=rows)
+        recorder.prepare(server, "the server's processes", CALLS)
+        every = _AllSessions(recorder, rows, connection, server, folder)
+        say(f"all processes of the server are observed from process {server} on; Ctrl-C ends it")
+        return every.until_the_end(on_status)
 
 
 def _server_process(connection: Connection) -> int:
@@ -111,7 +95,7 @@ def _may_see_all(connection: Connection) -> None:
         )
 
 
-class _AllSessions:
+class _AllSessions(LiveRecorder[ServerRecording]):
     """The recording of a whole server."""
 
     def __init__(
@@ -122,7 +106,8 @@ class _AllSessions:
         server: int,
         folder: RecordingsFolder,
     ) -> None:
-        self._recorder, self._rows, self._folder = recorder, rows, folder
+        super().__init__(recorder, connection)
+        self._rows, self._folder = rows, folder
         self._engine = engine_meta(connection, server, {}, "", None, None)
         self._settings = ServerSettings.of(connection)
         list_temp = may_list_temp(connection)
@@ -137,65 +122,35 @@ class _AllSessions:
             only_calls=True,
             watch_memory=False,
         )
-        try:
-            (self._attached_s,) = row(connection, "select date_part('epoch', clock_timestamp())")
-            self._sampler = ServerSampler(
-                connection, server, recorder.origin_ns, list_temp=list_temp
-            )
-        except BaseException:
-            recorder.abandon()
-            raise
-        self._began_s = time.monotonic()
+        self.sample(rate_hz=RATE_HZ, list_temp=list_temp, postmaster=server)
+        self.began_s = self._began_s = time.monotonic()
 
-    def until_the_end(self, on_status: OnStatus) -> ServerRecording:
-        """Record until the server ends, the time is over, or Ctrl-C; keep what there is."""
-        try:
-            with interrupts_reported() as interrupted:
-                self._sampler.start()
-                return self._finish(self._follow(interrupted, on_status))
-        finally:
-            self._sampler.stop()
-            self._recorder.abandon()
+    def ended(self, timeout_s: float) -> EndedBy | None:
+        """Sleep until the server has ended, or the connection to it is lost."""
+        if self.recorder.target.wait(timeout_s):
+            return "end"
+        if self.sampler.done.is_set():
+            # It lost its connection: because the server ends, or for another reason.
+            return "end" if self.recorder.target.wait(1.0) else "failure"
+        return None
 
-    def _follow(self, interrupted: Event, on_status: OnStatus) -> EndedBy:
-        """Take what comes in, keep the queries that have ended; how it ended."""
-        recorder, sampler, limit_s = (
-            self._recorder,
-            self._sampler,
-            self._recorder.options.duration_s,
-        )
-        while not recorder.target.wait(TICK_S):
-            self._collect()
-            self._ended += sampler.take_ended()
-            self._keep_settled()
-            self._forget()
-            on_status(recorder, {**recorder.status(), **self._counts()})
-            if interrupted.is_set():
-                return "interrupt"
-            if limit_s is not None and time.monotonic() - self._began_s >= limit_s:
-                return "duration"
-            if sampler.done.is_set():
-                # It lost its connection: because the server ends, or for another reason.
-                return "end" if recorder.target.wait(1.0) else "failure"
-        return "end"
-
-    def _collect(self) -> None:
-        recorder = self._recorder
-        recorder.collect()
-        recorder.add_samples(self._sampler.take_samples())
-        dropped = recorder.status()["dropped"]
+    def collect(self) -> None:
+        """As of any; where rows were dropped, those of queries up to now are not whole."""
+        super().collect()
+        dropped = self.recorder.status()["dropped"]
         if dropped > self._dropped:
             self._dropped = dropped
-            self._rows.lack(time.monotonic_ns() - recorder.origin_ns)
+            self._rows.lack(time.monotonic_ns() - self.recorder.origin_ns)
 
-    def _counts(self) -> dict[str, Any]:
-        """What the status line says of sessions; the memory of those that spill is looked at."""
-        now_ns = time.monotonic_ns() - self._recorder.origin_ns
-        running = self._sampler.running()
+    def look(self) -> dict[str, Any]:
+        """Keep the queries that have ended; the memory of those that spill is looked at."""
+        self._ended += self.sampler.take_ended()
+        self._keep_settled()
+        self._forget()
+        now_ns = time.monotonic_ns() - self.recorder.origin_ns
+        running = self.sampler.queries()
         spilling = [
-            query
-            for query in running
-            if self._rows.spilled(query.sampled.pids, now_ns - NOW_NS, now_ns)
+            query for query in running if self._rows.spilled(query.pids, now_ns - NOW_NS, now_ns)
         ]
         for query in spilling:
             query.look_at_memory()
@@ -207,9 +162,9 @@ class _AllSessions:
 
     def _forget(self) -> None:
         """Drop rows that no query can ask for any more."""
-        origin_ns = self._recorder.origin_ns
-        wanted = [query.started_ns for query in (*self._sampler.running(), *self._ended)]
-        self._rows.forget(min([time.monotonic_ns() - UNSEEN_NS, *wanted]) - origin_ns)
+        wanted = [query.began_ns for query in (*self.sampler.queries(), *self._ended)]
+        oldest_ns = min([time.monotonic_ns() - UNSEEN_NS, *wanted])
+        self._rows.forget(oldest_ns - self.recorder.origin_ns)
 
     def _keep_settled(self) -> None:
         """Keep the queries that ended a while ago."""
@@ -223,11 +178,11 @@ class _AllSessions:
 
     def _keep(self, query: SessionQuery, ended_by: EndedBy) -> None:
         """Write the recording of a query, if it spilled."""
-        recorder, rows = self._recorder, self._rows
-        window = Window.of(query, recorder.origin_ns, self._sampler.last_ns)
-        if not rows.spilled(query.sampled.pids, window.begin_ns, window.end_ns):
+        recorder, rows = self.recorder, self._rows
+        window = Window.of(query, recorder.origin_ns, self.sampler.last_ns)
+        if not rows.spilled(query.pids, window.begin_ns, window.end_ns):
             return
-        text = struck_text(query.sampled.query)
+        text = struck_text(query.text)
         if window.begin_ns < rows.whole_from_ns:
             because = (
                 "the server did more I/O than could be kept while it ran: record it alone with "
@@ -244,18 +199,18 @@ class _AllSessions:
             query,
             writer,
             sums,
-            recorder.account(window.elapsed_s(sums), query.started_ns),
+            recorder.account(window.elapsed_s(sums), query.began_ns),
             replace(
                 self._engine,
                 pid=query.pid,
                 query=text,
-                queryid=query.sampled.queryid,
+                queryid=query.queryid,
                 settings=self._settings_of(query),
             ),
             ended_by=ended_by,
-            attached_s=self._attached_s,
+            attached_s=self.attached_s,
             workers=_workers(query, window, recorder.origin_ns),
-            sampler=self._sampler,
+            sampler=self.sampler,
         )
         self._kept.append(in_short(recording, query, sums))
 
@@ -264,15 +219,16 @@ class _AllSessions:
         whose = (0, 0) if statement is None else (statement.database_id, statement.user_id)
         return {**self._engine.settings, **self._settings.for_session(*whose)}
 
-    def _finish(self, ended_by: EndedBy) -> ServerRecording:
-        recorder, sampler = self._recorder, self._sampler
+    def finish(self, ended_by: EndedBy) -> ServerRecording:
+        """Keep the queries that have ended, and those that run as far as they were seen."""
+        recorder, sampler = self.recorder, self.sampler
         sampler.stop()
         recorder.stop()
-        self._collect()
+        self.collect()
         recorded_s = time.monotonic() - self._began_s
         for query in (*self._ended, *sampler.take_ended()):
             self._keep(query, _ended_by(query))
-        for query in sampler.running():
+        for query in sampler.queries():
             self._keep(query, "failure" if ended_by == "end" else ended_by)
         status, server = recorder.status(), self._engine.server
         assert server is not None

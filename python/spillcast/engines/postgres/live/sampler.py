@@ -1,197 +1,390 @@
-"""Sampling what a session and its parallel workers wait for, through one connection of ours."""
+"""Sampling a server's sessions, all of them or one, through one connection of ours."""
 
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from spillcast.engines.postgres.connection import Connection
-from spillcast.engines.postgres.live.backend import ACTIVE
-from spillcast.engines.postgres.live.look import ONE, Backend, Look, TempHeld
+from spillcast.engines.postgres.live.look import (
+    ACTIVE,
+    ALL,
+    ONE,
+    Backend,
+    Look,
+    Statement,
+    TempHeld,
+)
 from spillcast.engines.postgres.live.query import QueryLife
-from spillcast.engines.postgres.processes import cpu_s
+from spillcast.engines.postgres.processes import (
+    children,
+    cpu_s,
+    run_queue_delay_s,
+    served_by,
+    started_ns,
+    title,
+)
 from spillcast.errors import SpillcastError
+from spillcast.recording.memory import PeakMemory
 from spillcast.recording.schema import SAMPLES_SCHEMA
 
-#: Looks a second where samples are all there is.
-RATE_ALONE_HZ = 50
-#: Beside a capture, which tells the times: each look takes the server a millisecond.
-RATE_HZ = 10
 #: After a gap of so many intervals the sampler was kept from running, most likely by what it
 #: samples: what it sees then is not what was there meanwhile, and is not counted.
 GAP = 5
+#: A session is still shown so long after it did anything: longer than any gap that matters.
+SHOWN_S = 10.0
 #: How often temp files are listed.
 LIST_S = 0.5
+#: How often the server's new children are looked at: some workers live no longer.
+CHILDREN_S = 0.02
+#: How many looks apart the run-queue delay of a query that has not spilled is read.
+DELAY_TICKS = 5
+#: To within which the start of a process is known, twice.
+TICKS_NS = 20_000_000
+#: How long a child may take to set its title, and its leader to be seen at work.
+UNPLACED_S = 2.0
 
 
 @dataclass
-class Sampled:
-    """What sampling gave and what it cost, so far."""
+class SessionQuery:
+    """A query of a session as far as it was sampled; all times are of CLOCK_MONOTONIC."""
 
+    #: The process of the session.
+    pid: int
+    life: QueryLife
+    #: When it began, to within a round trip; None before it was seen.
+    started_ns: int | None = None
+    #: Whose it is and its text; None where the session went on before they could be read.
+    statement: Statement | None = None
+    #: The query's identifier; None where the server computes none.
+    queryid: str | None = None
+    #: When its rows end, and until when it was sure to run: of a session that is gone, the look
+    #: before; None while it runs.
+    ended_ns: int | None = None
+    sure_until_ns: int | None = None
     ticks: int = 0
     samples: int = 0
     #: Samples taken after a gap, and the time of gaps, the one before the query's end included: no
     #: sample stands for it.
     discarded: int = 0
     gap_s: float = 0.0
-    client_cpu_s: float = 0.0
-    server_cpu_s: float | None = None
+    #: Why sampling ended before the query did; None where it did not.
+    failure: str | None = None
     #: All processes seen: the leader and its workers. Never changed but replaced, for other threads
     #: go through it meanwhile.
     pids: frozenset[int] = frozenset()
+    #: Of each parallel worker, its start; None where that is not known.
+    workers: dict[int, int | None] = field(default_factory=dict)
     #: Most bytes and files of temp files at one look, by tablespace.
     temp_peak: dict[str, tuple[int, int]] = field(default_factory=dict)
-    #: The text of the query, cut where the server cuts it (track_activity_query_size).
-    query: str = ""
-    #: The query's identifier; None where the server computes none.
-    queryid: str | None = None
-    #: Why sampling ended before the query did; None where it did not.
-    failure: str | None = None
-    #: When the query began (CLOCK_MONOTONIC), to within a round trip; None before it was seen.
-    started_ns: int | None = None
+    #: The memory of its processes; None before it spilled.
+    memory: PeakMemory | None = None
+    #: Samples since it was last active: of it only if its client fetches more of its rows.
+    held: list[dict[str, Any]] = field(default_factory=list)
+    _delay_s: dict[int, tuple[float, float]] = field(default_factory=dict)
 
-    def hold(self, held: Sequence[TempHeld]) -> None:
+    def __post_init__(self) -> None:
+        self.pids |= {self.pid}
+
+    @property
+    def text(self) -> str:
+        """Its text, cut where the server cuts it (track_activity_query_size); empty if unknown."""
+        return "" if self.statement is None else self.statement.text
+
+    @property
+    def began_ns(self) -> int:
+        """When it began; it must have been seen."""
+        assert self.started_ns is not None
+        return self.started_ns
+
+    @property
+    def run_queue_delay_s(self) -> float:
+        """How long its processes were runnable but not scheduled while they were looked at."""
+        return sum(last_s - first_s for first_s, last_s in self._delay_s.values())
+
+    def join(self, worker: int, began_ns: int | None) -> bool:
+        """Take in a parallel worker, unless it is of an earlier query; whether it is new."""
+        if worker in self.workers:
+            return False
+        if began_ns is not None and began_ns <= (self.started_ns or 0) - TICKS_NS:
+            return False
+        self.workers[worker] = began_ns
+        self.pids |= {worker}
+        return True
+
+    def look_at_memory(self) -> None:
+        """Look what its processes hold."""
+        self.memory = self.memory or PeakMemory(self.pid)
+        self.memory.add(*self.pids)
+        self.memory.look()
+
+    def look_at_delay(self) -> None:
+        """Look how long its processes have been runnable but not scheduled."""
+        for pid in self.pids:
+            delay_s = run_queue_delay_s(pid)
+            if delay_s is not None:
+                first_s, _ = self._delay_s.get(pid, (delay_s, delay_s))
+                self._delay_s[pid] = first_s, delay_s
+
+    def hold(self, held: list[TempHeld]) -> None:
         """Take a look at temp files, of which some may be of others."""
         sums: dict[str, tuple[int, int]] = {}
-        for temp_held in held:
-            if temp_held.pid in self.pids:
-                size, files = sums.get(temp_held.tablespace, (0, 0))
-                sums[temp_held.tablespace] = size + temp_held.bytes, files + temp_held.files
+        for files in held:
+            if files.pid in self.pids:
+                size, count = sums.get(files.tablespace, (0, 0))
+                sums[files.tablespace] = size + files.bytes, count + files.files
         for tablespace, now in sums.items():
             self.temp_peak[tablespace] = max(self.temp_peak.get(tablespace, (0, 0)), now)
 
 
 class Sampler(threading.Thread):
-    """Looks at a session ``rate_hz`` times a second until its query has ended, or it is stopped.
+    """Looks at a server's sessions ``rate_hz`` times a second until it is stopped.
 
-    ``on_worker`` is called with each parallel worker's process id when it is first seen. Times of
-    samples count from ``origin_ns`` (CLOCK_MONOTONIC).
+    With a ``session`` it looks at that one alone until its query has ended, and calls ``on_worker``
+    with each parallel worker when it is first seen. With a ``postmaster``, whose processes are on
+    this machine, it looks at all. Times of samples count from ``origin_ns`` (CLOCK_MONOTONIC).
+    ``done`` is set when it has ended.
     """
 
     def __init__(
         self,
         connection: Connection,
-        pid: int,
         origin_ns: int,
-        on_worker: Callable[[int], None],
         *,
-        list_temp: bool,
         rate_hz: int,
+        list_temp: bool,
+        session: int | None = None,
+        postmaster: int | None = None,
+        on_worker: Callable[[int], None] = lambda _pid: None,
     ) -> None:
         super().__init__(name="spillcast-sample", daemon=True)
         self.rate_hz, self.gap_s = rate_hz, GAP / rate_hz
-        self.life = QueryLife()
-        self.sampled = Sampled(pids=frozenset({pid}))
+        self.failure: str | None = None
+        #: What sampling has cost so far in this process and in the server.
+        self.client_cpu_s = 0.0
+        self.server_cpu_s: float | None = None
+        #: Samples of all queries.
+        self.samples = 0
+        #: When it looked last.
+        self.last_ns = time.monotonic_ns()
         self.done = threading.Event()
         self._halt = threading.Event()
-        self._connection = connection
-        self._pid = pid
-        self._origin_ns = origin_ns
+        self._server = connection.info.backend_pid
+        self._session, self._postmaster = session, postmaster
         self._on_worker = on_worker
+        self._origin_ns = origin_ns
         self._list_temp = list_temp
+        self._listed_s = 0.0
+        self._look = Look(connection, ALL if session is None else ONE, list_temp=list_temp)
         self._lock = threading.Lock()
         self._rows: list[dict[str, Any]] = []
-        #: Samples since it was last active: of it only if its client fetches more of its rows.
-        self._held: list[dict[str, Any]] = []
-        self._look = Look(connection, ONE, list_temp=list_temp)
+        self._queries: dict[int, SessionQuery] = {}
+        if session is not None:
+            self._queries[session] = SessionQuery(session, QueryLife())
+        self._ended: list[SessionQuery] = []
+        self._children = frozenset[int]() if postmaster is None else children(postmaster)
+        #: Children that have not been placed yet, and since when.
+        self._unplaced: dict[int, float] = dict.fromkeys(self._children, time.monotonic())
 
-    def take(self) -> pa.RecordBatch:
+    def take_samples(self) -> pa.RecordBatch:
         """The samples since the last time, in the columns of SAMPLES."""
         with self._lock:
             rows, self._rows = self._rows, []
         return pa.RecordBatch.from_pylist(rows, SAMPLES_SCHEMA)
 
-    def stop(self) -> Sampled:
-        """End sampling; what it gave."""
+    def take_ended(self) -> list[SessionQuery]:
+        """The queries that have ended since the last time."""
+        with self._lock:
+            ended, self._ended = self._ended, []
+        return ended
+
+    def queries(self) -> list[SessionQuery]:
+        """The queries that run; of one session also the query that it is to begin."""
+        with self._lock:
+            return list(self._queries.values())
+
+    def stop(self) -> None:
+        """End sampling."""
         self._halt.set()
         if self.ident is not None:
             self.join()
-        return self.sampled
 
     def run(self) -> None:
         """Sample; the thread's work."""
-        server = self._connection.info.backend_pid
-        began_s, listed = cpu_s(server), 0.0
+        began_s, due_s = cpu_s(self._server), 0.0
+        self.last_ns = time.monotonic_ns()
         # Not in step with anything that happens as often.
-        jitter = random.Random(self._pid)
-        last_ns = time.monotonic_ns()
+        jitter = random.Random(self._session or self._postmaster)
         try:
-            while self.life.phase != "ended" and not self._halt.is_set():
-                last_ns = self._tick(last_ns)
-                if self._list_temp and time.monotonic() - listed > LIST_S:
-                    self.sampled.hold(self._look.temp_held(self.sampled.pids))
-                    listed = time.monotonic()
-                self._halt.wait(jitter.uniform(0.7, 1.3) / self.rate_hz)
+            while not self._halt.is_set() and (self._session is None or self._queries):
+                pause_s = due_s - time.monotonic()
+                if self._postmaster is not None:
+                    self._look_at_children(self._postmaster)
+                    pause_s = min(pause_s, CHILDREN_S)
+                if pause_s > 0:
+                    self._halt.wait(pause_s)
+                    continue
+                self._tick()
+                self._count_cost(began_s)
+                due_s = time.monotonic() + jitter.uniform(0.7, 1.3) / self.rate_hz
         except Exception as error:
-            self.sampled.failure = failure_text(error)
+            self.failure = _failure_text(error)
+            for query in self.queries():
+                query.failure = self.failure
         finally:
-            self.sampled.client_cpu_s = time.thread_time()
-            ended_s = cpu_s(server)
-            if began_s is not None and ended_s is not None:
-                self.sampled.server_cpu_s = ended_s - began_s
+            self._count_cost(began_s)
             self.done.set()
 
-    def _tick(self, last_ns: int) -> int:
-        backends = self._look.sessions(self._pid)
+    def _tick(self) -> None:
+        backends = self._look.sessions(self._session or SHOWN_S)
         now_ns = time.monotonic_ns()
-        gap_s = (now_ns - last_ns) / 1e9
-        mine = next((backend for backend in backends if backend.pid == self._pid), None)
-        seen = None if mine is None else mine.seen
-        phase = self.life.see(seen)
-        if phase != "running":
-            if self.life.unseen_s > self.gap_s:
-                self.sampled.gap_s += self.life.unseen_s
-            return now_ns
-        if self.life.new and seen is not None and self.life.started_s is not None:
-            self.sampled.started_ns = now_ns - round((seen.now_s - self.life.started_s) * 1e9)
-            self.sampled.query = "".join(
-                backend.text for backend in self._look.statements([self._pid])
-            )
-        if mine is not None:
-            # It shows a moment after the query.
-            self.sampled.queryid = self.sampled.queryid or mine.query_id
-        self.sampled.ticks += 1
-        for worker in {backend.pid for backend in backends} - self.sampled.pids:
-            self.sampled.pids |= {worker}
-            self._on_worker(worker)
-        if gap_s > self.gap_s:
-            self.sampled.discarded += len(backends)
-            self.sampled.gap_s += gap_s
-        else:
-            self._held += samples(backends, now_ns - self._origin_ns, round(gap_s * 1e6))
-            if seen is not None and seen.state in ACTIVE:
-                self._give_held()
-        return now_ns
-
-    def _give_held(self) -> None:
-        """The query goes on: what was sampled while its client might have left it is of it too."""
-        self.sampled.samples += len(self._held)
         with self._lock:
-            self._rows += self._held
-        self._held = []
+            self._see(
+                {backend.pid: backend for backend in backends if backend.leader is None}, now_ns
+            )
+        self._read_statements()
+        self._sample(backends, now_ns, now_ns - self.last_ns)
+        if self._list_temp and time.monotonic() - self._listed_s > LIST_S:
+            self._list()
+        self.last_ns = now_ns
+
+    def _count_cost(self, began_s: float | None) -> None:
+        self.client_cpu_s, now_s = time.thread_time(), cpu_s(self._server)
+        if began_s is not None and now_s is not None:
+            self.server_cpu_s = now_s - began_s
+
+    def _see(self, sessions: dict[int, Backend], now_ns: int) -> None:
+        """End the queries that have ended, begin those that have begun."""
+        ended = dict[int, SessionQuery]()
+        for pid, query in list(self._queries.items()):
+            if self._see_query(query, sessions.get(pid), now_ns) == "ended":
+                ended[pid] = self._end(query, sessions.get(pid), now_ns)
+        if self._session is not None:
+            return
+        for pid, session in sessions.items():
+            if pid not in self._queries and session.seen.state in ACTIVE:
+                query = self._queries[pid] = SessionQuery(pid, QueryLife())
+                self._see_query(query, session, now_ns)
+                # A worker may have been seen before the query that it is of.
+                for worker in ended[pid].workers if pid in ended else ():
+                    query.join(worker, started_ns(worker))
+
+    @staticmethod
+    def _see_query(query: SessionQuery, session: Backend | None, now_ns: int) -> str:
+        phase = query.life.see(None if session is None else session.seen)
+        if query.life.new and session is not None:
+            since_s = session.seen.now_s - session.seen.query_start_s
+            query.started_ns = now_ns - round(since_s * 1e9)
+        return phase
+
+    def _end(self, query: SessionQuery, session: Backend | None, now_ns: int) -> SessionQuery:
+        ended_s = query.life.ended_s
+        # What a session did that is gone now, it did before it went.
+        query.ended_ns, query.sure_until_ns = now_ns, self.last_ns
+        if session is not None and ended_s is not None:
+            seen = session.seen
+            query.sure_until_ns = now_ns - round((seen.now_s - ended_s) * 1e9)
+            # Where it runs, or has run, another query by now, that is the end at the latest.
+            next_s = max(seen.query_start_s, ended_s)
+            query.ended_ns = now_ns - round((seen.now_s - next_s) * 1e9)
+        if query.life.unseen_s > self.gap_s:
+            query.gap_s += query.life.unseen_s
+        self._ended.append(query)
+        return self._queries.pop(query.pid)
+
+    def _read_statements(self) -> None:
+        new = {query.pid: query for query in self._queries.values() if query.life.new}
+        if not new:
+            return
+        for statement in self._look.statements(new):
+            query = new[statement.pid]
+            if statement.text_hash == query.life.text:
+                query.statement = statement
+
+    def _sample(self, backends: list[Backend], now_ns: int, gap_ns: int) -> None:
+        running = {
+            pid: query for pid, query in self._queries.items() if query.life.phase == "running"
+        }
+        kept_from_running = gap_ns > self.gap_s * 1e9
+        for backend in backends:
+            query = running.get(backend.leader or backend.pid)
+            if query is None:
+                continue
+            if backend.leader is not None:
+                self._join(query, backend.pid)
+            elif query.queryid is None:
+                # It shows a moment after the query.
+                query.queryid = backend.query_id
+            if kept_from_running:
+                query.discarded += 1
+            else:
+                query.held.append(_sample_row(backend, now_ns - self._origin_ns, gap_ns))
+        for query in running.values():
+            query.ticks += 1
+            spills = query.memory is not None
+            if self._postmaster is not None and (spills or query.ticks % DELAY_TICKS == 1):
+                query.look_at_delay()
+            if kept_from_running:
+                query.gap_s += gap_ns / 1e9
+            elif query.life.active:
+                self._give_held(query)
+
+    def _give_held(self, query: SessionQuery) -> None:
+        """The query goes on: what was sampled while its client might have left it is of it too."""
+        query.samples += len(query.held)
+        self.samples += len(query.held)
+        with self._lock:
+            self._rows += query.held
+        query.held = []
+
+    def _join(self, query: SessionQuery, worker: int) -> None:
+        """Take a worker in; when it began is known of processes of this machine alone."""
+        if query.join(worker, None if self._postmaster is None else started_ns(worker)):
+            self._on_worker(worker)
+
+    def _list(self) -> None:
+        queries = self.queries()
+        held = self._look.temp_held(pid for query in queries for pid in query.pids)
+        for query in queries:
+            query.hold(held)
+        self._listed_s = time.monotonic()
+
+    def _look_at_children(self, postmaster: int) -> None:
+        """Place parallel workers that no sample may ever show."""
+        now, now_s = children(postmaster), time.monotonic()
+        if now is self._children and not self._unplaced:
+            return
+        self._unplaced |= dict.fromkeys(now - self._children, now_s)
+        self._children = now
+        for pid, since_s in list(self._unplaced.items()):
+            name = title(pid)
+            leader = served_by(name)
+            query = None if leader is None else self._queries.get(leader)
+            if query is not None:
+                self._join(query, pid)
+            elif now_s - since_s < UNPLACED_S and (leader is not None or (not name and pid in now)):
+                continue
+            del self._unplaced[pid]
 
 
-def failure_text(error: Exception) -> str:
+def _failure_text(error: Exception) -> str:
     """Why sampling ended early, of an error of any kind: the query has not ended with it."""
     if isinstance(error, SpillcastError):
         return error.message
     return f"sampling failed: {type(error).__name__}: {error}"
 
 
-def samples(backends: Sequence[Backend], time_ns: int, weight_us: int) -> list[dict[str, Any]]:
-    """What processes did at an instant, as rows of SAMPLES."""
-    return [
-        {
-            "time_ns": time_ns,
-            "session": backend.pid,
-            "event": backend.wait_event,
-            "weight_us": weight_us,
-            "sql_id": backend.query_id,
-            "coordinator": backend.leader,
-        }
-        for backend in backends
-    ]
+def _sample_row(backend: Backend, time_ns: int, weight_ns: int) -> dict[str, Any]:
+    """What a process did at an instant, as a row of SAMPLES."""
+    return {
+        "time_ns": time_ns,
+        "session": backend.pid,
+        "event": backend.wait_event,
+        "weight_us": round(weight_ns / 1e3),
+        "sql_id": backend.query_id,
+        "coordinator": backend.leader,
+    }

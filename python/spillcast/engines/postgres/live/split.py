@@ -8,12 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from spillcast.engines.postgres.live.account import query_meta, sampling_meta
-from spillcast.engines.postgres.live.server_sampler import (
-    GAP_S,
-    RATE_HZ,
-    ServerSampler,
-    SessionQuery,
-)
+from spillcast.engines.postgres.live.sampler import Sampler, SessionQuery
 from spillcast.recording import Recording
 from spillcast.recording.captured import Joined, share_of
 from spillcast.recording.counted import seconds_of, sum_of
@@ -38,7 +33,7 @@ class Window:
         """Up to its end, or to ``until_ns`` (CLOCK_MONOTONIC) where it still ran then."""
         end_ns = query.ended_ns or until_ns
         sure_ns = query.sure_until_ns or until_ns
-        return cls(max(query.started_ns - origin_ns, 0), end_ns - origin_ns, sure_ns - origin_ns)
+        return cls(max(query.began_ns - origin_ns, 0), end_ns - origin_ns, sure_ns - origin_ns)
 
     def elapsed_s(self, sums: "Sums") -> float:
         """Wall time of the query: its last temp I/O was of it, too."""
@@ -63,7 +58,7 @@ def write(
 ) -> tuple[RecordingWriter, Sums]:
     """Write the rows of a query into a recording that is still to be finished."""
     writer = RecordingWriter(path, options.slices, share=options.share)
-    where = query.sampled.pids, window.begin_ns, window.end_ns
+    where = query.pids, window.begin_ns, window.end_ns
     counted, cpu_ns, until_ns = Counter[tuple[str | None, bool, str]](), list[int](), 0
     try:
         for part in rows.waits(*where):
@@ -96,19 +91,13 @@ def finish(
     ended_by: EndedBy,
     attached_s: float,
     workers: Sequence[Joined],
-    sampler: ServerSampler,
+    sampler: Sampler,
 ) -> Recording:
     """Make a recording whole; ``about`` is the account of the whole server."""
     capture, temp, other = about.capture, sums.temp, sums.other_io
     calls = about.temp.operations + about.other_io.count
     share = min((temp.operations + other.count) / max(calls, 1), 1.0)
     peak_bytes = None if query.memory is None else query.memory.peak_bytes
-    sampled, of_samples = query.sampled, query.sampled.samples / max(sampler.samples, 1)
-    sampled.client_cpu_s = of_samples * sampler.client_cpu_s
-    if sampler.server_cpu_s is not None:
-        sampled.server_cpu_s = of_samples * sampler.server_cpu_s
-    sampled.failure = sampler.failure if ended_by == "failure" else None
-    known_from = "query" if ended_by == "end" else ended_by
     meta = replace(
         about,
         ended_by=ended_by,
@@ -127,8 +116,8 @@ def finish(
             run_queue_delay_s=query.run_queue_delay_s,
             run_queue_others_s=None,
         ),
-        postgres=query_meta(query.pid, query.life, attached_s, known_from, sampled, workers, 0),
-        sampling=sampling_meta(sampled, RATE_HZ, GAP_S),
+        postgres=query_meta(query, attached_s, ended_by, workers),
+        sampling=sampling_meta(query, sampler),
     )
     return writer.finish(meta)
 

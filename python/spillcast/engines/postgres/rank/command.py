@@ -2,16 +2,15 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from spillcast.engines.postgres.connection import (
     Connection,
     open_session,
-    server_message,
     shown_dsn,
+    while_it_answers,
 )
 from spillcast.engines.postgres.live.backend import HIDDEN
 from spillcast.engines.postgres.live.rehearse import COMMENTS
@@ -23,7 +22,7 @@ from spillcast.engines.postgres.rank.server_log import server_log
 from spillcast.engines.postgres.rank.took import CONSTANT
 from spillcast.engines.postgres.rank.workers import WorkersSeen
 from spillcast.engines.ranking import Ranked, ServerRanking
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import InputError
 from spillcast.evidence.postgres.logs import Logs, read_logs
 from spillcast.evidence.postgres.statement_processes import LOOKS_MIN
 from spillcast.forecast.running import known_target
@@ -65,7 +64,7 @@ def rank_postgres(
     if since is not None:
         check_since(since)
     logs = None if log is None else read_logs(Path(log))
-    with open_session(server, NAME) as connection, _while_it_answers():
+    with open_session(server, NAME) as connection, while_it_answers():
         snapshot = look(connection)
         if save_as is not None:
             save(snapshot, save_as)
@@ -80,19 +79,6 @@ def rank_postgres(
         logged = logs or (None if since is not None else server_log(connection))
         enable = enabling(connection, shown, snapshot.settings)
     return _of_databases(shown, snapshot, logged, enable, request)
-
-
-@contextmanager
-def _while_it_answers() -> Iterator[None]:
-    """SpillcastError in place of the driver's, where the server ends the session."""
-    import psycopg
-
-    try:
-        yield
-    except psycopg.Error as error:
-        raise SpillcastError(
-            f"PostgreSQL: {server_message(error)}", "start again when the server answers"
-        ) from None
 
 
 def _calibration(connection: Connection) -> MachineCalibration | None:
