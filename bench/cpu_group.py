@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from spillcast.recording.cgroups import group_folders
+from spillcast._core import group_folders
 
 PERIOD_US = 100_000
 _NUMBERS = itertools.count()
@@ -59,12 +59,12 @@ def limit(folder: Path, cpus: float | None) -> None:
 
 def _own(parent: Path) -> Path:
     """The group of this process at or below a folder."""
-    return next(own for own in group_folders("self", "cpu") if own.is_relative_to(parent))
+    return next(own for own in group_folders("cpu") if own.is_relative_to(parent))
 
 
 def _made(cpus: float | None) -> Path:
     reasons = ["there are no CPU cgroups here"]
-    for parent in group_folders("self", "cpu"):
+    for parent in group_folders("cpu"):
         folder = parent / f"spillcast-cpu-{next(_NUMBERS)}-{os.getpid()}"
         try:
             folder.mkdir()

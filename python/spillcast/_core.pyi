@@ -1,6 +1,6 @@
 """The Rust core: captures, probes and emulated storage."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -8,31 +8,42 @@ __all__ = [
     "CacheCurve",
     "CacheRequests",
     "Capture",
+    "CpuWatch",
     "Emulation",
     "Grid",
     "HeldCommand",
     "PageCacheReads",
+    "PeakMemory",
     "Probe",
     "RecordingWriter",
     "Seconds",
+    "SocketWatch",
     "Source",
     "Stream",
     "Table",
     "TraceReader",
     "Waits",
     "__version__",
+    "age_s",
     "burst_moments",
     "capture_cost",
     "capture_cost_child",
     "chases",
     "cold_caches",
     "covered_ns",
+    "done_before",
+    "group_folders",
+    "inputs_of",
+    "memory_groups",
     "mounted",
+    "open_files",
     "rename",
     "scratch_prefix",
     "simulate",
     "size_class_bytes",
     "spread",
+    "status_bytes",
+    "temp_of",
 ]
 
 __version__: str
@@ -111,13 +122,40 @@ def simulate(
     storage_ns, of that the storage's part. ValueError for columns of another kind.
     """
 
-def mounted(path: str) -> tuple[str, str, bool | None, Path, str] | None:
+def mounted(path: str) -> tuple[str, str, bool | None, Path, str, str | None] | None:
     """Device, type, whether it lies behind a network, point and options of what is mounted where a
-    path lies.
+    path lies, and the name of the block device with the model of its disk.
 
     As the kernel lists it, without asking the file system: the path, which is absolute, may be
     gone. None for a network of which nothing is known, and where nothing is listed.
     """
+
+def group_folders(controller: str) -> list[Path]:
+    """The folders of the control groups that control this process, innermost first."""
+
+def memory_groups(pid: int = ..., cgroups: Path = ...) -> list[tuple[int, int]]:
+    """Of each memory group of a process (this one) with a limit, innermost first: the limit, and
+    what it holds that the kernel cannot drop."""
+
+def status_bytes(path: str, name: str) -> int | None:
+    """A size that a file of /proc gives in kB; None where there is no such line."""
+
+def age_s(pid: int, called: str = "") -> float | None:
+    """How long ago a process was started whose name holds ``called``; None where there is none."""
+
+def done_before(pid: int) -> tuple[float, float, tuple[int, int] | None] | None:
+    """What a process and those it started have done: seconds since its start, CPU seconds, and
+    bytes read and written, None where that may not be seen. None where it has ended."""
+
+def open_files(pid: int) -> dict[str, int]:
+    """The files that a process and those it started have open now, with their sizes."""
+
+def inputs_of(read_bytes: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Of other files than temp files, by name what was read of each: the largest that are there
+    now, with their sizes."""
+
+def temp_of(before: Mapping[str, int], folders: Sequence[str]) -> list[tuple[str, int]]:
+    """Of files that were there before, those in folders of temp files, the largest first."""
 
 def rename(folder: Any, path: Any, *, exchange: bool = False) -> None:
     """Give a folder a name that is free, FileExistsError where it is not; or ``exchange`` it with
@@ -318,6 +356,48 @@ class RecordingWriter:
         to others; other_files by name, each as the FileSums of recording/sums.py; temp_folders,
         bytes moved on the temp files in each; waits_sums and seconds_sums, as RowSums there.
         """
+
+@final
+class CpuWatch:
+    """The CPU limits of a process while it runs, looked at now and then.
+
+    A process may be moved to another group, or bound to CPUs, after it was started.
+    """
+
+    def __new__(cls, pid: int, cgroups: Path = ...) -> CpuWatch: ...
+    def look(self) -> None:
+        """Read what limits it now; what was seen last stays where it has ended."""
+    @property
+    def limits(self) -> tuple[int | None, float | None, float | None, float | None, int | None]:
+        """CPUs that it may run on, quota (CPUs) and its period (s), time (s) and periods throttled
+        since the first look; None for no quota."""
+
+@final
+class PeakMemory:
+    """The most memory that a process and those it started held resident, looked at now and then."""
+
+    def __new__(cls, pid: int) -> PeakMemory: ...
+    def add(self, *pids: int) -> None:
+        """Look at more processes from now on, each once."""
+    def look(self) -> None:
+        """Read the kernel's own high-water mark of each process that is still there, where due."""
+    @property
+    def peak_bytes(self) -> int | None:
+        """Sum of the peaks, which is an upper bound; None where nothing could be read."""
+    @property
+    def group_held_bytes(self) -> int | None:
+        """The most that its tightest memory cgroup held besides files; None where there is none."""
+
+@final
+class SocketWatch:
+    """Whether a process or those it started were seen with a connection to a server."""
+
+    def __new__(cls, pid: int) -> SocketWatch: ...
+    def look(self) -> None:
+        """Look once more where due, until there was one."""
+    @property
+    def connected(self) -> bool:
+        """Whether there was one at any look."""
 
 @final
 class HeldCommand:

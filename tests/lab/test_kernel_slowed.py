@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import environment, until
-from spillcast.recording.memory import PeakMemory
+from spillcast._core import PeakMemory
 from spillcast_lab.kernel_slowed import CACHE_BYTES, KernelSlowed, kernel_slowed, why_not
 
 #: Reads and writes in this many bytes, past the page cache.

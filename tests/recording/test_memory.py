@@ -7,7 +7,8 @@ import pytest
 
 from cgroup_files import group, own_group
 from harness import available, spillcast, target
-from spillcast.recording.memory import MemoryGroup, PeakMemory, memory_groups
+from spillcast._core import PeakMemory
+from spillcast.recording.memory import MemoryGroup, memory_groups
 from spillcast.storage.memory_group import NoMemoryGroup, memory_group
 
 HOLD = "import sys; block = bytearray(150 << 20); print('held', flush=True); sys.stdin.read()"

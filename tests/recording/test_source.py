@@ -255,7 +255,7 @@ def test_a_recording_that_cannot_begin_leaves_nothing_running(monkeypatch, paper
         started.append(pid)
         raise PermissionError(1, "no look at the control group")
 
-    monkeypatch.setattr("spillcast.recording.recorder.CpuWatch", fail)
+    monkeypatch.setattr("spillcast._core.CpuWatch", fail)
     begin, what = (record_command, ["true"]) if of_command else (record_pid, os.getpid())
     with pytest.raises(PermissionError):
         begin(what, None, paper)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness import ordinary_user, spillcast, spillcast_command, until
+from spillcast import _core
 from spillcast.forecast import forecast
-from spillcast.recording.cgroups import group_folders
 from spillcast.recording.meta import Memory
 from spillcast.recording.partial import allow
 from spillcast.storage import memory_group as groups
@@ -43,7 +43,9 @@ def spill(tmp_path, **meta):
 def groups_of(pid):
     """The memory cgroups that a process made."""
     return [
-        group for parent in group_folders() for group in parent.glob(f"spillcast-probe-*-{pid}")
+        group
+        for parent in _core.group_folders("memory")
+        for group in parent.glob(f"spillcast-probe-*-{pid}")
     ]
 
 

@@ -14,6 +14,7 @@ mod capture;
 mod cost;
 mod emulate;
 mod grid;
+mod observed;
 mod probe;
 mod recording;
 mod simulate;
@@ -83,6 +84,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<capture::Source>()?;
     module.add_class::<emulate::Emulation>()?;
     module.add_class::<grid::Grid>()?;
+    module.add_class::<observed::CpuWatch>()?;
+    module.add_class::<observed::PeakMemory>()?;
+    module.add_class::<observed::SocketWatch>()?;
     module.add_class::<probe::Probe>()?;
     module.add_class::<simulate::PageCacheReads>()?;
     module.add_class::<recording::RecordingWriter>()?;
@@ -94,7 +98,19 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cost::capture_cost_child, module)?)?;
     module.add_function(wrap_pyfunction!(chases, module)?)?;
     module.add_function(wrap_pyfunction!(cold_caches, module)?)?;
-    module.add_function(wrap_pyfunction!(probe::mounted, module)?)?;
+    for function in [
+        wrap_pyfunction!(observed::group_folders, module)?,
+        wrap_pyfunction!(observed::memory_groups, module)?,
+        wrap_pyfunction!(observed::status_bytes, module)?,
+        wrap_pyfunction!(observed::age_s, module)?,
+        wrap_pyfunction!(observed::done_before, module)?,
+        wrap_pyfunction!(observed::open_files, module)?,
+        wrap_pyfunction!(observed::inputs_of, module)?,
+        wrap_pyfunction!(observed::temp_of, module)?,
+        wrap_pyfunction!(observed::mounted, module)?,
+    ] {
+        module.add_function(function)?;
+    }
     module.add_function(wrap_pyfunction!(probe::scratch_prefix, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(stretches::burst_moments, module)?)?;

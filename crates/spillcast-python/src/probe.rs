@@ -220,19 +220,6 @@ pub fn scratch_prefix() -> PyResult<&'static str> {
     core::scratch_prefix().map_err(os_error)
 }
 
-/// Device, type, whether it lies behind a network, point and options.
-type Mounted = (String, String, Option<bool>, PathBuf, String);
-
-/// What is mounted where a path lies.
-#[pyfunction]
-pub fn mounted(path: PathBuf) -> PyResult<Option<Mounted>> {
-    let found = core::mounted(&path).map_err(os_error)?;
-    Ok(found.map(|mount| {
-        let network = core::is_network(&mount.filesystem);
-        (mount.device, mount.filesystem, network, mount.point, mount.options)
-    }))
-}
-
 /// What was found out about the directory.
 pub fn place(facts: &Bound<'_, PyDict>, filesystem: &Filesystem) -> PyResult<()> {
     facts.set_item("filesystem", &filesystem.name)?;

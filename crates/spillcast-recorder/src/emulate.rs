@@ -12,7 +12,7 @@ use spillcast_core::storage::Model;
 
 use crate::arguments::{Arguments, help};
 use crate::failure::{Failure, Outcome, reason};
-use crate::json::{Value, object};
+use crate::json::{Document, Value, json};
 use crate::signals;
 
 const TICK: Duration = Duration::from_millis(100);
@@ -59,21 +59,21 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     };
     let stats = emulation.stats();
     let told = |stats: &spillcast_core::emulate::OpStats| {
-        object! {
+        json!({
             "count": stats.achieved.count(),
             "bytes": stats.bytes,
             "total_ns": stats.achieved.total_ns(),
             "p50_ns": stats.achieved.quantile_ns(0.5),
             "p99_ns": stats.achieved.quantile_ns(0.99),
             "late": stats.late,
-        }
+        })
     };
-    let document = object! {
+    let document = json!({
         "schema": "spillcast.recorder-emulation/1",
         "read": told(&stats.read),
         "write": told(&stats.write),
         "exit_status": if found.command.is_empty() { Value::Null } else { status.into() },
-    };
+    });
     emulation.unmount().map_err(refused)?;
     println!("{}", document.text(2));
     Ok(status as u8)

@@ -1,171 +1,87 @@
-//! JSON documents, written: keys stay in their order, and whatever texts hold, no terminal obeys it.
+//! JSON documents, written: whatever texts hold, no terminal obeys it.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io;
 
-/// A value of JSON.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    Null,
-    Bool(bool),
-    Int(i64),
-    Float(f64),
-    Text(String),
-    List(Vec<Value>),
-    Object(Vec<(String, Value)>),
-}
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::{Formatter, PrettyFormatter};
+pub use serde_json::{Value, json};
 
-/// An object of keys and whatever becomes a value.
-macro_rules! object {
-    ($($key:literal : $value:expr),* $(,)?) => {
-        $crate::json::Value::Object(vec![$(($key.to_owned(), $crate::json::Value::from($value))),*])
-    };
-}
-pub(crate) use object;
-
-impl Value {
+/// A value of JSON that becomes a document.
+pub trait Document {
     /// Lines that are indented by so many blanks a level.
-    pub fn text(&self, indent: usize) -> String {
-        let mut out = String::new();
-        self.write(&mut out, indent, 0);
-        out
-    }
+    fn text(&self, indent: usize) -> String;
 
     /// This object with one more key.
-    pub fn with(self, key: &str, value: impl Into<Value>) -> Value {
-        match self {
-            Value::Object(mut keys) => {
-                keys.push((key.to_owned(), value.into()));
-                Value::Object(keys)
-            }
-            other => other,
-        }
+    fn with(self, key: &str, value: impl Serialize) -> Value;
+}
+
+impl Document for Value {
+    fn text(&self, indent: usize) -> String {
+        let (mut out, blanks) = (Vec::new(), " ".repeat(indent));
+        let lines = PrettyFormatter::with_indent(blanks.as_bytes());
+        let written = self.serialize(&mut Serializer::with_formatter(&mut out, Ascii(lines)));
+        written.expect("memory takes any document");
+        String::from_utf8(out).expect("it is ASCII")
     }
 
-    fn write(&self, out: &mut String, indent: usize, level: usize) {
-        match self {
-            Value::Null => out.push_str("null"),
-            Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-            Value::Int(value) => out.push_str(&value.to_string()),
-            // JSON has no other numbers than finite ones.
-            Value::Float(value) if !value.is_finite() => out.push_str("null"),
-            Value::Float(value) => out.push_str(&format!("{value:?}")),
-            Value::Text(text) => quote(out, text),
-            Value::List(items) => {
-                let items = items.iter().map(|item| (None, item));
-                write_all(out, ['[', ']'], items, indent, level);
-            }
-            Value::Object(keys) => {
-                let items = keys.iter().map(|(key, value)| (Some(key), value));
-                write_all(out, ['{', '}'], items, indent, level);
-            }
-        }
+    fn with(mut self, key: &str, value: impl Serialize) -> Value {
+        self[key] = json!(value);
+        self
     }
 }
 
-fn write_all<'a>(
-    out: &mut String,
-    [open, close]: [char; 2],
-    items: impl ExactSizeIterator<Item = (Option<&'a String>, &'a Value)>,
-    indent: usize,
-    level: usize,
-) {
-    let empty = items.len() == 0;
-    let line = |out: &mut String, level: usize| {
-        out.push('\n');
-        out.extend(std::iter::repeat_n(' ', indent * level));
-    };
-    out.push(open);
-    for (place, (key, value)) in items.enumerate() {
-        if place > 0 {
-            out.push(',');
-        }
-        line(out, level + 1);
-        if let Some(key) = key {
-            quote(out, key);
-            out.push_str(": ");
-        }
-        value.write(out, indent, level + 1);
-    }
-    if !empty {
-        line(out, level);
-    }
-    out.push(close);
-}
+/// As Python writes it: beyond ASCII by escapes alone.
+struct Ascii<'a>(PrettyFormatter<'a>);
 
-fn quote(out: &mut String, text: &str) {
-    out.push('"');
-    for one in text.chars() {
-        match one {
-            '"' | '\\' => out.extend(['\\', one]),
-            ' '..='~' => out.push(one),
-            _ => {
-                for unit in one.encode_utf16(&mut [0; 2]) {
-                    let _ = write!(out, "\\u{unit:04x}");
-                }
-            }
-        }
-    }
-    out.push('"');
-}
-
-impl From<bool> for Value {
-    fn from(value: bool) -> Value {
-        Value::Bool(value)
-    }
-}
-
-impl From<f64> for Value {
-    fn from(value: f64) -> Value {
-        Value::Float(value)
-    }
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Value {
-        Value::Text(text.to_owned())
-    }
-}
-
-impl From<String> for Value {
-    fn from(text: String) -> Value {
-        Value::Text(text)
-    }
-}
-
-macro_rules! from_whole {
-    ($($kind:ty)*) => {$(
-        impl From<$kind> for Value {
-            fn from(value: $kind) -> Value {
-                Value::Int(value as i64)
-            }
+macro_rules! as_lines {
+    ($($name:ident($($more:ident: $kind:ty)?);)*) => {$(
+        fn $name<W: ?Sized + io::Write>(&mut self, out: &mut W $(, $more: $kind)?) -> io::Result<()> {
+            self.0.$name(out $(, $more)?)
         }
     )*};
 }
-from_whole! { i32 i64 u32 u64 usize }
 
-impl<T: Into<Value>> From<Option<T>> for Value {
-    fn from(value: Option<T>) -> Value {
-        value.map_or(Value::Null, Into::into)
+impl Formatter for Ascii<'_> {
+    as_lines! {
+        begin_array(); end_array(); begin_array_value(first: bool); end_array_value();
+        begin_object(); end_object(); begin_object_key(first: bool); begin_object_value();
+        end_object_value();
     }
-}
 
-impl<T: Into<Value>> From<Vec<T>> for Value {
-    fn from(items: Vec<T>) -> Value {
-        Value::List(items.into_iter().map(Into::into).collect())
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        out: &mut W,
+        text: &str,
+    ) -> io::Result<()> {
+        let mut escaped = String::with_capacity(text.len());
+        for letter in text.chars() {
+            match letter {
+                ' '..='~' => escaped.push(letter),
+                _ => {
+                    for unit in letter.encode_utf16(&mut [0; 2]) {
+                        let _ = write!(escaped, "\\u{unit:04x}");
+                    }
+                }
+            }
+        }
+        out.write_all(escaped.as_bytes())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     #[test]
     fn documents_are_written_as_python_writes_them() {
-        let document = object! {
-            "a": Some(1u64), "b": vec![0.5, 1e-7], "c": Option::<i64>::None,
-            "d": object! {}, "e": "\u{1b}\"\\\u{1f600}",
-        };
-        let text = "{\n  \"a\": 1,\n  \"b\": [\n    0.5,\n    1e-7\n  ],\n  \"c\": null,\n  \"d\": {},\n  \
-            \"e\": \"\\u001b\\\"\\\\\\ud83d\\ude00\"\n}";
+        let document = json!({
+            "b": Some(1u64), "a": vec![0.5, 1e-7], "c": Option::<i64>::None,
+            "d": {}, "e": "\u{1b}\"\\\u{1f600}\u{7f}", "f": f64::NAN,
+        });
+        let text = "{\n  \"b\": 1,\n  \"a\": [\n    0.5,\n    1e-7\n  ],\n  \"c\": null,\n  \"d\": {},\n  \
+            \"e\": \"\\u001b\\\"\\\\\\ud83d\\ude00\\u007f\",\n  \"f\": null\n}";
         assert_eq!(document.text(2), text);
     }
 }

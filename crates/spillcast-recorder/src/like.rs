@@ -7,7 +7,7 @@ use std::time::Duration;
 use spillcast_core::probe::{Options, Outcome as Found, Probe, ProbeError};
 
 use crate::failure::Outcome;
-use crate::json::{Value, object};
+use crate::json::{Document, Value, json};
 use crate::memory_group::MemoryGroup;
 use crate::page_cache::bound_bytes;
 use crate::probe::{Budget, told};
@@ -62,7 +62,7 @@ fn run(replay: &Probe) -> Result<Found, ProbeError> {
 }
 
 fn facts(found: &Found, budget: &Budget) -> Value {
-    object! {
+    json!({
         "budget_s": budget.time.as_secs_f64(),
         "budget_bytes": budget.bytes,
         "direct": found.direct,
@@ -79,5 +79,5 @@ fn facts(found: &Found, budget: &Budget) -> Value {
         "filesystem": found.filesystem.name.as_str(),
         "free_bytes": found.filesystem.free_bytes,
         "network": found.filesystem.network(),
-    }
+    })
 }

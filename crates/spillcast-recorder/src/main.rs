@@ -11,15 +11,12 @@
 
 mod arguments;
 mod begin;
-mod cgroups;
 mod emulate;
 mod failure;
-mod file_sizes;
 mod folder;
 mod json;
 mod library;
 mod like;
-mod limits;
 mod machine;
 mod memory_group;
 mod meta;
@@ -29,10 +26,8 @@ mod profile;
 mod record;
 mod recording;
 mod signals;
-mod sockets;
 mod storage;
 mod target;
-mod when;
 
 use std::env;
 use std::ffi::OsString;

@@ -6,7 +6,8 @@ use std::process;
 use std::thread;
 use std::time::Duration;
 
-use crate::cgroups::folders;
+use spillcast_recording::cgroups::{CGROUPS, folders};
+
 use crate::failure::reason;
 
 const PREFIX: &str = "spillcast-probe-";
@@ -23,7 +24,7 @@ pub struct MemoryGroup {
 impl MemoryGroup {
     /// Below the innermost group of this process that takes one with a limit, or why none does.
     pub fn join(limit_bytes: u64) -> Result<MemoryGroup, String> {
-        let groups = folders(process::id() as i32, "memory");
+        let groups = folders(process::id() as i32, "memory", Path::new(CGROUPS));
         let own = groups.first().cloned().ok_or("there are no memory cgroups here")?;
         let mut refusal = None;
         for parent in groups {

@@ -1,16 +1,16 @@
 //! meta.json of a recording, key by key as spillcast writes it.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 use spillcast_core::capture::Status;
 use spillcast_core::capture::cost::{Cost, Spread};
-use spillcast_core::probe::{is_network, mounted};
-use spillcast_recording::Kept;
+use spillcast_core::probe::is_network;
+use spillcast_recording::limits::{CpuLimits, PeakMemory};
+use spillcast_recording::proc::DoneBefore;
+use spillcast_recording::{Kept, device_name, temp_places};
 
 use crate::begin::PRELOAD;
-use crate::json::{Value, object};
+use crate::json::{Document, Value, json};
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
@@ -19,12 +19,12 @@ fn seconds(ns: u64) -> f64 {
 /// `temp` and `other_io`: what was seen.
 pub fn temp(status: &Status) -> Value {
     let seen = &status.counts;
-    object! {
+    json!({
         "reads": seen.temp_reads,
         "writes": seen.temp_writes,
         "bytes": seen.temp_bytes,
         "total_s": seconds(seen.temp_ns),
-    }
+    })
 }
 
 /// `spilled`: whether there was temp I/O; null where some may have been missed.
@@ -42,7 +42,7 @@ pub fn spilled(method: &str, status: &Status) -> Value {
 }
 
 pub fn other_io(status: &Status) -> Value {
-    object! { "count": status.counts.other_io, "total_s": seconds(status.counts.other_io_ns) }
+    json!({ "count": status.counts.other_io, "total_s": seconds(status.counts.other_io_ns) })
 }
 
 /// What the recorder took itself: CPU time, and the most memory.
@@ -60,7 +60,7 @@ pub fn capture(method: &str, status: &Status, own: &Own, cost: Option<Cost>) -> 
             calls as f64 * of(&cost.call) + switches.unwrap_or(0) as f64 * by_switches
         })
     };
-    object! {
+    json!({
         "method": method,
         "absent_because": Value::Null,
         "lost": status.lost,
@@ -86,7 +86,7 @@ pub fn capture(method: &str, status: &Status, own: &Own, cost: Option<Cost>) -> 
         "file_fault_s": status.file_fault_ns.map(seconds),
         "mapped_temp_files": status.mapped.clone(),
         "threads_sampled": status.sampled.map(|(seen, of)| vec![seen, of]),
-    }
+    })
 }
 
 /// `raw`: the single waits that were kept.
@@ -94,11 +94,11 @@ pub fn raw(kept: &Kept) -> Value {
     let slice =
         |&(begin, end): &(i64, i64)| Value::from(vec![begin as f64 / 1e9, end as f64 / 1e9]);
     let slices = kept.slices_ns.as_ref().map(|all| all.iter().map(slice).collect::<Vec<_>>());
-    let raw = object! {
+    let raw = json!({
         "rows": kept.waits,
         "rows_seen": kept.waits_seen,
         "slices_s": slices,
-    };
+    });
     match &kept.because {
         Some(because) => raw.with("because", because.as_str()),
         None => raw,
@@ -108,63 +108,65 @@ pub fn raw(kept: &Kept) -> Value {
 /// `sums`: by which is known whether the rows are all there.
 pub fn sums(kept: &Kept) -> Value {
     let [rows, count, bytes, ns] = kept.seconds_sums;
-    object! {
+    json!({
         "waits_bytes": kept.waits_sums.0,
         "waits_ns": kept.waits_sums.1,
         "seconds_rows": rows,
         "seconds_count": count,
         "seconds_bytes": bytes,
         "seconds_ns": ns,
-    }
-}
-
-/// `temp_places`: by mount, of the bytes moved in each folder; the most bytes first.
-///
-/// Options of mounts may hold secrets and are left out.
-pub fn temp_places(folders: &BTreeMap<String, i64>) -> Value {
-    let mut places: Vec<(_, PathBuf, i64)> = Vec::new();
-    for (folder, bytes) in folders {
-        let Ok(Some(mount)) = mounted(Path::new(folder)) else { continue };
-        match places.iter_mut().find(|(known, ..)| *known == mount) {
-            Some((_, directory, sum)) => {
-                *directory = common(directory, Path::new(folder));
-                *sum += bytes;
-            }
-            None => places.push((mount, folder.into(), *bytes)),
-        }
-    }
-    places.sort_by_key(|&(_, _, bytes)| -bytes);
-    let documents = places.iter().map(|(mount, directory, bytes)| {
-        object! {
-            "directory": directory.to_string_lossy().into_owned(),
-            "device": mount.device.as_str(),
-            "filesystem": mount.filesystem.as_str(),
-            "network": is_network(&mount.filesystem),
-            "bytes": *bytes,
-            "device_name": device_name(&mount.device),
-            "mount_point": mount.point.to_string_lossy().into_owned(),
-            "mount_options": Value::Null,
-        }
-    });
-    Value::List(documents.collect())
-}
-
-/// The folder that holds both.
-fn common(one: &Path, other: &Path) -> PathBuf {
-    let both = one.components().zip(other.components()).take_while(|(a, b)| a == b);
-    both.map(|(part, _)| part).collect()
-}
-
-/// Such as `nvme0n1p2 (Samsung SSD 990 PRO)` for `259:2`.
-pub fn device_name(device: &str) -> Option<String> {
-    let folder = fs::canonicalize(Path::new("/sys/dev/block").join(device)).ok()?;
-    let parent = folder.parent()?;
-    // A partition lies in its disk's folder; device-mapper has a name of its own.
-    let about = [folder.join("dm/name"), folder.join("device/model"), parent.join("device/model")];
-    let mut said = about.iter().filter_map(|path| fs::read_to_string(path).ok());
-    let name = folder.file_name()?.to_string_lossy().into_owned();
-    Some(match said.find(|text| !text.trim().is_empty()) {
-        Some(model) => format!("{name} ({})", model.trim()),
-        None => name,
     })
+}
+
+/// `temp_places`. Options of mounts may hold secrets and are left out.
+pub fn places(folders: &BTreeMap<String, i64>) -> Value {
+    let places = temp_places(folders).into_iter().map(|place| {
+        json!({
+            "directory": place.directory.to_string_lossy(),
+            "device": place.mount.device,
+            "filesystem": place.mount.filesystem,
+            "network": is_network(&place.mount.filesystem),
+            "bytes": place.bytes,
+            "device_name": device_name(&place.mount.device),
+            "mount_point": place.mount.point.to_string_lossy(),
+            "mount_options": Value::Null,
+        })
+    });
+    places.collect()
+}
+
+/// `memory`: the limit of the cgroup, and what was held.
+pub fn memory(limit_bytes: Option<u64>, peak: &PeakMemory) -> Value {
+    json!({
+        "limit_bytes": limit_bytes,
+        "peak_rss_bytes": peak.peak_bytes(),
+        "group_held_bytes": peak.group_held_bytes,
+    })
+}
+
+/// `cpu_limits`.
+pub fn cpu_limits(limits: CpuLimits) -> Value {
+    json!({
+        "cpus": limits.cpus,
+        "quota_cpus": limits.quota_cpus,
+        "period_s": limits.period_s,
+        "throttled_s": limits.throttled_s,
+        "throttled_periods": limits.throttled_periods,
+    })
+}
+
+/// `before`: what a process that ran already had done.
+pub fn before(done: DoneBefore) -> Value {
+    json!({
+        "ran_s": done.ran_s,
+        "cpu_s": done.cpu_s,
+        "bytes": done.moved.map(|(read, written)| read + written),
+        "read_bytes": done.moved.map(|moved| moved.0),
+        "written_bytes": done.moved.map(|moved| moved.1),
+    })
+}
+
+/// `temp_before` and `inputs`: files and their sizes.
+pub fn files(files: Vec<(String, u64)>) -> Value {
+    files.into_iter().map(|(file, bytes)| json!({ "file": file, "bytes": bytes })).collect()
 }

@@ -1,9 +1,11 @@
 //! The page cache that a replay is held to: as much as the engine had, and no more.
 
-use spillcast_core::probe::Probe;
+use std::path::Path;
 
-use crate::limits::memory_groups;
-use crate::machine::status_bytes;
+use spillcast_core::probe::Probe;
+use spillcast_recording::cgroups::CGROUPS;
+use spillcast_recording::limits::memory_groups;
+use spillcast_recording::proc::status_bytes;
 
 /// File systems whose pages are the storage itself.
 const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
@@ -25,7 +27,8 @@ pub fn bound_bytes(engine: Option<u64>, replay: &Probe) -> Option<u64> {
 /// The page cache that a process could use here and now.
 fn machine_cache_bytes() -> u64 {
     let own = std::process::id() as i32;
-    let rooms = memory_groups(own).map(|(limit, held)| limit.saturating_sub(held));
+    let groups = memory_groups(own, Path::new(CGROUPS)).into_iter();
+    let rooms = groups.map(|(limit, held)| limit.saturating_sub(held));
     let available = status_bytes("/proc/meminfo", "MemAvailable").unwrap_or(u64::MAX);
     rooms.fold(available, u64::min)
 }

@@ -10,7 +10,7 @@ use spillcast_core::probe::grid::{Grid, Options, Outcome as Found};
 
 use crate::arguments::{Arguments, help};
 use crate::failure::{Failure, Outcome};
-use crate::json::{Value, object};
+use crate::json::{Document, Value, json};
 use crate::like;
 use crate::storage::Measured;
 
@@ -95,15 +95,15 @@ fn grid(directory: &Path, budget: &Budget, psync: bool) -> Outcome<Value> {
 fn facts(directory: String, budget: &Budget, found: &Found) -> Value {
     let engine = if found.io_uring_refusal.is_none() { "io_uring" } else { "psync" };
     let sustained = found.sustained.as_ref().map(|written| {
-        object! {
+        json!({
             "bytes": written.bytes,
             "reached": written.sustained_bytes_per_s.is_some(),
             "burst_bytes": written.burst_bytes,
             "burst_bytes_per_s": written.burst_bytes_per_s,
             "sustained_bytes_per_s": written.sustained_bytes_per_s,
-        }
+        })
     });
-    object! {
+    json!({
         "filesystem": found.filesystem.name.as_str(),
         "free_bytes": found.filesystem.free_bytes,
         "network": found.filesystem.network(),
@@ -123,5 +123,5 @@ fn facts(directory: String, budget: &Budget, found: &Found) -> Value {
         "budget_s": budget.time.as_secs_f64(),
         "budget_bytes": budget.bytes,
         "directory": directory,
-    }
+    })
 }

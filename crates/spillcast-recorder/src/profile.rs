@@ -7,7 +7,7 @@ use spillcast_core::oracle::{Dictionary, Dimension, Options, Profile, ReadError,
 
 use crate::arguments::{Arguments, help};
 use crate::failure::{Failure, Outcome};
-use crate::json::{Value, object};
+use crate::json::{Document, Value, json};
 
 /// Reads traces and prints the groups, the most time first.
 pub fn run(words: &[OsString]) -> Outcome<u8> {
@@ -44,7 +44,7 @@ fn document(profile: &Profile, by: &[(&str, Dimension)], reading: &Reading) -> V
     let names = &reading.dictionary;
     let rows = groups.iter().map(|(key, group)| {
         let event = key.get(Dimension::Event).map(|id| names.events.list()[id as usize].as_str());
-        let mut row = object! { "event": event, "call": key.call().map(|kind| kind.name()) };
+        let mut row = json!({ "event": event, "call": key.call().map(|kind| kind.name()) });
         for &(title, dimension) in by {
             let value = match dimension {
                 Dimension::Op => Value::from(key.op().name()),
@@ -62,10 +62,10 @@ fn document(profile: &Profile, by: &[(&str, Dimension)], reading: &Reading) -> V
     });
     let rows: Vec<Value> = rows.collect();
     let files = reading.files.iter().map(|file| {
-        object! { "lines": file.lines, "waits": file.waits, "damaged_lines": file.damages.count }
+        json!({ "lines": file.lines, "waits": file.waits, "damaged_lines": file.damages.count })
     });
-    let (rows, files) = (Value::List(rows), Value::List(files.collect()));
-    object! { "schema": "spillcast.trace-groups/1", "rows": rows, "files": files }
+    let (rows, files) = (Value::Array(rows), Value::Array(files.collect()));
+    json!({ "schema": "spillcast.trace-groups/1", "rows": rows, "files": files })
 }
 
 fn named(dimension: Dimension, id: Option<i64>, names: &Dictionary) -> Value {

@@ -4,20 +4,24 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 use spillcast_core::capture::Status;
+use spillcast_recording::cgroups::CGROUPS;
+use spillcast_recording::file_sizes::{inputs_of, open_files, temp_of};
+use spillcast_recording::limits::{CpuWatch, PeakMemory, SocketWatch, tightest_group};
+use spillcast_recording::proc::{DoneBefore, high_water_bytes};
 use spillcast_recording::{Bounds, Second, Writer};
 
 use crate::arguments::{Arguments, help};
 use crate::begin::{self, Observed, PRELOAD};
 use crate::failure::{Failure, Outcome};
 use crate::folder::{self, Folder};
-use crate::json::{Value, object};
-use crate::limits::Limits;
+use crate::json::{Document, Value, json};
 use crate::meta::{self, Own};
-use crate::{file_sizes, machine, signals, when};
+use crate::{machine, signals};
 
 const TICK: Duration = Duration::from_millis(250);
 
@@ -42,8 +46,8 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     }
     folder::check(&asked.output, asked.force)?;
     let before = Before {
-        done: asked.pid.and_then(done_before),
-        files: asked.pid.map(file_sizes::open_files).unwrap_or_default(),
+        done: asked.pid.and_then(DoneBefore::of),
+        files: asked.pid.map(open_files).unwrap_or_default(),
     };
     signals::watch();
     let mut observed = match asked.pid {
@@ -101,18 +105,18 @@ impl Asked {
     fn document(&self) -> Value {
         let temp: Vec<String> =
             self.temp.iter().map(|path| path.to_string_lossy().into()).collect();
-        object! {
+        json!({
             "temp_dirs": temp,
             "capture": self.capture.as_str(),
             "duration_s": self.duration.map(|limit| limit.as_secs_f64()),
             "slices": self.slices,
-        }
+        })
     }
 }
 
 /// What a process that ran already had done, and had open.
 struct Before {
-    done: Option<Value>,
+    done: Option<DoneBefore>,
     files: BTreeMap<String, u64>,
 }
 
@@ -120,8 +124,11 @@ struct Before {
 struct Run {
     folder: Folder,
     writer: Writer,
-    limits: Limits,
-    started_at: SystemTime,
+    memory: PeakMemory,
+    limit_bytes: Option<u64>,
+    cpu: CpuWatch,
+    sockets: SocketWatch,
+    started_at: Timestamp,
     started: Instant,
     elapsed: Duration,
     ended_by: &'static str,
@@ -131,14 +138,18 @@ struct Run {
 
 impl Run {
     fn begin(asked: &Asked, observed: &Observed) -> Outcome<Run> {
+        let pid = observed.target.pid;
         let folder = Folder::new(&asked.output, asked.force)?;
         let writer = Writer::new(folder.partial.clone(), Bounds::of(asked.slices))
             .map_err(|error| Failure::io(asked.output.display(), &error))?;
         Ok(Run {
             folder,
             writer,
-            limits: Limits::new(observed.target.pid),
-            started_at: SystemTime::now(),
+            memory: PeakMemory::new(pid),
+            limit_bytes: tightest_group(pid).map(|group| group.0),
+            cpu: CpuWatch::new(pid, Path::new(CGROUPS)),
+            sockets: SocketWatch::new(pid),
+            started_at: Timestamp::now(),
             started: Instant::now(),
             elapsed: Duration::ZERO,
             ended_by: "interrupt",
@@ -151,7 +162,9 @@ impl Run {
         loop {
             let ended = observed.target.wait(TICK);
             self.elapsed = self.started.elapsed();
-            self.limits.look();
+            self.memory.look();
+            self.cpu.look();
+            self.sockets.look();
             self.collect(observed);
             if ended {
                 self.ended_by = "end";
@@ -186,53 +199,52 @@ impl Run {
     fn finish(self, asked: &Asked, observed: &Observed, before: Before) -> Outcome<Option<i32>> {
         let status = observed.capture.status();
         unconnected(&status, observed)?;
-        let own = Own { cpu_s: own_cpu_s(), memory_bytes: machine::high_water_bytes(own_pid()) };
+        let own = Own { cpu_s: own_cpu_s(), memory_bytes: high_water_bytes(own_pid()) };
         // Only now, when nobody that was observed is disturbed by it.
         let cost = begin::cost_of(observed.source);
         let name = asked.output.display();
         let kept = self.writer.finish(0).map_err(|error| Failure::io(name, &error))?;
-        let engine = object! {
+        let engine = json!({
             "name": "process",
             "pid": observed.target.pid,
             "command": program_of(asked),
             "exit_status": observed.target.exit_status,
-        };
-        let document = object! {
+        });
+        let document = json!({
             "schema": "spillcast.recording/1",
             "spillcast": env!("CARGO_PKG_VERSION"),
-            "started_at": when::iso(self.started_at),
+            "started_at": machine::iso(self.started_at),
             "elapsed_s": self.elapsed.as_secs_f64(),
             "recorded_s": status.elapsed_ns as f64 / 1e9,
             "clock": "CLOCK_MONOTONIC",
             "ended_by": self.ended_by,
-        };
+        });
         let document = match before.done {
-            Some(before) => document.with("before", before),
+            Some(before) => document.with("before", meta::before(before)),
             None => document,
         };
+        let temp_before = temp_of(&before.files, |folder| kept.temp_folders.contains_key(folder));
+        let read = kept.other_files.iter().map(|(name, sums)| (name, sums.read_bytes));
         let document = document
-            .with("temp_before", file_sizes::temp_of(&before.files, &kept))
-            .with("inputs", file_sizes::inputs(&kept))
+            .with("temp_before", meta::files(temp_before))
+            .with("inputs", meta::files(inputs_of(read)))
             .with("engine", engine)
             .with("machine", machine::document())
-            .with("memory", self.limits.memory())
-            .with("cpu_limits", self.limits.cpu())
+            .with("memory", meta::memory(self.limit_bytes, &self.memory))
+            .with("cpu_limits", meta::cpu_limits(self.cpu.limits))
             .with("cpu_s", status.cpu_ns.map(|ns| ns as f64 / 1e9))
             .with("temp", meta::temp(&status))
             .with("spilled", meta::spilled(observed.source, &status))
-            .with("temp_places", meta::temp_places(&kept.temp_folders))
+            .with("temp_places", meta::places(&kept.temp_folders))
             .with("other_io", meta::other_io(&status))
-            .with("server_connection", self.limits.server_connection)
+            .with("server_connection", self.sockets.connected)
             .with("capture", meta::capture(observed.source, &status, &own, cost))
             .with("asked", asked.document())
             .with("raw", meta::raw(&kept))
             .with("sums", meta::sums(&kept));
         let path = self.folder.publish(&format!("{}\n", document.text(2)))?;
         if status.counts.temp_reads + status.counts.temp_writes == 0 {
-            eprintln!(
-                "spillcast-recorder: {}",
-                unspilled(asked, &status, self.limits.server_connection)
-            );
+            eprintln!("spillcast-recorder: {}", unspilled(asked, &status, self.sockets.connected));
         }
         tell(asked, &path, &status, observed.source, document);
         Ok(self.signal)
@@ -241,11 +253,11 @@ impl Run {
 
 fn tell(asked: &Asked, path: &Path, status: &Status, source: &str, document: Value) {
     if asked.json {
-        let path = Value::Object(vec![("path".to_owned(), path.to_string_lossy().as_ref().into())]);
-        if let (Value::Object(mut all), Value::Object(keys)) = (path, document) {
+        let mut all = json!({ "path": path.to_string_lossy() });
+        if let (Value::Object(all), Value::Object(keys)) = (&mut all, document) {
             all.extend(keys);
-            println!("{}", Value::Object(all).text(2));
         }
+        println!("{}", all.text(2));
         return;
     }
     let seen = &status.counts;
@@ -310,33 +322,6 @@ fn program_of(asked: &Asked) -> Option<Vec<String>> {
         None => asked.command.first()?.to_string_lossy().into_owned(),
     };
     (!program.is_empty()).then(|| vec![program])
-}
-
-/// What a process that ran already had done before; None where it has ended.
-fn done_before(pid: i32) -> Option<Value> {
-    let stat = |pid: i32| -> Option<Vec<f64>> {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let (_, fields) = text.rsplit_once(") ")?;
-        Some(fields.split(' ').map(|field| field.trim().parse().unwrap_or(0.0)).collect())
-    };
-    let moved = |pid: i32| -> Option<i64> {
-        let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-        let lines =
-            text.lines().filter(|line| line.starts_with("rchar") || line.starts_with("wchar"));
-        lines.map(|line| line.split_once(": ")?.1.parse::<i64>().ok()).sum()
-    };
-    // SAFETY: no pointer is passed.
-    let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
-    let family = machine::family(pid);
-    let boot = clock_gettime(ClockId::Boottime);
-    let now_s = boot.tv_sec as f64 + boot.tv_nsec as f64 / 1e9;
-    let ran_s = (now_s - stat(pid)?.get(19)? / ticks_per_s).max(0.0);
-    // User and system time, and those of children that have ended.
-    let cpu_ticks: f64 =
-        family.iter().filter_map(|&one| stat(one)).flat_map(|all| all[11..15].to_vec()).sum();
-    let bytes: Option<i64> =
-        family.iter().filter(|&&one| stat(one).is_some()).map(|&one| moved(one)).sum();
-    Some(object! { "ran_s": ran_s, "cpu_s": cpu_ticks / ticks_per_s, "bytes": bytes })
 }
 
 fn own_cpu_s() -> f64 {

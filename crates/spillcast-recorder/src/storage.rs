@@ -1,16 +1,15 @@
 //! storage.json, key by key as spillcast writes it.
 
 use std::path::Path;
-use std::time::SystemTime;
 
+use jiff::Timestamp;
 use rustix::system::uname;
 use spillcast_core::histogram::Histogram;
 use spillcast_core::probe::{Group, mounted};
+use spillcast_recording::device_name;
 
-use crate::json::{Value, object};
+use crate::json::{Value, json};
 use crate::machine;
-use crate::meta::device_name;
-use crate::when::iso;
 
 /// What was measured of a directory.
 pub struct Measured<'a> {
@@ -24,17 +23,17 @@ pub struct Measured<'a> {
 impl Measured<'_> {
     pub fn document(self) -> Value {
         let changes = self.changes.into_iter().map(|(event, found)| change(event, found));
-        object! {
+        json!({
             "schema": "spillcast.storage/1",
             "name": name_of(self.directory),
             "source": self.source,
-            "groups": Value::List(self.groups.iter().map(group).collect()),
-            "changes": Value::List(changes.collect()),
-            "limits": Value::List(Vec::new()),
+            "groups": Value::Array(self.groups.iter().map(group).collect()),
+            "changes": Value::Array(changes.collect()),
+            "limits": Value::Array(Vec::new()),
             "servers": Value::Null,
             "provenance": provenance(self.directory),
             "facts": self.facts,
-        }
+        })
     }
 }
 
@@ -53,7 +52,7 @@ fn group(group: &Group) -> Value {
     let (middles, counts): (Vec<u64>, Vec<u64>) = group.histogram.buckets().unzip();
     let block_counts: Vec<u64> = group.block_means_ns.iter().map(|block| block.0).collect();
     let means: Vec<i64> = group.block_means_ns.iter().map(|block| block.1.round() as i64).collect();
-    object! {
+    json!({
         "op": group.op.name(),
         "size_class_bytes": group.size_class_bytes,
         "depth": group.depth,
@@ -67,18 +66,18 @@ fn group(group: &Group) -> Value {
         "pattern": group.pattern.name(),
         "access": group.access.name(),
         "elapsed_ns": group.elapsed_ns,
-    }
+    })
 }
 
 fn change(event: &str, found: &Histogram) -> Value {
     let (middles, counts): (Vec<u64>, Vec<u64>) = found.buckets().unzip();
-    object! {
+    json!({
         "event": event,
         "count": found.count(),
         "total_ns": found.total_ns(),
         "latency_ns": middles,
         "latency_count": counts,
-    }
+    })
 }
 
 /// When, where and with what it is measured. Options of mounts may hold secrets and are left out.
@@ -87,8 +86,8 @@ fn provenance(directory: &Path) -> Value {
     let whole = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     let mount = mounted(&whole).ok().flatten();
     let mount = mount.as_ref();
-    object! {
-        "measured_at": iso(SystemTime::now()),
+    json!({
+        "measured_at": machine::iso(Timestamp::now()),
         "spillcast": machine::version(),
         "host": system.nodename().to_string_lossy().into_owned(),
         "kernel": system.release().to_string_lossy().into_owned(),
@@ -98,5 +97,5 @@ fn provenance(directory: &Path) -> Value {
         "filesystem": mount.map(|mount| mount.filesystem.as_str()),
         "mount_point": mount.map(|mount| mount.point.to_string_lossy().into_owned()),
         "mount_options": Value::Null,
-    }
+    })
 }

@@ -13,7 +13,6 @@ from spillcast.document import key
 from spillcast.errors import InputError
 from spillcast.extras import extras, install, lacking
 from spillcast.recording.calibration import kept_calibration
-from spillcast.recording.cgroups import group_folders
 from spillcast.recording.refused import refused
 from spillcast.recording.source import SOURCES, Source
 
@@ -143,7 +142,7 @@ def _may_mount() -> bool:
 
 
 def _cgroups() -> Iterator[Finding]:
-    if any(folder.is_dir() for folder in group_folders()):
+    if any(folder.is_dir() for folder in _core.group_folders("memory")):
         yield Finding("cgroups", True, "recordings hold memory and CPU limits")
     else:
         detail = "recordings lack memory and CPU limits"

@@ -1,7 +1,6 @@
 """What is mounted where a path lies: device, file system, mount point and options."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -30,28 +29,9 @@ def mounted(path: str) -> Mounted | None:
     entry = _core.mounted(path)
     if entry is None:
         return None
-    device, filesystem, network, point, options = entry
+    device, filesystem, network, point, options, device_name = entry
     # Its many patterns take 9 ms to compile.
     from spillcast.redaction import struck_text
 
     options = struck_text(options)
-    return Mounted(device, filesystem, network, str(point), options, _device_name(device))
-
-
-def _device_name(device: str) -> str | None:
-    """Such as ``nvme0n1p2 (Samsung SSD 990 PRO)`` for ``259:2``."""
-    folder = Path("/sys/dev/block", device)
-    if not folder.exists():
-        return None
-    folder = folder.resolve()
-    # A partition lies in its disk's folder; device-mapper has a name of its own.
-    about = (folder / "dm/name", folder / "device/model", folder.parent / "device/model")
-    name = next((text for path in about if (text := _line(path))), None)
-    return f"{folder.name} ({name})" if name else folder.name
-
-
-def _line(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
+    return Mounted(device, filesystem, network, str(point), options, device_name)

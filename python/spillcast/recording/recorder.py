@@ -26,12 +26,11 @@ from spillcast.recording.captured import (
 )
 from spillcast.recording.choice import Choice
 from spillcast.recording.clock import FROM_ITS_START, Clock
-from spillcast.recording.cpu_limits import CpuLimits, CpuWatch
+from spillcast.recording.cpu_limits import CpuLimits
 from spillcast.recording.done_before import DoneBefore, done_before
 from spillcast.recording.file_sizes import SizedFile, open_files
 from spillcast.recording.folder import check_output
 from spillcast.recording.memory import (
-    PeakMemory,
     cgroup_limit_bytes,
     high_water_bytes,
     too_little_for_us,
@@ -41,7 +40,6 @@ from spillcast.recording.options import RecordOptions
 from spillcast.recording.recording import Recording
 from spillcast.recording.run_so_far import ITSELF, RunSoFar
 from spillcast.recording.sink import Sink
-from spillcast.recording.sockets import SocketWatch
 from spillcast.recording.source import Capture, Source
 from spillcast.recording.target import Process, Target
 from spillcast.recording.writer import RecordingWriter
@@ -157,10 +155,10 @@ class Recorder:
                 self._before = done_before(target.pid)
             # Of a command, held before it does anything, there is no temp file.
             self._temp_before = open_files(target.pid)
-            self._memory: PeakMemory | None = PeakMemory(target.pid) if watch_memory else None
+            self._memory = _core.PeakMemory(target.pid) if watch_memory else None
             self._memory_limit_bytes = cgroup_limit_bytes(target.pid)
-            self._cpu: CpuWatch | None = CpuWatch(target.pid)
-            self._sockets = SocketWatch(target.pid) if watch_memory else None
+            self._cpu: _core.CpuWatch | None = _core.CpuWatch(target.pid)
+            self._sockets = _core.SocketWatch(target.pid) if watch_memory else None
             self._begin(target)
         except BaseException:
             self.abandon()
@@ -395,8 +393,8 @@ class Recorder:
             ),
             machine=about,
             memory=Memory(self._memory_limit_bytes, peak_bytes, held_bytes),
-            server_connection=None if self._sockets is None else self._sockets.found,
-            cpu_limits=CpuLimits() if self._cpu is None else self._cpu.limits,
+            server_connection=None if self._sockets is None else self._sockets.connected,
+            cpu_limits=CpuLimits(*(() if self._cpu is None else self._cpu.limits)),
             **seen,
             asked=self.options.anywhere(),
         )

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from spillcast.recording.cgroups import group_folders
+from spillcast import _core
 from spillcast.workspace import undone_by
 
 _PREFIX = "spillcast-probe-"
@@ -41,7 +41,7 @@ def join(folder: Path) -> None:
 def _make(limit_bytes: int) -> Path:
     """Below the innermost group of this process that takes one with a limit."""
     reasons = []
-    for parent in group_folders():
+    for parent in _core.group_folders("memory"):
         _remove_stale(parent)
         folder = parent / f"{_PREFIX}{next(_NUMBERS)}-{os.getpid()}"
         try:

@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+pub use crate::mounts::Mount;
 pub use error::ProbeError;
 pub use filesystem::{Filesystem, is_network, mounted};
 pub use group::{Access, Group, Pattern};

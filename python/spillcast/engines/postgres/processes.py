@@ -7,8 +7,8 @@ import time
 from functools import lru_cache
 from pathlib import Path
 
+from spillcast._core import age_s
 from spillcast.engines.postgres.connection import Connection, row
-from spillcast.recording.done_before import age_s
 
 #: A server process found by its number started when its session did, or it is another's.
 START_TOLERANCE_S = 10.0

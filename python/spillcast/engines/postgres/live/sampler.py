@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spillcast._core import PeakMemory
 from spillcast.engines.postgres.connection import Connection
 from spillcast.engines.postgres.live.look import (
     ACTIVE,
@@ -29,7 +30,6 @@ from spillcast.engines.postgres.processes import (
     title,
 )
 from spillcast.errors import SpillcastError
-from spillcast.recording.memory import PeakMemory
 from spillcast.recording.schema import SAMPLES_SCHEMA
 
 #: After a gap of so many intervals the sampler was kept from running, most likely by what it

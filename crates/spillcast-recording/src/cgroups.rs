@@ -3,10 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folders of the groups that control a process, innermost first.
-pub fn folders(pid: i32, controller: &str) -> Vec<PathBuf> {
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    folders_of(&text, controller, Path::new("/sys/fs/cgroup"))
+pub const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// The folders of the groups below `cgroups` that control a process, innermost first.
+///
+/// Version 2 has one tree for all controllers, version 1 one for each. In a container the root may
+/// be its own group.
+pub fn folders(pid: i32, controller: &str, cgroups: &Path) -> Vec<PathBuf> {
+    folders_of(&text(format!("/proc/{pid}/cgroup")), controller, cgroups)
 }
 
 fn folders_of(text: &str, controller: &str, cgroups: &Path) -> Vec<PathBuf> {
@@ -33,8 +37,14 @@ fn first_of([one, other]: [PathBuf; 2]) -> PathBuf {
 }
 
 /// The text of a small file; empty where it cannot be read.
-pub fn text(path: PathBuf) -> String {
+pub fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// A number that a file of lines holds after a name.
+pub fn number_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|value| value.trim().parse().ok())
 }
 
 #[cfg(test)]

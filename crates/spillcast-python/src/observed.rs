@@ -1,0 +1,167 @@
+//! What /proc and control groups tell of observed processes.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use pyo3::prelude::*;
+use spillcast_core::probe::is_network;
+use spillcast_recording::cgroups::{self, CGROUPS};
+use spillcast_recording::limits as core;
+use spillcast_recording::proc::{self, DoneBefore};
+use spillcast_recording::{device_name, file_sizes};
+
+use crate::os_error;
+
+/// The most memory that a process and those it started held resident, looked at now and then.
+#[pyclass(module = "spillcast._core")]
+pub struct PeakMemory(core::PeakMemory);
+
+#[pymethods]
+impl PeakMemory {
+    #[new]
+    fn new(pid: i32) -> PeakMemory {
+        PeakMemory(core::PeakMemory::new(pid))
+    }
+
+    /// Look at more processes from now on.
+    #[pyo3(signature = (*pids))]
+    fn add(&mut self, pids: Vec<i32>) {
+        self.0.add(pids);
+    }
+
+    /// Read the kernel's own high-water mark of each process that is still there, where due.
+    fn look(&mut self, py: Python<'_>) {
+        py.detach(|| self.0.look());
+    }
+
+    /// Sum of the peaks, which is an upper bound; None where nothing could be read.
+    #[getter]
+    fn peak_bytes(&self) -> Option<u64> {
+        self.0.peak_bytes()
+    }
+
+    /// The most that its tightest memory cgroup held besides files; None where there is none.
+    #[getter]
+    fn group_held_bytes(&self) -> Option<u64> {
+        self.0.group_held_bytes
+    }
+}
+
+/// CPUs, quota, period of that, time and periods throttled.
+type CpuLimits = (Option<usize>, Option<f64>, Option<f64>, Option<f64>, Option<u64>);
+
+/// The CPU limits of a process while it runs.
+#[pyclass(module = "spillcast._core")]
+pub struct CpuWatch(core::CpuWatch);
+
+#[pymethods]
+impl CpuWatch {
+    #[new]
+    #[pyo3(signature = (pid, cgroups = PathBuf::from(CGROUPS)))]
+    fn new(pid: i32, cgroups: PathBuf) -> CpuWatch {
+        CpuWatch(core::CpuWatch::new(pid, &cgroups))
+    }
+
+    /// Read what limits it now; what was seen last stays where it has ended.
+    fn look(&mut self) {
+        self.0.look();
+    }
+
+    /// As of the last look.
+    #[getter]
+    fn limits(&self) -> CpuLimits {
+        let limits = self.0.limits;
+        let quota = (limits.quota_cpus, limits.period_s);
+        (limits.cpus, quota.0, quota.1, limits.throttled_s, limits.throttled_periods)
+    }
+}
+
+/// Whether a process or those it started were seen with a connection to a server.
+#[pyclass(module = "spillcast._core")]
+pub struct SocketWatch(core::SocketWatch);
+
+#[pymethods]
+impl SocketWatch {
+    #[new]
+    fn new(pid: i32) -> SocketWatch {
+        SocketWatch(core::SocketWatch::new(pid))
+    }
+
+    /// Look once more where due, until there was one.
+    fn look(&mut self, py: Python<'_>) {
+        py.detach(|| self.0.look());
+    }
+
+    #[getter]
+    fn connected(&self) -> bool {
+        self.0.connected
+    }
+}
+
+/// The folders of the groups that control this process, innermost first.
+#[pyfunction]
+pub fn group_folders(controller: &str) -> Vec<PathBuf> {
+    cgroups::folders(own_pid(), controller, Path::new(CGROUPS))
+}
+
+/// Of each memory group of a process with a limit, the limit and what it holds besides files.
+#[pyfunction]
+#[pyo3(signature = (pid = own_pid(), cgroups = PathBuf::from(CGROUPS)))]
+pub fn memory_groups(pid: i32, cgroups: PathBuf) -> Vec<(u64, u64)> {
+    core::memory_groups(pid, &cgroups)
+}
+
+/// A size that a file of /proc gives in kB; None where there is no such line.
+#[pyfunction]
+pub fn status_bytes(path: &str, name: &str) -> Option<u64> {
+    proc::status_bytes(path, name)
+}
+
+/// How long ago a process was started whose name holds `called`; None where there is none.
+#[pyfunction]
+#[pyo3(signature = (pid, called = ""))]
+pub fn age_s(pid: i32, called: &str) -> Option<f64> {
+    proc::age_s(pid, called)
+}
+
+/// What a process and those it started have done: since when, CPU time, bytes read and written.
+#[pyfunction]
+pub fn done_before(pid: i32) -> Option<(f64, f64, Option<(u64, u64)>)> {
+    DoneBefore::of(pid).map(|done| (done.ran_s, done.cpu_s, done.moved))
+}
+
+/// The files that a process and those it started have open now, with their sizes.
+#[pyfunction]
+pub fn open_files(py: Python<'_>, pid: i32) -> HashMap<String, u64> {
+    py.detach(|| file_sizes::open_files(pid)).into_iter().collect()
+}
+
+/// Of other files than temp files, by name what was read of each, the largest that are there now.
+#[pyfunction]
+pub fn inputs_of(read_bytes: HashMap<String, i64>) -> Vec<(String, u64)> {
+    file_sizes::inputs_of(read_bytes.iter().map(|(name, bytes)| (name, *bytes)))
+}
+
+/// Of files that were there before, those in folders of temp files, the largest first.
+#[pyfunction]
+pub fn temp_of(before: HashMap<String, u64>, folders: Vec<String>) -> Vec<(String, u64)> {
+    let known: Vec<&str> = folders.iter().map(|folder| folder.trim_end_matches('/')).collect();
+    file_sizes::temp_of(&before, |folder| known.contains(&folder))
+}
+
+/// Device, type, whether it lies behind a network, point, options, and the block device's name.
+type Mounted = (String, String, Option<bool>, PathBuf, String, Option<String>);
+
+/// What is mounted where a path lies.
+#[pyfunction]
+pub fn mounted(path: &str) -> PyResult<Option<Mounted>> {
+    let mount = spillcast_core::probe::mounted(Path::new(path)).map_err(os_error)?;
+    Ok(mount.map(|mount| {
+        let (network, name) = (is_network(&mount.filesystem), device_name(&mount.device));
+        (mount.device, mount.filesystem, network, mount.point, mount.options, name)
+    }))
+}
+
+fn own_pid() -> i32 {
+    std::process::id() as i32
+}

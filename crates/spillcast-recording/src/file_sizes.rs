@@ -1,0 +1,60 @@
+//! The largest files of a process: the temp files that it held before, and what else it read.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::proc::family;
+
+/// More files tell no more of how far a query is.
+const FILES_MAX: usize = 64;
+const DELETED: &str = " (deleted)";
+/// What lies there is no file that holds data.
+const NO_DATA: [&str; 3] = ["/dev/", "/proc/", "/sys/"];
+
+/// The files that a process and those it started have open now, each with its size.
+pub fn open_files(pid: i32) -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    for member in family(pid) {
+        let entries = fs::read_dir(format!("/proc/{member}/fd")).into_iter().flatten().flatten();
+        for entry in entries {
+            let (Ok(link), Ok(meta)) = (fs::read_link(entry.path()), fs::metadata(entry.path()))
+            else {
+                continue;
+            };
+            let name = link.to_string_lossy();
+            if holds_data(&name) {
+                found.insert(name.strip_suffix(DELETED).unwrap_or(&name).to_owned(), meta.len());
+            }
+        }
+    }
+    found
+}
+
+/// Of files that were there before, those in folders of temp files, the largest first.
+pub fn temp_of<'a>(
+    before: impl IntoIterator<Item = (&'a String, &'a u64)>,
+    in_folder: impl Fn(&str) -> bool,
+) -> Vec<(String, u64)> {
+    let folder = |name: &'a str| name.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let temp = before.into_iter().filter(|(name, bytes)| **bytes > 0 && in_folder(folder(name)));
+    largest(temp.map(|(name, bytes)| (name.clone(), *bytes)).collect())
+}
+
+/// Of other files than temp files, by name what was read of each, the largest that are there now.
+pub fn inputs_of<'a>(
+    read_bytes: impl IntoIterator<Item = (&'a String, i64)>,
+) -> Vec<(String, u64)> {
+    let read = read_bytes.into_iter().filter(|(name, bytes)| *bytes > 0 && holds_data(name));
+    let sized = read.filter_map(|(name, _)| Some((name.clone(), fs::metadata(name).ok()?.len())));
+    largest(sized.collect())
+}
+
+fn holds_data(name: &str) -> bool {
+    name.starts_with('/') && !NO_DATA.iter().any(|start| name.starts_with(start))
+}
+
+fn largest(mut files: Vec<(String, u64)>) -> Vec<(String, u64)> {
+    files.sort_by(|(name, bytes), (other, more)| (more, name).cmp(&(bytes, other)));
+    files.truncate(FILES_MAX);
+    files
+}

@@ -1,0 +1,211 @@
+//! What holds a process down while it is observed, looked at now and then: memory, CPU time; and
+//! whether it is the client of a server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::cgroups::{CGROUPS, folders, number_of, text};
+use crate::proc::{family, high_water_bytes};
+use crate::sockets::has_server_connection;
+
+/// A look at many processes takes 1 % of a core at the most.
+const LOOKS_EVERY: f64 = 100.0;
+
+/// Looks that are made so seldom that they cost little.
+struct Pace(Instant);
+
+impl Pace {
+    fn look(&mut self, look: impl FnOnce()) {
+        if Instant::now() < self.0 {
+            return;
+        }
+        let cpu_s = || {
+            let time = clock_gettime(ClockId::ThreadCPUTime);
+            time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+        };
+        let before_s = cpu_s();
+        look();
+        self.0 =
+            Instant::now() + Duration::from_secs_f64((cpu_s() - before_s).max(0.0) * LOOKS_EVERY);
+    }
+}
+
+/// The most memory that processes and those they started held resident.
+pub struct PeakMemory {
+    pid: i32,
+    pids: BTreeSet<i32>,
+    peaks_bytes: BTreeMap<i32, u64>,
+    /// The most that the tightest memory cgroup held besides files.
+    pub group_held_bytes: Option<u64>,
+    pace: Pace,
+}
+
+impl PeakMemory {
+    pub fn new(pid: i32) -> PeakMemory {
+        let (pids, peaks_bytes) = (BTreeSet::from([pid]), BTreeMap::new());
+        PeakMemory { pid, pids, peaks_bytes, group_held_bytes: None, pace: Pace(Instant::now()) }
+    }
+
+    /// Looks at more processes from now on.
+    pub fn add(&mut self, pids: impl IntoIterator<Item = i32>) {
+        self.pids.extend(pids);
+    }
+
+    /// Reads the kernel's own high-water mark of each process that is still there, where due.
+    pub fn look(&mut self) {
+        let PeakMemory { pid, pids, peaks_bytes, group_held_bytes, pace } = self;
+        pace.look(|| {
+            let members = pids.iter().flat_map(|&root| family(root));
+            peaks_bytes.extend(members.filter_map(|one| Some((one, high_water_bytes(one)?))));
+            let held = tightest_group(*pid).map(|group| group.1);
+            *group_held_bytes = held.max(*group_held_bytes);
+        });
+    }
+
+    /// Sum of the peaks, which is an upper bound; None where nothing could be read.
+    pub fn peak_bytes(&self) -> Option<u64> {
+        Some(self.peaks_bytes.values().sum()).filter(|&bytes| bytes > 0)
+    }
+}
+
+/// Whether a process or those it started were seen with a connection to a server.
+pub struct SocketWatch {
+    pid: i32,
+    pub connected: bool,
+    pace: Pace,
+}
+
+impl SocketWatch {
+    pub fn new(pid: i32) -> SocketWatch {
+        SocketWatch { pid, connected: false, pace: Pace(Instant::now()) }
+    }
+
+    /// Looks once more where due, until there was one.
+    pub fn look(&mut self) {
+        if !self.connected {
+            self.pace.look(|| self.connected = has_server_connection(self.pid));
+        }
+    }
+}
+
+/// What holds a process's CPU time down; None where it is not known, or there is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuLimits {
+    pub cpus: Option<usize>,
+    pub quota_cpus: Option<f64>,
+    pub period_s: Option<f64>,
+    pub throttled_s: Option<f64>,
+    pub throttled_periods: Option<u64>,
+}
+
+/// The CPU limits of a process while it runs.
+///
+/// It may be moved to another group, or bound to CPUs, after it was started.
+pub struct CpuWatch {
+    pid: i32,
+    cgroups: PathBuf,
+    /// Of each group, throttling at the first look: seconds, periods.
+    before: BTreeMap<PathBuf, (f64, u64)>,
+    quota: Option<Quota>,
+    /// As of the last look.
+    pub limits: CpuLimits,
+}
+
+struct Quota {
+    folder: PathBuf,
+    cpus: f64,
+    period_s: f64,
+}
+
+impl CpuWatch {
+    pub fn new(pid: i32, cgroups: &Path) -> CpuWatch {
+        let cgroups = cgroups.to_owned();
+        let (before, limits) = (BTreeMap::new(), CpuLimits::default());
+        let mut watch = CpuWatch { pid, cgroups, before, quota: None, limits };
+        watch.look();
+        watch
+    }
+
+    /// Reads what limits it now; what was seen last stays where it has ended.
+    pub fn look(&mut self) {
+        if let Ok(set) = sched_getaffinity(Pid::from_raw(self.pid)) {
+            let count = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).count();
+            self.limits.cpus = Some(count).filter(|&count| count > 0);
+        }
+        // While it ends, version 1 shows it in the root.
+        self.quota = tightest_quota(self.pid, &self.cgroups).or(self.quota.take());
+        let Some(Quota { folder, cpus, period_s }) = &self.quota else { return };
+        self.limits.quota_cpus = Some(*cpus);
+        self.limits.period_s = Some(*period_s);
+        let Some((now_s, periods)) = throttled(folder) else {
+            self.limits.throttled_s.get_or_insert(0.0);
+            self.limits.throttled_periods.get_or_insert(0);
+            return;
+        };
+        let (before_s, before) = self.before.entry(folder.clone()).or_insert((now_s, periods));
+        self.limits.throttled_s = Some((now_s - *before_s).max(0.0));
+        self.limits.throttled_periods = Some(periods.saturating_sub(*before));
+    }
+}
+
+/// The lowest limit of the memory groups of a process, and what that group holds besides files.
+pub fn tightest_group(pid: i32) -> Option<(u64, u64)> {
+    memory_groups(pid, Path::new(CGROUPS)).into_iter().min_by_key(|&(limit, _)| limit)
+}
+
+/// Of each memory group of a process that has one, innermost first, the limit, and what it holds
+/// that the kernel cannot drop.
+pub fn memory_groups(pid: i32, cgroups: &Path) -> Vec<(u64, u64)> {
+    let limited = folders(pid, "memory", cgroups).into_iter().filter_map(|folder| {
+        let limit = either(&folder, "memory.max", "memory.limit_in_bytes").parse::<u64>().ok()?;
+        // `max` in version 2, a number near 2**63 in version 1: no limit.
+        (limit < 1 << 60).then(|| (limit, held_bytes(&folder)))
+    });
+    limited.collect()
+}
+
+/// What is in use without the pages of files; those of tmpfs count, for they must stay.
+fn held_bytes(folder: &Path) -> u64 {
+    let used = either(folder, "memory.current", "memory.usage_in_bytes").parse().unwrap_or(0u64);
+    let stat = text(folder.join("memory.stat"));
+    let of = |name: &str| number_of(&stat, name);
+    let files = ["active_file", "inactive_file"]
+        .map(|name| of(&format!("total_{name}")).or_else(|| of(name)).unwrap_or(0));
+    used.saturating_sub(files.iter().sum())
+}
+
+/// The group of a process that may have the least CPU time; None where none is limited.
+fn tightest_quota(pid: i32, cgroups: &Path) -> Option<Quota> {
+    let limited = folders(pid, "cpu", cgroups).into_iter().filter_map(|folder| {
+        let max = text(folder.join("cpu.max"));
+        let (quota, period) = match max.split_once(' ') {
+            Some((quota, period)) => (quota.to_owned(), period.to_owned()),
+            None => (text(folder.join("cpu.cfs_quota_us")), text(folder.join("cpu.cfs_period_us"))),
+        };
+        // No limit is `max` in version 2, and -1 in version 1.
+        let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
+        let (cpus, period_s) = (quota as f64 / period as f64, period as f64 / 1e6);
+        (quota > 0 && period > 0).then_some(Quota { folder, cpus, period_s })
+    });
+    limited.min_by(|one, other| one.cpus.total_cmp(&other.cpus))
+}
+
+/// How long a group was held back since it was made, and in how many periods.
+fn throttled(folder: &Path) -> Option<(f64, u64)> {
+    let stat = text(folder.join("cpu.stat"));
+    let seconds = match number_of(&stat, "throttled_usec") {
+        Some(us) => us as f64 / 1e6,
+        None => number_of(&stat, "throttled_time").unwrap_or(0) as f64 / 1e9,
+    };
+    Some((seconds, number_of(&stat, "nr_throttled")?))
+}
+
+fn either(folder: &Path, name: &str, other: &str) -> String {
+    let content = text(folder.join(name));
+    if content.is_empty() { text(folder.join(other)) } else { content }
+}
