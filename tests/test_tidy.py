@@ -123,8 +123,8 @@ def test_an_import_upward_is_seen(monkeypatch, tmp_path):
 ENGINE_NAMES = {word for one in engines() for word in (one.name, one.label, *one.aliases)}
 
 
-def engines_chosen_by_name(code):
-    """Lines where an engine's name is a literal of the code, or its package is imported.
+def engines_chosen_by_name(code, *, imported=False):
+    """Lines where an engine's name is a literal of the code, or unless ``imported`` its package is.
 
     As the value of a key in a document, as an example of one, or of who was observed, a name
     chooses nothing. Texts that hold one are no names.
@@ -144,7 +144,7 @@ def engines_chosen_by_name(code):
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node.value in ENGINE_NAMES and id(node) not in told:
             yield node.lineno
-        if isinstance(node, ast.ImportFrom) and node.module:
+        if isinstance(node, ast.ImportFrom) and node.module and not imported:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
             if any(name == of or name.startswith(f"{of}.") for name in names
                    for of in PACKAGES.values()):  # fmt: skip
@@ -159,7 +159,11 @@ OUTSIDE = [
 
 
 def test_no_engine_is_chosen_by_its_name_outside_its_room():
-    assert offenders(OUTSIDE, lambda path: engines_chosen_by_name(path.read_text())) == []
+    # A verb or an option may be one engine's.
+    assert offenders(
+        OUTSIDE,
+        lambda path: engines_chosen_by_name(path.read_text(), imported=path.parent.name == "cli"),
+    ) == []  # fmt: skip
 
 
 @pytest.mark.parametrize(

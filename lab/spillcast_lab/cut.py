@@ -71,7 +71,7 @@ def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
 def _of_server(meta: Meta) -> bool:
     """Whether a recording of it would be of a server's session."""
     engine = known_as(meta.engine.name)
-    return engine is not None and engine.live is not None
+    return engine is not None and engine.server
 
 
 def _files_at(rows: pa.Table) -> list[SizedFile]:

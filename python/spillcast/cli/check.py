@@ -73,7 +73,7 @@ def check(
     """
     from spillcast.cli.output import show
     from spillcast.engines.engine import Meant
-    from spillcast.engines.registry import engines
+    from spillcast.engines.postgres.rank.took import took_on_postgres
     from spillcast.errors import InputError
     from spillcast.forecast.question import Question
     from spillcast.lab.came import came_of, came_of_evidence
@@ -83,12 +83,10 @@ def check(
     from spillcast.units import format_count, parse_duration_s
 
     kept = kept_forecast(forecast, target)
-    [counting, *_] = engines("took")
     if len(after) == 1 and not os.path.exists(after[0]) and _is_dsn(after[0]):
-        assert counting.took is not None
         named = Meant(backend=backend, queryid=queryid, query=query, since=since)
         came = came_of(
-            counting.took()(
+            took_on_postgres(
                 after[0], meant_of(kept, named), lambda text: typer.echo(text, err=True)
             )
         )

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from spillcast.cli.engines import command
+from spillcast.cli.engines import result_shown
 from spillcast.cli.options import Json
 from spillcast.cli.usage import Verbs
 from spillcast.engines.registry import engines
@@ -24,27 +24,23 @@ def add_to(application: typer.Typer) -> None:
     group.callback()(lambda: None)
     for engine in engines("collect"):
         assert engine.collect is not None
-        group.command(engine.name)(_written(engine.collect()))
+        options = {"output": (Output, None), "json": (Json, False)}
+        group.command(engine.name)(result_shown(engine.collect(), _write, **options))
     application.add_typer(group, name="collect")
 
 
-def _written(collect: Callable[..., str]) -> Callable[..., None]:
-    """The command that prints the script, or writes it to a file."""
+def _write(collect: Callable[[], str], *, output: Path | None, json: bool) -> None:
+    """Print the script, or write it to a file."""
+    from spillcast.cli.output import emit
+    from spillcast.workspace import check_output_file, whole_file
 
-    def called(given: dict[str, Any]) -> None:
-        from spillcast.cli.output import emit
-        from spillcast.workspace import check_output_file, whole_file
-
-        output, json = given.pop("output"), given.pop("json")
-        if output is not None:
-            check_output_file(output)
-        script = collect(**given)
-        if output is not None:
-            with whole_file(output) as partial:
-                partial.write_text(script)
-        if json:
-            emit({"schema": "spillcast.collect/1", "script": script})
-        elif output is None:
-            print(script, end="")
-
-    return command(collect, called, {"output": (Output, None), "json": (Json, False)})
+    if output is not None:
+        check_output_file(output)
+    script = collect()
+    if output is not None:
+        with whole_file(output) as partial:
+            partial.write_text(script)
+    if json:
+        emit({"schema": "spillcast.collect/1", "script": script})
+    elif output is None:
+        print(script, end="")

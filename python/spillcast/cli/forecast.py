@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from spillcast.cli.engines import Server, with_servers
 from spillcast.cli.options import (
     Block,
     Budget,
@@ -32,7 +31,7 @@ from spillcast.cli.options import (
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("forecast")(with_servers(forecast, "rehearse"))
+    application.command("forecast")(forecast)
 
 
 def forecast(
@@ -105,7 +104,12 @@ def forecast(
             "or it is not known to write nothing."
         ),
     ] = None,
-    server: Server | None = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--postgres", metavar="DSN", help="PostgreSQL server whose query to rehearse."
+        ),
+    ] = None,
     exact: Annotated[
         bool,
         typer.Option("--exact", help="For a large recording: use all waits instead of a sample."),

@@ -1,12 +1,12 @@
 """``spillcast move``: temp files to other storage, and back."""
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.engines import command
+from spillcast.cli.engines import result_shown
 from spillcast.cli.options import Json
 from spillcast.cli.usage import Verbs
 from spillcast.engines.registry import engines
@@ -25,8 +25,8 @@ def add_to(application: typer.Typer) -> None:
     group.callback()(lambda: None)
     for engine in engines("move"):
         assert engine.move is not None
-        group.command(engine.name)(_shown(engine.move()))
-    group.command("tmpfs")(_shown(tmpfs))
+        group.command(engine.name)(result_shown(engine.move(), _show, json=(Json, False)))
+    group.command("tmpfs")(result_shown(tmpfs, _show, json=(Json, False)))
     application.add_typer(group, name="move")
 
 
@@ -44,17 +44,6 @@ def tmpfs(
     return tmpfs_move(to, size, owner)
 
 
-def _shown(move: "Callable[..., Move]") -> Callable[..., None]:
-    """The command that prints what ``move`` has done, or would do."""
-
-    def called(given: dict[str, Any]) -> None:
-        json = given.pop("json")
-        _check_printable(str(given.get("to") or ""))
-        _show(move(**given), json=json)
-
-    return command(move, called, {"json": (Json, False)})
-
-
 def _check_printable(to: str) -> None:
     """InputError for a place that no statement and no command could name in every program."""
     from spillcast.errors import InputError
@@ -66,11 +55,14 @@ def _check_printable(to: str) -> None:
         )
 
 
-def _show(move: "Move", *, json: bool) -> None:
+def _show(run: "partial[Move]", *, json: bool) -> None:
+    """Print what a move has done, or would do."""
     from spillcast.cli.output import emit
     from spillcast.errors import SpillcastError
     from spillcast.report.move import done_text, plan_text
 
+    _check_printable(str(run.keywords.get("to") or ""))
+    move = run()
     if json:
         emit(move.to_json())
     elif move.applied or move.reverted:

@@ -7,15 +7,13 @@ import typer
 
 from spillcast.cli.options import Confidence, Csv, Json, Markdown
 
-#: The verb is called as its engine is.
-ENGINE = __name__.rpartition(".")[2]
 #: What is asked about where nothing else is.
 TEN_TIMES = "factor:10"
 
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command(ENGINE)(postgres)
+    application.command()(postgres)
 
 
 def postgres(
@@ -79,12 +77,10 @@ def postgres(
     Example: spillcast postgres /var/log/postgresql --to latency:150us
     """
     from spillcast.cli.output import show
-    from spillcast.engines.registry import engine_of
+    from spillcast.engines.postgres.rank.command import rank_postgres
     from spillcast.report.server_ranking import ranking_page
 
-    rank = engine_of(ENGINE).rank
-    assert rank is not None
-    ranking = rank()(
+    ranking = rank_postgres(
         server,
         to or [TEN_TIMES],
         log=log,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spillcast.cli.capture_option import Capture
-from spillcast.cli.engines import DSN_OPTIONS, Server, with_servers
 from spillcast.cli.options import Duration, Json, Query, Temp
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def add_to(application: typer.Typer) -> None:
     application.command(
         "record",
         context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
-    )(with_servers(record, "record"))
+    )(record)
 
 
 def record(
@@ -36,7 +35,10 @@ def record(
         list[str] | None, typer.Argument(help="Command to run and record, after --.")
     ] = None,
     pid: Annotated[int | None, typer.Option(help="Running process to record.")] = None,
-    server: Server | None = None,
+    server: Annotated[
+        str | None,
+        typer.Option("--postgres", metavar="DSN", help="PostgreSQL server whose query to record."),
+    ] = None,
     backend: Annotated[
         int | None,
         typer.Option(metavar="PID", help="The server's session, as in pg_stat_activity."),
@@ -267,10 +269,10 @@ def begin(
     return recorder
 
 
-def described(command: list[str] | None, pid: int | None, server: Server | None) -> str:
+def described(command: list[str] | None, pid: int | None, server: str | None) -> str:
     """What is observed, for a title."""
     if server is not None:
-        return server[1]
+        return server
     return shlex.join(command) if command else f"process {pid}"
 
 
@@ -282,6 +284,6 @@ def require_target(verb: str, *ways: object) -> None:
     if given != 1:
         takes = "needs" if given == 0 else "takes only"
         raise InputError(
-            f"{verb} {takes} one of --pid PID or -- COMMAND or {DSN_OPTIONS} DSN",
+            f"{verb} {takes} one of --pid PID or -- COMMAND or --postgres DSN",
             f"see: spillcast {verb} --help",
         )

@@ -14,7 +14,6 @@ from spillcast.interruptible import interrupted_once
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
-    from spillcast.cli.engines import Server
     from spillcast.cli.live import View
     from spillcast.recording import Recording
     from spillcast.recording.options import RecordOptions
@@ -33,7 +32,7 @@ def check_minute(command: Sequence[str] | None, options: "RecordOptions", *, oth
 
 def record_minute(
     pid: int | None,
-    server: "Server | None",
+    server: str | None,
     output: Path,
     options: "RecordOptions",
     wanted: Wanted,

@@ -4,13 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.cli.engines import DSN_OPTIONS
 from spillcast.engines.engine import Wanted
-from spillcast.engines.registry import engine_of
 from spillcast.errors import InputError
 
 if TYPE_CHECKING:
-    from spillcast.cli.engines import Server
     from spillcast.cli.live import View
     from spillcast.recording import Recording
     from spillcast.recording.options import RecordOptions
@@ -24,7 +21,7 @@ _REMEDY = "leave it out: every query that spills gets a recording of its own"
 
 
 def check_options(
-    server: "Server | None",
+    server: str | None,
     wanted: Wanted,
     explain: str | None,
     settings: Sequence[str],
@@ -37,7 +34,7 @@ def check_options(
     if server is None:
         if asks or every:
             given = "--backend, --query, --wait-for-spill, --all, --explain and --set"
-            raise InputError(f"{given} need {DSN_OPTIONS}")
+            raise InputError(f"{given} need --postgres")
         return
     if not every:
         return
@@ -52,26 +49,18 @@ def check_options(
     for option, (is_given, instead) in refused.items():
         if is_given:
             raise InputError(f"{option} does not go with --all", instead)
-    if engine_of(server[0]).live_all is None:
-        raise InputError(
-            f"--all: sessions of {engine_of(server[0]).label} are recorded one at a time"
-        )
 
 
-def record_all(
-    server: "Server", output: Path | None, options: "RecordOptions", *, json: bool
-) -> None:
+def record_all(server: str, output: Path | None, options: "RecordOptions", *, json: bool) -> None:
     """Record every query of a server that spills, and print what was recorded."""
     from spillcast.cli.live import line_view
     from spillcast.cli.output import emit, print_coloured, terminal_columns
+    from spillcast.engines.postgres.live.record_all import record_all_of_postgres
     from spillcast.report.server_recording import server_recording_text
 
-    name, dsn = server
-    live_all = engine_of(name).live_all
-    assert live_all is not None
     with line_view(show=not json) as view:
-        recording = live_all()(
-            dsn, output or ALL_OUTPUT, options=options, say=view.say, on_status=view.look
+        recording = record_all_of_postgres(
+            server, output or ALL_OUTPUT, options=options, say=view.say, on_status=view.look
         )
     if json:
         emit(recording.to_json())
@@ -80,7 +69,7 @@ def record_all(
 
 
 def record_server(
-    server: "Server",
+    server: str,
     output: Path | None,
     options: "RecordOptions",
     wanted: Wanted,
@@ -91,19 +80,18 @@ def record_server(
     settings: Sequence[str] = (),
 ) -> "Recording":
     """Record what the options ask for. InputError where they do not go together."""
-    name, dsn = server
+    from spillcast.engines.postgres.live.record import record_postgres
+
     finds = wanted != Wanted()
     if finds == (explain is not None):
         raise InputError(
-            f"--{name} needs --backend PID, --query PATTERN, --wait-for-spill or --explain SQL",
+            "--postgres needs --backend PID, --query PATTERN, --wait-for-spill or --explain SQL",
             "see: spillcast record --help",
         )
     if settings and explain is None:
         raise InputError("--set is for the session of --explain; other sessions cannot be changed")
-    live = engine_of(name).live
-    assert live is not None
-    return live()(
-        dsn,
+    return record_postgres(
+        server,
         output,
         wanted if finds else None,
         explain=explain,

@@ -6,22 +6,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.cli.engines import DSN_OPTIONS, Server
-
 if TYPE_CHECKING:
     from spillcast.recording import Recording
     from spillcast.storage.rehearsal import Rehearsal
 
 
 def check_options(
-    rehearse: str | None, command: str | None, server: Server | None, to: Sequence[str]
+    rehearse: str | None, command: str | None, server: str | None, to: Sequence[str]
 ) -> None:
     """InputError for options of a rehearsal without one, and for one of nothing."""
     from spillcast.errors import InputError
     from spillcast.storage.target import is_place
 
     if rehearse is None:
-        for given, option in ((command, "--command"), (server, DSN_OPTIONS)):
+        for given, option in ((command, "--command"), (server, "--postgres")):
             if given is not None:
                 raise InputError(f"{option} goes with --rehearse", "for example --rehearse 10s")
     elif not any(is_place(Path(word)) for word in to):
@@ -32,7 +30,7 @@ def check_rehearse(
     directories: Sequence[Path] | None,
     pid: int | None,
     explain: str | None,
-    server: Server | None,
+    server: str | None,
 ) -> None:
     """InputError for what `record` cannot run again, and for what is not a directory."""
     from spillcast.errors import InputError
@@ -52,7 +50,7 @@ DURATION_S = 10.0
 
 
 def rehearse_recorded(
-    recording: "Recording", directories: Sequence[Path], server: Server | None
+    recording: "Recording", directories: Sequence[Path], server: str | None
 ) -> None:
     """Rehearse what was just recorded on each directory, and keep that with the recording.
 
@@ -79,7 +77,7 @@ def rehearse_recorded(
 def rehearsing(
     duration_s: float,
     command: str | None,
-    server: Server | None,
+    server: str | None,
     folder: Path,
     *,
     confirmed: bool = False,
@@ -88,7 +86,6 @@ def rehearsing(
 
     A recorded command that may write runs again only if ``confirmed``.
     """
-    from spillcast.engines.registry import engine_of
     from spillcast.errors import Refusal
     from spillcast.storage.rehearse.command import rehearse_command
 
@@ -104,15 +101,13 @@ def rehearsing(
 
     def attempt(recording: "Recording", directory: Path) -> "Rehearsal":
         if server is not None:
-            name, dsn = server
-            offered = engine_of(name).rehearse
-            if offered is None:
-                raise Refusal(f"queries of {engine_of(name).label} are not rehearsed")
-            return offered()(
-                dsn, recording, directory, duration_s, folder, statement=command, say=say
+            from spillcast.engines.postgres.live.rehearse import rehearse_postgres
+
+            return rehearse_postgres(
+                server, recording, directory, duration_s, folder, statement=command, say=say
             )
         if recording.meta.server_query is not None:
-            raise Refusal("its query ran in a server", f"name the server with {DSN_OPTIONS} DSN")
+            raise Refusal("its query ran in a server", "name the server with --postgres DSN")
         words = None if command is None else _words(command)
         return rehearse_command(
             recording, directory, duration_s, folder, command=words, confirmed=confirmed, say=say

@@ -150,7 +150,7 @@ def _lab(name: str, *, named: bool) -> "Callable[[Path, Path | None], Lab]":
             "several storages: the table has memory, too"
         )
         message = f"--sql is for --engine {' or '.join(able)}: an existing server is not swept"
-        raise InputError(message, hint if engine_of(name).live else None)
+        raise InputError(message, hint if engine_of(name).server else None)
     return lab.on
 
 

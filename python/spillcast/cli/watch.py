@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spillcast.cli.capture_option import Capture
-from spillcast.cli.engines import DSN_OPTIONS, Server, with_servers
 from spillcast.cli.options import (
     Confidence,
     Duration,
@@ -28,7 +27,7 @@ def add_to(application: typer.Typer) -> None:
     application.command(
         "watch",
         context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
-    )(with_servers(watch, "watch"))
+    )(watch)
 
 
 def watch(
@@ -36,7 +35,10 @@ def watch(
         list[str] | None, typer.Argument(help="Command to run and watch, after --.")
     ] = None,
     pid: Annotated[int | None, typer.Option(help="Running process to watch.")] = None,
-    server: Server | None = None,
+    server: Annotated[
+        str | None,
+        typer.Option("--postgres", metavar="DSN", help="PostgreSQL server whose query to watch."),
+    ] = None,
     backend: Annotated[
         int | None,
         typer.Option(
@@ -92,7 +94,7 @@ def watch(
     from spillcast.units import parse_duration_s
 
     if server is None and (backend, query) != (None, None):
-        raise InputError(f"--backend and --query need {DSN_OPTIONS}")
+        raise InputError("--backend and --query need --postgres")
     require_target("watch", command, pid, server)
     if not json and not sys.stderr.isatty():
         raise InputError(

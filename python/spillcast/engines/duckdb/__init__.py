@@ -1,12 +1,33 @@
 """DuckDB: queries in processes of our own, on databases of ours or of the user's."""
 
-from spillcast.engines.engine import Engine, WorkMemory, late
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from spillcast.engines.engine import Engine, WorkMemory
+
+if TYPE_CHECKING:
+    from spillcast.engines.duckdb.lab import DuckDbLab
+    from spillcast.engines.move import Move
 
 #: It spills buffers of its own block, whole or compressed.
 IO_SIZE = (
     "there is no setting. Temp files are written and read in blocks of 256 KiB, or less where they "
     "are compressed; default_block_size is for database files"
 )
+
+
+def _lab() -> "type[DuckDbLab]":
+    from spillcast.engines.duckdb.lab import DuckDbLab
+
+    return DuckDbLab
+
+
+def _move() -> "Callable[..., Move]":
+    from spillcast.engines.duckdb.move import move
+
+    return move
+
+
 ENGINE = Engine(
     name="duckdb",
     label="DuckDB",
@@ -14,6 +35,6 @@ ENGINE = Engine(
     memory=WorkMemory(
         "memory_limit", "32M..512M", "KiB", telling={"enable_profiling": "no_output"}
     ),
-    lab=late(f"{__name__}.lab", "DuckDbLab"),
-    move=late(f"{__name__}.move", "move"),
+    lab=_lab,
+    move=_move,
 )

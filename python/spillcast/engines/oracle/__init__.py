@@ -1,6 +1,12 @@
 """Oracle: scripts for who administers it; nothing is ever run there from here."""
 
-from spillcast.engines.engine import Engine, late
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from spillcast.engines.engine import Engine
+
+if TYPE_CHECKING:
+    from spillcast.engines.move import Move
 
 IO_SIZE = (
     "hidden parameters of automatic work areas (workarea_size_policy=auto), in KB. They are "
@@ -17,10 +23,22 @@ def _io_size(least_bytes: int, most_bytes: int) -> tuple[str, tuple[str, ...]]:
     )
 
 
+def _move() -> "Callable[..., Move]":
+    from spillcast.engines.oracle.move import move
+
+    return move
+
+
+def _collect() -> Callable[..., str]:
+    from spillcast.engines.oracle.collect import collect
+
+    return collect
+
+
 ENGINE = Engine(
     name="oracle",
     label="Oracle",
     io_size=_io_size,
-    move=late(f"{__name__}.move", "move"),
-    collect=late(f"{__name__}.collect", "collect"),
+    move=_move,
+    collect=_collect,
 )

@@ -55,9 +55,18 @@ def record_postgres(
     on_status: OnStatus = lambda _recorder, _status: None,
     running: Running | None = None,
 ) -> Recording:
-    """As ``RecordQuery`` tells; ``explain`` runs under EXPLAIN (ANALYZE, BUFFERS).
+    """Record the query of the session ``wanted``, or the statement ``explain``, to its end.
 
-    Where it is not ``timed``, the plan has no times of its nodes, and takes none for them.
+    A session of ours runs the latter under EXPLAIN (ANALYZE, BUFFERS) with ``settings`` and takes
+    back what it changes; where it is not ``timed``, the plan has no times of its nodes, and takes
+    none for them. Returns when the query has ended, after ``options.duration_s``, or upon Ctrl-C,
+    which keeps what there is. ``say`` gets what the user should know meanwhile; ``on_status`` gets
+    the capture's counts with ``samples`` and ``processes`` a few times a second. Without an
+    ``output`` nothing is written; ``running`` can be asked meanwhile what there is so far.
+
+    InputError for a server, a session or a right that is not there, and where the query ended
+    before anything was seen of it; SpillcastError where the server goes away, and where no query
+    began within ``options.duration_s``.
     """
     if (wanted is None) == (explain is None):
         raise InputError("give either a session to find or a statement to explain")

@@ -35,7 +35,11 @@ _CHARACTER_BYTES = 4
 
 
 def took_on_postgres(dsn: str, meant: Meant, say: Say = lambda _text: None) -> Executed:
-    """What ``QueryTook`` of engines/engine.py says, of PostgreSQL."""
+    """The mean of the calls that the server counted; of a session its query when it ends.
+
+    ``say`` gets what is waited for. InputError where the server does not answer, has counted no
+    such statement or several, and where the session is not there or may not be seen.
+    """
     place = Path(shown_dsn(dsn))
     with closing(open_session(dsn, SAMPLER)) as connection:
         if meant.backend is not None:
