@@ -23,7 +23,7 @@ from spillcast.forecast.result import Forecast
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import SHARED_MEMORY, Emulated, emulated
-from spillcast.recording.cpu_limits import CpuLimits
+from spillcast.recording.observed import CpuLimits
 from spillcast.workspace import workspace
 
 QUOTAS = (0.4, 1.0, 1.5)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from evidence import known, storage, table
 from spillcast.recording.counted import seconds_of
-from spillcast.recording.file_sizes import SizedFile
+from spillcast.recording.observed import SizedFile
 from spillcast.recording.postgres_meta import RecordedQuery
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter

@@ -15,10 +15,9 @@ from spillcast.engines.registry import known_as
 from spillcast.recording import Recording
 from spillcast.recording.captured import share_of
 from spillcast.recording.counted import seconds_of, sum_of, totals
-from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.event_names import OPS
-from spillcast.recording.file_sizes import SizedFile
 from spillcast.recording.meta import KeptWaits, Meta
+from spillcast.recording.observed import DoneBefore, SizedFile
 from spillcast.recording.postgres_meta import RecordedQuery
 from spillcast.recording.window import with_column, within
 

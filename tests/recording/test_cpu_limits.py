@@ -13,8 +13,8 @@ from harness import spillcast, target
 from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording import Recording
-from spillcast.recording.cpu_limits import CpuLimits
 from spillcast.recording.meta import Meta
+from spillcast.recording.observed import CpuLimits
 
 #: Shares with which a group goes before all others, so that only its quota holds it back.
 FIRST = 200_000

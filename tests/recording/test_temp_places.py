@@ -14,8 +14,8 @@ from spillcast import _core
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
+from spillcast.recording.observed import TempPlace, named_temp_places, temp_places
 from spillcast.recording.schema import WAITS_SCHEMA
-from spillcast.recording.temp_places import TempPlace, named_temp_places, temp_places
 from spillcast.recording.writer import RecordingWriter
 
 SHARED = Path("/dev/shm")

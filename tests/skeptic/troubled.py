@@ -23,7 +23,7 @@ from evidence import change
 from oracle_files import READ, blocks, write_trace
 from spillcast.forecast.question import Question
 from spillcast.recording.meta import Machine, Memory
-from spillcast.recording.temp_places import TempPlace
+from spillcast.recording.observed import TempPlace
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import GRID
 from statement_files import VERSIONS, export, row

@@ -10,8 +10,8 @@ from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
+from spillcast.recording.observed import TempPlace, named_temp_places
 from spillcast.recording.postgres_meta import Statement
-from spillcast.recording.temp_places import TempPlace, named_temp_places
 from spillcast.storage.target import resolve
 
 #: The storage that something was recorded on, as a target.

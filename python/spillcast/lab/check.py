@@ -14,7 +14,7 @@ from spillcast.gate import json_of, text_of
 from spillcast.lab.came import Came
 from spillcast.lab.case import Case, Evidence, Runs, Truth
 from spillcast.lab.truth_file import read_truth, write_truth
-from spillcast.recording.temp_places import TempPlace
+from spillcast.recording.observed import TempPlace
 from spillcast.storage.page_cache import IN_MEMORY
 
 CHECK_SCHEMA = "spillcast.check/1"

@@ -13,7 +13,7 @@ from spillcast.document import key
 from spillcast.errors import InputError
 from spillcast.extras import extras, install, lacking
 from spillcast.recording.calibration import kept_calibration
-from spillcast.recording.refused import refused
+from spillcast.recording.choice import refused
 from spillcast.recording.source import SOURCES, Source
 
 DOCTOR_SCHEMA = "spillcast.doctor/1"

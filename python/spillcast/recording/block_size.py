@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spillcast.errors import InputError
 from spillcast.recording.ash.values import parse_integer
-from spillcast.recording.parameters import read_parameters
+from spillcast.recording.spooled import read_parameters
 from spillcast.recording.trace_header import block_bytes_of
 from spillcast.units import format_bytes, parse_bytes
 

@@ -9,15 +9,12 @@ from spillcast.document import key, read, written
 from spillcast.errors import InputError
 from spillcast.gate import object_of
 from spillcast.recording.capture_account import CaptureAccount as CaptureAccount
-from spillcast.recording.cpu_limits import CpuLimits
-from spillcast.recording.done_before import DoneBefore
-from spillcast.recording.file_sizes import SizedFile
+from spillcast.recording.observed import CpuLimits, DoneBefore, SizedFile, TempPlace
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server, Statement
 from spillcast.recording.shared_by import SharedBy
 from spillcast.recording.source import PreloadSource
 from spillcast.recording.sums import RowSums
-from spillcast.recording.temp_places import TempPlace
 from spillcast.recording.timed_within import TimedWithin
 from spillcast.recording.unseen import Unseen, unseen_of
 from spillcast.recording.wait_cost import MachineCalibration

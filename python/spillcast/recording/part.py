@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from spillcast.document import later
-from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.meta import Meta
+from spillcast.recording.observed import DoneBefore
 from spillcast.units import format_duration
 
 #: Of a process that ran already: CPU time, over the time recorded, and bytes, over those recorded,

@@ -3,11 +3,11 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spillcast import _core
 from spillcast.errors import InputError
@@ -26,9 +26,6 @@ from spillcast.recording.captured import (
 )
 from spillcast.recording.choice import Choice
 from spillcast.recording.clock import FROM_ITS_START, Clock
-from spillcast.recording.cpu_limits import CpuLimits
-from spillcast.recording.done_before import DoneBefore, done_before
-from spillcast.recording.file_sizes import SizedFile, open_files
 from spillcast.recording.folder import check_output
 from spillcast.recording.memory import (
     cgroup_limit_bytes,
@@ -36,10 +33,9 @@ from spillcast.recording.memory import (
     too_little_for_us,
 )
 from spillcast.recording.meta import CpuCache, EndedBy, Machine, Memory, Meta, ObservedEngine
+from spillcast.recording.observed import CpuLimits, DoneBefore, SizedFile, done_before, open_files
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.recording import Recording
-from spillcast.recording.run_so_far import ITSELF, RunSoFar
-from spillcast.recording.sink import Sink
 from spillcast.recording.source import Capture, Source
 from spillcast.recording.target import Process, Target
 from spillcast.recording.writer import RecordingWriter
@@ -49,6 +45,53 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spillcast.recording.running import Running
+
+
+@dataclass(frozen=True)
+class RunSoFar:
+    """A run under way, by who knows it better than its recorder: its start (CLOCK_MONOTONIC) and
+    fields of ``Meta``, as of ``Recorder.finish``.
+    """
+
+    started_ns: int | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    #: What goes with it, by name.
+    documents: Mapping[str, object] = field(default_factory=dict)
+
+    def told(self, meta: Meta, share: float) -> Meta:
+        """What a recorder says of it, whose counts are told of a share of the time."""
+        # What others were the cause of is told of whole windows only.
+        delay_s = share * meta.capture.run_queue_delay_s
+        capture = replace(meta.capture, run_queue_delay_s=delay_s, run_queue_others_s=None)
+        cpu_s = None if meta.cpu_s is None else share * meta.cpu_s
+        return replace(meta, **{"capture": capture, "cpu_s": cpu_s, **self.meta})
+
+
+#: Of a process that is the run itself.
+ITSELF = RunSoFar()
+
+
+class Sink(Protocol):
+    """What takes the rows of a recording under way: a folder, or memory."""
+
+    def add_waits(self, rows: Any) -> None:
+        """Take raw waits, as a capture hands them over."""
+
+    def add_seconds(self, rows: Any) -> None:
+        """Take per-second rows, as a capture hands them over."""
+
+    def add_samples(self, batch: "pa.RecordBatch") -> None:
+        """Take samples."""
+
+    def add_document(self, name: str, document: object) -> None:
+        """Take a JSON document."""
+
+    def finish(self, meta: Meta, clock: Clock) -> Recording:
+        """Make it whole, its times by ``clock``; which waits were kept is not in ``meta`` yet."""
+
+    def discard(self) -> None:
+        """Leave nothing."""
+
 
 TICK_S = 0.25
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from spillcast import _core
 from spillcast.errors import InputError
 from spillcast.recording.clock import FROM_ITS_START, Clock
-from spillcast.recording.file_sizes import inputs_of, temp_of
 from spillcast.recording.folder import RecordingFolder
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.meta_file import META_FILE
+from spillcast.recording.observed import inputs_of, temp_of, temp_places
 from spillcast.recording.recording import Recording
 from spillcast.recording.sums import FileSums, RowSums, WrittenBytes
-from spillcast.recording.temp_places import temp_places
 
 if TYPE_CHECKING:
     import pyarrow as pa

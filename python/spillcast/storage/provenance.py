@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spillcast.document import key
 from spillcast.recording.meta import Meta
-from spillcast.recording.mounted import Mounted, mounted
+from spillcast.recording.observed import Mounted, mounted
 
 
 @dataclass(frozen=True)

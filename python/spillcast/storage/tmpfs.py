@@ -8,7 +8,7 @@ from spillcast.errors import Refusal
 from spillcast.recording import Recording
 from spillcast.recording.machine import command_of
 from spillcast.recording.memory import meminfo_bytes, memory_groups, resident_bytes
-from spillcast.recording.mounted import mounted
+from spillcast.recording.observed import mounted
 from spillcast.recording.spill import spill_bytes
 from spillcast.units import format_bytes
 from spillcast.visible import shell_word

@@ -13,7 +13,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.ranking import priced, ranked
 from spillcast.forecast.verdict import verdict
 from spillcast.recording.meta import Machine, Memory
-from spillcast.recording.temp_places import TempPlace
+from spillcast.recording.observed import TempPlace
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED, GRID, RECORDING, catalogue
 from spills import MIB, recording, written_and_read

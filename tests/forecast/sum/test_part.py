@@ -9,8 +9,8 @@ from evidence import change, recording, storage
 from harness import spillcast
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
-from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.meta import Temp
+from spillcast.recording.observed import DoneBefore
 from spillcast.recording.postgres_meta import RecordedQuery
 from spillcast.report.forecast import forecast_page
 

@@ -12,8 +12,8 @@ from spillcast.forecast import forecast
 from spillcast.forecast.result import QUOTA
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.recording import Recording
-from spillcast.recording.cpu_limits import CpuLimits
 from spillcast.recording.meta import KeptWaits, Machine
+from spillcast.recording.observed import CpuLimits
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 

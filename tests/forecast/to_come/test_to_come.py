@@ -18,9 +18,8 @@ from spillcast.forecast.to_come.known import Known
 from spillcast.forecast.to_come.seen import seen_of
 from spillcast.forecast.to_come.told import UserEstimate
 from spillcast.recording import Recording
-from spillcast.recording.done_before import DoneBefore
-from spillcast.recording.file_sizes import SizedFile
 from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.observed import DoneBefore, SizedFile
 from spillcast.storage.observed import observed
 from spillcast_lab.cut import attached
 from varied_recording import write_varied_recording

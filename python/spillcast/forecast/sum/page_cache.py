@@ -8,8 +8,8 @@ from spillcast.forecast.result import Forecast, Warned
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.projection import Projection
 from spillcast.forecast.sum.shared import bounds_s
+from spillcast.recording.observed import named_temp_places
 from spillcast.recording.spill import spill_bytes
-from spillcast.recording.temp_places import named_temp_places
 from spillcast.storage import Storage
 from spillcast.storage.page_cache import IN_MEMORY
 from spillcast.storage.source import ASSUMED

@@ -3,7 +3,7 @@
 import platform
 
 from spillcast.forecast.result import Warned
-from spillcast.recording.mounted import mounted
+from spillcast.recording.observed import mounted
 from spillcast.storage import Storage
 from spillcast.storage.provenance import Provenance
 

@@ -8,8 +8,8 @@ from spillcast.forecast.load import Load
 from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.provenance import about_provenance
 from spillcast.recording import Recording
+from spillcast.recording.observed import TempPlace, named_temp_places
 from spillcast.recording.spill import spill_bytes
-from spillcast.recording.temp_places import TempPlace, named_temp_places
 from spillcast.storage import Storage
 from spillcast.storage.tmpfs import HEADROOM
 from spillcast.units import format_bytes

@@ -14,7 +14,7 @@ from spillcast.forecast.sum.interval import NINE_IN_TEN
 from spillcast.forecast.to_come.said import QuantityEstimate
 from spillcast.forecast.to_come.seen import Seen
 from spillcast.recording import Recording
-from spillcast.recording.file_sizes import SizedFile
+from spillcast.recording.observed import SizedFile
 
 #: A scan that went less far in the recording tells no rate.
 MOVED_MIN = 0.02

@@ -9,9 +9,9 @@ import pyarrow as pa
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.to_come.files import Unread, unread
 from spillcast.recording import Recording
-from spillcast.recording.done_before import DoneBefore
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import KeptWaits
+from spillcast.recording.observed import DoneBefore
 from spillcast.recording.part import had_worked
 from spillcast.recording.spill import equals
 

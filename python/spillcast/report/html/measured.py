@@ -9,7 +9,6 @@ from typing import Any
 from spillcast.engines.registry import known_as
 from spillcast.profile import Profile, profile
 from spillcast.recording import Recording
-from spillcast.recording.cpu_limits import CpuLimits
 from spillcast.recording.meta import (
     NOBODY,
     CaptureAccount,
@@ -18,6 +17,7 @@ from spillcast.recording.meta import (
     Meta,
     ObservedEngine,
 )
+from spillcast.recording.observed import CpuLimits
 from spillcast.recording.postgres_meta import Sampling
 from spillcast.recording.source import SOURCES
 from spillcast.recording.trace import ReadFailures, Traces, open_reader

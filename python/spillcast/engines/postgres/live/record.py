@@ -31,8 +31,7 @@ from spillcast.errors import InputError
 from spillcast.recording import Recording
 from spillcast.recording.meta import EndedBy
 from spillcast.recording.options import RecordOptions
-from spillcast.recording.recorder import Recorder
-from spillcast.recording.run_so_far import RunSoFar
+from spillcast.recording.recorder import Recorder, RunSoFar
 from spillcast.recording.running import Running
 from spillcast.recording.source import AUTO, check_attaches
 
