@@ -124,9 +124,12 @@ pub fn age_s(pid: i32, called: &str) -> Option<f64> {
     proc::age_s(pid, called)
 }
 
-/// What a process and those it started have done: since when, CPU time, bytes read and written.
+/// Seconds since its start, CPU seconds, and bytes read and written.
+type Done = (f64, f64, Option<(u64, u64)>);
+
+/// What a process and those it started have done; None where it has ended.
 #[pyfunction]
-pub fn done_before(pid: i32) -> Option<(f64, f64, Option<(u64, u64)>)> {
+pub fn done_before(pid: i32) -> Option<Done> {
     DoneBefore::of(pid).map(|done| (done.ran_s, done.cpu_s, done.moved))
 }
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TextIO
 
 from spillcast.gate import damaged, reading
-from spillcast.recording.ash.values import parse_integer
 from spillcast.units import format_count
 
 #: Lines before the heading: echoed commands and blank lines.
@@ -193,16 +192,3 @@ def _read_rows(
             cell = cells[position]
             columns[name].append(None if cell.lower() in _NULLS else cell)
     return Spooled(path, heading, columns, numbers, damaged)
-
-
-def read_parameters(path: Path) -> dict[str, str]:
-    """Values as text by name; empty where the file has no such columns."""
-    columns = read_spooled(path, {"name": "name", "value": "value"}).columns
-    names, values = columns.get("name", []), columns.get("value", [])
-    pairs = zip(names, values, strict=False)
-    return {name: value for name, value in pairs if name is not None and value is not None}
-
-
-def bytes_of(parameters: dict[str, str], name: str) -> int | None:
-    """A size among them; None where there is none."""
-    return parse_integer(parameters.get(name, ""))

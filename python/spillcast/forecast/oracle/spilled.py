@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from spillcast.evidence.find import Evidence
 from spillcast.forecast.more_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
+from spillcast.recording.block_size import bytes_of, read_parameters
 from spillcast.recording.row_sources import (
     RowSource,
     row_sources_of_samples,
     row_sources_of_trace,
     spilling,
 )
-from spillcast.recording.spooled import bytes_of, read_parameters
 from spillcast.recording.trace_spool import spool_traces
 from spillcast.recording.work_areas import read_work_areas
 
