@@ -80,8 +80,6 @@ REASONS = {
     "start: forecast": "A small forecast: importing numpy and pyarrow and reading the rows, which "
     "the peer does and no more, is two thirds of it. pyarrow imports pandas where that is "
     "installed: 0.2 s.",
-    "start: report": "A report: half a second is the start of the JavaScript engine that draws, a "
-    "third of one the import of altair.",
     "large: forecast of 10,000,000 waits of 1 thread through": "Through a page cache all waits are "
     "read with their files and offsets: most of the time is reading Parquet.",
     "large: profile": "A profile of a recording: most of the time is decoding and checking rows.",

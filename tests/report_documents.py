@@ -119,7 +119,7 @@ def fleet(dataset="/srv/fleet"):
         }  # fmt: skip
 
     statements = [
-        statement("4ggzt5resdfju", "erp01", 3000.0, 0.75),
+        statement("4ggzt5rasdfjv", "erp01", 3000.0, 0.75),
         statement("2rcf0t9ctrrqh", "erp02", 600.0, 0.9),
         statement("nddz0hdjvxfmm", "erp01", 400.0, 1.0),
     ]

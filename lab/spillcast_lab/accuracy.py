@@ -9,7 +9,6 @@ from spillcast.errors import InputError
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.summary import of_evidence, refusals, worst
 from spillcast.lab.variant import REHEARSED_S, REHEARSED_SHARE
-from spillcast.report.draw import need_report_extra
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import (
     EVIDENCE,
@@ -56,8 +55,7 @@ def write_accuracy(truth: Truth, page: Path) -> None:
 
 
 def _write(truth: Truth, page: Path, folder: Path) -> None:
-    need_report_extra("--markdown")
-    from spillcast.report.charts import draw_charts
+    from spillcast_lab.charts import draw_charts
 
     folder.mkdir(exist_ok=True)
     charts = draw_charts(truth.cases, folder)

@@ -41,8 +41,7 @@ def wanted(error: ModuleNotFoundError) -> InputError | None:
     module = (error.name or "").partition(".")[0]
     for extra, packages in extras().items():
         for package in packages:
-            # vl-convert-python is imported as vl_convert.
-            if module and f"{package.replace('-', '_')}_".startswith(f"{module}_"):
+            if module == package.replace("-", "_"):
                 message = f"this needs {package}, which is not installed"
                 return InputError(message, install(extra))
     return None

@@ -154,16 +154,16 @@ class Run:
         the recording cannot be read; needs the extra ``spillcast[report]``.
         """
         from spillcast.evidence.find import find_evidence
-        from spillcast.report.html.material import Material
-        from spillcast.report.html.run import add_runs
+        from spillcast.report.html.inputs import Inputs
+        from spillcast.report.html.runs import add_runs
         from spillcast.report.html.write import write_report
 
-        material = Material()
-        add_runs(material, find_evidence([self.output]), lenient=False)
+        page = Inputs()
+        add_runs(page, find_evidence([self.output]), lenient=False)
         for target in several(targets):
             forecast: Any = self.forecast(target)
-            material.add_document(forecast.target, forecast.to_json())
-        write_report(material, Path(output), redact=redact)
+            page.add_document(forecast.target, forecast.to_json())
+        write_report(page, Path(output), redact=redact)
         return Path(output)
 
 

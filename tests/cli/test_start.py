@@ -19,7 +19,7 @@ def test_a_forecast_imports_no_evidence_that_it_is_not_given(spilled):
 
 
 def test_a_report_asks_no_database_of_single_waits(spilled, tmp_path):
-    pytest.importorskip("altair")
+    pytest.importorskip("jinja2")
     page = tmp_path / "report.html"
     under = ("env", "PYTHONPROFILEIMPORTTIME=1")
     done = spillcast("report", spilled.path, "-o", page, under=under)

@@ -9,8 +9,6 @@ from fuzz.corpus import shapes
 from fuzz.mutate import mutated
 from fuzz.trial import Outcome, attempt
 
-#: One page in so many is drawn, which takes a second; of others the charts' data are checked alone.
-DRAWN = 48
 #: One file in so many is missing.
 MISSING = 40
 #: Lists in lists, of which a parser without a limit ends in a traceback.
@@ -31,7 +29,7 @@ class Damaged:
 
     def attempt(self, number):
         """Run one; its number and outcome."""
-        return number, run(self._root / f"input-{number}", self[number], number % DRAWN == 0)
+        return number, run(self._root / f"input-{number}", self[number])
 
     def __getitem__(self, number):
         draw = random.Random(f"{self._seed}/{number}")
@@ -63,7 +61,7 @@ class Known:
     def attempt(self, number):
         """Run one; its number and outcome."""
         one = self[number]
-        found = run(self._root / f"input-{number}", one, drawn=False)
+        found = run(self._root / f"input-{number}", one)
         if one.file is None and found.what == "refused":
             found = Outcome("refused although whole", one.shape.name, found.words)
         return number, found
@@ -88,7 +86,7 @@ def _broken(shape):
                 yield Input(shape, str(file.relative_to(kept)), file.read_bytes(), command)
 
 
-def run(folder, one, drawn):
+def run(folder, one):
     """The outcome of an input, whose files are gone then."""
     shutil.copytree(one.shape.folder, folder)
     try:
@@ -97,7 +95,7 @@ def run(folder, one, drawn):
         if one.content is not None:
             (folder / one.file).parent.mkdir(parents=True, exist_ok=True)
             (folder / one.file).write_bytes(one.content)
-        return attempt(one.command, folder, drawn=drawn)
+        return attempt(one.command, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

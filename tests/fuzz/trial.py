@@ -10,9 +10,7 @@ import sys
 import time
 import traceback
 from collections import namedtuple
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 
 CPU_S, WALL_S = 10, 60
 MEMORY_BYTES = 1 << 30
@@ -43,19 +41,14 @@ def warm_up():
     gc.freeze()
 
 
-def attempt(arguments, folder, *, drawn=True):
-    """Run the command line with these arguments in ``folder``; what it prints is kept there.
-
-    Unless ``drawn``, charts are not drawn, and only their data looked at.
-    """
+def attempt(arguments, folder):
+    """Run the command line with these arguments in ``folder``; what it prints is kept there."""
     said, printed = folder / "stderr", folder / "stdout"
     # There, too, where the child is killed before it has done anything.
     said.touch()
     began = time.monotonic()
     child = os.fork()
     if child == 0:
-        if not drawn:
-            sys.modules["vl_convert"] = _not_drawn()
         _run([str(argument) for argument in arguments], folder, said, printed)
     while True:
         ended, status, used = os.wait4(child, os.WNOHANG)
@@ -109,18 +102,6 @@ def _run(arguments, folder, said, printed):
         sys.stderr.flush()
     finally:
         os._exit(status)
-
-
-def _not_drawn():
-    """In place of what draws charts: an empty drawing of data that are finite."""
-
-    def draw(specification):
-        json.dumps(specification, allow_nan=False)
-        return '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" viewBox="0 0 9 9"/>'
-
-    found = ModuleType("vl_convert")
-    found.__spec__, found.vegalite_to_svg = ModuleSpec("vl_convert", None), draw
-    return found
 
 
 def _resident_bytes(child):

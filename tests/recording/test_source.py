@@ -151,15 +151,15 @@ def replace_capture(recording, capture):
 
 
 def test_a_page_names_it_and_what_it_does_not_see(recording, tmp_path):
-    pytest.importorskip("altair")
+    pytest.importorskip("jinja2")
     from spillcast.evidence.find import Evidence
-    from spillcast.report.html.material import Material
-    from spillcast.report.html.run import add_runs
+    from spillcast.report.html.inputs import Inputs
+    from spillcast.report.html.runs import add_runs
     from spillcast.report.html.write import write_report
 
-    material = Material()
-    add_runs(material, Evidence(recordings=[recording.path]), lenient=False)
-    write_report(material, tmp_path / "paper.html", redact=False)
+    page = Inputs()
+    add_runs(page, Evidence(recordings=[recording.path]), lenient=False)
+    write_report(page, tmp_path / "paper.html", redact=False)
     page = (tmp_path / "paper.html").read_text()
     assert Paper.title in page
     assert f"What is missing is {Paper.blind_spots}." in page

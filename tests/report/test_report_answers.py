@@ -16,10 +16,10 @@ from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep
 from spillcast.engines.ranking import DatabaseSpill, Gain, Ranked, ServerRanking
 from spillcast.profile import timeline
 from spillcast.recording import Recording
-from spillcast.report.html.answer import answer
-from spillcast.report.html.charts.scale import clock, duration_ticks
-from spillcast.report.html.material import Material
-from spillcast.report.html.sections import forecasts, runs
+from spillcast.report.html.bars import clock, duration_ticks
+from spillcast.report.html.inputs import Inputs
+from spillcast.report.html.sections import runs
+from spillcast.report.html.write import compose
 
 SAID = {
     "type": "object",
@@ -32,10 +32,16 @@ SAID = {
 
 
 def answer_of(*documents):
-    material = Material()
+    inputs = Inputs()
     for document in documents:
-        material.add_document("document.json", document)
-    return " ".join(answer(material))
+        inputs.add_document("document.json", document)
+    return " ".join(compose(inputs).answer)
+
+
+def titles_of(document):
+    inputs = Inputs()
+    inputs.add_document("document.json", document)
+    return [section.title for section in compose(inputs).sections]
 
 
 def test_a_forecast_in_two_sentences():
@@ -90,10 +96,8 @@ def test_what_to_do_only_where_storage_helps():
         "tmpfs", baseline_s=100.0, forecast_s=99.1, interval_s=[99.0, 99.2], ceiling_s=99.0,
         ceiling_interval_s=[98.9, 99.1], terms=terms, advice=advice,
     )  # fmt: skip
-    titles = [one.title for one in forecasts.choices([no_help])]
-    assert "What to do" not in titles
-    helps = forecast("tmpfs", advice=advice)
-    assert "What to do" in [one.title for one in forecasts.choices([helps])]
+    assert "What to do" not in titles_of(no_help)
+    assert "What to do" in titles_of(forecast("tmpfs", advice=advice))
 
 
 def test_a_page_begins_with_what_was_measured():
@@ -279,9 +283,8 @@ def test_without_its_packages_it_says_what_to_install(tmp_path):
     """As in an environment where only what spillcast itself wants is installed."""
     path = save(tmp_path / "whole.json", forecast())
     code = (
-        "import sys, importlib.util as util\n"
-        "find = util.find_spec\n"
-        "util.find_spec = lambda name, *rest: None if name == 'altair' else find(name, *rest)\n"
+        "import sys\n"
+        "sys.modules['jinja2'] = None\n"
         "sys.argv = ['spillcast', 'report', sys.argv[1], '-o', sys.argv[1] + '.html']\n"
         "from spillcast.cli import main\n"
         "main()\n"

@@ -10,10 +10,10 @@ from oracle_files import READ, blocks, write_trace
 from spillcast.evidence.find import find_evidence
 from spillcast.profile import profile
 from spillcast.recording.running import Running, Tally
-from spillcast.report.html.answer import answer
-from spillcast.report.html.material import Material
-from spillcast.report.html.run import add_runs
+from spillcast.report.html.inputs import Inputs
+from spillcast.report.html.runs import add_runs
 from spillcast.report.html.sections import runs
+from spillcast.report.html.write import compose
 from spillcast.report.live import Glimpse, live_text
 from spillcast.report.profile import profile_page
 
@@ -22,10 +22,10 @@ SIDE_BY_SIDE = [("read", 8192, 1000, 11_000_000)]
 
 
 def page_of(path):
-    """The material of one run, and the section that tells where its time goes."""
-    material = Material()
-    add_runs(material, find_evidence([path]), None, lenient=False)
-    return material, runs.sections(material.runs, None)[0]
+    """The inputs of one run, and the section that tells where its time goes."""
+    inputs = Inputs()
+    add_runs(inputs, find_evidence([path]), None, lenient=False)
+    return inputs, runs.sections(inputs.runs, None)[0]
 
 
 def shares(table):
@@ -43,24 +43,24 @@ def test_a_chart_and_the_table_below_it_agree(tmp_path):
         (READ, 200_000, blocks(31)),
     ]
     path = write_trace(tmp_path / "one.trc", waits)
-    material, section = page_of(path)
+    inputs, section = page_of(path)
     [chart] = section.figures
     assert chart.title == "Time by what sessions did, of 1 s elapsed"
     assert shares(section.tables[0])[READ] == 38.4
     drawn = shares(chart.table)
     assert drawn == {"temp reads": 38.4, "other waits": 24.0, runs.REST: 37.6}
-    assert answer(material) == ["This run took 1 s, and 38 % of it went into temp files."]
+    assert compose(inputs).answer == ["This run took 1 s, and 38 % of it went into temp files."]
     [row] = [row for row in profile(path).rows if row["event"] == READ]
     assert row["share"] == pytest.approx(0.384)
 
 
 def test_time_of_several_threads_is_told_as_theirs(tmp_path):
     run = recording(tmp_path / "run.spill", SIDE_BY_SIDE, elapsed_s=11.8, sessions=3)
-    material, section = page_of(run.path)
+    inputs, section = page_of(run.path)
     [chart] = section.figures
     assert chart.title == "Time by what threads did, of 33 s in three threads"
     assert shares(chart.table) == {"temp reads": 100.0}
-    assert answer(material) == [
+    assert compose(inputs).answer == [
         "This run took 11.8 s, and 100 % of the 33 s of its 3 threads went into temp files."
     ]
     words = profile_page(profile(run.path)).text(200).splitlines()[0]

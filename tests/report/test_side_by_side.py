@@ -8,8 +8,8 @@ import pytest
 from harness import only_line, spillcast
 from oracle_files import READ, make_example
 from spillcast.profile import timeline
-from spillcast.report.html.charts.stacked import Bar, in_shares
-from spillcast.report.html.sections import side_by_side
+from spillcast.report.html.bars import drawn_as_shares
+from spillcast.report.html.sections import runs
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +18,10 @@ def example(tmp_path_factory):
 
 
 def run(name, totals_s, *, time_s=10.0, latencies=()):
-    return {"name": name, "time_s": time_s, "timeline": {"totals_s": totals_s},
-            "latencies": list(latencies)}  # fmt: skip
+    line = {"totals_s": totals_s, "busy": {}, "sessions": 1, "length_s": 1.0}
+    return {"name": name, "kind": "traces", "time_s": time_s, "timeline": line,
+            "latencies": list(latencies), "operations": [], "events": [],
+            "sessions_are": "sessions"}  # fmt: skip
 
 
 def histogram(label, ns, count):
@@ -27,7 +29,8 @@ def histogram(label, ns, count):
 
 
 def test_a_single_run_has_nothing_beside_it():
-    assert side_by_side.sections([run("a", {"CPU": 4.0})]) == []
+    titles = [section.title for section in runs.sections([run("a", {"CPU": 4.0})], None)]
+    assert "Runs side by side" not in titles
 
 
 def test_bars_add_up_to_each_run():
@@ -35,7 +38,7 @@ def test_bars_add_up_to_each_run():
     reads, writes = histogram("temp reads", 150, 7), histogram("temp writes", 9, 1)
     totals_s = {"CPU": 4.0, "temp reads": 1.0}
     other = run("flash", totals_s, time_s=5.0, latencies=[reads, writes])
-    [section] = side_by_side.sections([one, other])
+    section, *_ = runs.sections([one, other], None)
     bars, overlay = section.figures
     assert bars.table.header == ["run", "time", "CPU", "temp reads", "idle, or not accounted for"]
     assert bars.table.rows[0] == ["disk", "10 s", "4 s, 40 %", "5 s, 50 %", "1 s, 10 %"]
@@ -46,8 +49,8 @@ def test_bars_add_up_to_each_run():
 
 
 def test_bars_too_unlike_to_be_seen_are_shares():
-    assert not in_shares([Bar("a", {"CPU": 4.0}), Bar("b", {"CPU": 1.0})])
-    assert in_shares([Bar("a", {"CPU": 4.0}), Bar("b", {"CPU": 0.1})])
+    assert not drawn_as_shares([4.0, 1.0])
+    assert drawn_as_shares([4.0, 0.1])
 
 
 def test_each_input_is_a_run(example, tmp_path):

@@ -28,7 +28,7 @@ from spillcast.units import format_count
 
 if TYPE_CHECKING:
     from spillcast.forecast.ask import Answer
-    from spillcast.report.html.material import Material
+    from spillcast.report.html.inputs import Inputs
 
 
 def add_to(application: typer.Typer) -> None:
@@ -105,29 +105,25 @@ def report(
     from spillcast.forecast.question import Question
     from spillcast.forecast.to_come.known import known_of
     from spillcast.recording.ash import Chosen
-    from spillcast.report.draw import need_report_extra
-
-    need_report_extra("spillcast report")
-    from spillcast.report.html.material import Material, split_inputs
-    from spillcast.report.html.run import add_runs, target_latencies
+    from spillcast.report.html.inputs import Inputs, split_inputs
+    from spillcast.report.html.runs import add_runs, target_latencies
     from spillcast.report.html.write import write_report
     from spillcast.storage import Storage
     from spillcast.units import parse_duration_s
     from spillcast.workspace import check_output_file
 
     check_output_file(output)
-    material = Material()
+    page = Inputs()
     documents, words = split_inputs(inputs)
     evidence = find_evidence(words) if words else Evidence()
     for name, document in documents:
-        material.add_document(name, document)
-        material.add_secret("path", name, Path(name).name)
-    for document in material.storages:
+        page.add_document(name, document)
+    for document in page.storages:
         storage = Storage.from_json(document, document["name"])
-        material.latencies.append(target_latencies(storage.name, storage))
+        page.latencies.append(target_latencies(storage.name, storage))
     chosen = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
     for part in [find_evidence([word]) for word in words] if each else [evidence]:
-        add_runs(material, part, chosen, temp_dirs=temp or (), lenient=lenient)
+        add_runs(page, part, chosen, temp_dirs=temp or (), lenient=lenient)
     if to and each:
         raise InputError(
             "--each compares runs", "a forecast is for one run: leave out --each or --to"
@@ -153,14 +149,14 @@ def report(
             watch=lambda name: progress_bar(f"probing {name}"),
             reading=reading_bar,
         )
-        _add_forecasts(material, to, ask(words, to, question), lenient=lenient)
+        _add_forecasts(page, to, ask(words, to, question), lenient=lenient)
     elif elapsed or temp_events or queryid or history or progress or written:
         given = "--elapsed, --history, --progress, --written, --temp-events and --queryid"
         raise InputError(f"{given} are for a forecast", "name a target with --to")
     elif evidence.plans or evidence.statements or evidence.figures:
         reason = "a plan holds" if not evidence.figures else "figures of a run hold"
         raise InputError(f"{reason} counts, not waits", "name a target with --to")
-    summary = write_report(material, output, redact=redact)
+    summary = write_report(page, output, redact=redact)
     if json:
         emit(summary)
     else:
@@ -172,22 +168,15 @@ def report(
 
 
 def _add_forecasts(
-    material: "Material", to: list[str], answers: "list[Answer]", *, lenient: bool
+    page: "Inputs", to: list[str], answers: "list[Answer]", *, lenient: bool
 ) -> None:
     """The forecasts as documents, with the latencies of their targets."""
-    from spillcast.evidence.find import find_evidence
-    from spillcast.report.html.run import latencies_traced, target_latencies
+    from spillcast.report.html.runs import latencies_traced, target_latencies
 
     for word, (forecast, storage) in zip(to, answers, strict=True):
         name = forecast.target
-        material.add_document(name, forecast.to_json())
+        page.add_document(name, forecast.to_json())
         if storage is not None:
-            if storage.provenance is not None:
-                material.add_secret("host", storage.provenance.host)
-            material.latencies.append(target_latencies(name, storage))
+            page.latencies.append(target_latencies(name, storage))
         elif Path(word).exists() and forecast.forecast_s is not None:
-            material.latencies.append(latencies_traced(name, word, lenient=lenient))
-            paths = find_evidence([word]).traces
-            material.add_secret("path", *map(str, paths), *(path.name for path in paths))
-        if Path(word).exists():
-            material.add_secret("path", word, Path(word).name, name)
+            page.latencies.append(latencies_traced(name, word, lenient=lenient))

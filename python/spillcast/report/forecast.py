@@ -33,7 +33,7 @@ def forecast_page(
     if first.statement is not None:
         parts.append(Words([statement_text(first.statement)]))
     if any(forecast.forecast_s is not None for forecast in order):
-        parts.append(_table(order))
+        parts.append(targets_table(order))
     if first.spilled is not None:
         parts.append(Words([f"  {text}" for text in spilled_sentences(first.spilled)]))
     parts += to_come_parts(first)
@@ -54,7 +54,7 @@ def statement_text(statement: Statement) -> str:
     return f"Statement{name}, {of}: {text}"
 
 
-def _table(order: Sequence[Forecast]) -> Table:
+def targets_table(order: Sequence[Forecast]) -> Table:
     """A row for each target, for more work memory, today and the limit: best first."""
     first = next(forecast for forecast in order if forecast.forecast_s is not None)
     columns = [

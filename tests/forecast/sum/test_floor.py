@@ -17,8 +17,8 @@ from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.recording.meta import CpuCache, Machine
 from spillcast.report.forecast import forecast_page
-from spillcast.report.html.answer import answer
-from spillcast.report.html.material import Material
+from spillcast.report.html.inputs import Inputs
+from spillcast.report.html.write import compose
 from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING, catalogue
 from spillcast.units import format_duration, parse_duration_s
 
@@ -33,10 +33,10 @@ LATENCY_NS = st.integers(1_000, 20_000_000)
 def floors_said(forecasts):
     """The floors, in seconds, that the terminal, a page and each sentence tell, as printed."""
     found = forecasts
-    material = Material()
+    page = Inputs()
     for number, one in enumerate(forecasts):
-        material.add_document(f"{number}.json", one.to_json())
-    together = [forecast_page(found, in_full=True).text(200), " ".join(answer(material))]
+        page.add_document(f"{number}.json", one.to_json())
+    together = [forecast_page(found, in_full=True).text(200), " ".join(compose(page).answer)]
     for texts, told in ((together, forecasts), *(([one.sentence()], [one]) for one in forecasts)):
         for text in texts:
             for floor in FLOOR.findall(text):

@@ -2,7 +2,7 @@ for (const button of document.querySelectorAll("button[data-of]")) {
   button.hidden = false;
   button.addEventListener("click", async () => {
     const source = document.getElementById(button.dataset.of);
-    const said = document.getElementById("said");
+    const status = document.getElementById("status");
     let copied = true;
     try {
       await navigator.clipboard.writeText(source.textContent);
@@ -14,7 +14,7 @@ for (const button of document.querySelectorAll("button[data-of]")) {
       selection.addRange(range);
       copied = document.execCommand("copy");
     }
-    said.textContent = copied ? "Copied" : "Not copied: it is selected, press Ctrl+C";
+    status.textContent = copied ? "Copied" : "Not copied: it is selected, press Ctrl+C";
     button.textContent = copied ? "Copied" : "Selected";
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   });

@@ -1,7 +1,6 @@
 """How evidence was measured, as labels and values; its statements; what of it is secret."""
 
 import shlex
-import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from spillcast.recording.meta import (
     CaptureAccount,
     KeptWaits,
     Machine,
-    Meta,
     ObservedEngine,
 )
 from spillcast.recording.observed import CpuLimits
@@ -48,6 +46,7 @@ def about_recording(recording: Recording) -> About:
             ("command", shlex.join(engine.command) if engine.command else None),
             ("settings", ", ".join(f"{k} = {value}" for k, value in given.items() if value)),
             ("machine", _machine(meta.machine)),
+            ("kernel", meta.machine.kernel),
             ("host", meta.machine.host),
             ("CPU quota", _quota(meta.cpu_limits)),
             ("peak memory", _size(meta.memory.peak_rss_bytes)),
@@ -65,7 +64,6 @@ def _machine(machine: Machine) -> str:
         format_count(machine.cpus, "CPU") if machine.cpus else "",
         f"{memory} of memory" if memory else "",
     ]
-    parts.append(f"kernel {machine.kernel}" if machine.kernel else "")
     return ", ".join(part for part in parts if part)
 
 
@@ -119,25 +117,6 @@ def statements_of(engine: ObservedEngine) -> list[dict[str, Any]]:
     """The query, where the recording is of one that is known."""
     text = engine.query or engine.sql
     return [{"sql_id": None, "text": text[:_TEXT_MAX], "share": None}] if text else []
-
-
-def secrets_of(meta: Meta) -> dict[str, list[str]]:
-    """What meta.json knows of hosts, paths and statements, for a page that must not."""
-    engine, server, query = meta.engine, meta.engine.server, meta.server_query
-    command = engine.command or []
-    hosts = [meta.machine.host, socket.gethostname(), server and server.host]
-    paths = [*meta.asked.temp_dirs, *(word for word in command if "/" in word)]
-    paths += meta.capture.mapped_temp_files
-    # A single word of a command may be any word; what holds a space is a statement.
-    long = [word for word in command if " " in word.strip()]
-    sql = [shlex.join(command), *long, engine.query, engine.sql, query and query.failure]
-    return {
-        kind: [str(text) for text in texts if text and text != "localhost"]
-        for kind, texts in (
-            *(("host", hosts), ("path", paths), ("sql", sql)),
-            *(("database", [server and server.dbname]), ("user", [server and server.user])),
-        )
-    }
 
 
 def about_traces(paths: Sequence[Path], read: Traces) -> About:

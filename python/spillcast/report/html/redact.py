@@ -1,187 +1,187 @@
-"""Material without SQL texts, bind values and the names that others gave: placeholders instead.
+"""Documents without SQL, bind values and the names that others gave: placeholders instead.
 
-What is known as a secret by its key goes first, then what looks like one, and of all that is left
-every word that is none of ours.
+A text passes only if its key is listed in this file and it has the form that the key's texts have.
+Everything else is replaced, whatever it looks like. Numbers pass.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import fields, replace
-from pathlib import Path
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
+from spillcast.explained import explained
 from spillcast.fleet.schema import UNKNOWN
-from spillcast.redaction import struck_text
-from spillcast.report.html.material import Material
-from spillcast.report.html.vocabulary import is_ours, strangers
+from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING
+from spillcast.forecast.to_come import history, plan, spill
+from spillcast.profile.result import CALL, DIMENSIONS, ROW_SOURCE
+from spillcast.profile.timeline import ON_CPU, OTHERS, STATES
+from spillcast.recording.source import SOURCES
+from spillcast.report.html.inputs import Inputs
+from spillcast.storage.catalogue.look_up import rows as catalogue_rows
 
-_SUFFIXES = r"spill|trc|trc\.gz|trc\.zst|json|csv|parquet|sql|db|duckdb|tmp|log"
-_PATHS = re.compile(
-    # From the root or home on; with a known suffix; never within an address or a unit.
-    rf"(?<![\w/.%)\]])(?:~|\.{{1,2}})?/[\w.@+~-][^\s'\",;:()<>|?&=]*"
-    rf"|(?<![\w/.:])[\w@+-][\w./@+-]*\.(?:{_SUFFIXES})\b"
+#: What stands for a sentence.
+LEFT_OUT = "the words are left out of this page, for they may quote names"
+_EVENT_KEYS = {"event", "label", "busy", "totals_s", "terms.name"}
+#: Names of terms beside wait events.
+TERMS = (
+    "CPU",
+    "CPU and other waits",
+    "temp read",
+    "temp write",
+    CHANGES,
+    DATA_READS,
+    QUOTA,
+    RECORDING,
 )
-_ADDRESSES = re.compile(
-    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)"
-    r"|(?<!://)(?<![\w./-])(?:[\w-]+\.){2,}[a-z]{2,}\b(?!/)",
-    re.IGNORECASE,
-)
-#: A host before a path of its own, behind a user's name or our word; a kind of target is none.
-_HOSTS = re.compile(
-    r"(?<![\w.-])(?!(?:cache|file|host)\b)[\w.-]+(?=:path-\d)|(?<=\w@)[\w.-]*\w"
-    r"|(?<=\bon host )[\w.-]*\w|(?<=\band host )[\w.-]*\w",
-    re.IGNORECASE,
-)
-_STATEMENT = re.compile(
-    r"\b(?:select\b.{1,2000}?\bfrom|insert\s+into|update\b.{1,200}?\bset|delete\s+from|merge\s+into)"
-    r"\b.*",
-    re.IGNORECASE | re.DOTALL,
-)
-#: Keys whose text is secret as a whole, and of which kind.
-_KEYS = {"host": "host", "hostname": "host", "query": "sql", "file": "path", "files": "path"}
-_KEYS |= {"dataset": "path", "database": "database", "dbname": "database", "user": "user"}
-_KEYS |= {"directory": "path", "like": "path", "path": "path", "object": "object", "keep": "object"}
-_KEYS |= {"statement": "sql", "caller": "sql"}
-_KEYS |= {
-    "longest_at": "path",
-    "mount_point": "path",
-    "name": "name",
-    "target": "name",
-    "storage": "name",
+_VERSION = r"\d+(?:\.\d+)*"
+#: Key -> the form of its texts, that name nobody.
+_FORMS = {
+    "schema": r"spillcast\.[a-z]+/\d",
+    "op": "read|write",
+    "kind": "recording|traces|ASH|io-size|memory|sort|hash|hash aggregate|store",
+    "source": "|".join(
+        (
+            "grid",
+            "probe",
+            "catalogue",
+            "recording",
+            "assumed",
+            history.SOURCE,
+            history.CALLS,
+            plan.SOURCE,
+            spill.SOURCE,
+        )
+    ),
+    "method": "counts|threads|trace|report|figures|explain|rehearsed",
+    "capture": "|".join((*map(re.escape, SOURCES), "none")),
+    "policy": "lru|keep|sieve|s3-fifo",
+    "class": "scan|index|temp|read|write|other",
+    "pattern": "sequential|random|mixed",
+    "access": "direct|buffered",
+    "evidence": "traces|ash|traces, ash|ash, traces",
+    "direction": "(?:slow|fast) to (?:slow|fast)",
+    "sessions_are": "threads|processes|sessions",
+    "state": "multi-pass|one-pass|spills|none|no spill|in memory|one pass",
+    "day": r"\d{4}-\d\d-\d\d|unknown",
+    "measured_at": r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?",
+    # Base 32 of Oracle, which has no e, i, l or o.
+    "sql_id": r"[0-9abcdfghjkmnpqrstuvwxyz]{13}|-?\d+",
+    "database": UNKNOWN,
+    "engine": rf"(?:PostgreSQL|DuckDB|Oracle|postgres|duckdb|oracle)(?: {_VERSION})?",
+    "workload": "sort|join|hash|aggregate|window",
+    "target": r"tmpfs|latency:[\d.]+(?:ns|us|ms|s)|factor:[\d.]+",
+    # What html/measured.py makes of figures alone.
+    "about.recorded": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
+    "about.kernel": rf"{_VERSION}",
+    "about.evidence": r"\d+ extended SQL traces? \(10046\)|samples of active sessions \(ASH\)",
+    "about.capture": "|".join(re.escape(source.title) for source in SOURCES.values()),
 }
-_NAMED = {"host", "hostname", "database", "dbname", "user"}
-#: What names are made of, each of which is secret by itself.
-_PARTS = {"path": "/", "host": "."}
-#: Keys whose text is of words of ours, whatever a file or a host is called.
-_OURS = {"schema", "op", "kind", "code", "method", "engine", "policy", "class", "label"}
-#: Keys of what Oracle makes of a statement's text, by which it is found there.
-_IDENTIFIERS = {"sql", "sql_id"}
-#: Words of two letters that stay; any other may be somebody's host or database.
-_SHORT = re.compile("an|as|at|be|by|do|gb|if|in|io|is|it|kb|mb|ms|no|ns|of|on|or|so|tb|to|up|us|we")
-_SQL_ID = re.compile(r"[0-9a-z]{13}")
+#: Rows of html/measured.py whose values hold figures and words of spillcast's and nothing else.
+FIGURES = {
+    "machine", "CPU quota", "peak memory", "lost", "cost of recording", "covered", "samples",
+    "runnable but not scheduled", "sessions", "lines", "damaged rows",
+}  # fmt: skip
+#: Keys with the forms of others.
+_SAME = {
+    "sql": "sql_id", "queryid": "sql_id", "storage": "target", "name": "target",
+    "from": "state", "to": "state", "about.engine": "engine",
+}  # fmt: skip
+#: Keys of sentences, which may quote anything.
+_SENTENCES = {
+    "advice", "because", "message", "refused", "unused", "warnings", "words", "most_because",
+}  # fmt: skip
+#: What placeholders of a key are called, if not like the key.
+_CALLED = {
+    "query": "sql", "statement": "sql", "text": "sql", "command": "sql", "failure": "sql",
+    "caller": "sql", "target": "storage", "from": "storage", "to": "storage", "name": "input",
+    "file": "path", "files": "path", "path": "path", "longest_at": "path", "mount_point": "path",
+    "dataset": "path", "directory": "path", "like": "path", "dbname": "database", "keep": "object",
+}  # fmt: skip
 
 
-def redacted(material: Material) -> Material:
-    """The same with every secret replaced, the same one by the same placeholder throughout."""
-    redactor = Redactor()
-    for kind, texts in material.secrets.items():
-        for text in texts:
-            redactor.learn(kind, text)
-    rooms = [field.name for field in fields(Material) if field.name != "secrets"]
-    trees = {room: getattr(material, room) for room in rooms}
-    redactor.collect(trees)
-    return replace(material, **{room: redactor.apply(trees[room]) for room in rooms}, secrets={})
+#: Settings of a row of the catalogue.
+_CATALOGUE = re.compile(r"(?<=[a-z0-9])\?[a-z]+=[\d.]+[KMGT]?(?:&[a-z]+=[\d.]+[KMGT]?)*$")
+_COLUMNS = {*DIMENSIONS, ROW_SOURCE, CALL}
+
+
+def redacted(inputs: Inputs) -> Inputs:
+    """The same, with one placeholder for a text throughout."""
+    redactor = Redactor({name for profile in inputs.profiles for name in profile["by"]})
+    lists = [each.name for each in fields(inputs)]
+    return replace(inputs, **{name: redactor.value(getattr(inputs, name), name) for name in lists})
 
 
 class Redactor:
-    """Texts that are secret, and their placeholders: ``sql-1``, ``path-2``, ``host``."""
+    """Texts that were replaced, and their placeholders: ``sql-1``, ``path-2``, ``host-1``."""
 
-    def __init__(self) -> None:
-        self._kinds: dict[str, str] = {}
+    def __init__(self, columns: Collection[str] = ()) -> None:
+        # Columns of a profile may be expressions, which may hold values.
+        self._expressions = set(columns) - _COLUMNS
         self._placeholders: dict[str, str] = {}
-        self._learned: re.Pattern[str] | None = None
+        self._counts: dict[str, int] = {}
 
-    def learn(self, kind: str, text: str) -> None:
-        """Take a text for a secret, unless it is known as one; of a path also its names."""
-        text = text.strip().casefold()
-        if text and text not in self._kinds and not (kind in _PARTS and _is_ordinary(text)):
-            self._kinds[text] = kind
-            self._learned = None
-            for part in text.split(_PARTS[kind]) if kind in _PARTS else ():
-                self.learn(kind, part)
+    def value(self, value: Any, key: str) -> Any:
+        """What a key holds, with placeholders."""
+        if isinstance(value, dict):
+            return self._mapping(value, key)
+        if isinstance(value, list | tuple):
+            if key in _SENTENCES and all(isinstance(part, str) for part in value):
+                return [LEFT_OUT] if value and key == "warnings" else []
+            return [self.value(part, key) for part in value]
+        return self._text(value, key) if isinstance(value, str) else value
 
-    def _placeholder(self, secret: str) -> str:
-        """Numbered in the order in which a page names them."""
-        secret = secret.strip().casefold()
-        if secret not in self._placeholders:
-            kind = self._kinds[secret]
-            number = sum(self._kinds[other] == kind for other in self._placeholders) + 1
-            self._placeholders[secret] = kind if kind == "host" else f"{kind}-{number}"
-        return self._placeholders[secret]
+    def _mapping(self, value: dict[str, Any], key: str) -> dict[str, Any]:
+        if key == "about":
+            label = str(value["label"])
+            keep = label in FIGURES
+            shown = value["value"] if keep else self._text(value["value"], f"about.{label}")
+            return {"label": label, "value": shown}
+        inner = {}
+        for name, part in value.items():
+            shown = self._text(name, key) if key in _EVENT_KEYS else self._key(name)
+            path = f"{key}.{name}"
+            inner[shown] = self.value(part, path if path in _EVENT_KEYS else shown)
+        # What a warning means is known by its code.
+        if "code" in inner and (about := explained().get(value["code"])) is not None:
+            inner |= {"code": value["code"], "title": about.title, "next_step": about.next_step}
+        return inner
 
-    def _replaced(self, kind: str, text: str) -> str:
-        self.learn(kind, text)
-        return self._placeholder(text) if text.strip().casefold() in self._kinds else text
+    def _key(self, name: str) -> str:
+        known = name not in self._expressions and re.fullmatch("[a-z][a-z0-9_]*", name)
+        return name if known else self._replaced(name, "column")
 
-    def _placeholder_of(self, kind: str, name: str) -> str:
-        """Of a text that is a name as a whole, which may be an ordinary word elsewhere."""
-        self._kinds.setdefault(name.strip().casefold(), kind)
-        return self._placeholder(name)
+    def _text(self, text: str, key: str) -> str:
+        if key in _SENTENCES:
+            return LEFT_OUT if text else text
+        if key in _EVENT_KEYS:
+            return text if text in _events() else self._replaced(text, "event")
+        if key == "by":
+            return text if text in _COLUMNS else self._replaced(text, "column")
+        form = _SAME.get(key, key)
+        if form == "target" and _CATALOGUE.sub("", text) in _catalogue():
+            return text
+        if re.fullmatch(_FORMS.get(form, "(?!)"), text) or not text:
+            return text
+        key = key.removeprefix("about.")
+        return self._replaced(text, _CALLED.get(key, key))
 
-    def _knows(self, text: str) -> bool:
-        return text.strip().casefold() in self._kinds and not _is_ordinary(text)
-
-    def collect(self, tree: Any, key: str = "") -> None:
-        """Learn what the keys of a tree say is secret."""
-        if isinstance(tree, dict):
-            for name, value in tree.items():
-                self.collect(value, str(name))
-        elif isinstance(tree, list):
-            for value in tree:
-                self.collect(value, key)
-        elif isinstance(tree, str) and tree:
-            self._learn_by_key(key, tree)
-
-    def _learn_by_key(self, key: str, text: str) -> None:
-        kind = _KEYS.get(key)
-        if kind == "name":
-            # Of a storage: an assumed one or a row of the catalogue is no secret, a file is.
-            if Path(text).is_absolute():
-                self.learn("path", text)
-        elif kind is not None:
-            self.learn(kind, text)
-
-    def apply(self, tree: Any) -> Any:
-        """The tree with placeholders."""
-        if isinstance(tree, dict):
-            # A row of what was measured: the value is of the kind that its label says.
-            of = {"value": str(tree["label"])} if tree.get("label") in _NAMED else {}
-            return {
-                self._of_key(str(name)): self._of_name(of.get(name, str(name)), value)
-                for name, value in tree.items()
-            }
-        if isinstance(tree, list | tuple):
-            return [self.apply(value) for value in tree]
-        return self.text(tree) if isinstance(tree, str) else tree
-
-    def _of_key(self, name: str) -> str:
-        return self.text(name) if "/" in name else self._of_ours(name)
-
-    def _of_name(self, name: str, value: Any) -> Any:
-        """The value of a key."""
-        if name in _IDENTIFIERS and isinstance(value, str) and _SQL_ID.fullmatch(value):
-            return value
-        if name in _OURS and isinstance(value, str):
-            return self._of_ours(value)
-        if name in _NAMED and isinstance(value, str) and value != UNKNOWN:
-            return self._placeholder_of(_KEYS[name], value) if value.strip() else value
-        return self.apply(value)
-
-    def _of_ours(self, text: str) -> str:
-        """A text without words that are none of ours."""
-        for name in strangers(text):
-            text = text.replace(name, self._replaced("name", name))
-        return text
-
-    def text(self, text: str) -> str:
-        """A text with placeholders: what was learned first, then whatever looks like a secret."""
-        if self._knows(text):
-            return self._placeholder(text)
-        text = struck_text(text)
-        if self._learned is None:
-            told = (secret for secret in self._kinds if not _is_ordinary(secret))
-            known = sorted(told, key=len, reverse=True)
-            words = "|".join(re.escape(secret) for secret in known)
-            self._learned = re.compile(
-                rf"(?<!\w)(?:{words})(?!\w)" if known else r"(?!)", re.IGNORECASE
-            )
-        text = self._learned.sub(lambda found: self._placeholder(found[0]), text)
-        text = _STATEMENT.sub(lambda found: self._replaced("sql", found[0]), text)
-        text = _PATHS.sub(lambda found: self._replaced("path", found[0]), text)
-        return self._of_ours(_HOSTS.sub("host", _ADDRESSES.sub("host", text)))
+    def _replaced(self, text: str, kind: str) -> str:
+        text = text.strip()
+        if text not in self._placeholders:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._placeholders[text] = f"{kind}-{self._counts[kind]}"
+        return self._placeholders[text]
 
 
-def _is_ordinary(text: str) -> bool:
-    """Whether a text tells nothing: a number, a word that everybody uses, a kind of place."""
-    if len(text) == 2:
-        return text.isdigit() or _SHORT.fullmatch(text) is not None
-    return text.isdigit() or (text.isalpha() and len(text) > 1 and is_ours(text))
+@cache
+def _events() -> frozenset[str]:
+    """Wait events, system calls, terms and states that may be named."""
+    text = (files("spillcast.report.html") / "events.txt").read_text(encoding="utf-8")
+    return frozenset([*text.splitlines()[2:], *STATES, *TERMS, ON_CPU, OTHERS])
+
+
+@cache
+def _catalogue() -> frozenset[str]:
+    return frozenset(f"catalogue:{row.name}" for row in catalogue_rows())

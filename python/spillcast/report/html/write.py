@@ -1,63 +1,69 @@
-"""The page as a file: rendered by its template, checked for its size, written whole or not."""
+"""Inputs -> the page as a file: which sections there are, rendered, written whole or not."""
 
 import base64
 import hashlib
+import json
 import re
+from collections.abc import Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 from spillcast._core import __version__
+from spillcast.document import read
 from spillcast.errors import InputError, SpillcastError
+from spillcast.forecast import Forecast
+from spillcast.forecast.ranking import ranked
 from spillcast.gate import reading
-from spillcast.report.draw import PALETTE
-from spillcast.report.html.compose import compose
-from spillcast.report.html.material import AGAIN, Document, Material
+from spillcast.report.html.inputs import AGAIN, Document, Inputs
+from spillcast.report.html.page import Page, Section, Weakness, sentence
 from spillcast.report.html.redact import redacted
+from spillcast.report.html.sections import forecasts, others, runs
 from spillcast.report.table import glued
 from spillcast.workspace import whole_file
 
 REPORT_SCHEMA = "spillcast.report/1"
 #: What a mail gateway lets through, and a phone opens at once.
 BYTES_MAX = 3_000_000
+#: Raw figures of more bytes are not repeated in the page.
+RAW_BYTES_MAX = 300_000
+#: What documents are called, and whose names a page bears, in this order.
+_TITLES = {
+    "runs": "Run",
+    "forecasts": "Forecast",
+    "fleets": "Fleet",
+    "sweeps": "Sweep",
+    "caches": "Cache",
+    "verifications": "Verification",
+    "servers": "Server",
+    "profiles": "Profile",
+    "storages": "Storage",
+}
 
 
-def write_report(material: Material, path: Path, *, redact: bool = False) -> Document:
+def write_report(inputs: Inputs, path: Path, *, redact: bool = False) -> Document:
     """Write the page; the document of docs/schema.md says what it holds.
 
     InputError where it cannot be written, SpillcastError where it would be larger than BYTES_MAX.
     """
     with reading("an input of the report", AGAIN):
-        page = compose(redacted(material) if redact else material)
-    templates = jinja2.Environment(
-        loader=jinja2.PackageLoader("spillcast.report.html", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.filters["glued"] = _glued
-    style = templates.get_template("style.css").render(palette=PALETTE.items())
-    script = templates.get_template("copy.js").render()
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    text = templates.get_template("page.html.j2").render(
-        page=page,
-        redacted=redact,
-        style=Markup(style),
-        script=script,
-        script_hash=f"sha256-{digest}",
-        version=__version__,
-        when=f"on {datetime.now(UTC):%Y-%m-%d}",
-    )
-    content = text.encode("utf-8", errors="replace")
+        page = compose(redacted(inputs) if redact else inputs)
+    content = _rendered(page, redact=redact).encode("utf-8", errors="replace")
     if len(content) > BYTES_MAX:
         raise SpillcastError(
             f"{path}: the page would have {len(content):,} bytes, more than {BYTES_MAX:,}",
             "give fewer inputs or targets",
         )
-    _write(path, content)
+    try:
+        with whole_file(path) as partial:
+            partial.write_bytes(content)
+    except OSError as error:
+        hint = "name another with -o"
+        raise InputError(f"{path}: {error.strerror or error}", hint) from error
     return {
         "schema": REPORT_SCHEMA,
         "path": str(path),
@@ -69,6 +75,28 @@ def write_report(material: Material, path: Path, *, redact: bool = False) -> Doc
     }
 
 
+def _rendered(page: Page, *, redact: bool) -> str:
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader("spillcast.report.html", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= {"glued": _glued, "share": lambda at: f"{100 * at:.5g}%",
+                          "longest": lambda texts: max(texts, key=len, default="")}  # fmt: skip
+    script = templates.get_template("copy.js").render()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return templates.get_template("page.html.j2").render(
+        page=page,
+        redacted=redact,
+        script=script,
+        script_hash=f"sha256-{digest}",
+        version=__version__,
+        when=f"on {datetime.now(UTC):%Y-%m-%d}",
+    )
+
+
 def _glued(text: str) -> str:
     """A text that is not broken between a number and its unit."""
     return re.sub(
@@ -76,10 +104,103 @@ def _glued(text: str) -> str:
     )
 
 
-def _write(path: Path, content: bytes) -> None:
-    try:
-        with whole_file(path) as partial:
-            partial.write_bytes(content)
-    except OSError as error:
-        hint = "name another with -o"
-        raise InputError(f"{path}: {error.strerror or error}", hint) from error
+def compose(inputs: Inputs) -> Page:
+    """The answer first, then the choices, where the time goes, what they rest on, and how sure."""
+    known = [read(Forecast, one, one["target"], AGAIN) for one in inputs.forecasts]
+    target = _target(inputs, known)
+    sections = [
+        *(forecasts.compared(known) if known else ()),
+        *forecasts.remaining(known),
+        *runs.sections(inputs.runs, target),
+        *map(others.profile, inputs.profiles),
+        *forecasts.terms(known),
+        *map(others.server, inputs.servers),
+        *map(others.fleet, inputs.fleets),
+        *map(others.sweep, inputs.sweeps),
+        *map(others.cache, inputs.caches),
+        *([others.verification(inputs.verifications)] if inputs.verifications else ()),
+    ]
+    if target is None:
+        latencies = {one["name"]: one["groups"] for one in inputs.latencies}
+        sections += [
+            others.storage(one, latencies[one["name"]])
+            for one in inputs.storages
+            if one["name"] in latencies
+        ]
+    if weak := _weaknesses(inputs, known):
+        sections.append(Section("Warnings", weaknesses=weak))
+    return Page(
+        _title(inputs),
+        _answer(inputs, known),
+        [*sections, *runs.measured(inputs.runs)],
+        forecasts.numbers(known) if known else (),
+        _raw(inputs),
+        runs.subjects(inputs.runs),
+    )
+
+
+def _answer(inputs: Inputs, known: list[Forecast]) -> list[str]:
+    """A sentence or two on the first kind of input that there is."""
+    if known:
+        return forecasts.answers(known)
+    for documents, sentences in (
+        (inputs.servers, others.server_answers),
+        (inputs.fleets, others.fleet_answers),
+        (inputs.sweeps, others.sweep_answers),
+        (inputs.caches, others.cache_answers),
+        (inputs.verifications, others.verification_answers),
+        (inputs.runs, runs.answers),
+        (inputs.profiles, others.profile_answers),
+        (inputs.storages, others.storage_answers),
+    ):
+        if documents:
+            return sentences(documents)
+    return ["There is nothing to show."]
+
+
+def _title(inputs: Inputs) -> str:
+    lists = [inputs.runs] if inputs.runs else [getattr(inputs, name) for name in _TITLES]
+    names = list(dict.fromkeys(str(one["name"]) for one in chain(*lists)))
+    return "spillcast: " + ", ".join(names[:3]) + ("..." if len(names) > 3 else "")
+
+
+def _target(inputs: Inputs, known: list[Forecast]) -> Document | None:
+    """Latencies of the target that the page is about: the fastest of which any are known."""
+    if not inputs.runs:
+        return None
+    latencies = {one["name"]: one for one in inputs.latencies if one["groups"]}
+    names = [one.target for one in ranked(known) if one.target in latencies]
+    return latencies[names[0]] if names else next(iter(latencies.values()), None)
+
+
+def _weaknesses(inputs: Inputs, known: list[Forecast]) -> list[Weakness]:
+    """What weakens the numbers, of all inputs, each once."""
+    weak = [Weakness(sentence(text)) for run in inputs.runs for text in run["warnings"]]
+    weak += forecasts.weaknesses(known)
+    for document in chain(inputs.profiles, inputs.fleets, inputs.sweeps, inputs.caches):
+        for warning in document.get("warnings", ()):
+            text = warning["message"] if isinstance(warning, Mapping) else str(warning)
+            weak.append(Weakness(sentence(text)))
+    return list(dict.fromkeys(weak))
+
+
+def _raw(inputs: Inputs) -> list[tuple[str, str]]:
+    """What the page is made of, to copy."""
+    raw = []
+    for each in fields(inputs):
+        for document in getattr(inputs, each.name) if each.name in _TITLES else ():
+            text = _json(document, indent=1)
+            if len(text.encode()) > RAW_BYTES_MAX:
+                text = _json(document, separators=(",", ":"))
+            if (size := len(text.encode())) > RAW_BYTES_MAX:
+                text = f"{size:,} bytes, too many for this page: the input holds them."
+            raw.append(
+                (f"{_TITLES[each.name]}: {document.get('target') or document['name']}", text)
+            )
+    return raw
+
+
+def _json(document: Mapping[str, Any], **form: Any) -> str:
+    """JSON as people read it; bytes of a file's name that are not UTF-8 are escapes of JSON."""
+    text = json.dumps(document, default=str, ensure_ascii=False, **form)
+    return text.encode(errors="backslashreplace").decode()

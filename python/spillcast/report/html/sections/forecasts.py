@@ -1,25 +1,31 @@
-"""Forecasts: the terms as a waterfall, several targets side by side, what weakens them."""
+"""Forecasts: targets side by side, what remains of a query, the terms, what weakens them."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict
 
-from spillcast.document import read
-from spillcast.forecast.result import Forecast as ForecastDocument
-from spillcast.forecast.verdict import recommended
-from spillcast.report.forecast import NO_LATENCY, NOW
-from spillcast.report.html.answer import document_rank_s, ranked, refusal
-from spillcast.report.html.charts import forecasts as charts
-from spillcast.report.html.material import AGAIN
-from spillcast.report.html.page import Figure, Section, Table, Warned, figure
-from spillcast.report.html.words import (
+from spillcast.forecast import Forecast
+from spillcast.forecast.more_memory import WorkMemory
+from spillcast.forecast.ranking import ranked
+from spillcast.forecast.result import Remaining
+from spillcast.forecast.verdict import recommended, verdict
+from spillcast.report.forecast import NO_LATENCY, NOW, statement_text, targets_table
+from spillcast.report.html import bars
+from spillcast.report.html.page import (
     NOTHING,
+    Column,
+    Figure,
+    Section,
+    Table,
+    Weakness,
     between,
     change,
     count,
+    of_terminal,
     seconds,
     sentence,
     size,
+    table_of,
+    text,
 )
 from spillcast.units import (
     format_bytes,
@@ -27,213 +33,246 @@ from spillcast.units import (
     format_setting,
     format_speedup,
     interval_name,
+    parse_duration_s,
 )
 
-Forecast = Mapping[str, Any]
 #: Forecasts whose terms are drawn.
 _DRAWN_MAX = 3
+#: What remains of a run, by the key of its estimate, and how that is written.
+_REMAINING = (
+    ("time", "elapsed_s", format_duration),
+    ("temp writes", "writes_bytes", format_bytes),
+    ("temp reads", "reads_bytes", format_bytes),
+)
+
+
+def _answered(forecasts: Sequence[Forecast]) -> list[Forecast]:
+    return [forecast for forecast in ranked(forecasts) if forecast.forecast_s is not None]
+
+
+def _by_query(forecasts: Sequence[Forecast]) -> list[list[Forecast]]:
+    """The forecasts of each query: those with one baseline."""
+    queries: dict[float, list[Forecast]] = {}
+    for forecast in forecasts:
+        queries.setdefault(forecast.baseline_s, []).append(forecast)
+    return list(queries.values())
+
+
+def answers(forecasts: Sequence[Forecast]) -> list[str]:
+    """The verdict on each query, and whose it is."""
+    sentences: list[str] = []
+    for of_query in _by_query(forecasts):
+        sentences += verdict(of_query).sentences
+        if (statement := of_query[0].statement) is not None:
+            sentences.append(f"{statement_text(statement)}.")
+    return sentences
+
+
+def place(target: str) -> str:
+    """A target in words: one that is a latency, a factor or a row of the catalogue."""
+    kind, _, value = target.partition(":")
+    if kind == "latency":
+        return f"storage that takes {format_duration(parse_duration_s(value))} an operation"
+    known = {"factor": f"storage {value} times as fast", "catalogue": value}
+    return known.get(kind, target)
 
 
 def numbers(forecasts: Sequence[Forecast]) -> list[tuple[str, str]]:
     """The figures of note of the best forecast."""
     best = ranked(forecasts)[0]
-    if best["forecast_s"] is None:
-        return [("now", seconds(best["baseline_s"]))]
+    now = ("now", seconds(best.baseline_s))
+    if best.forecast_s is None:
+        return [now]
+    bounds = best.ceiling_interval_s
     return [
-        ("now", seconds(best["baseline_s"])),
-        ("there", seconds(best["forecast_s"])),
-        (interval_name(best["confidence"]), between(best["interval_s"])),
-        ("speed-up", format_speedup(best["speedup"])),
-        (NO_LATENCY, _ceiling(best)),
+        now,
+        ("there", seconds(best.forecast_s)),
+        (interval_name(best.confidence), between(best.interval_s)),
+        ("speed-up", format_speedup(best.speedup or 0.0)),
+        (NO_LATENCY, between(bounds) if bounds else f"about {seconds(best.ceiling_s)}"),
     ]
 
 
-def _ceiling(forecast: Forecast) -> str:
-    """What storage of no latency would leave: an estimate, so its bounds where they are known."""
-    bounds = forecast.get("ceiling_interval_s")
-    return between(bounds) if bounds else f"about {seconds(forecast['ceiling_s'])}"
-
-
-def choices(forecasts: Sequence[Forecast]) -> list[Section]:
+def compared(forecasts: Sequence[Forecast]) -> list[Section]:
     """All targets side by side, the best first, with the run as it is and without latency."""
-    if not forecasts:
-        return []
-    order = ranked(forecasts)
-    given = [one for one in order if one["forecast_s"] is not None]
-    refused = [refusal(one) for one in order if one["forecast_s"] is None]
-    figures = [_choices(given)] if len(given) > 1 else []
-    tables = [_table(order)] if given else []
-    words = [*refused, *(_remarks(order) if given else [])]
-    said = [Section("Storage compared", words, figures, tables)] if refused or tables else []
-    said += [_work_memory(given[0])] if given and given[0].get("work_memory") else []
-    return [*said, *([Section("What to do", todo)] if (todo := _advice(order)) else [])]
-
-
-def _remarks(order: Sequence[Forecast]) -> list[str]:
-    """What the rows that are no target are, and the remarks."""
-    said = f"No storage for temp files is faster than {NO_LATENCY}. "
-    said += f"'{NOW}' is the query on its present storage."
-    if any(one.get("best_value") for one in order):
-        said += " 'best value' saves the most time for its price."
-    if order[0].get("work_memory"):
-        said += " More work_mem holds if the plan stays: PostgreSQL may choose another with it."
-    return [said]
-
-
-def _work_memory(forecast: Forecast) -> Section:
-    """Settings of work memory on the present storage, with what each does to the spill."""
-    memory = forecast["work_memory"]
-    settings = [(memory["current_bytes"], forecast["baseline_s"], None, NOW)]
-    for cure, does in ((memory["one_pass"], "sorts take one pass"), (memory["enough"], "no spill")):
-        if cure is not None:
-            of = cure["work_mem_bytes"], cure["forecast_s"], cure["interval_s"], does
-            settings.append(of)
-    rows = [
-        [NOTHING if b is None else format_setting(b), seconds(s), between(bounds), does]
-        for b, s, bounds, does in settings
-    ]
-    interval = interval_name(forecast["confidence"])
-    table = Table(["work_mem", "elapsed", interval, "effect"], rows, left=(0, 3))
-    most = format_bytes(memory["most_bytes"])
+    order, given = ranked(forecasts), _answered(forecasts)
     words = [
-        "Elapsed time on the present storage, if the plan stays as it is. Without a spill all "
-        f"nodes of the plan in all its processes may use up to {most}."
+        f"There is no forecast for {place(one.target)}: {one.refused}."
+        for one in order
+        if one.forecast_s is None
     ]
-    return Section("More work memory instead", words, [], [table])
-
-
-def terms(forecasts: Sequence[Forecast]) -> list[Section]:
-    """What the forecasts are made of."""
-    given = [one for one in ranked(forecasts) if one["forecast_s"] is not None]
-    if not given:
-        return []
-    words = [
-        "The forecast is the sum of these terms. Only temp I/O changes, apart from CPU time that "
-        "waits make longer or shorter. The line through the last bar is the forecast's interval; "
-        "the dotted line is the time on zero-latency storage, the band its interval."
-    ]
-    figures = [_waterfall(one) for one in given[:_DRAWN_MAX]]
-    return [Section("What the forecast is made of", words, figures)]
-
-
-def warnings(forecasts: Sequence[Forecast]) -> list[Warned]:
-    """What weakens the numbers, each once, with the targets it is said of, and what to do."""
-    said: dict[tuple[str, str, str], list[str]] = {}
-    for forecast in forecasts:
-        for warning in forecast["warnings"]:
-            title, next_step = (warning.get(name) or "" for name in ("title", "next_step"))
-            words = (warning["message"], title, next_step)
-            said.setdefault(words, []).append(forecast["target"])
-    return [
-        Warned(
-            sentence(message),
-            title[:1].upper() + title[1:],
-            next_step,
-            "" if len(targets) == len(forecasts) else ", ".join(targets),
+    sections, tables, figures = [], list[Table](), list[Figure]()
+    if given:
+        words.append(_remarks(order))
+        tables.append(of_terminal(targets_table(order)))
+    if len(given) > 1:
+        points = f"Points are forecasts; each line is a {interval_name(given[0].confidence)}."
+        chart = bars.choices(given)
+        figures.append(
+            Figure("Elapsed time by storage", points, chart, of_terminal(targets_table(given)))
         )
-        for (message, title, next_step), targets in said.items()
+    if words:
+        sections.append(Section("Storage compared", words, figures, tables))
+    if given and (memory := given[0].work_memory) is not None:
+        sections.append(_work_memory(memory, given[0].baseline_s, given[0].confidence))
+    if advice := _advice(order):
+        sections.append(Section("What to do", advice))
+    return sections
+
+
+def _remarks(order: Sequence[Forecast]) -> str:
+    """What the rows that are no target are, and the remarks."""
+    words = f"No storage for temp files is faster than {NO_LATENCY}. "
+    words += f"'{NOW}' is the query on its present storage."
+    if any(one.best_value for one in order):
+        words += " 'best value' saves the most time for its price."
+    if order[0].work_memory:
+        words += " More work_mem holds if the plan stays: PostgreSQL may choose another with it."
+    return words
+
+
+def _work_memory(memory: WorkMemory, now_s: float, confidence: float) -> Section:
+    """Settings of work memory on the present storage, with what each does to the spill."""
+    settings = [
+        {"work_mem_bytes": memory.current_bytes, "forecast_s": now_s, "effect": NOW},
+        *(
+            [{**asdict(memory.one_pass), "effect": "sorts take one pass"}]
+            if memory.one_pass
+            else []
+        ),
+        {**asdict(memory.enough), "effect": "no spill"},
     ]
-
-
-def _waterfall(forecast: Forecast) -> Figure:
-    target = forecast["target"]
-    now, there = seconds(forecast["baseline_s"]), seconds(forecast["forecast_s"])
-    moved = [
-        f"{name} from {format_duration(here)} to {format_duration(over)}"
-        for name, here, over in charts.changes(forecast)
-    ]
-    return figure(
-        f"From {now} now to {there} on {target}",
-        "",
-        f"Waterfall of the forecast for {target}: {now} now, {there} there, "
-        f"{interval_name(forecast['confidence'])} {between(forecast['interval_s'])}; "
-        + "; ".join(moved),
-        partial(charts.waterfall, forecast),
-        _terms(forecast),
+    columns: tuple[Column, ...] = (
+        ("work_mem", "work_mem_bytes", lambda b: NOTHING if b is None else format_setting(b)),
+        ("elapsed", "forecast_s", seconds),
+        (interval_name(confidence), "interval_s", between),
+        ("effect", "effect", text),
     )
-
-
-def _terms(forecast: Forecast) -> Table:
-    rows = [
-        [
-            term["name"],
-            count(term["count"]),
-            size(term["bytes"] / term["count"]) if term["bytes"] and term["count"] else NOTHING,
-            format_duration(term["baseline_s"]),
-            format_duration(term["forecast_s"]),
-            change(term["forecast_s"] - term["baseline_s"]),
-        ]
-        for term in forecast["terms"]
-    ]
-    now, there = forecast["baseline_s"], forecast["forecast_s"]
-    rows.append(["elapsed", "", "", seconds(now), seconds(there), change(there - now)])
-    return Table(["term", "operations", "size", "now", "there", "change"], rows)
-
-
-def _choices(given: Sequence[Forecast]) -> Figure:
-    names = "; ".join(
-        f"{one['target']} {seconds(one['forecast_s'])} ({between(one['interval_s'])})"
-        for one in given
+    words = (
+        "Elapsed time on the present storage, if the plan stays as it is. Without a spill all "
+        f"nodes of the plan in all its processes may use up to {format_bytes(memory.most_bytes)}."
     )
-    return figure(
-        "Elapsed time by storage",
-        f"Points are forecasts; each line is a {interval_name(given[0]['confidence'])}.",
-        f"Forecasts side by side: {names}; now {seconds(given[0]['baseline_s'])}",
-        partial(charts.choices, given),
-        _table(given),
-    )
-
-
-def _table(order: Sequence[Forecast]) -> Table:
-    """The rows of the terminal's table."""
-    first = next(one for one in order if one["forecast_s"] is not None)
-    priced = any(one.get("cost") is not None for one in order)
-    header = ["storage", "elapsed", interval_name(first["confidence"]), "speed-up"]
-    header += [*["cost"] * priced, "remarks"]
-    now_s = first["baseline_s"]
-
-    def row(name: str, s: float | None, bounds: Any, remark: str, cost: Any = None) -> list[str]:
-        speedup = format_speedup(now_s / s) if s else NOTHING
-        paid = [NOTHING if cost is None else f"{cost:g}"] * priced
-        return [name, seconds(s), between(bounds), speedup, *paid, remark]
-
-    rows = []
-    for one in order:
-        remark = "no number" if one["forecast_s"] is None else ""
-        if one.get("best_value"):
-            remark = "best value"
-        elif (without_s := one.get("without_cache_s")) is not None:
-            remark = f"{format_duration(without_s)} where memory is not free"
-        cells = row(one["target"], one["forecast_s"], one["interval_s"], remark, one.get("cost"))
-        rows.append((document_rank_s(one), cells))
-    if memory := first.get("work_memory"):
-        more = memory["enough"]
-        name = f"work_mem {format_setting(more['work_mem_bytes'])}"
-        cells = row(name, more["forecast_s"], more["interval_s"], "if the plan stays")
-        rows.append((more["forecast_s"], cells))
-    bounds = first.get("ceiling_interval_s")
-    rows.append((first["ceiling_s"], row(NO_LATENCY, first["ceiling_s"], bounds, "")))
-    rows.append((now_s, row(NOW, now_s, None, "")))
-    rows.sort(key=lambda pair: pair[0])
-    return Table(header, [cells for _, cells in rows], left=(0, len(header) - 1))
+    return Section("More work memory instead", [words], [], [table_of(settings, columns, (0, 3))])
 
 
 def _advice(order: Sequence[Forecast]) -> list[str]:
     """What to do for each target that the verdict on its query recommends."""
-    names: set[str] = set()
-    said: list[str] = []
-    for baseline_s in dict.fromkeys(one["baseline_s"] for one in order):
-        of_it = [one for one in order if one["baseline_s"] == baseline_s]
-        useful = recommended([read(ForecastDocument, one, "a forecast", AGAIN) for one in of_it])
-        helps = [one for one in of_it if one["target"] in useful]
-        said += [f"{one['target']}: {text}" for one in helps for text in one.get("advice", ())]
+    names, advice, memory = set[str](), list[str](), order[0].work_memory
+    for of_query in _by_query(order):
+        useful = recommended(of_query)
         names |= useful
-    memory = order[0].get("work_memory")
-    if memory and f"work_mem {format_setting(memory['enough']['work_mem_bytes'])}" in names:
-        enough, most = memory["enough"], format_bytes(memory["most_bytes"])
-        said.insert(
-            0,
-            f"Raise work_mem to {format_setting(enough['work_mem_bytes'])} for this query: then "
-            f"nothing spills, and its nodes in all processes may use up to {most}.",
+        for one in of_query:
+            if one.target in useful:
+                advice += [f"{one.target}: {step}" for step in one.advice]
+    if memory:
+        setting = format_setting(memory.enough.work_mem_bytes)
+        if f"work_mem {setting}" in names:
+            advice.insert(
+                0,
+                f"Raise work_mem to {setting} for this query: then nothing spills, and its nodes "
+                f"in all processes may use up to {format_bytes(memory.most_bytes)}.",
+            )
+    return advice
+
+
+def remaining(forecasts: Sequence[Forecast]) -> list[Section]:
+    """Of a query recorded in part; the same whatever the target, none of queries seen whole."""
+    for forecast in ranked(forecasts):
+        if (rest := forecast.to_come) is not None:
+            return [_remaining(forecast, rest)]
+    return []
+
+
+def _remaining(forecast: Forecast, rest: Remaining) -> Section:
+    left, rows = rest.elapsed_s, []
+    for name, key, words in _REMAINING:
+        quantity = getattr(rest, key)
+        ends = (words(end) for end in (quantity.low, quantity.centre, quantity.high))
+        rows.append([name, *ends, quantity.source])
+    table = Table(["remaining", "from", "about", "to", "known from"], rows, left=(0, 4))
+    text = f"Left running it takes about another {format_duration(left.centre)} "
+    text += f"({between((left.low, left.high))})"
+    if forecast.forecast_s is not None:
+        text += f"; moved to {forecast.target} now and restarted it takes "
+        text += seconds(forecast.forecast_s)
+    unused = [f"Not used: {reason}." for reason in rest.unused]
+    caption = "Each bar is the whole; the line is where its end may be, nine in ten within."
+    chart = bars.phases(_tracks(forecast.recorded_s, rest))
+    figure = Figure("Progress, and what remains", caption, chart, table)
+    return Section("What remains", [f"{text}.", *unused], [figure])
+
+
+def _tracks(recorded_s: float | None, rest: Remaining) -> list[bars.Track]:
+    """Time, writes and reads, each from the run's beginning to its end."""
+    tracks = []
+    for name, key, words in _REMAINING:
+        quantity = getattr(rest, key)
+        done, recorded = quantity.done, quantity.recorded
+        if name == "time":
+            done, recorded = rest.done_s, recorded_s or rest.done_s
+        if done is not None and recorded is not None:
+            recorded = min(recorded, done)
+            low, about, high = quantity.low, quantity.centre, quantity.high
+            label = f"{words(done)} done, {words(about)} remaining ({words(low)} to {words(high)})"
+            tracks.append(bars.Track(name, done - recorded, recorded, about, low, high, label))
+    return tracks
+
+
+def terms(forecasts: Sequence[Forecast]) -> list[Section]:
+    """What the forecasts are made of."""
+    words = (
+        "The forecast is the sum of these terms. Only temp I/O changes, apart from CPU time that "
+        "waits make longer or shorter. The line through the last bar is the forecast's interval; "
+        "the dashed line is the time on zero-latency storage, the band its interval."
+    )
+    figures = [
+        Figure(
+            f"From {seconds(one.baseline_s)} now to {seconds(one.forecast_s)} on {one.target}",
+            "",
+            bars.waterfall(one, change),
+            _terms(one),
         )
-    return said
+        for one in _answered(forecasts)[:_DRAWN_MAX]
+    ]
+    return [Section("What the forecast is made of", [words], figures)] if figures else []
+
+
+def _terms(forecast: Forecast) -> Table:
+    rows = [
+        {
+            **asdict(term),
+            "size": term.bytes / term.count if term.bytes and term.count else None,
+            "change_s": term.forecast_s - term.baseline_s,
+        }
+        for term in forecast.terms
+    ]
+    now_s, target_s = forecast.baseline_s, forecast.forecast_s or 0.0
+    total = {"name": "elapsed", "baseline_s": now_s, "forecast_s": target_s}
+    rows.append({**total, "change_s": target_s - now_s})
+    columns: tuple[Column, ...] = (
+        ("term", "name", text),
+        ("operations", "count", count),
+        ("size", "size", size),
+        ("now", "baseline_s", format_duration),
+        ("there", "forecast_s", format_duration),
+        ("change", "change_s", change),
+    )
+    return table_of(rows, columns)
+
+
+def weaknesses(forecasts: Sequence[Forecast]) -> list[Weakness]:
+    """What weakens the numbers, each once, with the targets it is about, and what to do."""
+    targets: dict[tuple[str, str, str], list[str]] = {}
+    for forecast in forecasts:
+        for warning in forecast.warnings:
+            key = (warning.message, warning.title or "", warning.next_step or "")
+            targets.setdefault(key, []).append(forecast.target)
+    return [
+        Weakness(
+            sentence(message),
+            title[:1].upper() + title[1:],
+            next_step,
+            "" if len(names) == len(forecasts) else ", ".join(names),
+        )
+        for (message, title, next_step), names in targets.items()
+    ]

@@ -1,58 +1,88 @@
-"""Runs: where their time goes, latencies here beside there, the time line, how it was measured."""
+"""Runs: where their time goes, their latencies beside others', the time line, how measured."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
+from itertools import pairwise
 
-from spillcast.profile.timeline import STATES
+from spillcast.profile.timeline import READ, STATES, WRITE
 from spillcast.recording.source import SOURCES
 from spillcast.report.forecast import STATEMENT_MAX
-from spillcast.report.html.charts import runs as charts
-from spillcast.report.html.charts.bars import time_bars
-from spillcast.report.html.page import Figure, Section, Table, figure
-from spillcast.report.html.words import NOTHING, count, micros, number, percent, seconds, size
+from spillcast.report.html import bars, plots
+from spillcast.report.html.page import (
+    NOTHING,
+    Column,
+    Document,
+    Figure,
+    Section,
+    Table,
+    count,
+    micros,
+    percent,
+    seconds,
+    size,
+    table_of,
+    text,
+)
 from spillcast.units import format_count, format_duration
 from spillcast.visible import one_line
 
-Run = Mapping[str, Any]
-#: Rows of a profile that are drawn.
-_DRAWN_MAX = 10
 #: Runs that are named at the top.
 _SUBJECTS_MAX = 4
-#: Time that is in no state, where it is as much of all.
-REST, _TOLD = "idle, or not accounted for", 0.005
+#: Time that is in no state, if it is a notable share of all.
+REST, _NOTABLE = "idle, or not accounted for", 0.005
+_COLOURS = plots.STATE_COLOURS | {REST: "domain"}
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_LATENCIES: tuple[Column, ...] = (
+    ("mean", "mean_us", micros),
+    ("p50", "p50_us", micros),
+    ("p95", "p95_us", micros),
+    ("p99", "p99_us", micros),
+    ("max", "max_us", micros),
+)
 
 
-def sections(runs: Sequence[Run], there: Mapping[str, Any] | None) -> list[Section]:
-    """``there`` holds latencies of the target that the page is about."""
-    found: list[Section] = []
+def answers(runs: Sequence[Document]) -> list[str]:
+    """How much of the first run's time went into temp files."""
+    run = runs[0]
+    totals, sessions = run["timeline"]["totals_s"], run["timeline"]["sessions"]
+    temp_s, elapsed = totals.get(READ, 0.0) + totals.get(WRITE, 0.0), seconds(run["elapsed_s"])
+    if not temp_s:
+        return [f"This run took {elapsed}, and no temp I/O was seen."]
+    of = "it"
+    if sessions > 1:
+        of = f"the {seconds(run['time_s'])} of its {sessions} {run['sessions_are']}"
+    share = percent(temp_s / run["time_s"], 0)
+    return [f"This run took {elapsed}, and {share} of {of} went into temp files."]
+
+
+def sections(runs: Sequence[Document], target: Document | None) -> list[Section]:
+    """``target`` holds latencies of the storage that the page is about."""
+    parts: list[Section] = _side_by_side(runs) if len(runs) > 1 else []
     for run in runs:
         of = f": {run['name']}" if len(runs) > 1 else ""
-        found.append(_where(run, of))
+        parts.append(_where(run, of))
         if run["latencies"]:
-            found.append(_latencies(run, there, of))
+            parts.append(_latencies(run, target, of))
         if run["timeline"]["busy"]:
-            found.append(_over_time(run, of))
-    return found
+            parts.append(_over_time(run, of))
+    return parts
 
 
-def subjects(runs: Sequence[Run]) -> list[str]:
+def subjects(runs: Sequence[Document]) -> list[str]:
     """What each of the first runs was, on which host, when it began and how long it took."""
     return [_subject(run) for run in runs[:_SUBJECTS_MAX]]
 
 
-def _subject(run: Run) -> str:
-    about = {one["label"]: one["value"] for one in run["about"]}
-    texts = [one["text"] for one in run["statements"] if one["text"]]
+def _subject(run: Document) -> str:
+    about = {row["label"]: row["value"] for row in run["about"]}
+    texts = [statement["text"] for statement in run["statements"] if statement["text"]]
     named = texts[0] if texts else about.get("command") or run["name"]
-    subject = one_line(str(named), STATEMENT_MAX)
     parts = [f"{run['kind']} of {seconds(run['elapsed_s'])}"]
     parts += [f"on {about['host']}"] if "host" in about else []
     parts += [f"began {about['recorded']} UTC"] if "recorded" in about else []
-    return f"Measured: {subject} ({', '.join(parts)})"
+    return f"Measured: {one_line(str(named), STATEMENT_MAX)} ({', '.join(parts)})"
 
 
-def measured(runs: Sequence[Run]) -> list[Section]:
+def measured(runs: Sequence[Document]) -> list[Section]:
     """How each run was measured, and the statements that it ran."""
     return [
         Section(
@@ -60,185 +90,190 @@ def measured(runs: Sequence[Run]) -> list[Section]:
             statements=[
                 (_statement_title(one), one["text"]) for one in run["statements"] if one["text"]
             ],
-            facts=[(one["label"], one["value"]) for one in run["about"]],
+            facts=[(row["label"], row["value"]) for row in run["about"]],
         )
         for run in runs
     ]
 
 
-def _statement_title(statement: Mapping[str, Any]) -> str:
-    parts = [statement["sql_id"] or "the query"]
-    parts += [f"{percent(statement['share'])} of the time"] if statement["share"] else []
-    return ", ".join(parts)
+def _statement_title(statement: Document) -> str:
+    share = f", {percent(statement['share'])} of the time" if statement["share"] else ""
+    return (statement["sql_id"] or "the query") + share
 
 
-def _where(run: Run, of: str) -> Section:
-    totals = run["timeline"]["totals_s"]
+def _by_state(run: Document) -> dict[str, float]:
+    """Seconds of each state that occurs, and of the rest where it is notable."""
+    totals_s = run["timeline"]["totals_s"]
+    states = {state: totals_s[state] for state in STATES if state in totals_s}
+    rest_s = run["time_s"] - sum(totals_s.values())
+    return states | ({REST: rest_s} if states and rest_s > _NOTABLE * run["time_s"] else {})
+
+
+def _where(run: Document, of: str) -> Section:
     whole_s = run["time_s"] or 1.0
-    rows = [(state, totals[state]) for state in STATES if state in totals]
-    rest_s = whole_s - sum(totals.values())
-    if rows and rest_s > _TOLD * whole_s:
-        rows.append((REST, rest_s))
-    bars = [
-        (name, s, f"{seconds(s)}, {percent(s / whole_s, 0)}", charts.SHADES.get(name, "domain"))
-        for name, s in rows
+    states = _by_state(run)
+    rows = [{"state": state, "s": s, "share": s / whole_s} for state, s in states.items()]
+    drawn = [
+        (state, s, f"{seconds(s)}, {percent(s / whole_s, 0)}", _COLOURS[state])
+        for state, s in states.items()
     ]
-    words = "; ".join(f"{name} {seconds(total_s)}" for name, total_s in rows)
+    sessions = run["timeline"]["sessions"]
+    number = _NUMBERS[sessions] if sessions < len(_NUMBERS) else f"{sessions:,}"
+    all_of_it = f"{seconds(run['time_s'])} elapsed"
+    if sessions != 1:
+        all_of_it = f"{seconds(run['time_s'])} in {number} {run['sessions_are']}"
     note = "Of sessions that do no temp I/O, waits are skipped: they may be idle."
-    chart = figure(
-        f"Time by what {run['sessions_are']} did, of {_of_all(run)}",
+    chart = Figure(
+        f"Time by what {run['sessions_are']} did, of {all_of_it}",
         note if run["kind"] == "recording" else "",
-        f"Bars of the time of all sessions: {words}",
-        partial(time_bars, bars),
-        Table(
-            ["state", "time", "share"],
-            [[name, seconds(s), percent(s / whole_s)] for name, s in rows],
-        ),
+        bars.time_bars(drawn),
+        table_of(rows, (("state", "state", text), ("time", "s", seconds),
+                        ("share", "share", percent))),
+    )  # fmt: skip
+    tables = [_operations(run["operations"])] if run["operations"] else []
+    tables += [events_table(run["events"], "Wait events")] if run["events"] else []
+    return Section(f"Where the time goes{of}", (), [chart] if rows else [], tables)
+
+
+def _operations(operations: Sequence[Document]) -> Table:
+    columns: tuple[Column, ...] = (
+        ("", "op", "temp {}".format),
+        ("size", "size_class_bytes", lambda value: size(value) if value else "others"),
+        ("count", "count", count),
+        ("moved", "bytes", size),
+        ("total", "total_s", seconds),
+        *_LATENCIES,
     )
-    figures = [chart] if rows else []
-    tables = []
-    if run["operations"]:
-        tables.append(_operations(run["operations"]))
-    if run["events"]:
-        tables.append(events_table(run["events"], "Wait events"))
-    return Section(f"Where the time goes{of}", figures=figures, tables=tables)
+    rows = sorted(operations, key=lambda row: -row["total_s"])
+    return table_of(rows, columns, caption="Temp I/O by operation and size")
 
 
-def _of_all(run: Run) -> str:
-    """The time that shares are of: of several sessions that is more than elapsed."""
-    time, sessions = seconds(run["time_s"]), run["timeline"]["sessions"]
-    if sessions == 1:
-        return f"{time} elapsed"
-    return f"{time} in {number(sessions)} {run['sessions_are']}"
-
-
-def _operations(operations: Sequence[Mapping[str, Any]]) -> Table:
-    rows = [
-        [
-            f"temp {one['op']}",
-            size(one["size_class_bytes"]) if one["size_class_bytes"] else "others",
-            count(one["count"]),
-            size(one["bytes"]),
-            seconds(one["total_s"]),
-            *(micros(one[key]) for key in ("mean_us", "p50_us", "p95_us", "p99_us", "max_us")),
-        ]
-        for one in sorted(operations, key=lambda one: -one["total_s"])
-    ]
-    header = ["", "size", "count", "moved", "total", "mean", "p50", "p95", "p99", "max"]
-    return Table(header, rows, caption="Temp I/O by operation and size")
-
-
-def events_table(events: Sequence[Mapping[str, Any]], caption: str) -> Table:
+def events_table(events: Sequence[Document], caption: str) -> Table:
     """Rows of a profile; columns that hold nothing are left out."""
-    figures: dict[str, Callable[[Mapping[str, Any]], str]] = {
-        "total": lambda row: seconds(row["total_us"] / 1e6),
-        "share": lambda row: percent(row.get("share")),
-        "count": lambda row: count(row.get("count")),
-        "mean": lambda row: micros(row.get("mean_us") or None),
-        "p50": lambda row: micros(row.get("p50_us")),
-        "p95": lambda row: micros(row.get("p95_us")),
-        "p99": lambda row: micros(row.get("p99_us")),
-        "max": lambda row: micros(row.get("max_us") or None),
-        "unbiased": lambda row: micros(row.get("latency_us")),
-    }
-    columns = {name: [say(row) for row in events] for name, say in figures.items()}
-    columns = {name: cells for name, cells in columns.items() if set(cells) != {NOTHING}}
-    names = [f"{row['event'] or NOTHING}{' (idle)' * bool(row.get('idle'))}" for row in events]
-    rows = [[name, *(cells[at] for cells in columns.values())] for at, name in enumerate(names)]
-    return Table(["event", *columns], rows, caption=caption)
+    columns: tuple[Column, ...] = (
+        ("event", "event", text),
+        ("total", "total_us", micros),
+        ("share", "share", percent),
+        ("count", "count", count),
+        *_LATENCIES,
+        ("unbiased", "latency_us", micros),
+    )
+    idle = (" (idle)", "")
+    rows = [
+        {
+            **row,
+            "event": f"{row['event'] or NOTHING}{idle[not row.get('idle')]}",
+            **{key: row.get(key) or None for key in ("mean_us", "max_us")},
+        }
+        for row in events
+    ]
+    used = [
+        column
+        for column in columns
+        if column[0] == "event" or any(row.get(column[1]) is not None for row in rows)
+    ]
+    return table_of(rows, used, caption=caption)
 
 
-def _latencies(run: Run, there: Mapping[str, Any] | None, of: str) -> Section:
-    figures = [_histogram(group, there) for group in run["latencies"]]
-    words = []
-    if there is not None and there["groups"]:
-        words = [f"The filled shape is this run, the outline is {there['name']}."]
+def _side_by_side(runs: Sequence[Document]) -> list[Section]:
+    """A bar for each run, of its states, and the latencies of each two runs."""
+    totals_s = [_by_state(run) for run in runs]
+    states = [state for state in (*STATES, REST) if any(total.get(state) for total in totals_s)]
+    stacks = [
+        (str(run["name"]), {state: total.get(state, 0.0) for state in states})
+        for run, total in zip(runs, totals_s, strict=True)
+    ]
+    wholes_s = [sum(parts.values()) for _, parts in stacks]
+    rows = [
+        [name, seconds(whole_s), *(
+            f"{seconds(s)}, {percent(s / (whole_s or 1.0), 0)}" for s in parts.values()
+        )]
+        for (name, parts), whole_s in zip(stacks, wholes_s, strict=True)
+    ]  # fmt: skip
+    note = "In shares of each run's time, for they are of very different length."
+    figure = Figure(
+        "Time of all sessions by what they did",
+        note if bars.drawn_as_shares(wholes_s) else "",
+        bars.stacked(stacks, {state: _COLOURS[state] for state in states}),
+        Table(["run", "time", *states], rows),
+    )
+    overlays = []
+    for run, other in pairwise(runs):
+        beside = {group["label"]: group for group in other["latencies"]}
+        overlays += [
+            histogram(group, beside[group["label"]], (str(run["name"]), str(other["name"])))
+            for group in run["latencies"]
+            if group["label"] in beside
+        ]
+    return [Section("Runs side by side", figures=[figure, *overlays])]
+
+
+def _latencies(run: Document, target: Document | None, of: str) -> Section:
+    words, groups, name = [], [], ""
+    if target is not None and target["groups"]:
+        groups, name = target["groups"], str(target["name"])
+        words = [f"The filled shape is this run, the outline is {name}."]
+    figures = []
+    for group in run["latencies"]:
+        same = (
+            other
+            for other in groups
+            if other["label"] == group["label"]
+            or (not other["label"] and other["op"] == group["op"])
+        )
+        figures.append(histogram(group, next(same, None), ("This run", name)))
     return Section(f"How long operations take{of}", words, figures)
 
 
-def _histogram(group: Mapping[str, Any], there: Mapping[str, Any] | None) -> Figure:
-    same = [
-        other
-        for other in (there or {}).get("groups", ())
-        if other["label"] == group["label"] or (not other["label"] and other["op"] == group["op"])
-    ]
-    beside = same[0] if same else None
-    return histogram(group, beside, ("This run", str(there["name"]) if there else ""))
-
-
-def histogram(
-    group: Mapping[str, Any], beside: Mapping[str, Any] | None, names: tuple[str, str]
-) -> Figure:
+def histogram(group: Document, beside: Document | None, names: tuple[str, str]) -> Figure:
     """Latencies of an operation of one name, and beside them those of the other."""
-    parts = [(names[0], group)] + ([(names[1], beside)] if beside else [])
-    said = []
-    for name, one in parts:
-        mean = charts.mean_us(one["latency_ns"], one["latency_count"])
-        count = format_count(sum(one["latency_count"]), "operation")
-        said.append(f"{name}: {count}, mean {micros(mean)}")
-    bins = [charts.bins(one["latency_ns"], one["latency_count"]) for _, one in parts]
+    groups = [(names[0], group)] + ([(names[1], beside)] if beside else [])
+    captions = []
+    for name, part in groups:
+        mean = micros(plots.mean_us(part["latency_ns"], part["latency_count"]))
+        operations = format_count(sum(part["latency_count"]), "operation")
+        captions.append(f"{name}: {operations}, mean {mean}")
+    title = str(group["label"])
+    return Figure(
+        f"{title[0].upper()}{title[1:]}",
+        "; ".join(captions) + ".",
+        plots.latencies(group, beside, names),
+        latency_table(groups),
+    )
+
+
+def latency_table(groups: Sequence[tuple[str, Document]]) -> Table:
+    """The shares of operations by bins of latency."""
+    shares = [plots.bins(part["latency_ns"], part["latency_count"]) for _, part in groups]
     rows = [
         [
-            f"{format_duration(charts.edge_us(at) / 1e6)} to "
-            f"{format_duration(charts.edge_us(at + 1) / 1e6)}",
-            *(percent(found.get(at, 0.0), 2) for found in bins),
+            f"{micros(plots.edge_us(at))} to {micros(plots.edge_us(at + 1))}",
+            *(percent(share.get(at, 0.0), 2) for share in shares),
         ]
-        for at in sorted(set().union(*bins))
+        for at in sorted(set().union(*shares))
     ]
-    title = str(group["label"])
-    return figure(
-        f"{title[0].upper()}{title[1:]}",
-        "; ".join(said) + ".",
-        f"Histogram of the latency of {title} on a logarithmic scale. " + "; ".join(said),
-        partial(charts.latencies, group, beside, names),
-        Table(["latency", *(name for name, _ in parts)], rows),
-    )
+    return Table(["latency", *(name for name, _ in groups)], rows)
 
 
-def _over_time(run: Run, of: str) -> Section:
-    line = run["timeline"]
-    states = list(line["busy"])
-    stretches = len(line["busy"][states[0]])
-    rows = [
-        [seconds(at * line["length_s"]), *(f"{line['busy'][state][at]:.2f}" for state in states)]
-        for at in range(stretches)
-    ]
-    length = format_duration(line["length_s"])
+def _over_time(run: Document, of: str) -> Section:
     source = SOURCES.get(run.get("capture", ""))
-    chart = figure(
-        "Sessions by what they did",
-        f"The mean number of sessions in each stretch of {length}."
-        + (f" What is missing is {source.blind_spots}." if source else ""),
-        f"Time line in stretches of {length}, stacked: {', '.join(states)}; "
-        + "; ".join(_peak(state, line) for state in states),
-        partial(charts.timeline, line),
-        Table(["from", *states], rows),
-    )
-    figures = [chart]
-    if by_event := run.get("events_over_time"):
-        figures.append(_events_over_time(by_event))
-    return Section(f"Over time{of}", figures=figures)
+    missing = f" What is missing is {source.blind_spots}." if source else ""
+    line, by_event = run["timeline"], run.get("events_over_time")
+    length = format_duration(line["length_s"])
+    caption = f"The mean number of sessions in each stretch of {length}.{missing}"
+    figures = [Figure("Sessions by what they did", caption, plots.timeline(line), _busy(line))]
+    if by_event:
+        length = format_duration(by_event["length_s"])
+        caption = f"Samples of each stretch of {length}: the mean number of sessions in an event."
+        chart = plots.timeline(by_event, plots.event_colours(list(by_event["busy"])))
+        figures.append(Figure("Sessions by wait event", caption, chart, _busy(by_event)))
+    return Section(f"Over time{of}", (), figures)
 
 
-def _events_over_time(line: Mapping[str, Any]) -> Figure:
-    """Samples by wait event, as they were taken."""
-    events, length = list(line["busy"]), format_duration(line["length_s"])
-    stretches = len(next(iter(line["busy"].values()), []))
+def _busy(line: Document) -> Table:
+    """The mean number of sessions in each state, or event, by stretch."""
     rows = [
-        [seconds(at * line["length_s"]), *(f"{line['busy'][event][at]:.2f}" for event in events)]
-        for at in range(stretches)
+        [seconds(at * line["length_s"]), *(f"{mean:.2f}" for mean in means)]
+        for at, means in enumerate(zip(*line["busy"].values(), strict=True))
     ]
-    return figure(
-        "Sessions by wait event",
-        f"Samples of each stretch of {length}: the mean number of sessions in an event.",
-        f"Time line in stretches of {length}, stacked: {', '.join(events)}; "
-        + "; ".join(_peak(event, line) for event in events),
-        partial(charts.timeline, line, colours=charts.shades_of_events(events)),
-        Table(["from", *events], rows),
-    )
-
-
-def _peak(state: str, line: Mapping[str, Any]) -> str:
-    busy = line["busy"][state]
-    at = max(range(len(busy)), key=busy.__getitem__)
-    return f"{state} most at {seconds(at * line['length_s'])}, {busy[at]:.2f} sessions"
+    return Table(["from", *line["busy"]], rows)

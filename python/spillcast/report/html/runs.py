@@ -15,7 +15,7 @@ from spillcast.recording.event_names import OPS
 from spillcast.recording.relabelled import with_temp
 from spillcast.redaction import struck_document
 from spillcast.report.html import measured
-from spillcast.report.html.material import Document, Material
+from spillcast.report.html.inputs import Document, Inputs
 from spillcast.report.recording import recording_warnings
 from spillcast.storage import Group, Storage
 from spillcast.storage.observed import observed
@@ -25,7 +25,7 @@ _SMALL = 0.01
 
 
 def add_runs(
-    material: Material,
+    inputs: Inputs,
     evidence: Evidence,
     chosen: Chosen = ALL,
     *,
@@ -40,22 +40,18 @@ def add_runs(
     if temp_dirs and not evidence.recordings:
         raise InputError("--temp is for recordings")
     for path in evidence.recordings:
-        material.runs.append(_of_recording(material, with_temp(Recording.open(path), temp_dirs)))
+        inputs.runs.append(_of_recording(with_temp(Recording.open(path), temp_dirs)))
     # Samples cover the run; traces, where both are given, a minute of it.
     if evidence.ash:
-        material.runs.append(_of_ash(evidence.ash, chosen))
+        inputs.runs.append(_of_ash(evidence.ash, chosen))
     if evidence.traces:
-        material.runs.append(_of_traces(material, evidence.traces, lenient))
-    for paths in vars(evidence).values():
-        material.add_secret("path", *map(str, paths), *(path.name for path in paths))
+        inputs.runs.append(_of_traces(evidence.traces, lenient))
 
 
-def _of_recording(material: Material, recording: Recording) -> Document:
+def _of_recording(recording: Recording) -> Document:
     meta = recording.meta
     groups = observed(recording).groups if meta.captured else []
     line, server = timeline.of_recording(recording), meta.server_query is not None
-    for kind, texts in measured.secrets_of(meta).items():
-        material.add_secret(kind, *texts)
     return {
         "name": recording.path.name,
         "kind": "recording",
@@ -82,14 +78,13 @@ def _events_of_samples(recording: Recording) -> list[dict[str, Any]]:
     return _events(of_samples(recording, ["event"], None))
 
 
-def _of_traces(material: Material, paths: Sequence[Path], lenient: bool) -> Document:
+def _of_traces(paths: Sequence[Path], lenient: bool) -> Document:
     from spillcast.recording.trace import profile_traces
 
     by_event = profile(*paths, lenient=lenient)
     read = profile_traces(paths, ["event", "second"], lenient=lenient)
     line = timeline.of_traces(read, by_event.elapsed_s)
     statements = struck_document(measured.trace_statements(paths, lenient=lenient))
-    material.add_secret("sql", *(one["text"] for one in statements))
     return {
         "name": _names(paths),
         "kind": "traces",

@@ -1,1 +1,0 @@
-"""Charts of the page, each drawn for a width."""
