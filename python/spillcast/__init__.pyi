@@ -33,6 +33,7 @@ class _Options(TypedDict, total=False):
     temp_events: str | None
     sql_id: str | None
     exec_id: int | None
+    item: int | None
     since: str | None
     until: str | None
     block: str | None

@@ -39,15 +39,17 @@ def forecast(
         list[str],
         typer.Argument(
             help="A recording; Oracle traces and an ASH export; a plan of PostgreSQL's EXPLAIN or "
-            "rows of pg_stat_statements; figures in a file or as figures:elapsed=773s,..."
+            "rows of pg_stat_statements; Oracle's reports; figures in a file or as "
+            "figures:elapsed=773s,..."
         ),
     ],
     to: Annotated[
         list[str],
         typer.Option(
             "--to",
-            help="Directory, tmpfs, storage.json, catalogue:NAME, recording, trace, latency:150us, "
-            "factor:60, cache:FLASH+DISK?size=2T. Repeatable.",
+            help="Directory, tmpfs, storage.json, fio's JSON, catalogue:NAME, recording, trace, "
+            "latency:150us, limits:iops=12k,latency=1ms, factor:60, cache:FLASH+DISK?size=2T. "
+            "Repeatable.",
         ),
     ],
     elapsed: Elapsed = None,

@@ -114,6 +114,8 @@ def _histogram(done: Mapping[str, Any], count: int, mean_ns: float) -> tuple[lis
             latency_ns.append(round(ns))
             counts.append(upto - below)
             below = upto
+    if not counts:
+        return [round(mean_ns)], [count]
     # What is slower than the last percentile is taken to be as fast.
     counts[-1] += count - below
     return latency_ns, counts
