@@ -17,7 +17,7 @@ _HOW = "make it with: fio --output-format=json --output=fio.json JOBFILE"
 _NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
 _IOSTAT = re.compile(r"^Device:?\s.*\b(?:r/s|tps|rkB/s|kB_read/s)\b|\"sysstat\"\s*:", re.MULTILINE)
 _TEXT = re.compile(
-    r"^\s*(?:read|write)\s*: IOPS=|^fio-\d|\bclat \((?:nsec|usec|msec)\)", re.MULTILINE
+    r"^[ \t]*+(?:read|write)[ \t]*+: IOPS=|^fio-\d|\bclat \((?:nsec|usec|msec)\)", re.MULTILINE
 )
 
 

@@ -22,18 +22,19 @@ from spillcast.units import format_duration
 BLOCKS = 31
 HOW = "make it with: tkprof run.trc run.txt waits=yes, of a trace with waits (level 8)"
 _N = r"\s+([\d.,]+)"
-_RULE = re.compile(r"\W*\*{20,}\s*")
+_RULE = re.compile(r"[^\w*]*+\*{20,}+\s*+")
 _HEADING = re.compile(r"\s*call\s+count\s+cpu\s+elapsed\s+disk\b.*")
 _CALL = re.compile(rf"\s*(Parse|Execute|Fetch|total){_N}{_N}{_N}{_N}(?:{_N}){{3}}\s*")
-_EVENT = re.compile(rf"\s*(\S*[A-Za-z].*?){_N}{_N}{_N}\s*")
-_SOURCE = re.compile(r"\s*(?:(?:\d+\s+){,2}\d+)?(\s+)([A-Z].*?)\s*\(((?:cr|p?r|p?w)=\d[^()]*)\)\s*")
+#: Rows of a row source and the blanks that its depth is told by; its figures.
+_ROWS = re.compile(r"(?:\s*+\d++){,3}+(\s*+)(?=[A-Z])")
+_SOURCE = re.compile(r"(?:cr|p?r|p?w)=\d[^()]*+\)\s*+")
 _FIGURE = re.compile(r"\b(p?r|p?w)=(\d+)")
 _CAPTURED = re.compile(r"\s*Number of plan statistics captured:\s*(\d+)\s*")
 _SQL_ID = re.compile(r"SQL ID\s*:\s*(\w{13})(?:.*Plan Hash:\s*(\d+))?")
 _SESSIONS = re.compile(r"\s*(\d+)\s+sessions? in tracefile")
 #: Lines between the calls of a section and its end that hold no figures of temp I/O.
-_OTHERS = re.compile(
-    r"\s*(-{3,}[\s-]*|Misses in library|Optimizer (mode|goal)|Parsing user id|Rows\b.*"
+_SKIPPED = re.compile(
+    r"\s*+(-{3,}[\s-]*|Misses in library|Optimizer (mode|goal)|Parsing user id|Rows\b.*"
     r"(Row Source|Execution Plan)|Elapsed times include|Event waited on).*"
 )
 #: The wait of a coordinator for its parallel servers.
@@ -223,26 +224,41 @@ def _part(section: Section, line: str) -> bool:
         if count and cpu and elapsed and disk:
             section.calls[match[1]] = (round(count.value), cpu, elapsed, round(disk.value))
             return True
-    elif match := _SOURCE.fullmatch(line):
-        figures = {name[-1]: int(value) for name, value in _FIGURE.findall(match[3])}
-        if figures:
-            depth, reads, writes = len(match[1]), figures.get("r", 0), figures.get("w", 0)
-            section.lines.append(PlanLine(depth, match[2], reads, writes))
-            return True
+    elif source := _source(line):
+        section.lines.append(source)
+        return True
     elif match := _CAPTURED.fullmatch(line):
         section.captured = int(match[1])
         return True
-    elif _OTHERS.fullmatch(line):
+    elif _SKIPPED.fullmatch(line):
         section.has_waits |= "Event waited on" in line
         section.sums_executions &= "(1st)" not in line
         return True
-    elif section.calls and (match := _EVENT.fullmatch(line)):
-        times, longest, total = map(number_of, match.groups()[1:])
-        if times and longest and total:
-            section.waits[match[1].strip()] = (round(times.value), longest, total)
-            section.has_waits = True
-            return True
+    elif section.calls and (event := _event(line)):
+        section.waits[event[0]] = event[1:]
+        section.has_waits = True
+        return True
     return not line.strip()
+
+
+def _source(line: str) -> PlanLine | None:
+    """A row source: rows, indented operation, and figures in the last parentheses."""
+    head, _, tail = line.rpartition("(")
+    rows = _ROWS.match(head)
+    if rows is None or _SOURCE.fullmatch(tail) is None:
+        return None
+    figures = {name[-1]: int(value) for name, value in _FIGURE.findall(tail)}
+    operation = head[rows.end() :].rstrip()
+    return PlanLine(len(rows[1]), operation, figures.get("r", 0), figures.get("w", 0))
+
+
+def _event(line: str) -> tuple[str, int, Number, Number] | None:
+    """A wait: its name, how often it was waited for, the longest wait, and the time in all."""
+    name, *figures = line.rsplit(None, 3) or [""]
+    times, longest, total = map(number_of, figures if len(figures) == 3 else ("", "", ""))
+    if not (times and longest and total) or not re.search(r"[A-Za-z]", name):
+        return None
+    return name.strip(), round(times.value), longest, total
 
 
 def _statement(head: list[str]) -> str:

@@ -21,8 +21,8 @@ HOW = (
     "run the statement with the hint gather_plan_statistics, then: select * from "
     "table(dbms_xplan.display_cursor(format => 'ALLSTATS LAST'))"
 )
-_SQL_ID = re.compile(r"\W*SQL_ID:?\s+(\w{13}),?(?:\s+child number\s+(\d+))?.*", re.IGNORECASE)
-_HASH = re.compile(r"\W*Plan hash value\s*:\s*(\d+).*", re.IGNORECASE)
+_CURSOR = re.compile(r"\W*+SQL_ID:?\s+(\w{13}),?(?:\s+child number\s+(\d+))?.*", re.IGNORECASE)
+_HASH = re.compile(r"\W*+Plan hash value\s*:\s*(\d+).*", re.IGNORECASE)
 _ROW_ID = re.compile(r"[*\s-]*(\d+)\s*")
 _RULE = re.compile(r"\s*-{5,}\s*")
 _MEASURED = {"a-time", "a-rows", "reads", "writes"}
@@ -98,7 +98,7 @@ def _plans(path: Path, lines: Sequence[str]) -> Iterator[Plan]:
     plan, heading = Plan(), list[str]()
     for at, line in enumerate(lines):
         cells = line.strip().strip("|").split("|") if line.lstrip().startswith("|") else []
-        if match := _SQL_ID.fullmatch(line):
+        if match := _CURSOR.fullmatch(line):
             if plan.lines:
                 yield plan
             plan, heading = Plan(match[1]), []
