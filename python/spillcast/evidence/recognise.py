@@ -133,6 +133,11 @@ KINDS: Sequence[Kind] = (
         "rows of pg_stat_statements",
         columns(4.0, "temp_blks_written temp_blks_read", "calls total_time total_exec_time query"),
     ),
+    Kind(
+        "statements",
+        "rows of pg_stat_statements",
+        columns(1.0, "temp_blks_written temp_blks_read"),
+    ),
     *(
         Kind("figures", f"figures ({reader.module})", _figures(reader, 6.0 - at / 4), reader)
         for at, reader in enumerate(READERS)

@@ -125,7 +125,7 @@ def _recording(evidence: Evidence, recorded: Recording | None, question: Questio
     if recorded is not None:
         recording = with_counts(recorded, elapsed_s=elapsed_s, timed=timed)
     elif kind == "plans":
-        recording = read_plan(paths[0], elapsed_s=elapsed_s, timed=timed)
+        recording = read_plan(paths[0], elapsed_s=elapsed_s, timed=timed, item=question.item)
     elif kind == "figures":
         recording = read_figures(
             paths,

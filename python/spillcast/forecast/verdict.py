@@ -77,7 +77,7 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
     query = given[0]
     fixes = _fixes(given)
     cached = {f.target: f.without_cache_s for f in given if f.without_cache_s is not None}
-    place = _kind(query)
+    place: Kind = "partly" if _unknown(query) else _kind(query)
     kind: Kind = "memory" if cached else place
     # Where most of the time is reads of tables, that is said first in any case.
     lines = [_where(query, place if place == "data" else kind)]
@@ -168,7 +168,9 @@ def _where(query: Forecast, kind: Kind) -> str:
     temp, data = (_percent(_share(query, s)) for s in times_s)
     moved, comma = _moved(query), "," if "," in of else ""
     rest = ", ".join(_largest(query))
-    if kind == "storage":
+    if (bounds := _unknown(query)) is not None:
+        sentence = f"how long {moved} took is not known: {bounds} of {of}."
+    elif kind == "storage":
         sentence = f"{moved} is {temp} of {of}: storage is the problem."
     elif kind == "data":
         activity = "reading table files that were not cached"
@@ -182,6 +184,17 @@ def _where(query: Forecast, kind: Kind) -> str:
     if query.part is not None:
         return f"{query.part.words}: {sentence}"
     return f"{sentence[0].upper()}{sentence[1:]}"
+
+
+def _unknown(query: Forecast) -> str | None:
+    """The parts of the time that temp I/O may be, where nothing tells more."""
+    if not {"time-unknown", "io-unknown"} & {warned.code for warned in query.warnings}:
+        return None
+    if query.ceiling_interval_s is None:
+        return f"{_percent(0.0)} to {_percent(1.0)}"
+    shares = (1 - _share(query, s) for s in reversed(query.ceiling_interval_s))
+    low, high = (min(max(share, 0.0), 1.0) for share in shares)
+    return f"{_percent(low)} to {_percent(high)}" if high - low > PROBLEM else None
 
 
 def _largest(query: Forecast) -> list[str]:

@@ -140,6 +140,9 @@ class Temp:
     untold: Sequence[str] = key(
         "for figures, never on disk: what their source does not contain", default=(), optional=True
     )
+    data_read_s: float | None = key(
+        "for counts, never on disk: elapsed time of reads of tables", unit="s", optional=True
+    )
     held_bytes: int | None = key(
         "for counts, never on disk: size of the files", unit="bytes", optional=True
     )

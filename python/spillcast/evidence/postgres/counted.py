@@ -1,6 +1,7 @@
 """Counts and times of temp I/O as a recording in memory: the whole run, and no single waits."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.shared_by import SharedBy
+from spillcast.recording.timed_within import TimedWithin
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,10 @@ class Counted:
     engine: ObservedEngine
     shared_by: SharedBy | None = None
     statement: Statement | None = None
+    within: TimedWithin | None = None
+    untold: Sequence[str] = ()
+    #: Elapsed time of reads of tables.
+    data_read_s: float = 0.0
 
 
 def recording_of(counted: Counted) -> Recording:
@@ -51,12 +57,21 @@ def recording_of(counted: Counted) -> Recording:
             shared_by=None if shared_by is None or shared_by.known else shared_by,
             held_bytes=counted.held_bytes or temp.written * BLOCK_BYTES,
             files=counted.files,
+            within=counted.within,
+            untold=tuple(counted.untold),
+            data_read_s=counted.data_read_s or None,
         ),
         capture=CaptureAccount("explain"),
         statement=counted.statement,
         raw=KeptWaits(0, temp.blocks, []),
     )
     recording = Recording(counted.path, meta)
+    if counted.within is not None:
+        # Midway, as a factor.
+        middle_s = (counted.within.least_s * counted.within.most_s) ** 0.5
+        each_s = middle_s / temp.blocks
+        temp = TempIO(temp.read, temp.written, temp.read * each_s, temp.written * each_s)
+        recording.meta = replace(meta, temp=replace(meta.temp, total_s=middle_s))
     recording.seconds = _seconds(temp)
     recording.waits = WAITS_SCHEMA.empty_table()
     return recording

@@ -1,60 +1,103 @@
-"""The plan in a file: what psql, pgAdmin or a server's log put around it is taken off."""
+"""The plans in a file: in text, JSON, XML or YAML, among other text, or in a log."""
 
-import csv
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import InputError
 from spillcast.evidence.postgres.shape import check_shape
-from spillcast.evidence.postgres.text import begins_plan, document_of_text
-from spillcast.evidence.text import text_of
+from spillcast.evidence.postgres.text import ELSEWHERE, documents_of_text
+from spillcast.evidence.text import head_of, text_of
 from spillcast.evidence.unwrap import unwrapped
-from spillcast.gate import json_of, reading
+from spillcast.gate import damaged, json_of, reading, xml_of
+
+if TYPE_CHECKING:
+    from spillcast.evidence.postgres.logs import Logs
 
 HOW = (
     "make it with: "
     "EXPLAIN (ANALYZE, BUFFERS, VERBOSE, SETTINGS, TIMING OFF, FORMAT JSON) SELECT ..."
 )
-#: auto_explain writes this line, then the plan with a tab before each line.
-_LOGGED = re.compile(r"duration: ([\d.]+) ms\s+plan:\s*$")
-_TEXT = "Query Text:"
-#: What bound parameters were, from version 16 on.
-_PARAMETERS = "Query Parameters:"
+#: What auto_explain writes above a plan, whole or without what a server's log has around it.
+LOGGED = re.compile(r"duration: (?P<ms>[\d.]+) ms\s+plan:[ \t]*")
+#: What a server's log has: messages with their level, in lines of text, CSV or JSON.
+_LOG = re.compile(
+    r"\b(?:LOG|STATEMENT|DETAIL|HINT|CONTEXT):  |duration: [\d.]+ ms\s+plan:|temporary file: path"
+    r'|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}LOG,|"error_severity"'
+)
+#: What auto_explain says of the statement: its text, and from version 16 on its parameters.
+_TEXT, _PARAMETERS = "Query Text:", "Query Parameters:"
+_XML = re.compile(r"<explain\b.*?</explain>", re.DOTALL)
+_YAML = re.compile(r"^(?P<indent> *)(?:- )?(?:Plan: *$|Query Text: \")", re.MULTILINE)
+_PAIR = re.compile(r"(?P<key>\"[^\"]+\"|[^:\"\s][^:\"]*):(?: (?P<value>.*))?")
 
 
 def read_documents(path: Path) -> list[dict[str, Any]]:
     """All plans in a file, each as FORMAT JSON gives it. InputError where there is none."""
-    lines = unwrapped(text_of(path)).splitlines()
+    if (logs := read_log(path)) is not None:
+        if not logs.plans:
+            raise InputError(f"{path}: a log without plans", "load auto_explain to log them")
+        return logs.plans
+    text = unwrapped(text_of(path))
     with reading(path, HOW):
-        if logged := list(logged_plans(path, lines)):
-            return logged
-        document = _document(path, _bare(lines))
-    if document is None:
+        try:
+            documents = documents_of(text, path)
+        except InputError as error:
+            if str(path) in error.message:
+                raise
+            raise InputError(f"{path}: {error.message}", error.hint or HOW) from None
+    if not documents:
         raise InputError(f"{path}: holds no plan of EXPLAIN", HOW)
-    return [document]
+    if ELSEWHERE.search(text) and not any(_blocks(one["Plan"]) for one in documents):
+        raise InputError(*_elsewhere(path, text))
+    return documents
 
 
-def logged_plans(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
-    """The plans that auto_explain put into a log, with the time it gives for ``Execution Time``."""
-    for at, line in enumerate(lines):
-        if (match := _LOGGED.search(line)) is None:
-            continue
-        body: list[str] = []
-        for below in lines[at + 1 :]:
-            if not below.startswith(("\t", " ", "{", "}")):
-                break
-            body.append(below.removeprefix("\t"))
-        text, body = _after_the_query(body)
-        document = _document(path, body, logged=True)
-        if document is not None:
-            named = {"Query Text": text} if text else {}
-            yield {"Execution Time": float(match[1]), **named, **document}
+def read_log(path: Path) -> "Logs | None":
+    """What a server's log tells; None of a file that is none."""
+    if _LOG.search(head_of(path)) is None:
+        return None
+    from spillcast.evidence.postgres.logs import read_logs
+
+    return read_logs(path)
+
+
+def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
+    """The plans in a plain text, in their order, of whichever format the first one is."""
+    found = list(_of_json(text, path))
+    if not found and "<explain" in text:
+        found = [_of_xml(match[0], path) for match in _XML.finditer(text)]
+        if not found:
+            raise damaged(path, "a plan in XML without its end", HOW)
+    if not found and (match := _YAML.search(text)) and "Node Type:" in text:
+        found = _of_yaml(text[match.start() :], path)
+    found = found or documents_of_text(text.split("\n"))
+    for document in found:
+        check_shape(document)
+    return found
+
+
+def logged_plan(message: str, path: Path) -> dict[str, Any] | None:
+    """The plan in a message of auto_explain, with the time above it as its ``Execution Time``."""
+    match = LOGGED.match(message)
+    if match is None:
+        return None
+    body = message[match.end() :].lstrip("\n").split("\n")
+    text, lines = _after_the_query(body)
+    found = documents_of("\n".join(lines), path)
+    if not found:
+        return None
+    named = {"Query Text": text} if text else {}
+    found[0].pop("Cut", None)
+    return {"Execution Time": float(match["ms"]), **named, **found[0]}
 
 
 def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
     """The statement above a text plan, of as many lines as it had, and the lines of the plan."""
+    from spillcast.evidence.postgres.text import begins_plan
+
     if not body or not body[0].startswith(_TEXT):
         return "", body
     ends = (
@@ -66,35 +109,124 @@ def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
     return "\n".join(body[:end]).removeprefix(_TEXT).strip(), body[end:]
 
 
-def _bare(lines: list[str]) -> list[str]:
-    """Lines without psql's heading, rule, ``+`` at line ends and count, and without quotes."""
-    lines = [re.sub(r"(?<!\s)\s*\+$", "", line) for line in lines]
-    frame = re.compile(r'\s*"?QUERY PLAN"?\s*|-{3,}|\s*\(\d+ rows?\)|\s*')
-    lines = [line for line in lines if not frame.fullmatch(line)]
-    if lines and lines[0].startswith('"'):
-        lines = [line for row in csv.reader("\n".join(lines).splitlines(True)) for line in row]
-        lines = [part for line in lines for part in line.splitlines()]
-    return lines
+def _blocks(plan: dict[str, Any]) -> int:
+    own = plan.get("Temp Written Blocks", 0) or 0
+    return own or sum(_blocks(child) for child in plan.get("Plans", ()))
 
 
-def _document(path: Path, lines: list[str], *, logged: bool = False) -> dict[str, Any] | None:
-    first = next((line.strip() for line in lines if line.strip()), "")
-    if first.startswith(("[", "{")):
-        return _of_json(path, "\n".join(lines))
-    if first.startswith(("<explain", "- Plan:", "Plan:")):
-        raise InputError(f"{path}: a plan in XML or YAML, which spillcast does not read", HOW)
-    document = document_of_text(lines)
-    whole = logged or document is None or "Execution Time" in document
-    if not whole and document is not None and "Actual Loops" in document["Plan"]:
-        raise InputError(f"{path}: no Execution Time: cut, or made with SUMMARY OFF", HOW)
-    return document
+def _elsewhere(path: Path, text: str) -> tuple[str, str]:
+    lines = [line.strip() for line in text.split("\n") if ELSEWHERE.search(line)]
+    return (
+        f"{path}: its segments spill, and the plan has no counts of that I/O: {lines[0][:120]}",
+        "give figures of one segment: figures:elapsed=..,reads=..,writes=..; or record it there",
+    )
 
 
-def _of_json(path: Path, text: str) -> dict[str, Any] | None:
-    document = json_of(text, path, HOW, rest=True)
-    if isinstance(document, list):
-        document = next(iter(document), None)
-    if not isinstance(document, dict) or not isinstance(document.get("Plan"), dict):
-        return None
-    check_shape(document)
-    return document
+def _of_json(text: str, path: Path) -> Iterator[dict[str, Any]]:
+    """Objects with a plan, wherever in the text they begin a line."""
+    if '"Plan"' not in text:
+        return
+    decoder, at = json.JSONDecoder(), 0
+    begins = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
+    any_found = False
+    while (match := begins.search(text, at)) is not None:
+        try:
+            _, end = decoder.raw_decode(text, match.end())
+        except RecursionError:
+            raise damaged(path, "nested too deep", HOW) from None
+        except ValueError as error:
+            if not any_found and '"Plan"' in text[match.end() : match.end() + 200]:
+                raise damaged(path, f"not JSON: {error}", HOW) from error
+            at = max(text.find("\n", match.end()), match.end() + 1)
+            continue
+        found = json_of(text[match.end() : end], path, HOW)
+        for each in found if isinstance(found, list) else [found]:
+            if isinstance(each, dict) and isinstance(each.get("Plan"), dict):
+                any_found = True
+                yield each
+        at = end
+
+
+def _of_xml(text: str, path: Path) -> dict[str, Any]:
+    query = next(iter(xml_of(text, path, HOW)), None)
+    if query is None:
+        raise damaged(path, "a plan in XML without a query", HOW)
+    found = _element(query)
+    if not isinstance(found, dict) or not isinstance(found.get("Plan"), dict):
+        raise damaged(path, "a plan in XML without a plan", HOW)
+    return found
+
+
+def _element(element: Any) -> Any:
+    """An object, a list (of elements that are alike) or a value, as FORMAT JSON has it."""
+    children = list(element)
+    names = [child.tag.rpartition("}")[2] for child in children]
+    own = element.tag.rpartition("}")[2]
+    if not children:
+        return _scalar(element.text or "")
+    if own == "Plans" or own == f"{names[0]}s" or (own.endswith("Key") and names[0] == "Item"):
+        return [_element(child) for child in children]
+    pairs = zip(names, children, strict=True)
+    return {name.replace("I-O", "I/O").replace("-", " "): _element(child) for name, child in pairs}
+
+
+def _scalar(text: str) -> Any:
+    text = text.strip()
+    if re.fullmatch(r"-?\d{1,18}", text):
+        return int(text)
+    if re.fullmatch(r"-?\d{1,18}\.\d{1,18}", text):
+        return float(text)
+    return {"true": True, "false": False}.get(text, text)
+
+
+def _of_yaml(text: str, path: Path) -> list[dict[str, Any]]:
+    """Documents as PostgreSQL writes YAML: blanks for depth, and values as in JSON."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    found, _ = _block(lines, 0, path)
+    each = found if isinstance(found, list) else [found]
+    return [one for one in each if isinstance(one, dict) and isinstance(one.get("Plan"), dict)]
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _block(lines: list[str], at: int, path: Path) -> tuple[Any, int]:
+    indent = _indent(lines[at])
+    if indent > 200:
+        raise damaged(path, "nested too deep", HOW)
+    if lines[at].lstrip().startswith("- "):
+        items = []
+        while at < len(lines) and _indent(lines[at]) == indent and lines[at].lstrip()[:2] == "- ":
+            inner = lines[at].replace("- ", "  ", 1)
+            if _PAIR.fullmatch(inner.strip()) is None:
+                items.append(_value(inner))
+                at += 1
+                continue
+            lines[at] = inner
+            item, at = _block(lines, at, path)
+            items.append(item)
+        return items, at
+    values: dict[str, Any] = {}
+    while at < len(lines) and _indent(lines[at]) == indent:
+        match = _PAIR.fullmatch(lines[at].strip())
+        if match is None or lines[at].lstrip().startswith("- "):
+            break
+        key = match["key"].strip('"')
+        deeper = at + 1 < len(lines) and _indent(lines[at + 1]) > indent
+        if not (match["value"] or "").strip() and deeper:
+            values[key], at = _block(lines, at + 1, path)
+        else:
+            values[key] = _value(match["value"] or "")
+            at += 1
+    return values, at
+
+
+def _value(text: str) -> Any:
+    text = text.strip()
+    if text.startswith('"'):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text.strip('"')
+    return _scalar(text)

@@ -1,6 +1,6 @@
 """The nodes of a plan: what each did itself, and in how many processes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,8 +111,9 @@ def _node(
 ) -> Node:
     for name in _AMOUNTS & values.keys():
         amount(values[name], name)
+    kind = values["Node Type"]
+    processes = _ran_in(values, processes)
     below = _processes_below(values, processes)
-    kind, spread = values["Node Type"], _spread(values, processes)
     children = [_node(plan, below, kind, shared) for plan in values.get("Plans", ())]
     inside = [child.all_temp for child in children if not _is_cte(child.values)]
     temp = _temp(values)
@@ -120,7 +121,17 @@ def _node(
     # One of those that scan a common table expression made it: the one that did at least as much.
     if made is not None and temp.read >= made.read and temp.written >= made.written:
         inside.append(made)
+    spread = _spread(values, processes)
     return Node(kind, values, temp, temp.less(inside), processes, spread, above, children)
+
+
+def _ran_in(values: Mapping[str, Any], processes: int) -> int:
+    """Of the processes that ran the node above, those that ran this one: no more than its loops.
+
+    What Parallel Append hands out whole, and what is made once for all, runs in one of them.
+    """
+    loops = int(values.get("Actual Loops", processes) or 1)
+    return min(processes, max(1, loops))
 
 
 def _processes_below(values: Mapping[str, Any], processes: int) -> int:
@@ -128,26 +139,42 @@ def _processes_below(values: Mapping[str, Any], processes: int) -> int:
     if values["Node Type"] not in {"Gather", "Gather Merge"}:
         return processes
     launched = int(amount(values.get("Workers Launched", 0), "Workers Launched", WORKERS_MAX))
-    loops = [
-        int(amount(child.get("Actual Loops", 1), "Actual Loops"))
-        for child in values.get("Plans", ())
-    ]
-    alone = values.get("Single Copy") or (launched and loops[:1] == [launched])
-    return max(1, launched if alone else launched + 1)
+    return max(1, launched if values.get("Single Copy") else launched + 1)
 
 
 def _spread(values: Mapping[str, Any], processes: int) -> float:
-    """From the blocks of each worker (VERBOSE), or what each sorted; else even."""
+    """From the blocks of each worker (VERBOSE), or what each put on disk; else even."""
     workers = values.get("Workers", ())
-    parts = [_temp(worker).blocks for worker in workers]
-    if any(parts):
+    counted = [worker for worker in workers if "Temp Written Blocks" in worker]
+    parts = [float(_temp(worker).blocks) for worker in counted]
+    if counted:
         parts.append(max(0, _temp(values).blocks - sum(parts)))
     else:
-        used = "Sort Space Used"
-        parts = [int(amount(worker.get(used, 0), used)) for worker in (values, *workers)]
-    if processes == 1 or len(parts) == 1 or not any(parts):
+        each = [values, *workers]
+        parts = [
+            amount(one.get("Sort Space Used", 0), "Sort Space Used")
+            for one in each
+            if one.get("Sort Space Type") == "Disk"
+        ] or [amount(one.get("Disk Usage", 0), "Disk Usage") for one in each]
+    if processes == 1 or not any(parts) or not (workers or len(parts) > 1):
         return float(processes)
     return min(float(processes), sum(parts) / max(parts))
+
+
+def elapsed_share(top: Node, weights: Callable[[Node], float]) -> tuple[float, float]:
+    """Bounds of the elapsed part of what nodes did, each by its weight over all processes.
+
+    What one node did took its weight over the processes that shared it. Parts of a Parallel Append
+    run side by side as far as there are processes, or one after the other.
+    """
+    own = weights(top) / top.spread
+    parts = [elapsed_share(child, weights) for child in top.children]
+    most = own + sum(part for _, part in parts)
+    if top.kind != "Append" or not top.values.get("Parallel Aware") or top.processes < 2:
+        return own + sum(part for part, _ in parts), most
+    whole = sum(weights(node) for child in top.children for node in child.walk())
+    least = max(max((part for part, _ in parts), default=0.0), whole / top.processes)
+    return own + min(least, most - own), most
 
 
 def _temp(values: Mapping[str, Any]) -> TempIO:
@@ -159,6 +186,13 @@ def _temp(values: Mapping[str, Any]) -> TempIO:
     blocks = (f"Temp {name} Blocks" for name in ("Read", "Written"))
     read, written = (int(amount(values.get(name, 0), name, _TEMP_MAX)) for name in blocks)
     return TempIO(read, written, read_s, write_s)
+
+
+def shared_read_s(values: Mapping[str, Any]) -> float:
+    """Time of reads of tables and indexes, up to version 16 with those of temp tables."""
+    names = "Shared I/O Read Time", "I/O Read Time"
+    ms = next((values[name] for name in names if name in values), 0.0)
+    return amount(ms, "I/O Read Time", _TEMP_MAX) / 1e3
 
 
 def _is_cte(values: Mapping[str, Any]) -> bool:

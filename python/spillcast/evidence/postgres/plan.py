@@ -1,20 +1,36 @@
 """A plan of EXPLAIN (ANALYZE, BUFFERS) -> a recording."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError, Refusal
 from spillcast.evidence.postgres.counted import Counted, recording_of
-from spillcast.evidence.postgres.document import HOW, read_documents
-from spillcast.evidence.postgres.nodes import BLOCK_BYTES, Node, TempIO, amount, nodes_of
+from spillcast.evidence.postgres.document import HOW, read_documents, read_log
+from spillcast.evidence.postgres.nodes import (
+    BLOCK_BYTES,
+    Node,
+    TempIO,
+    amount,
+    elapsed_share,
+    nodes_of,
+    shared_read_s,
+)
 from spillcast.gate import reading
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.recording import Recording
+from spillcast.recording.shared_by import SharedBy
+from spillcast.recording.timed_within import TimedWithin
 from spillcast.redaction import struck_text
+from spillcast.tabular import aligned
+from spillcast.units import format_bytes, format_duration
+from spillcast.visible import one_line
 
+#: So many plans are listed, with so much of their statements.
+LISTED, TEXT_MAX = 8, 48
+_ROUNDED = 0.02
 #: 30 years: no query took as long, and nobody could follow it step by step.
 LONGEST_MS = 1e12
 #: What takes the times that are not in a plan.
@@ -22,23 +38,95 @@ TIMED = (
     "set track_io_timing = on and make it again: PostgreSQL 15 or newer times temp I/O; "
     "or name the storage with --from"
 )
+_SPLIT = "EXPLAIN (ANALYZE, BUFFERS, VERBOSE) counts the blocks of each process"
+#: A block in the page cache takes at least so long.
+MEMORY_BLOCK_S = 1e-6
+_ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
 
 
-def read_plan(path: str | Path, *, elapsed_s: float | None = None, timed: bool = True) -> Recording:
-    """The recording of a plan in a file; of several in a log, that with the most temp I/O.
+def read_plan(
+    path: str | Path,
+    *,
+    elapsed_s: float | None = None,
+    timed: bool = True,
+    item: int | None = None,
+) -> Recording:
+    """The recording of a plan in a file, or of a call whose temp files a log tells of.
 
-    ``elapsed_s`` is the time of the query where it is known without the overhead of EXPLAIN.
-    InputError for a file that is not a plan, is cut, lacks buffers or does not spill; Refusal, if
-    ``timed``, where I/O was not timed.
+    Of several, ``item`` is the number of the one. ``elapsed_s`` is the time of the query where it
+    is known without the overhead of EXPLAIN. InputError for a file that is not a plan, is cut,
+    lacks buffers, does not spill or has several plans; Refusal where I/O cannot have been done.
     """
     path = Path(path)
-    documents = read_documents(path)
+    logs = read_log(path)
+    if logs is not None and not logs.plans:
+        from spillcast.evidence.postgres.logged_calls import recording_of_files
+
+        return recording_of_files(path, logs, elapsed_s=elapsed_s, timed=timed, item=item)
+    documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
-        most = max(documents, key=lambda document: blocks_of(document["Plan"]))
+        documents = [one for each in documents for one in _with_tasks(each)]
+        most = picked(path, documents, item)
         spilling = sum(blocks_of(document["Plan"]) > 0 for document in documents)
     recording = recording_of_plan(most, path=path, elapsed_s=elapsed_s, timed=timed)
     recording.meta = replace(recording.meta, statement=_statement(most, spilling))
     return recording
+
+
+def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The plan; where a server let others do the work, the task that it shows of them."""
+    top = nodes_of(document["Plan"])
+    tasks = [node for node in top.walk() if node.kind == "Task" and node.children]
+    if not tasks or blocks_of(document["Plan"]):
+        return [document]
+    count = next((n.values["Task Count"] for n in top.walk() if "Task Count" in n.values), None)
+    note = "this is one task on its node" + ("" if count is None else f", of {int(count)}")
+    shown = [
+        {
+            **document,
+            "Plan": dict(task.children[0].values),
+            "Execution Time": task.values.get("Execution Time", document.get("Execution Time")),
+            "Note": f"{note}: the others spill on theirs, and are not counted",
+        }
+        for task in tasks
+    ]
+    return [one for one in shown if blocks_of(one["Plan"])] or [document]
+
+
+def picked(
+    path: Path, documents: Sequence[dict[str, Any]], item: int | None = None
+) -> dict[str, Any]:
+    """The plan that is meant: by its number, the only one, or the only one of a log that spills."""
+    if item is not None:
+        if not 1 <= item <= len(documents):
+            raise InputError(f"{path}: there is no item {item}", f"there are {len(documents):,}")
+        return documents[item - 1]
+    spilling = [one for one in documents if blocks_of(one["Plan"])]
+    logged = any("Query Text" in one for one in documents)
+    if len(documents) == 1 or (logged and len(spilling) < 2):
+        return (spilling or list(documents))[0]
+    alike = {(str(one.get("Query Text")), blocks_of(one["Plan"])) for one in spilling}
+    if logged and len(alike) == 1:
+        return spilling[0]
+    numbered = sorted(enumerate(documents, 1), key=lambda each: -blocks_of(each[1]["Plan"]))
+    rows = [
+        (
+            f"{at}",
+            _milliseconds(one),
+            format_bytes(blocks_of(one["Plan"]) * BLOCK_BYTES),
+            one_line(str(one.get("Query Text") or one["Plan"].get("Node Type", "?")), TEXT_MAX),
+        )
+        for at, one in numbered[:LISTED]
+    ]
+    lines = aligned([("item", "elapsed", "temp I/O", "plan"), *rows], right=True)
+    lines += [f"and {len(documents) - LISTED:,} more"] * (len(documents) > LISTED)
+    summary = f"{path}: {len(documents):,} plans, the most temp I/O first:"
+    raise InputError("\n    ".join([summary, *lines]), "name one with --item")
+
+
+def _milliseconds(document: Mapping[str, Any]) -> str:
+    ms = document.get("Execution Time", document["Plan"].get("Actual Total Time"))
+    return format_duration(ms / 1e3) if isinstance(ms, int | float) else "-"
 
 
 def recording_of_plan(
@@ -50,35 +138,88 @@ def recording_of_plan(
 ) -> Recording:
     """The recording of a plan as ``EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)`` returns it.
 
-    Errors are those of ``read_plan``.
+    Times that were not taken have bounds, from memory's to all of the run, if ``timed``. Errors
+    are those of ``read_plan``.
     """
     if isinstance(document, list):
         document = document[0]
     with reading(path, HOW):
         _need_blocks(path, document["Plan"])
-        plan_s = elapsed_of(path, document)
+        plan_s = elapsed_s or elapsed_of(path, document)
         top = nodes_of(document["Plan"])
-    temp = top.all_temp
+        check_sums(path, top)
+        temp = top.all_temp
     if not temp.blocks:
-        raise InputError(f"{path}: this query does not spill: its plan has no temp blocks")
+        raise InputError(f"{path}: this query does not spill: {_why_not(top)}")
     # Left out of a text, a time of 0 and one that was not taken look alike.
     if temp.total_s == 0:
         temp = TempIO(temp.read, temp.written, None, None)
-        if timed:
-            raise Refusal(f"{path}: temp I/O was not timed: {TIMED}")
     with reading(path, HOW):
+        shared = _shared(top)
+        if temp.total_s and plan_s and not shared.known:
+            try:
+                shared = shared.within(plan_s, temp.total_s)
+            except Refusal as refusal:
+                raise Refusal(f"{path}: {refusal}", _SPLIT) from refusal
         counted = Counted(
             path,
-            plan_s if elapsed_s is None else elapsed_s,
+            plan_s,
             temp,
-            _processes(top),
+            round(shared.middle, 6),
             _held_bytes(top),
             _files(top),
             ObservedEngine(
                 "postgresql", document=document, settings=dict(document.get("Settings", {}))
             ),
+            None if shared.known else shared,
+            within=_untimed(top, plan_s, shared) if timed and plan_s and not temp.total_s else None,
+            untold=_notes(document, top),
+            data_read_s=_data_read_s(top, plan_s),
         )
     return recording_of(counted)
+
+
+def _untimed(top: Node, elapsed_s: float, shared: SharedBy) -> TimedWithin:
+    """From memory's speed to all of the run but reads of tables, in all processes."""
+    most_s = max(elapsed_s - _data_read_s(top, elapsed_s), 0.1 * elapsed_s) * shared.least
+    least_s = min(top.all_temp.blocks * MEMORY_BLOCK_S, most_s)
+    why = "the plan has no times of it, so it took from the speed of memory to the whole run"
+    return TimedWithin(least_s, most_s, why, TIMED, False)
+
+
+def _data_read_s(top: Node, elapsed_s: float) -> float:
+    """Elapsed time of reads of tables, over the processes of the nodes that did them."""
+
+    def own_s(node: Node) -> float:
+        return max(0.0, shared_read_s(node.values) - sum(
+            shared_read_s(child.values) for child in node.children))  # fmt: skip
+
+    return min(elapsed_share(top, own_s)[1], elapsed_s)
+
+
+def _why_not(top: Node) -> str:
+    local_s = sum(
+        amount(top.values.get(f"Local I/O {name} Time", 0.0), "local I/O") / 1e3
+        for name in ("Read", "Write")
+    )
+    if any(top.values.get(f"Local {name} Blocks") for name in ("Read", "Written")):
+        took = f" ({format_duration(local_s)})" if local_s else ""
+        return (
+            f"its plan has no temp blocks; it reads and writes temp tables{took}, and those move "
+            "with temp_tablespaces as well"
+        )
+    return "its plan has no temp blocks"
+
+
+def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
+    """What the forecast leaves out."""
+    notes = [str(document["Note"])] if "Note" in document else []
+    if any(top.values.get(f"Local {name} Blocks") for name in ("Read", "Written")):
+        notes.append(
+            "reads and writes of temp tables are not part of this forecast: temp_tablespaces "
+            "moves them as well"
+        )
+    return notes
 
 
 def _statement(document: Mapping[str, Any], spilling: int) -> Statement | None:
@@ -100,8 +241,8 @@ def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
     if "Actual Loops" not in plan:
         raise InputError(f"{path}: a plan without ANALYZE: it was not run", HOW)
     elapsed_ms = document.get("Execution Time", plan.get("Actual Total Time"))
-    if elapsed_ms is None:
-        raise InputError(f"{path}: it has no Execution Time: made with SUMMARY OFF", HOW)
+    if elapsed_ms is None or document.get("Cut"):
+        raise InputError(f"{path}: no Execution Time: cut, or made with SUMMARY OFF", _ELAPSED)
     return amount(elapsed_ms, "the time of the query", LONGEST_MS) / 1e3
 
 
@@ -116,12 +257,33 @@ def _need_blocks(path: Path, plan: Mapping[str, Any]) -> None:
         raise InputError(f"{path}: a plan without BUFFERS: it has no temp blocks", HOW)
 
 
-def _processes(top: Node) -> float:
+def check_sums(path: Path, top: Node) -> None:
+    """InputError where spilling nodes below did more than the top says of all."""
+    below = max((node.all_temp.blocks for node in top.walk()), default=0)
+    if below > (1 + _ROUNDED) * max(top.all_temp.blocks, 1):
+        raise InputError(
+            f"{path}: a node has {below:,} temp blocks and the whole plan {top.all_temp.blocks:,}: "
+            "lines are missing or changed",
+            HOW,
+        )
+    sorts = [node for node in top.walk() if node.values.get("Sort Space Type") == "Disk"]
+    if sorts and not top.all_temp.blocks:
+        raise InputError(f"{path}: a plan without BUFFERS: a sort is on disk, and no blocks", HOW)
+
+
+def _shared(top: Node) -> SharedBy:
     """Over how many processes the temp I/O was spread, weighted by what each node did."""
     timed = top.all_temp.total_s > 0
-    weight = [(node, node.temp.total_s if timed else node.temp.blocks) for node in top.walk()]
-    apart = sum(each / node.spread for node, each in weight)
-    return round(sum(each for _, each in weight) / apart, 6) if apart else 1.0
+
+    def weight(node: Node) -> float:
+        return node.temp.total_s if timed else float(node.temp.blocks)
+
+    whole = sum(weight(node) for node in top.walk())
+    least, most = elapsed_share(top, weight)
+    if not whole:
+        return SharedBy(1, 1, "the plan has one process")
+    because = "parts of a Parallel Append may run side by side"
+    return SharedBy(round(whole / most, 6), round(whole / least, 6), because)
 
 
 def _held_bytes(top: Node) -> int | None:

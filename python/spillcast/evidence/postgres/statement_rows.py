@@ -1,12 +1,15 @@
 """Rows of pg_stat_statements out of CSV or JSON, as numbers, of whatever version the server is."""
 
 import csv
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spillcast.errors import InputError
+from spillcast.evidence.figures.checks import Held, hold
+from spillcast.evidence.figures.numbers import Number
 from spillcast.evidence.postgres.nodes import WORKERS_MAX
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -14,6 +17,12 @@ from spillcast.gate import COUNT_MAX, json_of, reading
 from spillcast.recording.event_names import OPS
 from spillcast.redaction import struck_text
 
+#: Names of versions up to 12, by those of later ones.
+_FORMER = {
+    "total_time": "total_exec_time",
+    "mean_time": "mean_exec_time",
+    "stddev_time": "stddev_exec_time",
+}
 _NEEDED = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
 #: Times of all other blocks: up to version 16 those of shared ones have a name without "shared".
 _OTHER_TIMES = tuple(f"{kind}blk_{op}_time" for kind in ("", "shared_", "local_") for op in OPS)
@@ -111,10 +120,34 @@ def read_rows(path: Path) -> list[Row]:
         raise InputError(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
     with reading(path, HOW):
         rows = _of_json(text, path) if text.startswith(("[", "{")) else _of_csv(text)
+        rows = [_renamed(row) for row in rows]
         for name in _NEEDED:
             if any(name not in row for row in rows) or not rows:
                 raise InputError(f"{path}: pg_stat_statements without {name}", HOW)
+        hold(path, (held for row in rows for held in _held(row)), HOW)
         return merged([Row.of(row) for row in rows])
+
+
+def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """By the names of the newest version: up to 12 execution was all that was timed."""
+    row = {str(name).strip().lower(): value for name, value in row.items()}
+    return {_FORMER.get(name, name) if _FORMER.get(name) not in row else name: value
+            for name, value in row.items()}  # fmt: skip
+
+
+def _held(row: Mapping[str, Any]) -> Iterator[Held]:
+    """The mean of a call times the calls is the total, as far as both are exported."""
+    total, mean, calls = (row.get(name) for name in ("total_exec_time", "mean_exec_time", "calls"))
+    if None in (total, mean, calls) or not _number(mean):
+        return
+    product = _rounded(mean) * _number(calls)
+    yield Held(
+        "count-mean-total",
+        product,
+        f"{calls} calls of {mean} ms",
+        _rounded(total),
+        f"a total of {total} ms",
+    )
 
 
 def merged(rows: Iterable[Row]) -> list[Row]:
@@ -159,10 +192,29 @@ def _of_full_length(rows: Iterable[dict[Any, Any]]) -> Iterable[Mapping[str, str
 def _number(value: Any) -> float:
     if not isinstance(value, str | int | float):
         raise ValueError(f"{value} is no number")
-    number = float(value)
+    number = float(_plain(value) if isinstance(value, str) else value)
     if not 0 <= number <= COUNT_MAX:
         raise ValueError(f"{value} is neither a count nor a time")
     return number
+
+
+def _rounded(value: Any) -> Number:
+    """A time with the rounding of its last digit."""
+    number = _number(value)
+    decimals = re.search(r"[.,](\d+)$", str(value))
+    half = 0.5 * 10.0 ** -(len(decimals[1]) if decimals else 0)
+    return Number(number, max(0.0, number - half), number + half)
+
+
+def _plain(text: str) -> str:
+    """A number as other languages and settings write it: 93250,25, 93.250,25 or 93,250.25."""
+    text = re.sub(r"[\s\u00a0\u202f']", "", text)
+    point, comma = text.rfind("."), text.rfind(",")
+    if comma < 0:
+        return text.replace(".", "") if text.count(".") > 1 else text
+    if point > comma or re.fullmatch(r"\d{1,3}(?:,\d{3})+", text):
+        return text.replace(",", "")
+    return text.replace(".", "").replace(",", ".")
 
 
 def _whole(values: Mapping[str, Any], name: str, most: int) -> int | None:

@@ -1,19 +1,40 @@
-"""A text plan of EXPLAIN as the document that FORMAT JSON would have given."""
+"""Text plans of EXPLAIN as the documents that FORMAT JSON would have given, understood whole.
+
+Each line begins a node, is a detail of a known kind, goes on with the line above, or is around the
+plans. docs/guides/evidence.md lists the kinds of lines.
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-_NODE = re.compile(
-    r"^(?P<indent>\s*)(?P<arrow>->\s+)?(?P<name>\S(?:.*?\S)??)\s++\((?:cost=\d[^ ]* "
-    r"rows=(?P<plan_rows>\d+) width=(?P<width>\d+)\)(?: \()?)?"
-    r"(?:actual (?:time=\d+(?:\.\d+)?\.\.(?P<time>[\d.]+) )?rows=(?P<rows>[\d.]+) "
-    r"loops=(?P<loops>\d+)\)"
-    r"|never executed\))?\s*$"
+from spillcast.errors import InputError
+
+_ACTUAL = (
+    r"actual(?: time=[\d.]+\.\.(?P<time>[\d.]+))? rows=(?P<rows>[\d.]+) n?loops=(?P<loops>\d+)"
 )
-_HEADING = re.compile(r"^\s*(?P<name>(?:InitPlan|SubPlan|CTE) \S+(?: \(.*\))?)\s*$")
-_WORKER = re.compile(r"^\s*Worker (?P<number>\d+):\s*(?P<rest>.*)$")
-_TEMP = re.compile(r"\btemp((?: (?:read|written|write)=[\d.]+)+)")
+_COST = r"cost=\d[\d.]*\.\.[\d.]+ rows=(?P<plan_rows>\d+) width=(?P<width>\d+)"
+_NODE = re.compile(
+    r"(?P<indent>[ \t]*)(?P<arrow>->[ \t]*)?(?P<name>[^\s(](?:[^(]|\((?!cost=|actual|never))*?)\s*"
+    rf"(?:\({_COST}\))?\s*(?:\((?:{_ACTUAL}|never executed)\))?\s*"
+)
+#: What a node's line has, whole or cut.
+_OF_NODE = re.compile(r"\(cost=\d|\(actual (?:time|rows)=|\(never executed\)")
+_BARE_NODE = re.compile(r"(?P<indent>[ \t]*)->[ \t]+(?P<name>Task|Distributed Subplan .*)\s*")
+_HEADING = re.compile(
+    r"(?P<indent>\s*)(?P<name>(?:InitPlan|SubPlan|CTE) (?:expr_)?\S+(?: \(.*\))?)\s*"
+)
+_WORKER = re.compile(r"Worker (?P<number>\d+):\s*(?P<rest>.*)")
+#: A line begins so; others go on with what stands above.
+_BEGINS = re.compile(
+    r"\s*(?:->|Worker \d+:|(?:InitPlan|SubPlan|CTE) \S+|[A-Z][A-Za-z/() -]{0,40}[\w)]:(?:\s|$)"
+    r"|\(\d+ [^\W\d]+\)|Trigger |actual (?:time|rows)=|\(slice\d|\(seg\d)"
+)
+#: Figures of a spill: a line that holds one and is not understood is no line to pass over.
+FIGURES = re.compile(
+    r"\(cost=\d|\(actual |\btemp (?:read|written)=\d|\b(?:Disk|Disk Usage): +\d|Workfile: \(\d"
+)
+_TEMP = re.compile(r"\b(?P<kind>shared/local|shared|local|temp)(?P<pairs>(?: \w+=[\d.]+)+)")
 _PAIR = re.compile(r"\b(\w+)=([\d.]+)")
 _BATCHES = re.compile(
     r"(Planned Partitions|Buckets|Batches|(?:Peak )?Memory Usage|Disk Usage): (\d+)"
@@ -23,80 +44,183 @@ _STORAGE = re.compile(r"Storage: (?P<kind>\w+)\s+Maximum Storage: (?P<kb>\d+)kB"
 _SORT = re.compile(
     r"Sort Method: (?P<method>\S(?:.*?\S)??)\s++(?P<kind>Disk|Memory): (?P<kb>\d+)kB"
 )
+_GROUPS = re.compile(r"(?P<kind>Full|Pre)-sorted? Groups: (?P<groups>\d+)\s.*Sort Methods?:.*")
 _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
+_COUNT = re.compile(r"(Workers Planned|Workers Launched|Rows Removed by Filter|Task Count): (\d+)")
+_RAN = re.compile(rf"{_ACTUAL}\s*")
+#: Hosts where a server that shares its work lets others spill, in lines of their own.
+ELSEWHERE = re.compile(r"Workfile: \((?P<spilling>\d+) spilling|Work_mem wanted: ")
+_SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime|Total runtime): (?P<ms>[\d.]+) ms")
+#: So long a line, of which there are several, was broken by a terminal and not between words.
+_TERMINAL_MIN = 60
 
 
-def document_of_text(lines: list[str]) -> dict[str, Any] | None:
-    """The plan in ``lines``, which stand as PostgreSQL wrote them; None where there is none.
+def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
+    """The plans in ``lines``, in their order; InputError shows a line that was not understood.
 
     Only what spillcast reads is taken over. Figures that the text leaves out because they are 0
     are 0 wherever the plan has buffers at all.
     """
-    document: dict[str, Any] = {}
-    nodes: list[tuple[int, dict[str, Any]]] = []
-    headings: list[tuple[int, str]] = []
-    worker: dict[str, Any] | None = None
-    buffers = False
-    for line in lines:
-        if _summary(line, document):
+    plans: list[_Plan] = []
+    for line in _logical(lines):
+        node = _node(line)
+        if node is not None and (not plans or plans[-1].is_another(*node[:2])):
+            plans.append(_Plan())
+        if not plans:
             continue
-        indent = len(line) - len(line.lstrip())
-        if nodes and (heading := _HEADING.match(line)):
-            headings.append((indent, heading["name"]))
-        elif (indented := _node(line, first=not nodes)) is not None:
-            at, node = indented
-            while nodes and nodes[-1][0] >= at:
-                nodes.pop()
-            if nodes:
-                nodes[-1][1].setdefault("Plans", []).append(node)
-                if headings and nodes[-1][0] < headings[-1][0] < at:
-                    node["Subplan Name"] = headings.pop()[1]
-            else:
-                document["Plan"] = node
-            nodes.append((at, node))
-            worker = None
-        elif nodes and "Planning" not in document:
-            buffers |= "Buffers:" in line
-            if (match := _WORKER.match(line)) is not None:
-                worker = {"Worker Number": int(match["number"])}
-                nodes[-1][1].setdefault("Workers", []).append(worker)
-                line = match["rest"]
-            (worker if worker is not None else nodes[-1][1]).update(_details(line))
-    if "Plan" not in document:
-        return None
-    document.pop("Planning", None)
-    if buffers:
-        for node in _all(document["Plan"]):
-            node.setdefault("Temp Read Blocks", 0)
-            node.setdefault("Temp Written Blocks", 0)
-    return document
+        if node is not None:
+            plans[-1].add(node[0], node[2])
+        elif not plans[-1].detail(line) and _OF_NODE.search(line):
+            raise InputError(f"a line is not understood: {line.strip()[:200]}")
+    return [plan.document() for plan in plans]
 
 
 def begins_plan(line: str) -> bool:
     """Whether a line can be the first one of a plan."""
-    return _node(line, first=True) is not None
+    node = _node(line)
+    return node is not None and not node[1]
 
 
-def _summary(line: str, document: dict[str, Any]) -> bool:
-    """Take a line that stands after all nodes; whether it is one."""
-    text = line.strip()
-    if text == "Planning:":
-        document["Planning"] = True
-    elif match := re.match(r"(Execution Time|Total runtime): ([\d.]+) ms", text):
-        document["Execution Time"] = float(match[2])
-    elif text.startswith("Settings:"):
-        document["Settings"] = {name: value for name, value in _SETTING.findall(text)}
-    else:
+class _Plan:
+    """One plan as its lines come in."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Any] = {}
+        #: Nodes from the top to where the last line stands, each with its column.
+        self.nodes: list[tuple[int, dict[str, Any]]] = []
+        self.headings: list[tuple[int, str]] = []
+        self.worker: dict[str, Any] | None = None
+        self.buffers = self.ended = False
+        self.planning: int | None = None
+
+    def is_another(self, indent: int, arrow: bool) -> bool:
+        """Whether a node of this column begins the next plan."""
+        return not arrow and (self.ended or indent <= self.nodes[0][0] or len(self.nodes) > 0)
+
+    def add(self, at: int, node: dict[str, Any]) -> None:
+        """A node, below those that stand further left."""
+        flat = bool(self.nodes) and at <= self.nodes[0][0]
+        if flat:
+            # Without its indent each node may be below the one above, or beside it.
+            self.found["Unindented"] = True
+        while self.nodes and self.nodes[-1][0] >= at and not flat:
+            self.nodes.pop()
+        if self.nodes:
+            self.nodes[-1][1].setdefault("Plans", []).append(node)
+            if self.headings and self.nodes[-1][0] < self.headings[-1][0] < at:
+                node["Subplan Name"] = self.headings.pop()[1]
+        else:
+            self.found["Plan"] = node
+        self.nodes.append((at, node))
+        self.worker, self.planning = None, None
+
+    def detail(self, line: str) -> bool:
+        """A line below a node; whether it was read, or is known and passed over."""
+        text = line.strip()
+        indent = len(line) - len(line.lstrip())
+        if self.planning is not None and indent > self.planning and "Buffers:" in text:
+            return True
+        if heading := _HEADING.fullmatch(line):
+            self.headings.append((indent, heading["name"]))
+        elif text in ("Planning:", "Planning"):
+            self.planning = indent
+        elif summary := _SUMMARY.match(line):
+            self._ran(indent, float(summary["ms"]))
+        elif text.startswith("Settings:"):
+            self.found["Settings"] = {name: value for name, value in _SETTING.findall(text)}
+        elif match := re.match(r"Query Identifier: (-?\d+)", text):
+            self.found["Query Identifier"] = int(match[1])
+        elif not self.ended:
+            return self._of_node(indent, text)
+        return True
+
+    def _ran(self, indent: int, ms: float) -> None:
+        """The time of the whole, or of a task that another node ran."""
+        task = next(
+            (node for at, node in reversed(self.nodes)
+             if node["Node Type"] == "Task" and at < indent), None,
+        )  # fmt: skip
+        if task is not None:
+            task["Execution Time"] = ms
+        else:
+            self.found["Execution Time"] = ms
+            self.ended = True
+
+    def _of_node(self, indent: int, text: str) -> bool:
+        while (
+            len(self.nodes) > 1 and indent <= self.nodes[-1][0] and "Unindented" not in self.found
+        ):
+            self.nodes.pop()
+            self.worker = None
+        node = self.nodes[-1][1]
+        if worker := _WORKER.match(text):
+            self.worker = {"Worker Number": int(worker["number"])}
+            node.setdefault("Workers", []).append(self.worker)
+            text = worker["rest"]
+        target = node if self.worker is None else self.worker
+        self.buffers |= text.startswith("Buffers:")
+        values = _details(text)
+        if text.startswith("Sort Key:") and "Aggregate" in node["Node Type"]:
+            node.setdefault("Grouping Sets", []).append({"Sort Key": [text]})
+        if self.worker is not None and text.startswith("Buffers:"):
+            values = {"Temp Read Blocks": 0, "Temp Written Blocks": 0, **(values or {})}
+        if values is not None:
+            target.update(values)
+        elif FIGURES.search(text) and not re.match(_SKIPPED, text):
+            raise InputError(f"a line is not understood: {text[:200]}")
+        return True
+
+    def document(self) -> dict[str, Any]:
+        """As FORMAT JSON would have it; ``Cut`` where its end is not there."""
+        if "Execution Time" not in self.found:
+            self.found["Cut"] = True
+        if self.buffers:
+            for node in _all(self.found["Plan"]):
+                node.setdefault("Temp Read Blocks", 0)
+                node.setdefault("Temp Written Blocks", 0)
+        return self.found
+
+
+def _logical(lines: list[str]) -> Iterator[str]:
+    """Lines as PostgreSQL wrote them: those that a mail or a terminal broke are joined."""
+    width = max(map(len, lines), default=0)
+    full = sum(len(line) == width for line in lines) > 1 and width >= _TERMINAL_MIN
+    whole: str | None = None
+    opened = False
+    before = ""
+    for line in lines:
+        begins = _BEGINS.match(line) or (_OF_NODE.search(line) and not _is_open(whole))
+        if whole is not None and opened and line.strip() and not begins:
+            joint = "" if full and len(before) == width else " "
+            whole = whole.rstrip() + joint + line.strip() if joint else whole + line
+        else:
+            if whole is not None:
+                yield whole
+            whole = line
+            opened = bool(begins) and _SUMMARY.match(line) is None
+        before = line
+    if whole is not None:
+        yield whole
+
+
+def _is_open(line: str | None) -> bool:
+    """Whether a node's line was cut before the end of its figures."""
+    if line is None:
         return False
-    return True
+    figures = _OF_NODE.search(line)
+    return figures is not None and line[figures.start() :].count("(") > line[
+        figures.start() :
+    ].count(")")
 
 
-def _node(line: str, *, first: bool) -> tuple[int, dict[str, Any]] | None:
-    """A node and the column its name begins in; only the first one has no arrow."""
-    match = _NODE.match(line)
-    if match is None or (match["arrow"] is None and not first):
+def _node(line: str) -> tuple[int, bool, dict[str, Any]] | None:
+    """The column that a node's name begins in, whether it has an arrow, and the node."""
+    if bare := _BARE_NODE.fullmatch(line):
+        return len(bare["indent"]), True, {"Node Type": bare["name"].split()[0]}
+    if _OF_NODE.search(line) is None or (match := _NODE.fullmatch(line)) is None:
         return None
-    if match["plan_rows"] is None and match["loops"] is None:
+    # A detail of a worker has the figures of a node; a prompt of psql stands before a statement.
+    if _WORKER.match(match["name"]) or match["name"].endswith(":"):
         return None
     node: dict[str, Any] = _kind(match["name"])
     if match["plan_rows"] is not None:
@@ -107,13 +231,16 @@ def _node(line: str, *, first: bool) -> tuple[int, dict[str, Any]] | None:
         node |= {"Actual Rows": 0.0, "Actual Loops": 0}
     if match["time"] is not None:
         node["Actual Total Time"] = float(match["time"])
-    return len(match["indent"]), node
+    return len(match["indent"]), match["arrow"] is not None, node
 
 
 def _kind(name: str) -> dict[str, Any]:
     """The node type, as FORMAT JSON names it, and what else the text puts before it."""
+    name = name.rstrip(" \t")
     node: dict[str, Any] = {"Parallel Aware": name.startswith("Parallel ")}
     name = name.removeprefix("Parallel ").removeprefix("Async ")
+    if name.startswith("Partial "):
+        node["Partial Mode"] = "Partial"
     if scanned := re.match(r"(CTE|WorkTable) Scan on (\S+)", name):
         return node | {"Node Type": f"{scanned[1]} Scan", "CTE Name": scanned[2]}
     name = name.split(" on ")[0].split(" using ")[0]
@@ -124,39 +251,41 @@ def _kind(name: str) -> dict[str, Any]:
     return node | {"Node Type": name}
 
 
-def _details(line: str) -> dict[str, Any]:
-    """What a line below a node says of it."""
-    text = line.strip()
-    if text.startswith("Buffers:") or text.startswith("I/O Timings:"):
-        return dict(_temp(text))
-    if match := _SORT.match(text):
-        return {
-            "Sort Method": match["method"],
-            "Sort Space Used": int(match["kb"]),
-            "Sort Space Type": match["kind"],
-        }
-    if match := _STORAGE.match(text):
-        return {"Storage": match["kind"], "Maximum Storage": int(match["kb"])}
-    if match := re.match(r"(Workers Planned|Workers Launched|Rows Removed by Filter): (\d+)", text):
-        return {match[1]: int(match[2])}
-    if match := re.match(r"actual (?:time=\d[^ ]* )?rows=([\d.]+) loops=(\d+)", text):
-        return {"Actual Rows": float(match[1]), "Actual Loops": int(match[2])}
-    if re.match(r"(Planned Partitions|Buckets|Batches):", text):
-        return _batches(text)
-    return {}
+def _sort(match: re.Match[str]) -> dict[str, Any]:
+    return {
+        "Sort Method": match["method"],
+        "Sort Space Used": int(match["kb"]),
+        "Sort Space Type": match["kind"],
+    }
 
 
-def _temp(text: str) -> Iterator[tuple[str, float]]:
-    match = _TEMP.search(text)
-    for name, value in _PAIR.findall(match[1]) if match else ():
-        if text.startswith("Buffers:"):
-            yield f"Temp {name.capitalize()} Blocks", int(value)
-        else:
-            yield f"Temp I/O {name.capitalize()} Time", float(value)
+def _buffers(match: re.Match[str]) -> dict[str, Any]:
+    return {
+        f"{found['kind'].title()} {name.title()} Blocks": int(value)
+        for found in _TEMP.finditer(match[0])
+        for name, value in _PAIR.findall(found["pairs"])
+    }
 
 
-def _batches(text: str) -> dict[str, Any]:
+def _timings(match: re.Match[str]) -> dict[str, Any]:
+    times = {}
+    for found in _TEMP.finditer(match[0]):
+        prefix = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}
+        for name, value in _PAIR.findall(found["pairs"]):
+            times[f"{prefix[found['kind']]}I/O {name.title()} Time"] = float(value)
+    if not times:
+        pairs = _PAIR.findall(match[0])
+        times = {f"I/O {name.title()} Time": float(value) for name, value in pairs}
+    return times
+
+
+def _ran(match: re.Match[str]) -> dict[str, Any]:
+    return {"Actual Rows": float(match["rows"]), "Actual Loops": int(match["loops"])}
+
+
+def _batches(match: re.Match[str]) -> dict[str, Any]:
     """Of a hash, which tells of its buckets, or of a hash aggregate."""
+    text = match.string
     hashed = "Buckets:" in text
     values: dict[str, Any] = {}
     for name, value, originally in _BATCHES.findall(text):
@@ -170,6 +299,33 @@ def _batches(text: str) -> dict[str, Any]:
         else:
             values[name] = int(value)
     return values
+
+
+#: What is read of a node, by how its line begins.
+_DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]], ...] = (
+    (re.compile(r"Buffers: .*"), _buffers),
+    (re.compile(r"I/O Timings: .*"), _timings),
+    (_SORT, _sort),
+    (_STORAGE, lambda m: {"Storage": m["kind"], "Maximum Storage": int(m["kb"])}),
+    (_COUNT, lambda m: {m[1]: int(m[2])}),
+    (_RAN, _ran),
+    (_GROUPS, lambda m: {f"{m['kind']}-sorted Groups": int(m["groups"])}),
+    (re.compile(r"(?:Planned Partitions|Buckets|Batches): \d.*"), _batches),
+    (re.compile(r"Single Copy: true"), lambda _: {"Single Copy": True}),
+)
+#: What may hold anything, also what looks like figures: expressions and names.
+_SKIPPED = (
+    r"(?:[A-Za-z -]*(?:Cond|Filter|Key|Keys|Clause|Output|Expression|Predicate|Query|SQL|Text|Call"
+    r"|Name|Sampling|Parameters|Node|Param|Params Evaluated))\s*:"
+)
+
+
+def _details(text: str) -> dict[str, Any] | None:
+    """What a line below a node says of it; None of one that is not read."""
+    for pattern, read in _DETAILS:
+        if match := pattern.match(text):
+            return read(match)
+    return None
 
 
 def _all(node: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -31,6 +31,8 @@ class DataReads:
 
 def data_reads(recording: Recording) -> DataReads | None:
     """What of a run was cold data; None where nothing was, or it cannot be told from a spill."""
+    if recording.meta.only_counts and recording.meta.temp.data_read_s is not None:
+        return DataReads(None, None, recording.meta.temp.data_read_s)
     if recording.meta.only_counts or unrecognised(recording) is not None:
         return None
     work = _Work(recording)

@@ -41,6 +41,8 @@ def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> li
             spill = _hash(hashed, weight, hash_mem_multiplier, balanced=balanced)
         elif node.kind == "Sort":
             spill = _sort(node, weight, older)
+        elif sorts := _inner_sorts(node):
+            spill = _inner_sort(node, sorts, weight, older)
         elif "HashAgg Batches" in node.values:
             spill = _aggregate(node, weight, hash_mem_multiplier, older=not balanced)
         else:
@@ -143,6 +145,33 @@ def _aggregate(node: Node, weight: float, multiplier: float, *, older: bool) -> 
         taken=taken,
         batches=batches,
         any_state=any_state,
+    )
+
+
+def _inner_sorts(node: Node) -> int:
+    """Sorts inside an aggregate of grouping sets, where its hashes are all in memory."""
+    each = (node.values, *node.values.get("Workers", ()))
+    if any(values.get("Disk Usage") or values.get("HashAgg Batches", 1) > 1 for values in each):
+        return 0
+    sets = node.values.get("Grouping Sets", ())
+    return sum("Sort Key" in one for one in sets if isinstance(one, dict))
+
+
+def _inner_sort(node: Node, sorts: int, weight: float, older: bool) -> Spill:
+    """Each sorts all rows of the input, one after the other; the plan does not show its file."""
+    below = node.children[0] if node.children else node
+    row = tuple_bytes(float(below.values.get("Plan Width", 0)), _CHUNK_BYTES if older else 0)
+    rows = max(below.rows, 1.0)
+    file_bytes = rows * max(row - SLOT_BYTES, 8) * sorts
+    return Spill(
+        kind="sort",
+        processes=node.processes,
+        weight=weight,
+        needed_bytes=round(rows * (SLOT_BYTES + row)),
+        taken=float(node.processes),
+        passes=max(1, round(node.temp.written * BLOCK_BYTES / file_bytes)),
+        rows=rows,
+        tuple_bytes=row,
     )
 
 

@@ -17,14 +17,16 @@ from spillcast.engines.postgres.live.rehearse import COMMENTS
 from spillcast.engines.postgres.rank.between import check_since, since_look
 from spillcast.engines.postgres.rank.enable import enabling
 from spillcast.engines.postgres.rank.look import PROCESSES_UNSEEN, Look, look, save
-from spillcast.engines.postgres.rank.rank import RankRequest, of_logs, of_look, spill_s
+from spillcast.engines.postgres.rank.rank import RankRequest, of_logs, of_look, of_rows, spill_s
 from spillcast.engines.postgres.rank.server_log import server_log
 from spillcast.engines.postgres.rank.took import CONSTANT
 from spillcast.engines.postgres.rank.workers import WorkersSeen
 from spillcast.engines.ranking import Ranked, ServerRanking
 from spillcast.errors import InputError
+from spillcast.evidence.find import kind_of
 from spillcast.evidence.postgres.logs import Logs, read_logs
 from spillcast.evidence.postgres.statement_processes import LOOKS_MIN
+from spillcast.evidence.postgres.statement_rows import read_rows
 from spillcast.forecast.running import known_target
 from spillcast.recording.calibration import kept_calibration
 from spillcast.recording.wait_cost import MachineCalibration
@@ -60,7 +62,14 @@ def rank_postgres(
     if server and os.path.exists(server):
         if (log, since, save_as) != (None, None, None):
             raise InputError("--log, --since and --save need a server, not its logs")
-        return _of_logs(Path(server), request)
+        path = Path(server)
+        if path.is_file() and kind_of(path) == "statements":
+            statements = of_rows(read_rows(path), None, request)
+            ranking = ServerRanking(
+                struck_text(server), None, statements, request.targets, request.confidence
+            )
+            return replace(ranking, record=_record("DSN", statements))
+        return _of_logs(path, request)
     if since is not None:
         check_since(since)
     logs = None if log is None else read_logs(Path(log))
@@ -147,7 +156,13 @@ def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
     logs = read_logs(path)
     statements = of_logs(logs, request)
     unseen = []
-    if not logs.plans:
+    timed = any(statement.elapsed_s for statement in statements)
+    if not logs.plans and timed:
+        unseen.append(
+            "times of temp I/O: the logs tell only how long the calls took, so it took no longer; "
+            "load auto_explain"
+        )
+    elif not logs.plans:
         unseen.append("times and plans: the logs contain only temp files; load auto_explain")
     if any(statement.query is None for statement in statements):
         unseen.append("statements: the log has some temp files without their statement")

@@ -19,7 +19,7 @@ from spillcast.forecast.sum.assumed import timed_on
 from spillcast.forecast.sum.shared import bounds_s
 from spillcast.gate import reading
 from spillcast.recording import Recording
-from spillcast.recording.between import calibrated_by, shared_among
+from spillcast.recording.between import calibrated_by, shared_among, timed_in_all
 from spillcast.recording.wait_cost import MachineCalibration
 from spillcast.redaction import struck_text
 from spillcast.storage import Storage
@@ -56,7 +56,13 @@ class RankRequest:
 def of_look(look: Look, logs: Logs | None, request: RankRequest) -> list[Ranked]:
     """The statements of a look, with plans of logs where there are any."""
     with reading(_PLACE, HOW):
-        rows = [row for row in merged(Row.of(statement) for statement in look.rows) if row.spills]
+        rows = merged(Row.of(statement) for statement in look.rows)
+    return of_rows(rows, logs, request)
+
+
+def of_rows(every: Sequence[Row], logs: Logs | None, request: RankRequest) -> list[Ranked]:
+    """The statements of a look, or of an export, that spill."""
+    rows = [row for row in every if row.spills]
     rows.sort(key=lambda row: (row.temp_s, row.blocks), reverse=True)
     plans = {} if logs is None else _all_plans(logs)
     ranked = [
@@ -86,9 +92,12 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
     """The statements that logs tell of: temp files by their sizes, plans by what they counted."""
     sizes: dict[str, int] = {}
     texts: dict[str, tuple[str | None, str | None]] = {}
+    calls: dict[str, dict[int, float]] = {}
     for file in logs.temp:
         key = normal(file.query or "")
         sizes[key] = sizes.get(key, 0) + file.bytes
+        if file.elapsed_s is not None:
+            calls.setdefault(key, {})[file.call] = file.elapsed_s
         texts.setdefault(key, (file.queryid, file.query))
     plans = _plans_by_text(logs)
     counts = {key: len(plans_of_statement) for key, plans_of_statement in _all_plans(logs).items()}
@@ -105,6 +114,12 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
         statement = Ranked(queryid, query, counts.get(key), elapsed.get(key), sizes.get(key, 0))
         if (plan := plans.get(key)) is not None and number < 2 * FORECAST_MAX:
             statement = _of_plan(statement, plan, counts[key], request)
+        elif key in calls:
+            # A file that is logged took some of the call's time, and no more than all.
+            took_s = sum(calls[key].values())
+            statement = replace(
+                statement, calls=len(calls[key]), elapsed_s=took_s, temp_s=(0.0, took_s)
+            )
         ranked.append(statement)
     return sorted(ranked, key=lambda statement: statement.weight, reverse=True)
 
@@ -158,15 +173,29 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
     """What a plan tells of one call stands for all that were logged."""
     try:
         recording = recording_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
+        recording = _timed(recording, request)
         temp = recording.meta.temp
-        temp_s = calls * temp.total_s / (temp.processes or 1.0)
-        ranked = replace(
-            ranked, temp_bytes=max(ranked.temp_bytes, calls * temp.bytes), temp_s=(temp_s, temp_s)
+        bounds = (
+            [temp.total_s] if temp.within is None else [temp.within.least_s, temp.within.most_s]
         )
-        ranked = _with_gains(ranked, [_timed(recording, request)], calls, request)
+        temp_s = [calls * s / (temp.processes or 1.0) for s in bounds]
+        ranked = replace(
+            ranked,
+            temp_bytes=max(ranked.temp_bytes, calls * temp.bytes),
+            temp_s=(temp_s[0], temp_s[-1]),
+        )
+        ranked = _with_gains(ranked, _ends(recording), calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix("a plan: "))
     return replace(ranked, work_mem_bytes=_enough(plan, request))
+
+
+def _ends(recording: Recording) -> list[Recording]:
+    """The run itself, or with the least and the most time of temp I/O that it may have taken."""
+    within = recording.meta.temp.within
+    if within is None:
+        return [recording]
+    return [timed_in_all(recording, s) for s in (within.least_s, within.most_s)]
 
 
 def _timed(recording: Recording, request: RankRequest) -> Recording:

@@ -1,6 +1,5 @@
 """The end of a server's own log, where its role may read it."""
 
-import io
 import re
 from pathlib import Path
 
@@ -25,7 +24,7 @@ def server_log(connection: Connection) -> Logs | None:
             name = connection.execute(_NAME, [kind]).fetchone()
             if name is None or name[0] is None:
                 continue
-            logs = logs_of(Path(str(name[0])), io.StringIO(_end(connection, str(name[0]))))
+            logs = logs_of(Path(str(name[0])), _end(connection, str(name[0])))
         except psycopg.Error:
             return None
         return logs if logs.temp or logs.plans else None

@@ -1,0 +1,217 @@
+"""The messages of a server's log: from blocks of bytes, in text, CSV or JSON, shipped or not."""
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from spillcast.evidence.postgres.document import LOGGED
+from spillcast.evidence.text import decoded
+from spillcast.evidence.unwrap import unwrapped, without_shipper
+from spillcast.redaction import struck_text
+
+#: A message of more lines is cut: its plan is not read then.
+LINES_MAX = 20_000
+#: What is looked for; the statement and its duration stand within so many lines below.
+_MARKS, _BELOW = (b"temporary file: path", b"plan:"), 200
+#: What a person pastes is no longer.
+_PASTED_BYTES = 1 << 20
+#: A log's first and last time stand in so much of either end.
+_EDGE_BYTES = 1 << 16
+#: Where in a line its level may stand.
+_PREFIX_MAX = 4096
+_LEVEL = re.compile(
+    r"(?P<before>.*?)\b(?P<level>LOG|STATEMENT|DETAIL|HINT|CONTEXT|ERROR|FATAL|PANIC|WARNING|NOTICE"
+    r"|INFO|QUERY|LOCATION):\s{1,2}(?P<message>.*)",
+    re.DOTALL,
+)
+TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
+_DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
+_CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
+#: Positions in a line of csvlog.
+_CSV_AT = {"at": 0, "pid": 3, "message": 13, "context": 18, "statement": 19, "query_id": 25}
+_CSV_MIN = 23
+#: Where shippers put a server's line, or its record in JSON.
+_RECORDS = ("jsonPayload", "_source", "json", "properties", "record")
+_TEXTS = ("textPayload", "message", "msg", "log", "@message", "MESSAGE", "line", "body", "event")
+
+
+@dataclass
+class Entry:
+    """A message of the log, its statement where the format has it beside."""
+
+    at: str | None
+    level: str
+    message: str
+    before: str = ""
+    context: str = ""
+    #: None where the format puts it into a line of its own.
+    query: str | None = None
+    queryid: str | None = None
+    below: list[str] = field(default_factory=list)
+
+
+def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[Entry]:
+    """The messages that may tell of spills; ``times`` gets the first and the last time of all."""
+    return _entries(_lines(_plain(blocks), times))
+
+
+def _plain(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The blocks; without what was put around it where one is all, and short."""
+    first = next(blocks, b"")
+    second = next(blocks, None)
+    if second is None and len(first) <= _PASTED_BYTES:
+        first = unwrapped(decoded(first)).encode()
+    yield first
+    if second is not None:
+        yield second
+        yield from blocks
+
+
+def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
+    """The lines that may tell of spills, and those below them; a log is mostly of others.
+
+    ``times`` gets the first and the last time of all.
+    """
+    left, edge = 0, b""
+    for block in blocks:
+        if not times:
+            times += _times(decoded(block[:_EDGE_BYTES]).split("\n"))
+        edge = block[-_EDGE_BYTES:]
+        at = 0
+        if block.lstrip()[:2] in (b"[\n", b"[{", b"[ ", b"{\n"):
+            yield from _json_lines(decoded(block))
+            continue
+        while at < len(block):
+            if not left:
+                marks = [place for mark in _MARKS if (place := block.find(mark, at)) >= 0]
+                if not marks:
+                    break
+                at, left = block.rfind(b"\n", 0, min(marks)) + 1, _BELOW
+            end = block.find(b"\n", at) + 1 or len(block)
+            line = block[at:end]
+            if any(mark in line for mark in _MARKS):
+                left = _BELOW
+            elif left > 1 or _begins(line):
+                left -= 1
+            at = end
+            yield decoded(line).rstrip("\n")
+    times += _times(reversed(decoded(edge).split("\n")))
+
+
+def _times(lines: Iterable[str]) -> list[str]:
+    """The time of the first of them that begins a message."""
+    begun = (TIME.search(line) for line in lines if line and _begins(line[:_PREFIX_MAX].encode()))
+    return next(([match[0]] for match in begun if match is not None), [])
+
+
+def _begins(line: bytes) -> bool:
+    text = decoded(line[:_PREFIX_MAX])
+    return bool(_DATED.match(text) or _LEVEL.match(text) or text.startswith("{"))
+
+
+def _json_lines(text: str) -> Iterator[str]:
+    """The records of a document in JSON, each in a line; the lines as they are where it is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        yield from text.split("\n")
+        return
+    if isinstance(found, dict):
+        rows = next((value for value in found.values() if isinstance(value, list)), [found])
+    else:
+        rows = found
+    yield from (json.dumps(row) for row in rows if isinstance(row, dict))
+
+
+def _entries(lines: Iterator[str]) -> Iterator[Entry]:
+    """Messages by whichever format each line is of."""
+    entry: Entry | None = None
+    for line in lines:
+        started: list[Entry] = []
+        if line.startswith("{"):
+            started = list(_of_json(line))
+        elif _CSV.match(line):
+            started = list(_of_csv(line, lines))
+        else:
+            started = list(_of_text(line))
+        if not started:
+            if entry is not None and len(entry.below) < LINES_MAX:
+                _go_on(entry, line)
+            continue
+        for new in started:
+            if entry is not None:
+                yield _whole(entry)
+            entry = new
+    if entry is not None:
+        yield _whole(entry)
+
+
+def _go_on(entry: Entry, line: str) -> None:
+    """A line below a message, without what a shipper and the server put before it."""
+    text = line if line.startswith("\t") else without_shipper(line)
+    if text.startswith("\t"):
+        entry.below.append(text[1:])
+    elif not _DATED.match(text) and line.strip():
+        entry.below.append(text)
+
+
+def _whole(entry: Entry) -> Entry:
+    return replace(entry, message="\n".join([entry.message, *entry.below]), below=[])
+
+
+def _of_text(line: str) -> Iterator[Entry]:
+    match = None if line.startswith("\t") else _LEVEL.match(line[:_PREFIX_MAX])
+    if match is not None:
+        message = match["message"] + line[_PREFIX_MAX:]
+        at = TIME.search(match["before"])
+        yield Entry(at[0] if at else None, match["level"], message, match["before"])
+
+
+def _of_csv(line: str, more: Iterator[str]) -> Iterator[Entry]:
+    lines, quotes = [line], line.count('"')
+    while quotes % 2 and len(lines) < LINES_MAX and (below := next(more, None)) is not None:
+        lines.append(below)
+        quotes += below.count('"')
+    csv.field_size_limit(1 << 30)
+    row = next(csv.reader(["\n".join(lines)]), [])
+    if len(row) >= _CSV_MIN:
+        values = {name: row[at] for name, at in _CSV_AT.items() if at < len(row)}
+        yield _of_record({**values, "timestamp": values["at"]})
+
+
+def _of_json(line: str) -> Iterator[Entry]:
+    """A record of jsonlog, as it is or within another; or the lines that one holds as text."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(found, dict):
+        return
+    inner: dict[str, Any] = found
+    for name in _RECORDS:
+        inner = inner[name] if isinstance(inner.get(name), dict) else inner
+    if isinstance(inner.get("message"), str) and {"error_severity", "statement"} & inner.keys():
+        yield _of_record(inner)
+        return
+    text = next((inner[name] for name in _TEXTS if isinstance(inner.get(name), str)), "")
+    entries = list(_entries(iter(text.rstrip("\n").split("\n"))))
+    for entry in entries:
+        if entry.at is None and (time := TIME.search(line)):
+            entry.at = time[0]
+        yield entry
+    if not entries and LOGGED.match(text):
+        yield Entry(None, "LOG", text)
+
+
+def _of_record(values: dict[str, Any]) -> Entry:
+    at = values.get("timestamp") or values.get("log_time")
+    query = struck_text(str(values.get("statement") or values.get("query") or ""))
+    queryid = str(values.get("query_id") or "")
+    pid = f"[{values.get('pid') or values.get('process_id') or ''}]"
+    return Entry(
+        None if at is None else str(at), "LOG", str(values["message"]), pid,
+        str(values.get("context") or ""), query, queryid if queryid not in ("", "0") else None,
+    )  # fmt: skip

@@ -1,0 +1,95 @@
+"""Calls of which a log tells the temp files and the duration: bounds of what their I/O took."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from spillcast.errors import InputError
+from spillcast.evidence.postgres.counted import Counted, recording_of
+from spillcast.evidence.postgres.logs import Logs, TempFile
+from spillcast.evidence.postgres.nodes import BLOCK_BYTES, TempIO
+from spillcast.evidence.postgres.plan import LISTED, MEMORY_BLOCK_S, TEXT_MAX
+from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.recording import Recording
+from spillcast.recording.timed_within import TimedWithin
+from spillcast.tabular import aligned
+from spillcast.units import format_bytes, format_duration
+from spillcast.visible import one_line
+
+_TIMES = "set auto_explain.log_analyze and track_io_timing for plans with times"
+
+
+def recording_of_files(
+    path: Path,
+    logs: Logs,
+    *,
+    elapsed_s: float | None = None,
+    timed: bool = True,
+    item: int | None = None,
+) -> Recording:
+    """The recording of one call, each file written once and read once.
+
+    InputError where there are several calls, and where no duration is known.
+    """
+    by_call: dict[tuple[str, int], list[TempFile]] = {}
+    for at, file in enumerate(logs.temp):
+        key = ("call", file.call) if file.call else ("file", at)
+        by_call.setdefault(key, []).append(file)
+    calls = list(by_call.values())
+    files = _picked(path, calls, item)
+    took_s = elapsed_s or files[0].elapsed_s
+    if took_s is None:
+        raise InputError(
+            f"{path}: the log has the size of temp files, and not how long the call took",
+            "give it with --elapsed, or set log_min_duration_statement = 0",
+        )
+    blocks = max(1, round(sum(file.bytes for file in files) / BLOCK_BYTES))
+    within = TimedWithin(
+        min(2 * blocks * MEMORY_BLOCK_S, took_s),
+        took_s,
+        "the log tells only how long the call took",
+        _TIMES,
+        False,
+    )
+    query = files[0].query
+    return recording_of(
+        Counted(
+            path,
+            took_s,
+            TempIO(blocks, blocks, None, None),
+            1.0,
+            blocks * BLOCK_BYTES,
+            len(files),
+            ObservedEngine("postgresql", query=query),
+            statement=Statement(files[0].queryid, query, 1, len(calls)),
+            within=within if timed else None,
+            untold=["each temp file is assumed to be written once and read once"],
+        )
+    )
+
+
+def _picked(
+    path: Path, calls: Sequence[Sequence[TempFile]], item: int | None
+) -> Sequence[TempFile]:
+    if item is not None:
+        if not 1 <= item <= len(calls):
+            raise InputError(f"{path}: there is no item {item}", f"there are {len(calls):,}")
+        return calls[item - 1]
+    if len(calls) == 1:
+        return calls[0]
+    sizes = [sum(file.bytes for file in files) for files in calls]
+    largest = sorted(range(len(calls)), key=lambda at: -sizes[at])[:LISTED]
+    rows = [
+        (
+            f"{at + 1}",
+            "-" if (took_s := calls[at][0].elapsed_s) is None else format_duration(took_s),
+            format_bytes(sizes[at]),
+            one_line(calls[at][0].query or "?", TEXT_MAX),
+        )
+        for at in largest
+    ]
+    lines = aligned([("item", "elapsed", "temp files", "statement"), *rows], right=True)
+    lines += [f"and {len(calls) - LISTED:,} more"] * (len(calls) > LISTED)
+    summary = f"{path}: {len(calls):,} calls with temp files, the largest first:"
+    hint = "name one with --item; spillcast postgres ranks all statements of a log"
+    raise InputError("\n    ".join([summary, *lines]), hint)
