@@ -58,9 +58,10 @@ def timed_on(recording: Recording, storage: Storage) -> Recording:
 def _cached(recording: Recording, name: str, io_s: float, threads: float) -> Recording:
     """The run with bounds of its temp I/O, as the page cache answered what ``name`` did not."""
     temp = recording.meta.temp
+    processes = threads if temp.shared_by is None else temp.shared_by.middle
     within = TimedWithin(
         temp.operations * MEMORY_OPERATION_S,
-        recording.elapsed_s * threads,
+        recording.elapsed_s * processes,
         f"on {name} alone it would take {format_duration(io_s)}, longer than the query "
         f"({format_duration(recording.elapsed_s)}), so the page cache answered at least a part",
         "record the query: spillcast record",
@@ -73,7 +74,6 @@ def _cached(recording: Recording, name: str, io_s: float, threads: float) -> Rec
         {**row, "total_ns": each_ns * row["count"], "latency_ns": [each_ns]}
         for row in recording.seconds.to_pylist()
     ]
-    processes = threads if temp.shared_by is None else temp.shared_by.middle
     temp = replace(temp, total_s=total_s, within=within, shared_by=None, processes=processes)
     cached = Recording(recording.path, replace(recording.meta, temp=temp))
     cached.waits = recording.waits
