@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class _Callable(ModuleType):
-    """Lets ``spillcast.cache`` be both the room and its verb."""
+    """Makes ``spillcast.cache`` both a package and a function."""
 
     def __call__(self, *evidence: Any, runs: int = 2, **options: Any) -> "Curve":
         """Miss ratios (0 to 1) by cache size (bytes) for traces, a recording or CSV files.

@@ -15,7 +15,7 @@ from spillcast.units import format_bytes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: A cache that brings this share of the hits which any size brings is large enough.
+#: A cache with this share of the hits of the largest cache is large enough.
 MOST = 0.9
 #: Sizes between the smallest and the data, each some percent larger than the last.
 _FINE = 400
@@ -52,8 +52,7 @@ class Curve(Tabular):
         return self.core.miss_ratios([size / self.line_bytes for size in sizes_bytes])
 
     def sizes(self, count: int) -> list[float]:
-        """Sizes in equal ratios, in bytes, from one line (or the smallest that the curve tells) to
-        all data."""
+        """Sizes (bytes) in equal ratios, from one line or the smallest of the curve to all data."""
         least = min(self.core.lines_min, max(self.core.lines, 1.0))
         return [float(s) * self.line_bytes for s in np.geomspace(least, self.core.lines, count)]
 
@@ -75,7 +74,7 @@ class Curve(Tabular):
         return pa.table([[round(size) for size in sizes], self.miss_ratios(sizes)], schema=types)
 
     def display(self) -> Display:
-        """Some sizes, and what of them is enough."""
+        """A table of some sizes, and the size that is enough."""
         sizes = self.sizes(_SHOWN)
         ratios = self.miss_ratios(sizes)
         rows = [
@@ -99,11 +98,11 @@ def curve(
     runs: int = 1,
     on_progress: Callable[[int], None] | None = None,
 ) -> Curve:
-    """The curve of some requests. InputError where there are no reads, or for a rate of nothing.
+    """The curve of some requests. InputError without reads, or for a rate of 0.
 
     All lines are followed, or a share ``rate`` of them. With ``error_points`` all are, with rounded
     distances: the curve is off by no more percentage points (``Curve.error_max``).
-    ``on_progress`` is told of requests that were gone through, as by ``simulate``.
+    ``on_progress`` gets the number of requests done, as in ``simulate``.
     """
     if rate is not None and not 0 < rate <= 1:
         raise InputError(f"--sample {rate:g}: a share is above 0 and at most 1")

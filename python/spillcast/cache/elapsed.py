@@ -1,11 +1,11 @@
-"""How long I/O takes where a disk and the flash before it are read at the same time."""
+"""Elapsed time of I/O that a disk and the flash in front of it serve in parallel."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Device:
-    """How many bytes a second a device reads and writes."""
+    """Read and write throughput of a device, in bytes per second."""
 
     name: str
     read_bytes_per_s: float
@@ -23,7 +23,7 @@ class Traffic:
 
     @property
     def read(self) -> float:
-        """All that is read."""
+        """Bytes that are read from either."""
         return self.flash_read + self.disk_read
 
     def elapsed_s(self, flash: Device, disk: Device) -> float:

@@ -16,7 +16,7 @@ from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 
 LINE_BYTES = 64 << 10
-#: How Oracle's blocks are sized by default; a trace does not tell.
+#: Oracle's default block size; a trace does not contain it.
 BLOCK_BYTES = 8192
 _RECORD_BYTES = 24
 T = TypeVar("T")
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Requests:
-    """Requests for lines, and what their numbers stand for."""
+    """Requests for lines, and the names behind their numbers."""
 
     core: _core.CacheRequests
     line_bytes: int
@@ -33,9 +33,9 @@ class Requests:
     notes: Sequence[str] = field(default_factory=list)
 
     def run(self, work: Callable[[], T], on_progress: Callable[[int], None] | None) -> T:
-        """What work of the core on them comes to; it can be interrupted.
+        """Run work of the core on the requests, interruptibly, and return its result.
 
-        InputError for what it cannot do, and where their file is damaged.
+        InputError for work that is impossible, and for a damaged file.
         """
         report_progress = None if on_progress is None else lambda: on_progress(self.core.requests())
         try:
@@ -43,11 +43,11 @@ class Requests:
         except ValueError as error:
             raise InputError(str(error)) from error
         except OSError as error:
-            # Only an oracleGeneral file, whose name is its object, is read meanwhile.
+            # Only an oracleGeneral file is read this late, and its name is its object.
             raise damaged(self.objects[0], first_line(error)) from error
 
     def numbers_of(self, names: Sequence[str]) -> list[int]:
-        """Numbers of objects. InputError for one that there is no I/O of."""
+        """Numbers of objects. InputError for an object without I/O."""
         for name in names:
             if name not in self.objects:
                 known = ", ".join(sorted(self.objects)[:12])
@@ -62,7 +62,7 @@ def read_requests(
     block_bytes: int = BLOCK_BYTES,
     lenient: bool = False,
 ) -> Requests:
-    """Read I/O from files. InputError for what is not there, mixed, or without offsets."""
+    """Read I/O from files. InputError for missing or mixed files, and for those without offsets."""
     paths = [Path(argument) for argument in arguments]
     general = [path for path in paths if "oraclegeneral" in path.name.lower()]
     if general:
@@ -91,7 +91,7 @@ def read_requests(
 
 
 def _oracle_general(path: Path, line_bytes: int | None) -> Requests:
-    """Every id is one line, whatever its size."""
+    """Requests of an oracleGeneral file: each id is one line, whatever its size."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
     if line_bytes is None:

@@ -94,9 +94,9 @@ def _read(path: Path) -> pa.Table:
 
 
 def _names(heading: str) -> dict[str, str]:
-    """The columns of a heading as they are written, and what they are called here.
+    """The columns of a heading: the written name and ours.
 
-    A column of another name counts where none has the name itself.
+    An alias counts only if no column has the name itself.
     """
     written = next(csv.reader([heading.strip()]), [])
     exact = {name: name.strip().lower() for name in written}
@@ -108,7 +108,7 @@ def _names(heading: str) -> dict[str, str]:
 
 
 def _check(path: Path, name: str, column: pa.ChunkedArray) -> None:
-    """InputError for what is empty, or a number that makes no sense."""
+    """InputError for empty fields and for impossible numbers."""
     if column.null_count:
         raise InputError(f"{path}: {name} is empty in some row", _HINT)
     if pa.types.is_string(column.type) or not len(column):

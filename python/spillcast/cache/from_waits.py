@@ -30,13 +30,13 @@ from spillcast.units import format_count
 
 #: Waits of scans in Oracle's traces.
 SCAN_EVENTS = ("direct path read", "db file scattered read")
-#: A read of a recording that is as large is part of a scan, wherever it lies.
+#: A recorded read of this size or more is part of a scan, wherever it begins.
 SCAN_BYTES = 64 << 10
 _TRACE_COLUMNS = ("start_ns", "session", "event", "op", "temp", "file", "sql_id", "object")
 
 
 def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
-    """The raw waits of a recording. InputError where there are none with an offset."""
+    """The raw waits of a recording. InputError if none has an offset."""
     recording.need_io()
     waits = recording.temp_waits if only_temp else recording.waits
     known = waits.filter(
@@ -69,7 +69,7 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
 
 
 def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False) -> Rows:
-    """The I/O of traces that names file and block. InputError where none does."""
+    """The I/O of traces with file and block. InputError if none has both."""
     paths, repeated = distinct(paths)
     waits = _trace_waits(paths, lenient)
     known = waits.filter(name_blocks(waits)).sort_by("start_ns")
@@ -82,7 +82,7 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
         for at, number in zip(file, known["object"].to_pylist(), strict=True)
     ]
     object_, objects = _with_temp(*coded(names), temp)
-    # A statement of a session is a query, as far as a trace tells.
+    # A trace shows no more of a query than the statement of a session.
     sql = coded(known["sql_id"].combine_chunks())[0]
     _, query = np.unique(np.stack([known["session"].to_numpy(), sql]), axis=1, return_inverse=True)
     return Rows(
@@ -99,7 +99,7 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
 
 
 def _trace_waits(paths: Sequence[Path], lenient: bool) -> pa.Table:
-    """The rows of reads and writes."""
+    """Keep only reads and writes."""
     reader, _ = open_reader(paths, lenient, None)
     batches: list[pa.RecordBatch] = []
     wanted = [*_TRACE_COLUMNS, "blocks", "p2"]

@@ -1,4 +1,4 @@
-"""What a flash cache served already: v$mystat around scans, and CellCLI's counts -> rows, notes."""
+"""Observed hits of a flash cache (v$mystat around scans, CellCLI's counts) -> rows and notes."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from spillcast.gate import COUNT_MAX, reading, text_of
 from spillcast.units import format_bytes, format_duration
 
 MIB = 1 << 20
-#: A scan of more lines of 1 MiB is of no use to simulate: 16 TiB.
+#: The largest scan to simulate, in lines of 1 MiB: 16 TiB.
 _LINES_MAX = 1 << 24
 _HEAD_BYTES = 1 << 16
 _MARKS = b"cell flash cache read hits", b"cachedSize:", b"FC_IO_"
@@ -35,7 +35,7 @@ _METRIC = re.compile(
 
 @dataclass(frozen=True)
 class Scan:
-    """One scan, or an interval; ``elapsed_s`` where it was timed."""
+    """Counts of one scan or interval; ``elapsed_s`` is None if it was not timed."""
 
     object: str
     bytes: int
@@ -49,12 +49,12 @@ class Scan:
 
     @property
     def words(self) -> str:
-        """What was measured, and the options of a simulation that it gives."""
+        """The measured share, and the options of a simulation that follow from it."""
         text = f"measured: {format_bytes(self.bytes)} of {self.object}, {self.from_flash:.2%} flash"
         if not self.elapsed_s:
             return text
         text += f", in {format_duration(self.elapsed_s)}"
-        # Disk and flash are read at the same time, for all of it.
+        # Disk and flash serve reads in parallel.
         parts = {"--flash": self.flash_bytes, "--disk": self.bytes - self.flash_bytes}
         rates = [
             f"{option} {moved / self.elapsed_s / (1 << 30):.2f}G/s"
@@ -65,7 +65,7 @@ class Scan:
 
 
 def is_observed(path: Path) -> bool:
-    """Whether a file holds such counts, as far as its beginning tells."""
+    """Whether a file holds such counts, judged by its beginning."""
     if not path.is_file() or path.suffix.lower() in (".csv", ".trc", ".zst", ".gz"):
         return False
     with reading(path), path.open("rb") as file:
@@ -74,7 +74,7 @@ def is_observed(path: Path) -> bool:
 
 
 def read_observed(paths: Sequence[Path]) -> Rows:
-    """The largest scan of each object as reads in order, and what was measured of all in notes."""
+    """The largest scan of each object as sequential reads, and notes with all measured shares."""
     scans: list[Scan] = []
     for path in paths:
         lines = text_of(path, _HINT).splitlines()
@@ -113,7 +113,7 @@ def _rows(sizes: dict[str, int], notes: Sequence[str]) -> Rows:
 
 
 def _of_session(lines: Sequence[str]) -> Iterator[Scan]:
-    """Growth of v$mystat from one look to the next; counts that shrink are a new session's."""
+    """Growth of v$mystat between snapshots; counts that shrink begin a new session."""
     before, elapsed_s = (0, 0), None
     counters: dict[str, int] = {}
     for line in lines:

@@ -28,7 +28,7 @@ class Rows:
     cls: Integers
     #: Names by number in ``object``.
     objects: Sequence[str]
-    #: What was skipped, or has to be known, in words.
+    #: Notes for the user: skipped rows, assumptions.
     notes: Sequence[str] = field(default_factory=list)
 
     def ends_query(self) -> NDArray[np.bool_]:
@@ -40,7 +40,7 @@ class Rows:
         return ends
 
     def requests(self, line_bytes: int) -> _core.CacheRequests:
-        """The same as requests for lines. InputError where offsets are out of all bounds."""
+        """The rows as requests for lines. InputError for offsets out of bounds."""
         columns = {
             "time_s": self.time_s - min(self.time_s, default=0),
             "file": self.file,

@@ -17,7 +17,7 @@ _LINES_MAX = 1 << 30
 
 @dataclass(frozen=True)
 class CacheOptions:
-    """The cache that is asked for."""
+    """The cache to simulate."""
 
     size_bytes: int
     policy: str = "lru"
@@ -26,11 +26,11 @@ class CacheOptions:
     temp_share: float = TEMP_SHARE
     #: Share of the hits that flash serves; the disk reads the others at the same time.
     from_flash: float = 1.0
-    #: How often the same I/O is done: the first run fills the cache, the next finds it filled.
+    #: How often the same I/O runs: the first run fills the cache, the next one starts warm.
     runs: int = 2
 
     def check(self) -> None:
-        """InputError for what makes no cache, whatever the requests are."""
+        """InputError for parameters that no cache can have."""
         policies = _core.CacheRequests.policies()
         if self.policy not in policies:
             raise InputError(
@@ -64,7 +64,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a cache serves."""
+    """The result of a simulation, run by run."""
 
     options: CacheOptions
     line_bytes: int
@@ -82,9 +82,9 @@ class Simulation:
 def simulate(
     requests: Requests, options: CacheOptions, on_progress: Callable[[int], None] | None = None
 ) -> Simulation:
-    """Run the requests through an empty cache, then again. InputError for what makes no cache.
+    """Run the requests through an empty cache, then again. InputError for an impossible cache.
 
-    ``on_progress`` is told of requests that were gone through; how many there are is not known.
+    ``on_progress`` gets the number of requests done; their total is unknown.
     """
     options.check()
     lines = lines_of(options.size_bytes, requests.line_bytes)
@@ -111,7 +111,7 @@ def simulate(
 
 
 def lines_of(size_bytes: int, line_bytes: int) -> int:
-    """Lines of a cache, as many as can be simulated. InputError where it has none."""
+    """The number of lines of a cache. InputError if it has none, or too many to simulate."""
     lines = size_bytes // line_bytes
     if lines == 0:
         problem = (
@@ -125,7 +125,7 @@ def _run(run: dict[str, Any], requests: Requests, options: CacheOptions) -> Run:
     accounts: list[dict[str, Any]] = []
     for account in run["accounts"]:
         named = {**account, "object": requests.objects[account["object"]]}
-        # Alone it is the same cache where there is one object.
+        # With a single object the shared cache is the same as one of its own.
         alone = named.pop("alone_hits") if len(requests.objects) > 1 else named["hits"]
         named["lost_hits"] = alone - named["hits"]
         accounts.append(named)

@@ -68,7 +68,7 @@ order by day, sql_id, measure, event
 
 
 def database_of_export(path: Path) -> str:
-    """The one database that a column names. InputError where none does, or several."""
+    """The only database that a column names. InputError for none or several."""
     names: set[str] = set()
     for column in _columns(path):
         names = {str(value) for value in column if value not in (None, "")}

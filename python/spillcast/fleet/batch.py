@@ -17,7 +17,7 @@ from spillcast.fleet.schema import FACTS, RUNS
 from spillcast.fleet.sources import Source
 from spillcast.fleet.take import Shelf, Taken, order_of
 
-#: What a kill costs at most, and what a few daily files cannot fill.
+#: Bounds the work that a kill loses; a few daily files stay below it.
 BATCH_BYTES = 256 << 20
 BATCH_FILES = 512
 
@@ -64,5 +64,5 @@ def _part(shelf: Shelf, batch: str) -> str:
 
 
 def _row_groups(is_runs: bool) -> dict[str, Any]:
-    """A recording is a row group of its own, so that they are read one at a time."""
+    """Write each recording as its own row group, so that readers take one at a time."""
     return {"row_group_size": 1} if is_runs else {}

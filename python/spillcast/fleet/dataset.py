@@ -30,27 +30,27 @@ ANEW = "ingest into a new dataset"
 
 
 class Dataset:
-    """What was ingested, at a place."""
+    """Ingested evidence at a place."""
 
     def __init__(self, where: Place) -> None:
         self.place = where
 
     @classmethod
     def open(cls, address: str) -> "Dataset":
-        """The dataset at an address. InputError where there is none, or one of another version."""
+        """The dataset at an address. InputError if it is missing or has another version."""
         where = place(address)
         _check_version(where, missing_is_fine=False)
         return cls(where)
 
     @classmethod
     def create(cls, address: str) -> "Dataset":
-        """The dataset at an address, a new one where there is nothing. InputError as for open."""
+        """The dataset at an address, or a new one. InputError as for ``open``."""
         where = place(address)
         _check_version(where, missing_is_fine=True)
         return cls(where)
 
     def begin(self) -> None:
-        """Write the version where there is none; remove parts that a killed ingest left."""
+        """Write the version if it is missing; remove parts that a killed ingest left."""
         content = json.dumps({"schema": DATASET_SCHEMA}) + "\n"
         try:
             self.place.read(_HEAD)
@@ -64,7 +64,7 @@ class Dataset:
 
     @cached_property
     def sources(self) -> pa.Table:
-        """All that was ingested or set aside, by the columns of SOURCES."""
+        """All sources, ingested or rejected, with the columns of SOURCES."""
         files = [name for name in self.place.names(_LOG) if name.endswith(".parquet")]
         tables = [_log(self.place, name) for name in files]
         return pa.concat_tables([SOURCES.empty_table(), *tables])
@@ -89,7 +89,7 @@ class Dataset:
 
 
 def _log(where: Place, name: str) -> pa.Table:
-    """A file of the log. InputError where it is damaged, or names a file that is no part."""
+    """A file of the log. InputError if it is damaged, or names a file that is not a part."""
     path = f"{where.address}/{name}"
     with reading(path, ANEW):
         rows = table_of(path, SOURCES, ANEW, content=where.read(name))
@@ -107,7 +107,7 @@ def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
 
 
 def _check_version(where: Place, *, missing_is_fine: bool) -> None:
-    """InputError where something else stands there."""
+    """InputError if the place holds something else."""
     path = f"{where.address}/{_HEAD}"
     try:
         head = object_of(bounded(where.read(_HEAD), path).decode(errors="replace"), path, ANEW)

@@ -1,4 +1,4 @@
-"""Who answers the questions of a fleet: DuckDB on this machine, or a cluster."""
+"""The engine of a fleet's queries: DuckDB on this machine, or a cluster."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -19,7 +19,7 @@ from spillcast.fleet.traces import KIND as TRACE
 from spillcast.gate import batches_of, damaged, reading, table_of
 
 Rows = list[dict[str, Any]]
-#: What may stand in columns of facts.
+#: The types in columns of facts.
 _KNOWN: dict[str, set[str | None]] = {
     "kind": {TRACE, *ASH_KINDS.values()},
     "measure": {ACTIVE, CPU, WAIT},
@@ -28,20 +28,20 @@ _KNOWN: dict[str, set[str | None]] = {
 
 
 class Engine(Protocol):
-    """The view ``facts`` of a dataset, and its recordings and plans."""
+    """Queries the view ``facts`` of a dataset, and forecasts its recordings and plans."""
 
     #: Its name in ``query.EXPLODED``.
     dialect: str
 
     def rows(self, sql: str) -> Rows:
-        """What a query of ``query`` gives, in no order."""
+        """The rows of a query of ``query``, unordered."""
 
     def runs(self, to: str, confidence: float) -> Rows:
         """The forecasts of all recordings and plans (``forecasts.of_runs``), by source."""
 
 
 class Local:
-    """DuckDB, with memory and threads of this machine."""
+    """Queries with DuckDB, within the memory and threads of this machine."""
 
     dialect = "local"
 
@@ -68,13 +68,13 @@ class Local:
             )
 
     def rows(self, sql: str) -> Rows:
-        """What a query gives."""
+        """The rows of a query."""
         with reading(self._dataset.place.address, ANEW):
             records: Rows = self._connection.sql(sql).to_arrow_table().to_pylist()
         return records
 
     def runs(self, to: str, confidence: float) -> Rows:
-        """One recording at a time, so that one is in memory."""
+        """Forecast one recording at a time, so that only one is in memory."""
         return sorted(of_runs(self._evidence(), to, confidence), key=lambda row: row["source"])
 
     def _evidence(self) -> Iterator[dict[str, Any]]:
@@ -83,7 +83,7 @@ class Local:
 
 
 def read_facts(where: Place, part: str) -> pa.Table:
-    """The rows of a part, without the columns of its path. InputError where it is damaged."""
+    """The rows of a part, without the columns of its path. InputError if it is damaged."""
     path = f"{where.address}/{part}"
     with reading(path, ANEW):
         rows = table_of(path, FACTS, ANEW, content=where.read(part))

@@ -17,7 +17,7 @@ Rows = list[Mapping[str, Any]]
 
 @dataclass
 class Statement:
-    """What all facts say of one statement of one database."""
+    """Sums up all facts about one statement of one database."""
 
     database: str
     sql_id: str
@@ -26,12 +26,12 @@ class Statement:
 
     @property
     def ash_kind(self) -> str | None:
-        """The ASH that counts: that of memory, which DBA_HIST repeats one in ten of."""
+        """The ASH to use: that of memory, of which DBA_HIST repeats one sample in ten."""
         return next((kind for kind in (_MEMORY, _HISTORY) if kind in self.rows), None)
 
     @property
     def timed_by(self) -> str:
-        """The kind of evidence that tells the statement's time: ASH, which covers whole runs."""
+        """The kind of evidence for the statement's time: ASH, which covers whole runs."""
         return self.ash_kind or TRACE
 
     @property
@@ -43,12 +43,12 @@ class Statement:
         return sum(row["total_us"] for row in rows if not row["idle"])
 
     def events(self) -> set[str]:
-        """The names of what it waited for."""
+        """The names of its wait events."""
         rows = self.rows[self.timed_by]
         return {row["event"] for row in rows if row["measure"] == WAIT}
 
     def traces(self) -> TraceEvidence | None:
-        """What traces say of it."""
+        """The sums of its traces."""
         rows = self.rows.get(TRACE)
         if rows is None:
             return None
@@ -57,7 +57,7 @@ class Statement:
         return TraceEvidence("the traces", elapsed_s, elapsed_s, events, 0)
 
     def ash(self) -> AshEvidence | None:
-        """What ASH says of it."""
+        """The sums of its ASH samples."""
         if self.ash_kind is None:
             return None
         rows = self.rows[self.ash_kind]
@@ -84,7 +84,7 @@ def statements(totals: Iterable[Mapping[str, Any]]) -> list[Statement]:
 
 
 def _latency(row: Mapping[str, Any]) -> EventLatency:
-    """One event; all its waits are one stretch, as their order is not kept."""
+    """One event; its waits form a single interval, because their order is not kept."""
     count, total_s = row["count"], row["total_us"] / 1e6
     blocks = row["blocks"] / row["blocks_count"] if row["blocks_count"] else None
     return EventLatency(

@@ -66,7 +66,7 @@ def fleet(
 
 
 class Facts:
-    """What an engine says of a dataset, with a forecast for each statement that spills."""
+    """The result of an engine for a dataset, with a forecast for each statement that spills."""
 
     def __init__(
         self,
@@ -193,14 +193,14 @@ class Facts:
 
 
 def _sorted(rows: Rows) -> Rows:
-    """Rows by all that they were grouped by, so that sums of floats come out alike."""
+    """Sort rows by all their keys, so that sums of floats are reproducible."""
     keys = ("label", "kind", "sql_id", "measure", "event", "day", "bucket_ns")
     present = [key for key in keys if rows and key in rows[0]]
     return sorted(rows, key=lambda row: tuple(row[key] for key in present))
 
 
 def resolve_facts_target(to: str) -> Target | str:
-    """The target for traces and ASH, or why there is none; a recording serves recordings."""
+    """The target for traces and ASH, or the reason why none applies: a recording serves recordings only."""
     try:
         return resolve_target(to)
     except InputError as error:
@@ -243,7 +243,7 @@ def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
 
 
 def _days(rows: dict[Key, Row], facts: Facts) -> list[DayRow]:
-    """Each statement's saving, shared among its days by their time in temp I/O."""
+    """Divide each statement's saving among its days by their time in temp I/O."""
     temp_s: dict[str, float] = {}
     saved_s: dict[str, float] = {}
     for key, by_day in sorted(facts.day_us.items()):
@@ -272,7 +272,7 @@ def _warnings(clashes: dict[str, set[str]], rows: Sequence[Row]) -> list[str]:
 
 
 def _quantile_us(buckets: Sequence[tuple[int, int]], quantile: float) -> float | None:
-    """A quantile of a merged histogram; None where there is none."""
+    """A quantile of a merged histogram; None without a histogram."""
     if not buckets:
         return None
     latency_ns, counts = zip(*buckets, strict=True)

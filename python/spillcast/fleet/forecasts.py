@@ -1,4 +1,4 @@
-"""Forecasts of what a dataset holds, each by the function that ``spillcast forecast`` calls."""
+"""Forecasts of a dataset's evidence, each by the function that ``spillcast forecast`` calls."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from spillcast.storage.target import resolve
 
 @dataclass(frozen=True)
 class Outcome:
-    """One forecast: seconds, or why there is none."""
+    """Holds one forecast in seconds, or the reason for its absence."""
 
     elapsed_s: float
     temp_s: float
@@ -30,7 +30,7 @@ class Outcome:
 def of_statement(
     statement: Statement, target: Target, temp_events: str, temp_s: float, confidence: float
 ) -> Outcome:
-    """The forecast of what traces and ASH say of a statement."""
+    """The forecast of a statement from traces and ASH."""
     elapsed_s = statement.elapsed_us / 1e6
     try:
         evidence = OracleEvidence(traces=statement.traces(), ash=statement.ash())
@@ -56,7 +56,7 @@ def of_run(row: Mapping[str, Any], to: str, confidence: float) -> Outcome:
 def of_runs(
     rows: Iterable[Mapping[str, Any]], to: str, confidence: float
 ) -> Iterator[dict[str, Any]]:
-    """The same for many, as rows that any engine can hand on."""
+    """The forecasts of many rows, as rows that any engine can pass on."""
     for row in rows:
         outcome = of_run(row, to, confidence)
         low, high = outcome.interval_s or (None, None)

@@ -1,4 +1,4 @@
-"""Which database evidence is of, and which day: what the evidence itself says."""
+"""The database and the day of evidence, according to the evidence itself."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _DAY = re.compile(rb"^\*\*\* .*?(\d{4}-\d{2}-\d{2})[ T]\d{2}:\d{2}:\d{2}", re.MU
 
 @dataclass(frozen=True)
 class Identity:
-    """A database as its evidence names it, and the day on which the evidence begins.
+    """Names a database as its evidence does, and the day on which the evidence begins.
 
     ``instance`` and ``host`` tell two databases of one name apart; empty where they are not known.
     """
@@ -28,14 +28,14 @@ class Identity:
     day: str = UNKNOWN
 
     def named(self, database: str | None) -> "Identity":
-        """The same under the name that was asked for."""
+        """The same identity under a given name."""
         if database is None:
             return self
         return Identity(database, self.host, self.instance, self.day)
 
 
 def of_trace(path: Path) -> Identity:
-    """What the header of a trace says; ``unknown`` for what it does not."""
+    """The identity in the header of a trace; ``unknown`` for missing parts."""
     head = head_of(path)
     instance = _first_match(_INSTANCE, head)
     name = _first_match(_PATH, head) or instance

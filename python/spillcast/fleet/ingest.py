@@ -19,13 +19,13 @@ _AHEAD = 16
 INGEST_SCHEMA = "spillcast.ingest/1"
 #: Files done, files in all, bytes done.
 Progress = Callable[[int, int, int], None]
-#: What is known of a source when its batch is done: its row of the log, None where seen before.
+#: The result for a source when its batch is done: its row of the log, None if it was a duplicate.
 Row = dict[str, Any] | None
 
 
 @dataclass
 class Ingested:
-    """What one ingest did."""
+    """The outcome of one ingest."""
 
     dataset: str
     files: int = 0
@@ -35,13 +35,13 @@ class Ingested:
     damaged_lines: int = 0
     #: ``file`` and ``what`` of each file that holds no usable evidence.
     set_aside: list[dict[str, str]] = field(default_factory=list)
-    #: The same of files that could not be read at all; they are tried again next time.
+    #: The same for unreadable files; the next ingest tries them again.
     unread: list[dict[str, str]] = field(default_factory=list)
     #: ``file``, ``line`` and ``what`` of the first damaged lines of each file.
     damaged: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, row: dict[str, Any]) -> None:
-        """Count a source that is in the log now."""
+        """Count a source that is now in the log."""
         if row["set_aside"] is not None:
             self.set_aside.append({"file": row["name"], "what": row["set_aside"]})
             return
@@ -105,7 +105,7 @@ def ingest(
 def _taken(
     planned: Iterable[Sequence[Source]], known: set[str], sizes: set[int], database: str | None
 ) -> Generator[Taken | OSError]:
-    """What each source holds, in their order; a few are read ahead of what is asked for."""
+    """The content of each source, in order; a few are read ahead."""
 
     def take_source(source: Source) -> Taken | OSError:
         try:

@@ -13,27 +13,27 @@ from spillcast.errors import InputError, SpillcastError, first_line
 from spillcast.exact_name import exact_name
 from spillcast.visible import is_utf8
 
-#: Names of files that are being written: of no other file, which a killed ingest cannot have left.
+#: Names of unfinished files, which a killed ingest may leave; no other file is named so.
 _PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")
 
 
 class Place(ABC):
-    """Files by name, with / between folders. A file is there whole or not at all."""
+    """Stores files by name, with / between folders. A file exists whole or not at all."""
 
-    #: What people call it.
+    #: Its address for messages.
     address: str
 
     @abstractmethod
     def names(self, folder: str) -> list[str]:
-        """Files in a folder and below, sorted; none where there is no such folder."""
+        """Files in a folder and below, sorted; empty if the folder does not exist."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """All of a file. FileNotFoundError where there is none."""
+        """The content of a file. FileNotFoundError if it does not exist."""
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
-        """Put a file there. SpillcastError where there is no room; nothing is left then."""
+        """Write a file. SpillcastError if there is no room; nothing is left then."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
@@ -45,12 +45,12 @@ class Place(ABC):
 
     @property
     def filesystem(self) -> Any:
-        """The fsspec file system that engines need to read addresses; None for local files."""
+        """The fsspec file system with which engines read addresses; None for local files."""
         return None
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Only one writer at a time, where the place can tell."""
+        """Exclude other writers, if the place can."""
         yield
 
 
@@ -75,13 +75,13 @@ class LocalPlace(Place):
         self.address = str(root)
 
     def names(self, folder: str) -> list[str]:
-        """Files in a folder and below, without those that are being written."""
+        """Files in a folder and below, without unfinished ones."""
         paths = (path for path in (self.root / folder).rglob("*") if path.is_file())
         whole = (path for path in paths if not _PARTIAL.fullmatch(path.name))
         return sorted(str(path.relative_to(self.root)) for path in whole)
 
     def read(self, name: str) -> bytes:
-        """All of a file."""
+        """The content of a file."""
         return (self.root / name).read_bytes()
 
     def write(self, name: str, content: bytes) -> None:
@@ -101,19 +101,19 @@ class LocalPlace(Place):
             raise _not_written(self.address, error) from error
 
     def remove(self, name: str) -> None:
-        """Remove a file, and its folder where that is empty then."""
+        """Remove a file, and its folder if that becomes empty."""
         path = self.root / name
         path.unlink(missing_ok=True)
         if path.parent != self.root and not any(path.parent.iterdir()):
             path.parent.rmdir()
 
     def url(self, name: str) -> str:
-        """The absolute path, in which no letter stands for others."""
+        """The absolute path, without wildcards."""
         return exact_name(self.root / name)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold a lock, which the kernel takes back however this process ends."""
+        """Hold a lock, which the kernel releases however this process ends."""
         import fcntl
 
         try:
@@ -135,7 +135,7 @@ class LocalPlace(Place):
 
 
 class RemotePlace(Place):
-    """An object store or the like, through fsspec; objects appear when they are whole."""
+    """Stores objects through fsspec; an object appears when it is complete."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -150,11 +150,11 @@ class RemotePlace(Place):
         return sorted(name[len(self._root) :].lstrip("/") for name in names)
 
     def read(self, name: str) -> bytes:
-        """All of an object."""
+        """The content of an object."""
         return bytes(self._fs.cat_file(f"{self._root}/{name}"))
 
     def write(self, name: str, content: bytes) -> None:
-        """Put a whole object."""
+        """Write an object."""
         try:
             path = f"{self._root}/{name}"
             self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -167,17 +167,17 @@ class RemotePlace(Place):
         self._fs.rm_file(f"{self._root}/{name}")
 
     def url(self, name: str) -> str:
-        """The object's whole address."""
+        """The complete address of the object."""
         return f"{self._scheme}://{self._root.lstrip('/')}/{name}"
 
     @property
     def filesystem(self) -> Any:
-        """What DuckDB reads the objects with."""
+        """The file system with which DuckDB reads the objects."""
         return self._fs
 
 
 def open_filesystem(address: str) -> tuple[Any, str]:
-    """The fsspec file system of an address, and the path within it. InputError where none is."""
+    """The fsspec file system of an address, and the path within it. InputError if there is none."""
     try:
         import fsspec
     except ImportError as error:

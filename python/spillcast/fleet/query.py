@@ -1,7 +1,7 @@
-"""The questions that a fleet asks of its facts, as SQL that DuckDB and Spark answer alike.
+"""The queries of a fleet on its facts, in SQL that gives the same on DuckDB and Spark.
 
-All sums are of whole numbers, so that both come to the same digits in whatever order they add. Rows
-come in no order: whoever asks sorts them, for a cluster would read everything twice to do so.
+All sums are of integers, so both give the same digits in any order of addition. Rows are
+unordered: the caller sorts them, because a cluster would read everything twice to do so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -57,7 +57,7 @@ def latencies_sql(label: str, events: Iterable[str], engine: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as both engines read it: Spark takes a backslash within quotes for an escape."""
+    """A text literal for both engines: Spark reads a backslash within quotes as an escape."""
     parts = [f"""'{part.replace("'", "''")}'""" for part in text.split("\\")]
     return parts[0] if len(parts) == 1 else f"concat({', chr(92), '.join(parts)})"
 
@@ -84,5 +84,5 @@ def _waits_for(events: Iterable[str]) -> str:
 
 
 def quoted_list(texts: Iterable[str]) -> str:
-    """A list of texts in DuckDB's words."""
+    """A list of texts in DuckDB's syntax."""
     return f"[{', '.join(map(literal, texts))}]"

@@ -1,4 +1,4 @@
-"""What a fleet would gain: by statement, by database and by day."""
+"""The gains of a fleet by statement, by database and by day."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,7 +13,7 @@ MONTH_DAYS = 30
 
 @dataclass(frozen=True)
 class Row:
-    """One statement of one database. Times are those of all its evidence together, in seconds."""
+    """Holds one statement of one database. Times are sums over all its evidence, in seconds."""
 
     database: str
     sql: str
@@ -37,7 +37,7 @@ class Row:
 
 @dataclass(frozen=True)
 class DatabaseRow:
-    """All statements of one database. ``elapsed_s`` is also of those that do not spill."""
+    """Sums up all statements of one database. ``elapsed_s`` includes those that do not spill."""
 
     database: str
     statements: int
@@ -50,7 +50,7 @@ class DatabaseRow:
 
 @dataclass(frozen=True)
 class DayRow:
-    """All statements of one day; ``day`` is a date, or ``unknown``."""
+    """Sums up all statements of one day; ``day`` is a date, or ``unknown``."""
 
     day: str
     temp_s: float
@@ -59,7 +59,7 @@ class DayRow:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The answer, the largest savings first."""
+    """The result for a fleet, the largest savings first."""
 
     dataset: str
     to: str
@@ -81,7 +81,7 @@ class Fleet:
 
     @property
     def saved_interval_s(self) -> tuple[float, float]:
-        """The sums of the bounds: what a storage is misjudged by, it is for all statements."""
+        """The sums of the bounds: an error about the storage affects all statements alike."""
         return (
             sum(row.saved_interval_s[0] for row in self.databases),
             sum(row.saved_interval_s[1] for row in self.databases),
@@ -89,7 +89,7 @@ class Fleet:
 
     @property
     def statements_for_most(self) -> int:
-        """How many statements bring ``MOST`` of all savings."""
+        """The number of statements that bring ``MOST`` of all savings."""
         before = 0.0
         for number, row in enumerate(self.rows):
             if before >= MOST or row.share <= 0:
@@ -99,7 +99,7 @@ class Fleet:
 
     @property
     def cost_per_saved_hour(self) -> float | None:
-        """Price of the days seen over the hours saved on them; None where nothing is saved."""
+        """Price of the observed days per hour saved on them; None if nothing is saved."""
         days = sum(1 for row in self.days if row.day[:1].isdigit())
         if self.cost is None or not days or self.saved_s <= 0:
             return None

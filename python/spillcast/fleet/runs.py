@@ -1,4 +1,4 @@
-"""Recordings and plans, which a forecast needs as they are: packed into a row, and out of it."""
+"""Recordings and plans, which a forecast needs unchanged: packed into a row, and unpacked."""
 
 import hashlib
 import io
@@ -19,12 +19,12 @@ from spillcast.recording import Recording
 RECORDING, PLAN = "recording", "plan"
 #: Evidence passes through memory whole.
 _BYTES_MAX = 64 << 20
-#: The same for every file, so that the same recording is packed into the same bytes.
+#: A fixed time for all files, so that equal recordings pack into equal bytes.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
-    """A row of RUNS. InputError where the evidence is none, or too large to be kept."""
+    """A row of RUNS. InputError if it is not evidence, or too large to keep."""
     files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
     total = sum(file.stat().st_size for file in files)
     if total > _BYTES_MAX:
@@ -48,7 +48,7 @@ def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
 
 
 def _statement(path: Path, kind: str) -> str:
-    """A short name for the query, the same wherever its text is the same."""
+    """A short name for the query; equal texts have equal names."""
     if kind == RECORDING:
         engine = Recording.open(path).meta.engine
         text = engine.query or engine.command or path.name
@@ -64,7 +64,7 @@ def _statement(path: Path, kind: str) -> str:
 
 @contextmanager
 def unpacked(row: dict[str, Any]) -> Iterator[Recording]:
-    """The recording of a row, for as long as the context lasts. Refusal as ``read_plan``."""
+    """The recording of a row, while the context lasts. Refusal as in ``read_plan``."""
     name = row["name"]
     with TemporaryDirectory(prefix="spillcast-") as folder:
         path = Path(folder) / name

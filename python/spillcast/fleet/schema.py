@@ -10,9 +10,9 @@ DATASET_SCHEMA = "spillcast.dataset/1"
 
 _BUCKETS = pa.list_(pa.int64())
 
-#: Evidence without a time, or that names no database.
+#: The day or database of evidence that does not contain it.
 UNKNOWN = "unknown"
-#: What rows of facts tell: a wait event, CPU time, or the time in which ASH saw the statement.
+#: Kinds of facts: a wait event, CPU time, or the time in which ASH saw the statement.
 WAIT, CPU, ACTIVE = "wait", "cpu", "active"
 
 #: A row for each source, statement and event. ``database`` and ``day`` are in the path.
@@ -29,10 +29,10 @@ FACTS = pa.schema(
         pa.field("idle", pa.bool_(), False),
         pa.field("count", pa.int64(), False),
         pa.field("total_us", pa.int64(), False),
-        #: Blocks moved by the waits that tell it, and how many do.
+        #: Blocks moved by the waits that contain a count, and the number of these waits.
         pa.field("blocks", pa.int64(), False),
         pa.field("blocks_count", pa.int64(), False),
-        #: ASH: time that rows stand for, and millionths of the waits that they stand for.
+        #: ASH: time that rows represent, and millionths of the waits that they represent.
         pa.field("sampled_us", pa.int64(), False),
         pa.field("waits_e6", pa.int64(), False),
         pa.field("latency_ns", _BUCKETS, False),
@@ -53,7 +53,7 @@ RUNS = pa.schema(
     ]
 )
 
-#: A row for each source, whether its facts are in the dataset or it is set aside.
+#: A row for each source, ingested or rejected.
 SOURCES = pa.schema(
     [
         pa.field("source", pa.string(), False),
@@ -63,7 +63,7 @@ SOURCES = pa.schema(
         pa.field("database", pa.string()),
         pa.field("host", pa.string()),
         pa.field("instance", pa.string()),
-        #: Why it is set aside; null for one that is in the dataset.
+        #: Why it was rejected; null if it is in the dataset.
         pa.field("set_aside", pa.string()),
         pa.field("damaged", pa.int64(), False),
         #: The first damaged lines.

@@ -1,4 +1,4 @@
-"""A Spark session that answers within half a minute or says that it does not; leaves nothing."""
+"""A Spark session that answers within half a minute or fails; it leaves nothing behind."""
 
 import os
 import re
@@ -18,15 +18,15 @@ from spillcast.errors import InputError, SpillcastError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: From when Java runs until the master must have answered.
+#: The limit for the master's answer after the start of Java.
 _ANSWER_S = 20.0
-#: What Java may take to start, and again to make a session, on a busy machine.
+#: The limit for the start of Java, and again for its session, on a busy machine.
 _JAVA_S = 60.0
 _CONNECT_S = 5.0
 #: A master that has answered may need a while to start an executor.
 _WORKERS_S = 60.0
 _TICK_S = 0.1
-#: Spark takes a configuration without an appender for none, and sets up its own.
+#: Spark treats a configuration without an appender as missing, and sets up its own.
 _QUIET = """\
 appender.none.type = Null
 appender.none.name = none
@@ -64,14 +64,14 @@ def session(master: str | None) -> Iterator["SparkSession"]:
 
 
 def _reason(error: Exception) -> str:
-    """What failed, in the words of whoever failed: the last line of a traceback, or the first."""
+    """The original error message: the last line of a traceback, or the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reasons = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Refusal): ", line)]
     return (reasons or lines or [type(error).__name__])[-1 if reasons else 0]
 
 
 def _must_listen(master: str) -> None:
-    """Whether any of the masters takes a connection: a wrong address is told at once."""
+    """Whether any of the masters accepts a connection, so that a wrong address fails at once."""
     if not master.startswith("spark://"):
         return
     failure: Exception | None = None
@@ -90,7 +90,7 @@ def _must_listen(master: str) -> None:
 
 
 def _started(master: str, folder: Path) -> "SparkSession":
-    """A session, made in a thread: a master that takes the connection and is silent blocks it."""
+    """Create the session in a thread, because a master that accepts and stays silent blocks it."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -111,7 +111,7 @@ def _started(master: str, folder: Path) -> "SparkSession":
         "spark.sql.shuffle.partitions": "8",
         "spark.task.maxFailures": "2",
     }
-    # pyspark asks the environment which Python the workers are to run.
+    # pyspark reads the Python of the workers from the environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     made: list[Any] = []
 
@@ -140,14 +140,14 @@ def _started(master: str, folder: Path) -> "SparkSession":
 
 
 def _has_context() -> bool:
-    """Whether Java has made the context: the master has taken the application then."""
+    """Whether Java has created the context: then the master has accepted the application."""
     from pyspark import SparkContext
 
     return getattr(SparkContext._active_spark_context, "_jsc", None) is not None
 
 
 def _wait(condition: Callable[[], bool], limit_s: float) -> bool:
-    """Whether a condition holds within a time."""
+    """Wait for a condition; whether it held within the time."""
     deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:
@@ -158,7 +158,7 @@ def _wait(condition: Callable[[], bool], limit_s: float) -> bool:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Let a process that is started meanwhile write its stderr to a file."""
+    """Redirect the stderr of processes that start within the block to a file."""
     saved = os.dup(2)
     try:
         with path.open("wb") as file:
@@ -173,7 +173,7 @@ _HOW = "look at the master's log; --engine local needs none"
 
 
 def _must_have_workers(spark: "SparkSession", master: str) -> None:
-    """SpillcastError where the cluster gives no executor; the driver itself counts as one."""
+    """SpillcastError if the cluster provides no executor; the driver counts as one."""
     java: Any = spark.sparkContext._jsc
     if not _wait(lambda: java.sc().getExecutorMemoryStatus().size() > 1, _WORKERS_S):
         raise SpillcastError(

@@ -16,7 +16,7 @@ from spillcast.gate import check_kind
 from spillcast.recording.meta_file import META_FILE
 from spillcast.recording.partial import PARTIAL
 
-#: Each read and each update waits for its turn among threads, so there are few of them.
+#: Threads take turns at each read and each update, so the reads are large.
 _CHUNK_BYTES = 16 << 20
 #: Files of a folder that may be evidence.
 _PATTERNS = (*TRACES, "*.csv", "*.parquet", "*.json", "*.plan")
@@ -32,11 +32,11 @@ class Source:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it must be fetched before it can be read."""
+        """Whether it must be downloaded before reading."""
         return "://" in self.name
 
     def local(self) -> AbstractContextManager[Path]:
-        """Where it can be read, for as long as the context lasts."""
+        """A readable local path, while the context lasts."""
         if not self.is_remote:
             return nullcontext(Path(self.name))
         filesystem, path = open_filesystem(self.name)
@@ -44,7 +44,7 @@ class Source:
 
 
 def find_sources(arguments: Sequence[str]) -> list[Source]:
-    """All files, folders and patterns as sources by name. InputError for what is not there."""
+    """All files, folders and patterns as sources by name. InputError for missing ones."""
     by_name: dict[str, Source] = {}
     for argument in arguments:
         scheme, separator, rest = argument.partition("://")
@@ -99,13 +99,13 @@ def _walk(path: str) -> Iterator[Source]:
         folders[:] = [name for name in folders if not PARTIAL.search(name)]
         for name in files:
             whole = os.path.join(folder, name)
-            # To read a pipe would wait for its writer; what cannot be looked at is told later.
+            # Reading a pipe would wait for its writer. Inaccessible files are reported later.
             if _is_evidence(name) and (os.path.isfile(whole) or not os.path.exists(whole)):
                 yield Source(whole, _size(whole))
 
 
 def _size(path: str) -> int:
-    """Bytes of a file; 0 of one that cannot be looked at, which reading it will tell."""
+    """Bytes of a file; 0 if it is inaccessible, which reading it will report."""
     try:
         return os.path.getsize(path)
     except OSError:

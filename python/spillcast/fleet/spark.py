@@ -1,7 +1,7 @@
-"""The same on Apache Spark: files are read where the workers are, sums are Spark SQL.
+"""A fleet on Apache Spark: workers read the files, and Spark SQL adds up.
 
 A worker takes a whole batch of sources and writes its parts; the driver then makes the batch
-visible. What a batch is, what a part holds and what a query says is the same as on one machine.
+visible. Batches, parts and the results of queries are the same as on one machine.
 """
 
 import json
@@ -41,9 +41,9 @@ def ingest(
     database: str | None = None,
     on_progress: Progress | None = None,
 ) -> Ingested:
-    """``spillcast.fleet.ingest.ingest`` on a cluster, whose workers see the same addresses.
+    """Run ``spillcast.fleet.ingest.ingest`` on a cluster whose workers see the same addresses.
 
-    Contents are compared first, in a pass of its own. SpillcastError where no worker answers.
+    A first pass compares contents. SpillcastError if no worker answers.
     """
     sources = find_sources(arguments)
     dataset = Dataset.create(address)
@@ -85,14 +85,14 @@ def ingest(
 
 @contextmanager
 def engine(address: str, master: str | None) -> Iterator[Engine]:
-    """The cluster as one who answers the questions of a fleet."""
+    """The cluster as the engine of a fleet."""
     dataset = Dataset.open(address)
     with session(master) as spark:
         yield Cluster(spark, dataset, address)
 
 
 class Cluster:
-    """Spark SQL on the parts of a dataset, which the workers read."""
+    """Runs Spark SQL on the parts of a dataset, which the workers read."""
 
     dialect = "spark"
 
@@ -106,7 +106,7 @@ class Cluster:
             facts.persist().createOrReplaceTempView("facts")
 
     def rows(self, sql: str) -> Rows:
-        """What a query gives."""
+        """The rows of a query."""
         records: Rows = self._spark.sql(sql).toArrow().to_pylist()
         return records
 
@@ -119,13 +119,13 @@ class Cluster:
 
 
 def _texts(spark: "SparkSession", work: Any, requests: Sequence[Any]) -> list[Any]:
-    """What ``work`` makes of each thing asked, in any order; both pass as JSON."""
+    """The results of ``work`` for each item, in any order; both travel as JSON."""
     answers = _spread(spark, requests).mapInArrow(work, _spark_schema(_TEXT)).toArrow()
     return [json.loads(text) for text in answers["text"].to_pylist()]
 
 
 def _spread(spark: "SparkSession", requests: Sequence[Any]) -> Any:
-    """A row for each thing asked, spread over all cores."""
+    """A row for each item, spread over all cores."""
     lines = pa.table({"text": [json.dumps(request) for request in requests]}, schema=_TEXT)
     slices = max(1, min(len(lines), _WAVE * spark.sparkContext.defaultParallelism))
     return spark.createDataFrame(lines).repartition(slices)
@@ -142,7 +142,7 @@ def _answer(answer: Any) -> pa.RecordBatch:
 
 
 def _hashes(batches: Batches) -> Batches:
-    """Name and content of sources, or why one cannot be read."""
+    """Name and content of sources, or the reason why one is unreadable."""
     for name, size in _requests(batches):
         try:
             with Source(name, size).local() as path:
@@ -152,7 +152,7 @@ def _hashes(batches: Batches) -> Batches:
 
 
 def _batches(batches: Batches) -> Batches:
-    """The name of a batch, its rows of the log, and what could not be read."""
+    """The name of a batch, its rows of the log, and the unreadable sources."""
     for address, database, files in _requests(batches):
         taken, unread = [], []
         for name, size in files:

@@ -1,4 +1,4 @@
-"""One source -> what the dataset keeps of it, or why it is set aside."""
+"""One source -> its rows in the dataset, or the reason for its rejection."""
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -23,11 +23,11 @@ from spillcast.recording import Recording
 from spillcast.recording.ash import read_ash
 from spillcast.visible import visible
 
-#: Damaged lines of a source that are kept to be shown.
+#: Damaged lines of a source to keep for display.
 _DAMAGE_KEPT = 20
 #: A CSV export passes through memory whole, at some ten times its size.
 _ASH_BYTES_MAX = 64 << 20
-#: From here on two processors are worth a thread more.
+#: From this size on a second thread pays off.
 _LARGE_BYTES = 16 << 20
 
 _SUMS = ("count", "total_us", "blocks", "blocks_count", "sampled_us", "waits_e6")
@@ -38,7 +38,7 @@ Shelf = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Taken:
-    """A row of SOURCES but for its parts, and rows by shelf; None for what was taken before."""
+    """Holds a row of SOURCES without its parts, and rows by shelf; None for a duplicate."""
 
     source: str
     row: dict[str, Any] | None
@@ -46,7 +46,7 @@ class Taken:
 
 
 def take(source: Source, known: Set[str], sizes: Set[int], database: str | None) -> Taken:
-    """Read one source. OSError where its bytes cannot be read; damage of any kind is in the row.
+    """Read one source. OSError if its bytes are unreadable; the row reports any damage.
 
     ``known`` are the content hashes of what was taken before, ``sizes`` (bytes) may leave out what
     this ingest took. A large source that has none of these sizes is hashed while it is read.
@@ -78,7 +78,7 @@ def _read(source: Source, path: Path, content: Callable[[], str], database: str 
                     _check_facts(path, rows)
             shelves = by_shelf
     except (InputError, Refusal) as error:
-        # The name is told apart, and a fetched copy's means nothing.
+        # The name is stored separately, and that of a downloaded copy is meaningless.
         reason = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
         hint = f"; {error.hint}" if error.hint else ""
         row["set_aside"] = visible(reason + hint)
@@ -115,7 +115,7 @@ def _shelves(
     if kind == "recordings":
         recording = Recording.open(path)
         who = identity.of_recording(recording.meta).named(database)
-        # Damaged tables are found now, and not when a forecast needs them.
+        # Detects damaged tables now rather than in a later forecast.
         _ = recording.seconds, recording.waits, recording.samples
         _name(row, RECORDING, who)
     elif kind == "plans":
@@ -129,7 +129,7 @@ def _shelves(
 
 
 def _check_facts(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """InputError for sums that the dataset could not be read with."""
+    """InputError for sums that would make the dataset unreadable."""
     for row in rows:
         for name in _SUMS:
             if not 0 <= row[name] <= COUNT_MAX:
@@ -148,7 +148,7 @@ def _tell_damage(row: dict[str, Any], count: int, lines: list[tuple[int, str]]) 
 
 
 def order_of(source: Source) -> tuple[str, str, str]:
-    """Traces of one database and day stand together, so that they come into the same parts."""
+    """Sort by database and day, so that their traces share parts."""
     if source.is_remote or ".trc" not in source.name.lower():
         return UNKNOWN, UNKNOWN, source.name
     try:

@@ -14,7 +14,7 @@ _under_way: set[_core.TraceReader] = set()
 
 
 def read_trace(path: Path) -> Traces:
-    """The groups that facts are made of. InputError where there are no trace lines."""
+    """The groups that facts are made of. InputError if there are no trace lines."""
     reader, _ = open_reader([path], lenient=False, on_progress=None)
     _under_way.add(reader)
     try:
@@ -26,7 +26,7 @@ def read_trace(path: Path) -> Traces:
 
 
 def cancel_reading() -> None:
-    """End what other threads read: a large trace would keep an interrupted ingest waiting."""
+    """Stop the reads of other threads, because a large trace would delay an interrupt."""
     for reader in list(_under_way):
         reader.cancel()
 

@@ -12,7 +12,7 @@ __all__ = ["DIMENSIONS", "Profile", "profile"]
 
 
 class _Callable(ModuleType):
-    """Lets ``spillcast.profile`` be both the room and its verb."""
+    """Makes ``spillcast.profile`` both a package and a function."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """As ``spillcast.profile.profile``."""

@@ -20,7 +20,7 @@ def of_ash(
     chosen: Chosen = ALL,
     on_progress: Progress | None = None,
 ) -> Profile:
-    """By statement and event, or by what is asked for. Several executions are named."""
+    """By statement and event, or by ``by``. Lists the executions if there are several."""
     ash = read_ash(paths, chosen, on_progress=on_progress)
     if list(by) != ["event"] or where is not None:
         rows = grouped(ash.samples, by, where)
@@ -40,7 +40,7 @@ def of_ash(
 
 
 def _by_event(ash: Ash) -> list[dict[str, Any]]:
-    """Statement and event, with lengths without the bias of samples."""
+    """Statement and event, with latencies corrected for the bias of samples."""
     return [
         {
             "event": row["event"],

@@ -1,4 +1,4 @@
-"""Calls of traces as a tree: who made each, and what each did by itself."""
+"""Calls of traces as a tree: the caller of each, and its own work without that of its callees."""
 
 import duckdb
 
@@ -6,11 +6,11 @@ from spillcast.profile.statement_texts import add_statement_texts
 
 
 def add_call_tree(connection: duckdb.DuckDBPyConnection) -> None:
-    """The view ``call_tree``: calls, who made each, and what each did by itself.
+    """Create the view ``call_tree``: calls, their callers and their own work.
 
-    A line is written when its call ends: who made a call is the next one of its session that is
-    less deep, unless what it seems to have made took longer than itself: then the trace does not
-    show who did. ``statement`` is the text without its literals.
+    A trace writes a line when its call ends. The caller is the next call of the session that is
+    less deep, unless its apparent callees took longer than itself: then the caller is unknown.
+    ``statement`` is the text without its literals.
     """
     row = connection.execute("select coalesce(max(dep), 0) from calls").fetchone()
     deepest = 0 if row is None else row[0]

@@ -1,4 +1,4 @@
-"""What calls of a trace did, each without the calls that it made: time, CPU, rows, blocks."""
+"""The own work of calls in a trace, without their callees: time, CPU, rows, blocks."""
 
 import tempfile
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ def of_calls(
     on_progress: Progress | None,
     window: Window,
 ) -> Profile:
-    """A row for each kind of call, and by what else is asked; nothing is counted twice.
+    """A row for each kind of call and further key; nothing counts twice.
 
-    InputError for a wrong expression or condition, and where no call meets it.
+    InputError for a wrong expression or condition, and for one that no call meets.
     """
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         read = spool_traces(

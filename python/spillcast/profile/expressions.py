@@ -1,4 +1,4 @@
-"""What rows are counted by: names, and any SQL expression over the columns of a row."""
+"""The keys of groups: names, and any SQL expression over the columns of a row."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _NAME = re.compile(r"\w+")
 def confine(
     connection: duckdb.DuckDBPyConnection, folder: Path, files: Sequence[Path] = ()
 ) -> None:
-    """What is asked in SQL sees the evidence, and no file but ``files`` and those in ``folder``."""
+    """Restrict SQL to the evidence: no file is readable but ``files`` and those in ``folder``."""
     connection.execute("set temp_directory = ?", [str(folder / "temp")])
     connection.execute("set allowed_directories = ?", [[str(folder)]])
     connection.execute("set allowed_paths = ?", [[str(file) for file in files]])
@@ -27,19 +27,19 @@ def confine(
 
 
 def keys_of(by: Sequence[str], columns: Mapping[str, str]) -> list[str]:
-    """What to select for each of ``by``, as ``key_0`` and so on; ``columns`` are known names."""
+    """The select list for ``by``, as ``key_0`` and so on; ``columns`` are known names."""
     return [f"({columns.get(name, name)}) as key_{number}" for number, name in enumerate(by)]
 
 
 def condition_of(where: str | None) -> str:
-    """What stands behind ``where`` in SQL: in brackets of its own, so that nothing follows it."""
+    """The condition in brackets, so that it cannot extend beyond WHERE."""
     return "true" if where is None else f"({where}\n)"
 
 
 def check_keys(
     connection: duckdb.DuckDBPyConnection, table: str, by: Sequence[str], columns: Mapping[str, str]
 ) -> None:
-    """InputError that names the expression which cannot be, or a name that is unknown."""
+    """InputError that names an invalid expression or an unknown name."""
     available = ", ".join(connection.sql(f"from {table} limit 0").columns)
     for key in by:
         if key in columns:
@@ -54,13 +54,13 @@ def check_keys(
 
 
 def named(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
-    """The row with its keys under the names that they were asked by."""
+    """The row with its keys under the names of ``by``."""
     keys = {expression: _plain(row.pop(f"key_{number}")) for number, expression in enumerate(by)}
     return {**keys, **{name: value for name, value in row.items() if name not in keys}}
 
 
 def _plain(value: Any) -> Any:
-    """A value as a document has it."""
+    """A value in the form of a JSON document."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, date | timedelta | list | dict | bytes):

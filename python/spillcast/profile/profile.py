@@ -83,7 +83,7 @@ def profile(
 
 
 def _window(chosen: "Chosen | None", kind: str) -> "Window":
-    """The time of traces that is asked for."""
+    """The time window of traces."""
     from spillcast.recording.trace_window import ALWAYS, Window
 
     if chosen is None or kind == "ash":

@@ -1,4 +1,4 @@
-"""What a profile says: rows of time by what they have in common."""
+"""The result of a profile: rows of time, grouped by a key."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -132,7 +132,7 @@ class Profile(Tabular):
 
 
 def elapsed_words(elapsed_s: float, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The elapsed time, and that of sessions side by side, which rows of a profile sum to."""
+    """The elapsed time, and the sum over parallel sessions that the rows of a profile add up to."""
     busy_s = sum(row.get("total_us") or 0 for row in rows if not row.get("idle")) / 1e6
     words = f"{format_duration(elapsed_s)} of elapsed time"
     if busy_s <= (1 + _SIDE_BY_SIDE) * elapsed_s:
@@ -146,7 +146,7 @@ def elapsed_words(elapsed_s: float, rows: Sequence[Mapping[str, Any]]) -> str:
 def with_shares(rows: Sequence[dict[str, Any]], elapsed_s: float) -> list[dict[str, Any]]:
     """Rows with their shares of what sessions spent, which is no less than ``elapsed_s``.
 
-    What idle threads wait for is not part of it.
+    Waits of idle threads are not part of it.
     """
     busy_us = max(sum(row["total_us"] for row in rows if not row["idle"]), elapsed_s * 1e6)
     return [
@@ -172,7 +172,7 @@ def bare_row(event: str, total_us: float, elapsed_us: float) -> dict[str, Any]:
 
 
 def _arrow_type(name: str) -> "pa.DataType | None":
-    """The type of a column, whatever its values are; None where only they tell."""
+    """The fixed type of a column; None if its values decide."""
     import pyarrow as pa
 
     if name in {"event", "op", "file", "sql", "longest_at"}:

@@ -38,7 +38,7 @@ def by_row_source(
 ) -> Profile:
     """A row for each line of each statement's plan, in the order of the plan.
 
-    InputError for evidence without plan lines, and for another question besides.
+    InputError for evidence without plan lines, and if other groupings are given too.
     """
     if list(by) != [ROW_SOURCE] or where is not None:
         raise InputError(
@@ -126,7 +126,7 @@ def _rows(sources: Sequence[RowSource], elapsed_s: float) -> list[dict[str, Any]
 
 
 def _sentences(sources: Sequence[RowSource]) -> list[str]:
-    """What spills most, in words; nothing where nothing spills."""
+    """Sentences about the lines that spill most; none if nothing spills."""
     ranked = spilling(sources)
     if not ranked:
         return ["Nothing of it spills."]

@@ -30,24 +30,24 @@ _COLUMNS = {
     "file": "file",
     "object": "object",
     "sql": "sql_id",
-    # Traces write 0 where they do not tell.
+    # Traces write 0 for an unknown value.
     "session": "nullif(session, 0)",
     "second": "(start_ns + elapsed_ns) // 1000000000",
     "minute": "(start_ns + elapsed_ns) // 60000000000",
 }
-#: Temp I/O is told from I/O on data, and on whatever other files there are.
+#: Separates temp I/O from I/O on data and on other files.
 _FILES = "if(op is null, null, if(temp, 'temp', 'other')) as files"
 #: Null where operations differ, also where some are neither read nor write.
 _COMMON_OP = (
     "if(count(distinct op) = 1 and count(op) = count(*), any_value(op::varchar), null) as op"
 )
 _WORD = re.compile(r"\w+")
-#: Words for the text of a statement, or for columns that are not named.
+#: Names that need the text of a statement, or columns that are not named.
 _OF_STATEMENTS = {"statement", "columns", "waits"}
 _WITH_STATEMENTS = (
     "(select waits.*, statement from waits left join statement_texts using (sql_id)) as waits"
 )
-#: A thread that does no temp I/O mostly waits for those that do: for work, or for their end.
+#: A thread without temp I/O mostly waits for threads with it: for work, or for their end.
 _IDLE = "op is null and session in (from idle_sessions)"
 _IDLE_SESSIONS = """
     create temp table idle_sessions as
@@ -70,7 +70,7 @@ def of_trace_rows(
     on_progress: Progress | None,
     window: Window = ALWAYS,
 ) -> Profile:
-    """Traces, as far as ``where`` holds, by names or expressions.
+    """The waits of traces for which ``where`` holds, by names or expressions.
 
     The rows pass through DuckDB in batches.
     """
@@ -110,7 +110,7 @@ def of_trace_rows(
 
 
 def _source(by: Sequence[str], where: str | None) -> str:
-    """The waits of a trace, with the text of each one's statement where that may be needed."""
+    """The waits of a trace, joined with their statement's text if a name may need it."""
     words = {word for text in (*by, where or "") for word in _WORD.findall(text.lower())}
     return _WITH_STATEMENTS if words & _OF_STATEMENTS else "waits"
 
@@ -126,7 +126,7 @@ def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -
         confine(connection, Path(folder), files)
         connection.execute(_IDLE_SESSIONS)
         [(some,)] = connection.execute("select count(*) > 0 from idle_sessions").fetchall()
-        # To look into an empty table takes as long as into another.
+        # A query of an empty table takes as long as one of a full table.
         columns = f"*, {_IDLE if some else 'false'} as idle, 0 as source"
         connection.execute(f"create view waits as select {columns} from recorded")
         query = _Query("waits", by, where, "bytes")
@@ -153,7 +153,7 @@ class _Query:
     source: str
     by: Sequence[str]
     where: str | None
-    #: The column of sizes, by which traces are told from recordings.
+    #: The column of sizes, which differs between traces and recordings.
     size: str
 
     @property
@@ -169,7 +169,7 @@ class _Query:
         apart = "event" in self.by or not of_trace
         keys += ["idle"] if apart else []
         keys += [_FILES] if "event" in self.by and not of_trace else []
-        # Of a recording no row tells its line.
+        # Rows of a recording have no line number.
         longest = "[source, line], (elapsed_ns, -source, -line)" if of_trace else "null, null"
         columns = [
             *keys,
@@ -188,15 +188,15 @@ class _Query:
         groups = ", ".join(str(number + 1) for number in range(len(keys)))
         rows = f"select * from {self.source} where {self.condition}"
         select = f"select {', '.join(columns)} from ({rows}) group by {groups}"
-        # Rows with the same total have an order too.
+        # A defined order for rows with the same total.
         return f"{select} order by total_us desc, {groups}"
 
     def _known(self) -> dict[str, str]:
         return {name: column.replace("{size}", self.size) for name, column in _COLUMNS.items()}
 
     def check(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """InputError for an expression or a condition that cannot be."""
-        # Where there are no rows, statements cost nothing.
+        """InputError for an invalid expression or condition."""
+        # Without rows, skip the statements.
         source = _WITH_STATEMENTS if self.size == "blocks" else self.source
         check_keys(connection, source, self.by, self._known())
         columns = connection.sql(f"from {source} limit 0").columns
@@ -205,7 +205,7 @@ class _Query:
 
     @contextmanager
     def failures(self, hint: str | None = None) -> Iterator[None]:
-        """What a database finds wrong is InputError."""
+        """Turn DuckDB's errors into InputError."""
         try:
             yield
         except duckdb.Error as error:
@@ -226,13 +226,13 @@ class _Query:
         return rows, histograms
 
     def check_some(self, rows: Sequence[dict[str, Any]]) -> None:
-        """InputError where the condition holds for no wait."""
+        """InputError if the condition holds for no wait."""
         if self.where is not None and not rows:
             raise InputError(f"--where: no wait meets '{self.where}'")
 
 
 def _add_quantiles(row: dict[str, Any], cut_ns: Sequence[int], counts: Sequence[int]) -> None:
-    """From durations cut to three digits, to the middle of what was cut."""
+    """Move durations that were cut to three digits to the middle of their range."""
     values_by_row = quantiles(cut_ns, counts, QUANTILES.values())
     for name, ns in zip(QUANTILES, values_by_row, strict=True):
         middle_us = (ns + (10 ** max(len(str(ns)) - 3, 0) - 1) / 2) / 1e3

@@ -1,4 +1,4 @@
-"""Samples of a recording or of ASH -> rows of a profile: the time that they stand for."""
+"""Samples of a recording or of ASH -> rows of a profile: the time that they represent."""
 
 import tempfile
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ _COLUMNS = {
 
 
 def of_samples(recording: Recording, by: Sequence[str], where: str | None) -> Profile:
-    """The time of all samples together, of each session its own.
+    """The time of all samples, summed over sessions.
 
-    InputError for what samples do not tell, such as sizes and files, and for a wrong condition.
+    InputError for columns that samples lack, such as sizes and files, and for a wrong condition.
     """
     rows = grouped(recording.samples, by, where)
     whole_us = pc.sum(recording.samples["weight_us"]).as_py() or 0

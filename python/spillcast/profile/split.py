@@ -1,8 +1,8 @@
-"""What ``--by`` asks for, one by one."""
+"""The arguments of ``--by``, split at commas."""
 
 
 def split_by(text: str) -> list[str]:
-    """The parts between commas, but for those within brackets or quotes."""
+    """The parts between commas that are not within brackets or quotes."""
     parts, depth, quote = [""], 0, ""
     for letter in text:
         if quote:

@@ -24,9 +24,9 @@ def run_sql(
     on_progress: Progress | None = None,
     say: Callable[[str], None] = lambda _words: None,
 ) -> tuple[list[str], list[list[Any]]]:
-    """Column names and rows. InputError says what DuckDB says of a wrong query.
+    """Column names and rows. InputError with DuckDB's message for a wrong query.
 
-    ``say`` is told of files that count once although they were given again.
+    ``say`` reports files that were given twice and count once.
     """
     resolved = find_evidence(evidence)
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
@@ -34,7 +34,7 @@ def run_sql(
             files = _register(connection, resolved, query, on_progress)
             if not _asks_traces(resolved):
                 confine(connection, Path(folder), files)
-                # In a thread, for DuckDB at work hears of no signal but SIGINT, and of that late.
+                # In a thread, because a working DuckDB notices no signal but SIGINT, and that late.
                 return run_interruptibly(lambda: _answer(connection, query), connection.interrupt)
             answer: tuple[list[str], list[list[Any]]]
             answer, read = ask_traces(
@@ -74,12 +74,12 @@ def _register(
     query: str,
     on_progress: Progress | None,
 ) -> list[Path]:
-    """Make the tables, but for those of traces; the files of the user's that they read.
+    """Create the tables except those of traces; returns the user's files that they read.
 
-    Raises DuckDB's error for a name that there is not, before samples are read.
+    Raises DuckDB's error for an unknown name before it reads samples.
     """
     kind = evidence.only_waits()
-    # What was collected together is asked together.
+    # Files that were collected together form one set of tables.
     kinds = {kind} if not evidence.collected else {"ash", "statistics"}
     tables: dict[str, Any] = {}
     if "statistics" in kinds and evidence.statistics:
@@ -133,5 +133,5 @@ def _check_names(query: str, tables: Mapping[str, Any], *, with_traces: bool) ->
         except (duckdb.BinderException, duckdb.CatalogException):
             raise
         except duckdb.Error:
-            # What cannot be explained may be answered.
+            # EXPLAIN may reject a statement that DuckDB can answer.
             return

@@ -1,8 +1,8 @@
-"""Statements without their literals, by which those that are alike are one."""
+"""Statements without their literals, so that alike ones become one."""
 
 import duckdb
 
-#: Literals, which tell statements apart that are alike else; and blanks.
+#: Literals, which distinguish statements that are otherwise alike, and blanks.
 _ALIKE = (
     ("'(?:[^']|'')*'", ":s"),
     (r"\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b", ":n"),
@@ -11,12 +11,12 @@ _ALIKE = (
 
 
 def add_statement_texts(connection: duckdb.DuckDBPyConnection) -> None:
-    """The view ``statement_texts`` of the table ``statements`` of a trace: by ``sql_id``."""
+    """Create the view ``statement_texts`` of the ``statements`` of a trace, by ``sql_id``."""
     statement = "lower(trim(any_value(text)))"
     for pattern, replacement in _ALIKE:
         escaped = pattern.replace("'", "''")
         statement = f"regexp_replace({statement}, '{escaped}', '{replacement}', 'g')"
-    # Before Oracle 11g a statement is known by its hash value.
+    # Before Oracle 11g the hash value identifies a statement.
     connection.execute(
         "create view statement_texts as select "
         f"coalesce(nullif(sql_id, ''), hv::varchar) as sql_id, {statement} as statement "

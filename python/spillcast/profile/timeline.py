@@ -1,4 +1,4 @@
-"""What sessions did, stretch by stretch of a run: on a CPU, in temp reads and writes, waiting."""
+"""The states of sessions over time: on a CPU, in temp reads and writes, waiting."""
 
 import math
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 CPU, READ, WRITE, OTHER_IO, WAITS = "CPU", "temp reads", "temp writes", "other I/O", "other waits"
 STATES = (CPU, READ, WRITE, OTHER_IO, WAITS)
-#: So many events are told apart, the others are one.
+#: So many events get their own line; the others share one.
 EVENTS_MAX, ON_CPU, OTHERS = 5, "(on CPU)", "other events"
-#: More stretches than these no picture tells apart.
+#: A drawing cannot show more slices.
 STRETCHES_MAX = 160
 _LENGTHS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
-#: PostgreSQL's names; Oracle's are told by their words.
+#: PostgreSQL's names; patterns identify Oracle's.
 _TEMP = {"BufFileRead": READ, "BufFileWrite": WRITE}
 
 
@@ -30,7 +30,7 @@ _TEMP = {"BufFileRead": READ, "BufFileWrite": WRITE}
 class Timeline:
     """Time of all sessions by state: in all (s), and the mean number of them in each stretch.
 
-    ``busy`` holds, for each state that there is, a number for each stretch of ``length_s``;
+    ``busy`` holds, for each state that occurs, a number for each slice of ``length_s``;
     ``sessions`` is how many there were, which are threads of a recording.
     """
 
@@ -41,15 +41,15 @@ class Timeline:
 
 
 def stretch_s(elapsed_s: float, least_s: float = 0.01) -> float:
-    """The length of a stretch: a round one of ``least_s`` or more, of which there are not many."""
+    """The length of a slice: a round number of at least ``least_s`` that makes few slices."""
     fit = [s for s in _LENGTHS_S if s >= least_s and elapsed_s / s <= STRETCHES_MAX]
     return fit[0] if fit else elapsed_s / STRETCHES_MAX
 
 
 def of_recording(recording: Recording) -> Timeline:
-    """The single waits and the CPU before them, where all were kept; else the seconds' I/O.
+    """The single waits and the CPU before them if all were kept, else the I/O of each second.
 
-    Waits for other than I/O are those of sessions that do temp I/O, for others may be idle. CPU
+    Waits other than I/O are those of sessions with temp I/O, because others may be idle. CPU
     time counts where it ended. Rows are read without being kept in memory.
     """
     if not recording.meta.captured:
@@ -116,7 +116,7 @@ def of_samples(samples: "pa.Table", elapsed_s: float) -> Timeline:
 
 
 def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> tuple[Timeline, Timeline]:
-    """The samples of ASH exports, or what is chosen of them, over the time that they cover.
+    """The samples of ASH exports, or a selection of them, over the time that they cover.
 
     By state, and by event.
     """
@@ -160,7 +160,7 @@ def of_traces(read: "Traces", elapsed_s: float) -> Timeline:
 
 
 def state_of(event: str | None, op: str | None = None) -> str:
-    """The state that a database's wait event means; None is on a CPU."""
+    """The state of a database's wait event; None means on a CPU."""
     if event is None:
         return CPU
     if event in _TEMP:
@@ -171,7 +171,7 @@ def state_of(event: str | None, op: str | None = None) -> str:
 
 
 def _stretches(whole_s: float, length_s: float) -> int:
-    """How many there are: less than a twentieth of one counts with the one before."""
+    """The number of slices; a rest below a twentieth of one joins the last."""
     return max(math.ceil(whole_s / length_s - 0.05), 1)
 
 

@@ -52,11 +52,11 @@ def ask_traces(
     on_progress: Progress | None,
     window: Window = ALWAYS,
 ) -> tuple[Any, Traces]:
-    """What ``ask`` makes of the connection, in which the traces are tables for this query."""
+    """The result of ``ask`` on a connection in which the traces are tables for this query."""
     try:
         columns, scans = requested(query)
     except duckdb.Error:
-        # The query may name tables that were collected beside the traces.
+        # The query may use tables of files that were collected with the traces.
         if not connection.execute("show tables").fetchall():
             raise
         columns, scans = None, 2
@@ -95,7 +95,7 @@ def ask_traces(
                 stream.check()
                 raise
         answers[:] = [answer]
-        # A query that has enough ends the reading.
+        # A query that needs no more rows ends the reading.
         return [], stream.facts or {"files": _facts(kept, lenient, window)}
 
     read = read_once(paths, read_and_ask)
@@ -109,7 +109,7 @@ def ask_no_traces(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
 
 
 def _ask_files(connection: duckdb.DuckDBPyConnection, ask: Ask, query: str, folder: Path) -> Any:
-    """The answer out of Parquet files of all rows."""
+    """Answer the query from Parquet files of all rows."""
     for name in TABLES:
         path = str(folder / f"{name}.parquet").replace("'", "''")
         connection.execute(f"create view {name} as from read_parquet('{path}')")
@@ -119,7 +119,7 @@ def _ask_files(connection: duckdb.DuckDBPyConnection, ask: Ask, query: str, fold
 
 
 def _facts(paths: Sequence[Path], lenient: bool, window: Window) -> list[Any]:
-    """What is read of each file; of one alone nobody asks, for it can be no copy."""
+    """Track what was read of each file; a single file cannot be a copy, so it is skipped."""
     if len(paths) == 1:
         return [{"sessions": []}]
     return profile_traces(paths, [], lenient=lenient, window=window).files
@@ -136,9 +136,9 @@ def _register(connection: duckdb.DuckDBPyConnection, tables: "dict[str, _Stream]
 
 
 def requested(query: str) -> tuple[list[Column] | None, int]:
-    """The columns that a query needs, None for all, and how many scans of tables it makes.
+    """The columns that a query needs (None: all), and the number of its table scans.
 
-    Raises DuckDB's error for a name that there is not, before anything is read.
+    Raises DuckDB's error for an unknown name before anything is read.
     """
     tables = {name: _Stream(table) for name, table in _no_rows().items()}
     with duckdb.connect() as connection:
@@ -161,7 +161,7 @@ def requested(query: str) -> tuple[list[Column] | None, int]:
     columns = [
         (name, column) for name in bound for column in tables[name].empty.names() if column in names
     ]
-    # Of a table that is only counted no column is needed, but its rows.
+    # count(*) needs no column of a table, but its rows.
     columns += [(name, "") for name in bound]
     return columns, len(scans)
 
@@ -176,7 +176,7 @@ def _scans(nodes: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
 
 
 class _Stream:
-    """A table as DuckDB reads it, by the interface of Arrow: with rows while there is a reader."""
+    """A table that DuckDB reads through the Arrow interface; it has rows while a reader is open."""
 
     def __init__(self, empty: _core.Table) -> None:
         self.empty = empty
@@ -195,7 +195,7 @@ class _Stream:
         return _core.Stream(self.empty, self._next).__arrow_c_stream__(requested_schema)
 
     def of(self, fill: Callable[[Take], dict[str, Any]], cancel: Callable[[], None]) -> "_Stream":
-        """What ``fill`` gives to its argument; ``cancel`` ends it, with the block at the latest."""
+        """Yield what ``fill`` passes to its argument, until ``cancel`` or the end of the block."""
         self.facts, self._failure, self._cancel = None, None, cancel
         self._ended = threading.Event()
         self._ahead = queue.Queue(_AHEAD)
@@ -227,7 +227,7 @@ class _Stream:
         self._thread = None
 
     def check(self) -> None:
-        """Raise what the reader was ended by, of which the database knows the words alone."""
+        """Raise the reader's original exception; DuckDB passes on its text only."""
         if self._failure is not None and not self._ended.is_set():
             raise self._failure
 

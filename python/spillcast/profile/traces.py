@@ -14,9 +14,9 @@ from spillcast.recording.trace import Progress, Traces, profile_traces
 from spillcast.recording.trace_window import ALWAYS, Window
 from spillcast.units import format_count, format_duration
 
-#: CPU time is counted by another clock than waits, in ticks of 10 ms on old servers.
+#: CPU time and waits use different clocks; old servers count CPU in ticks of 10 ms.
 OVERLAP_SHARE, TICK_US = 0.01, 10_000
-#: Where calls have no such columns.
+#: The value for calls, which have no such columns.
 WAITS_ALONE = "rows hold waits only: --by event also shows CPU time"
 #: What waits of a trace may be counted by besides: columns of theirs, as they are called there.
 COLUMNS = {
@@ -37,7 +37,7 @@ def of_traces(
     on_progress: Progress | None = None,
     window: Window = ALWAYS,
 ) -> Profile:
-    """Waits and CPU by names of DIMENSIONS; waits alone where a column is among them."""
+    """Waits and CPU by names of DIMENSIONS; waits alone if a column of theirs is among them."""
     waits_alone = not all(name in DIMENSIONS for name in by)
     dimensions = {name: DIMENSIONS.get(name) or COLUMNS.get(name, name) for name in by}
     read = profile_traces(
@@ -53,7 +53,7 @@ def of_traces(
     elapsed_us = sum(session["elapsed_us"] for session in sessions)
     _name_groups(read)
     waits = read.waits()
-    # A group goes as its row comes, for there may be one a second.
+    # Frees each group as its row is made; there may be one for each second.
     groups = read.groups[::-1]
     read.groups.clear()
     rows = []
@@ -76,7 +76,7 @@ def of_traces(
 
 
 def _name_groups(read: Traces) -> None:
-    """Keys as people know them."""
+    """The key as displayed."""
     first_second = read.first_second()
     for group in read.groups:
         # Old servers write events without a name.
@@ -115,13 +115,13 @@ def _trace_row(
 
 
 def quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float:
-    """Latency (us) below which this share of a histogram lies, which holds something."""
-    # Traces count whole microseconds; the histogram has no bucket for nothing.
+    """The quantile (us) of a histogram, which must not be empty."""
+    # Traces count whole microseconds; the histogram has no bucket for 0.
     return histogram.quantile(latency_ns, counts, quantile) // 10 / 1e2
 
 
 def trace_warnings(read: Traces) -> list[str]:
-    """What a reader of a trace's profile should know."""
+    """Notes that limit the profile of a trace."""
     warnings = repeated_words(read.repeated)
     unmeasured = read.unmeasured()
     if damaged := read.damaged_count() - unmeasured:
@@ -147,6 +147,6 @@ def trace_warnings(read: Traces) -> list[str]:
 
 
 def _over_us(session: Mapping[str, Any]) -> int:
-    """What a session waited and worked beyond its time; clocks that differ make a little."""
+    """Waits and CPU of a session in excess of its elapsed time; different clocks cause a little."""
     over_us: int = -session["unaccounted_us"]
     return over_us if over_us > max(OVERLAP_SHARE * session["elapsed_us"], TICK_US) else 0

@@ -1,4 +1,4 @@
-"""The time of single waits, and of the CPU before them, by stretch and state, in one pass."""
+"""The time of single waits, and of the CPU before them, by time slice and state, in one pass."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +15,14 @@ OTHER_IO, WAITS, CPU = len(OPS), len(OPS) + 1, len(OPS) + 2
 
 
 class WaitsOverTime:
-    """Sums over the waits of a recording, whose rows pass by without being kept.
+    """Sums over the waits of a recording, without keeping their rows.
 
-    Waits for other than I/O count where their session does temp I/O, for others may be idle. CPU
+    Waits other than I/O count only in sessions with temp I/O, because others may be idle. CPU
     time is that of the rows that ended it.
     """
 
     def __init__(self, recording: Recording, stretch_ns: int, count: int) -> None:
-        """``count`` stretches; what lies after the last counts in it."""
+        """``count`` time slices; later waits count in the last one."""
         self._stretch_ns, self._count = stretch_ns, count
         self._working = _with_temp_io(recording)
         self._sessions = {*self._working}
@@ -33,7 +33,7 @@ class WaitsOverTime:
 
     @property
     def sessions(self) -> int:
-        """How many did I/O or were seen on a CPU."""
+        """The number of sessions that did I/O or used a CPU."""
         return len(self._sessions)
 
     def _add(self, rows: pa.Table) -> None:

@@ -17,25 +17,25 @@ _KINDS = {pa.int64(): "bigint", pa.bool_(): "boolean", NAME: "varchar"}
 def view_of_waits(
     connection: duckdb.DuckDBPyConnection, recording: Recording, name: str
 ) -> list[Path]:
-    """Make ``name`` a view of them, in no order; the names of files that it reads.
+    """Create the view ``name`` of them, unordered; returns the names of files that it reads.
 
-    Of a recording that is in memory alone, of that. InputError where the file is damaged.
+    A recording that exists in memory only is used as it is. InputError for a damaged file.
     """
     if recording.waits_in_memory:
         connection.register(name, recording.waits)
         return []
     path = recording.path / "waits.parquet"
-    # Opens it, and finds out whether the columns are of the right kinds.
+    # Opens the file and checks the types of its columns.
     next(recording.batches("waits"), None)
     try:
         _view(connection, path, name)
         if not recording.is_checked("waits"):
             _check(connection, recording, name)
     except duckdb.Error:
-        # Says what is wrong, as of any recording.
+        # Raises the same error as for any recording.
         recording.check_rows("waits")
         raise
-    # DuckDB asks for the name that it was given, and for the one that it found.
+    # DuckDB opens the given name and the resolved one.
     return [Path(exact_name(path)), path.absolute()]
 
 
@@ -53,7 +53,7 @@ def _view(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:
 
 
 def _check(connection: duckdb.DuckDBPyConnection, recording: Recording, name: str) -> None:
-    """InputError where rows are damaged: DuckDB sees that they are not in half of the time."""
+    """InputError for damaged rows; DuckDB checks them in half of the time."""
     totals = "count(*), sum(bytes), sum(elapsed_ns), max(start_ns + elapsed_ns)"
     fields = TABLES["waits"]
     counts = ", ".join(f'count("{field.name}")' for field in fields)

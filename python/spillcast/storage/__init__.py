@@ -1,4 +1,4 @@
-"""Storage: how long its operations take, and where that is known from."""
+"""Storages: how long their operations take, and the source of that knowledge."""
 
 import sys
 from types import ModuleType
@@ -10,7 +10,7 @@ __all__ = ["Group", "Limit", "Storage"]
 
 
 class _Callable(ModuleType):
-    """Lets ``spillcast.storage`` be both the room and its verb."""
+    """Makes ``spillcast.storage`` both a package and a function."""
 
     def __call__(self, word: str) -> Storage:
         """The storage of a storage.json, a recording, or ``catalogue:NAME``.

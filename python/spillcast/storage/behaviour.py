@@ -1,4 +1,4 @@
-"""What a storage is to behave like, for mounts and simulations: latencies, servers, limits."""
+"""The behaviour of a storage for mounts and simulations: latencies, servers, limits."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ ANY_SIZE_BYTES = 8192
 
 @dataclass(frozen=True)
 class Point:
-    """Latencies of one op, pattern, size and depth: a histogram that is resampled."""
+    """Holds latencies of one op, pattern, size and depth as a histogram to resample."""
 
     op: str
     sequential: bool
@@ -30,7 +30,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How operations are answered. An op without points takes no time.
+    """Determines latencies of operations. An op without points takes no time.
 
     Between points latency is a straight line in bytes and a power of the depth, which is that of
     the operations under way when one arrives.
@@ -59,7 +59,7 @@ class Behaviour:
         return latency_s + max(costs_ns, default=0.0) / 1e9
 
     def for_share(self, share: float) -> "Behaviour":
-        """The same for so small a share of a query: it meets as much of each burst."""
+        """The behaviour for a small share of a query, with the same share of each burst."""
         limits = [replace(limit, burst_ns=limit.burst_ns * share) for limit in self.limits]
         return replace(self, limits=limits)
 
@@ -82,7 +82,7 @@ def _points(model: Model, op: str, sequential: bool) -> Iterator[Point]:
     for cell in cells.cells:
         moved = sum(group.bytes for group in cell.groups)
         latency_s, count = cell.histogram
-        # Buckets have a width: their middles are put where the mean comes out.
+        # Buckets have a width: their middles are scaled to give the mean.
         middle_s = float(np.dot(latency_s, count)) / cell.count
         latency_ns = latency_s * 1e9 * (cell.mean_s / middle_s if middle_s else 1.0)
         yield Point(

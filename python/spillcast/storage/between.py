@@ -1,4 +1,4 @@
-"""A latency between and beyond what was measured along one axis, and how far off it may be."""
+"""Interpolates and extrapolates latencies along one axis, with their error."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: What stands for no time at all where a logarithm is taken: a thousandth of a nanosecond.
+#: Replaces 0 in logarithms: a thousandth of a nanosecond.
 _NOTHING_S = 1e-12
 #: Standard deviation of what lies anywhere between nothing and one, about its middle and its end.
 _ABOUT_MIDDLE, _ABOUT_END = 1 / math.sqrt(12), 1 / math.sqrt(3)
@@ -18,7 +18,7 @@ _OF_MEDIAN = 1.4826
 
 @dataclass(frozen=True)
 class Between:
-    """A latency in seconds; ``error`` is its relative standard error, 0 where it was measured."""
+    """Holds a latency in seconds; ``error`` is its relative standard error, 0 if measured."""
 
     mean_s: float
     error: float
@@ -53,7 +53,7 @@ def between(x: Array, mean_s: Array, at: float, *, power: bool) -> Between:
 
 
 def _line(x: Array, mean_s: Array, at: float, power: bool) -> float:
-    """Through two points."""
+    """Interpolate between two points."""
     if not power:
         share = (at - x[0]) / (x[1] - x[0])
         return float(mean_s[0] + share * (mean_s[1] - mean_s[0]))
@@ -62,7 +62,7 @@ def _line(x: Array, mean_s: Array, at: float, power: bool) -> float:
 
 
 def _beyond(x: Array, mean_s: Array, at: float, power: bool) -> Between:
-    """Outside; ``x`` begins with the nearest point."""
+    """Extrapolate; ``x`` begins with the nearest point."""
     distance = abs(math.log(at / x[0]))
     value_s, exponent = _extended(x[0], x[1], mean_s[0], mean_s[1], at, power)
     # Above, latency may come to grow with x; below, it may stop to depend on x.
@@ -105,7 +105,7 @@ def _usual_miss(x: Array, mean_s: Array, power: bool) -> float:
 
 
 def _missed(x: Array, mean_s: Array, point: int, power: bool) -> float:
-    """By how much a measured point is missed by the line through its neighbours."""
+    """The error of the line through its neighbours at a measured point."""
     ends = [point - 1, point + 1]
     return abs(_log(_line(x[ends], mean_s[ends], x[point], power)) - _log(mean_s[point]))
 

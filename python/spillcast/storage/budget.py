@@ -1,4 +1,4 @@
-"""What a probe may take: time, and bytes that its files hold at one moment."""
+"""Limits of a probe: time, and bytes that its files hold at once."""
 
 import os
 import re

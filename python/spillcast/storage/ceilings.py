@@ -1,4 +1,4 @@
-"""What a storage serves at once and in a second: shown by measured depths, or stated."""
+"""Concurrency and throughput limits of a storage: from measured depths, or as stated."""
 
 import math
 
@@ -88,7 +88,7 @@ def queued_s(
 
 
 def stated_operations(storage: Storage, op: str, size_bytes: int, idle_s: float) -> float | None:
-    """Operations of a size per second that servers and limits allow; None where nothing does."""
+    """Operations of a size per second that servers and limits allow; None if unlimited."""
     costs_s = [limit.cost_ns(op, size_bytes, sequential=False) / 1e9 for limit in storage.limits]
     if storage.servers:
         costs_s.append(idle_s / storage.servers)
@@ -97,7 +97,7 @@ def stated_operations(storage: Storage, op: str, size_bytes: int, idle_s: float)
 
 
 def stated_bandwidth(storage: Storage, op: str) -> float | None:
-    """Bytes per second that limits allow to large operations; None where none does."""
+    """Bytes per second that limits allow to large operations; None if unlimited."""
     slowest_ns = max((_ns_per_byte(limit, op) for limit in storage.limits), default=0.0)
     return 1e9 / slowest_ns if slowest_ns else None
 

@@ -20,7 +20,7 @@ COUNT_MIN = 8
 
 @dataclass(frozen=True)
 class Cell:
-    """What was measured at one size and depth. ``depth`` 0: as it was when it was recorded."""
+    """Holds the measurement at one size and depth. ``depth`` 0 is that of a recording."""
 
     size_bytes: int
     depth: int
@@ -28,7 +28,7 @@ class Cell:
 
     @property
     def count(self) -> int:
-        """Operations."""
+        """The number of operations."""
         return sum(g.count for g in self.groups)
 
     @property
@@ -53,7 +53,7 @@ class Cell:
 
 
 class Cells:
-    """Cells of one op, pattern and access, and latencies between them.
+    """Interpolates latencies between the cells of one op, pattern and access.
 
     ``counted`` says that they were measured, so that few operations are little evidence.
     """
@@ -88,11 +88,11 @@ class Cells:
 
     @property
     def single_depth(self) -> bool:
-        """Whether nothing says how latency grows with depth."""
+        """Whether the cells have one depth only, so growth with depth is unknown."""
         return len({c.depth for c in self.cells}) == 1
 
     def cell(self, size_bytes: int, depth: float) -> Cell | None:
-        """What was measured there, by enough operations to stand by itself."""
+        """The measurement at a size and depth, if it has enough operations."""
         for cell in self.cells:
             if (cell.size_bytes, cell.depth) == (size_bytes, depth):
                 return cell if cell.count >= self._count_min else None
@@ -127,7 +127,7 @@ class Cells:
         )
 
     def left_out(self) -> list[float]:
-        """By how much each inner cell is missed when the others predict it, as a ratio less 1."""
+        """The error of each inner cell when the others predict it, as a ratio less 1."""
         return [miss for cell in self.cells if (miss := self._missed(cell)) is not None]
 
     def _missed(self, cell: Cell) -> float | None:
@@ -166,13 +166,13 @@ class Cells:
         )
 
     def _few(self, size_bytes: int, depth: float) -> float:
-        """What a mean of few operations is off by, for a spread as large as the mean."""
+        """The error of a mean of few operations, for a spread as large as the mean."""
         count = self.nearest(size_bytes, depth).count
         return 1 / math.sqrt(count) if count < self._count_min else 0.0
 
 
 def _next_to(sizes: list[int], size_bytes: int) -> list[int]:
-    """Which of the ascending sizes a latency is taken from."""
+    """The position among ascending sizes from which a latency is taken."""
     at = bisect_left(sizes, size_bytes)
     if at < len(sizes) and sizes[at] == size_bytes:
         return [size_bytes]

@@ -1,4 +1,4 @@
-"""Storages side by side: latency by op, size and pattern, and which is faster by how much."""
+"""Compares storages: latency by op, size and pattern, and how much faster each is."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ STORAGES_MAX = 26
 
 @dataclass(frozen=True)
 class Row:
-    """One op, size and pattern on every storage; None where a storage has no figures for the op."""
+    """Compares one op, size and pattern; None for a storage without figures for the op."""
 
     op: str
     size_class_bytes: int

@@ -1,4 +1,4 @@
-"""What a storage's figures say of it: peaks, servers, ceilings, and how far between is known."""
+"""Derives peaks, servers, limits and interpolation errors from a storage's figures."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ from spillcast.storage.storage import Group, Storage
 
 @dataclass(frozen=True)
 class Ability:
-    """What one op of a storage can do. None where nothing shows it.
+    """Limits of one op of a storage; None for unknown ones.
 
     ``servers`` are operations served at once; the errors are those of each inner measured cell
     predicted from the others, as a ratio less 1; None also where nothing was measured.
@@ -27,7 +27,7 @@ class Ability:
 
 @dataclass(frozen=True)
 class Shape:
-    """The peaks of a group, in words, and what they may mean."""
+    """Describes the peaks of a group and their likely cause."""
 
     group: Group
     peaks: Sequence[Peak]
@@ -46,7 +46,7 @@ class Shape:
 
 
 def ability(storage: Storage, op: str) -> Ability:
-    """What the storage can do of ``op``. Refusal where it has no figures for it."""
+    """The limits of ``op``. Refusal if the storage has no figures for it."""
     model = Model(storage)
     missed = [] if storage.source.stated else model.left_out(op)
     return Ability(

@@ -1,4 +1,4 @@
-"""How long a mount stays: until a command ends, or until somebody ends it."""
+"""The life of a mount: until a command ends, or until it is ended by a signal or an unmount."""
 
 import os
 import shutil
@@ -12,18 +12,18 @@ from types import FrameType
 from spillcast.errors import InputError
 from spillcast.storage.emulation import Mount
 
-#: How often it is looked whether the mount is still there, and how it does.
+#: The interval of checks whether the mount still exists, and of its progress.
 TICK_S = 0.25
 
 
 def check_program(command: Sequence[str]) -> None:
-    """InputError where there is no such program to run."""
+    """InputError if the program does not exist."""
     if shutil.which(command[0]) is None:
         raise InputError(f"{command[0]}: there is no such program", "name one after --")
 
 
 def run_command(command: Sequence[str], on_tick: Callable[[], None]) -> int:
-    """Run a command to its end; its exit status, 128 and the signal where one ended it.
+    """Run a command to its end; returns its exit status, or 128 plus the signal that ended it.
 
     Signals that would end this process are the command's to obey: its end is the end.
     """

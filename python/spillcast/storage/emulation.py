@@ -1,4 +1,4 @@
-"""A mount that behaves like a storage: what it is to be like, its life, and what it achieved."""
+"""A mount that behaves like a storage: its model, its life, and its accuracy."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ LATE = 0.05
 
 
 class Mount:
-    """A mount while it is there."""
+    """A running mount."""
 
     def __init__(
         self,
@@ -41,16 +41,16 @@ class Mount:
         self._since = time.monotonic()
 
     def is_mounted(self) -> bool:
-        """Whether nobody has unmounted it."""
+        """Whether it is still mounted."""
         return self._mounted.is_mounted()
 
     def result(self) -> "Emulated":
-        """What was done so far."""
+        """The operations so far."""
         elapsed_s = time.monotonic() - self._since
         return Emulated(self, elapsed_s, self._mounted.stats())
 
     def too_fast(self) -> dict[str, str]:
-        """By op, what is asked for that the mount cannot do, in words: the farthest off."""
+        """By op, a sentence about the requested latency that the mount misses most."""
         words = {}
         for op in OPS:
             wanted = [point for point in self.behaviour.idle_points if point.op == op]
@@ -65,7 +65,7 @@ class Mount:
         return words
 
     def _excess_s(self, point: Point) -> float:
-        """How much longer the mount alone takes than a point asks for."""
+        """The excess of the mount's own time over the latency of a point."""
         of_op = [(size, ns) for op, size, ns in self.floor if op == point.op]
         _, floor_ns = min(of_op, key=lambda known: abs(known[0] - point.size_bytes))
         return floor_ns / 1e9 - self.behaviour.median_s(point)
@@ -73,7 +73,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Emulated:
-    """What was done on a mount and how well it kept to it."""
+    """Reports the operations on a mount and how closely it kept their latencies."""
 
     mount: Mount
     elapsed_s: float
@@ -81,7 +81,7 @@ class Emulated:
     operations: Sequence[Mapping[str, Any]]
 
     def warnings(self) -> list[dict[str, str]]:
-        """What a reader should know: ``code`` and ``message``."""
+        """Warnings, as ``code`` and ``message``."""
         too_fast = self.mount.too_fast()
         warnings = [{"code": "floor", "message": words} for words in too_fast.values()]
         slow = f"the machine, or {self.mount.backing}, is too slow or too busy"

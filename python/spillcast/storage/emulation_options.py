@@ -1,4 +1,4 @@
-"""The storage that an emulation is asked for on the command line."""
+"""The storage that the options of an emulation describe."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ def model_of_options(
     bandwidth: str | None,
     servers: int | None,
 ) -> Behaviour:
-    """The model that the flags ask for. InputError where they do not go together."""
+    """The model of the flags. InputError if they contradict each other."""
     if storage is not None and (read or write):
         raise InputError("--storage says how long reads and writes take", "leave --read, --write")
     if not any((storage, read, write, bandwidth, servers)):

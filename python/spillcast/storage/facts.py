@@ -1,4 +1,4 @@
-"""What a storage's facts are where they are known: read by forecasts and reports, so checked."""
+"""The known facts of a storage, checked because forecasts and reports read them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from spillcast.document import read
 
 @dataclass(frozen=True)
 class Sustained:
-    """Writing on and on."""
+    """Holds the result of sustained writing."""
 
     bytes: int
     reached: bool
@@ -25,7 +25,7 @@ class Sustained:
 
 @dataclass(frozen=True)
 class CachePart:
-    """A device of a simulated cache."""
+    """Describes a device of a simulated cache."""
 
     name: str
     source: str
@@ -35,7 +35,7 @@ class CachePart:
 
 @dataclass(frozen=True)
 class Facts:
-    """The keys that somebody reads, as docs/schema.md has them; none of them must be there."""
+    """The keys that readers use, as in docs/schema.md; all are optional."""
 
     directory: str | None = None
     filesystem: str | None = None
@@ -70,7 +70,7 @@ class Facts:
 
 
 def check_facts(facts: Mapping[str, Any], where: str, hint: str) -> None:
-    """InputError where one of them is of another kind, of the storage or of a part of it."""
+    """InputError if a fact of the storage or of a part of it has another type."""
     checked = read(Facts, dict(facts), f"{where}: facts", hint)
     for part in checked.parts:
         check_facts(part.facts, f"{where}: facts of {part.name}", hint)

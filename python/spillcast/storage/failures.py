@@ -1,4 +1,4 @@
-"""What can go wrong while a directory is measured, in words."""
+"""Errors of the measurement of a directory, as messages."""
 
 import errno
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from spillcast.errors import InputError, SpillcastError
 
 @contextmanager
 def failures_as_errors(directory: Path) -> Iterator[None]:
-    """Turn what the core raises while it measures ``directory`` into errors for people."""
+    """Turn errors of the core while it measures ``directory`` into errors with a remedy."""
     if not directory.exists():
         raise InputError(
             f"{directory}: there is no such directory", "create it on the storage you mean"

@@ -22,7 +22,7 @@ _TEXT = re.compile(
 
 
 def check_foreign(path: Path, text: str) -> None:
-    """InputError for what other tools print of a storage and cannot be one."""
+    """InputError for output of other tools that cannot describe a storage."""
     if _IOSTAT.search(text):
         raise InputError(
             f"{path}: iostat counts what ran on a device, not how long it would take other I/O",
@@ -38,7 +38,7 @@ def is_fio(text: str) -> bool:
 
 
 def fio_storage(path: Path, text: str) -> Storage:
-    """The storage that fio measured. InputError where no job did reads or writes."""
+    """The storage that fio measured. InputError if no job did reads or writes."""
     document = json_of(text[text.index("{") :], path, _HOW, rest=True)
     with reading(path, _HOW):
         given = document.get("global options", {})
@@ -85,7 +85,7 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[Grou
 
 
 def _size(options: Mapping[str, Any], op: str) -> int | None:
-    """The size of an operation, where all of them have the same."""
+    """The size of an operation, if all have the same."""
     sizes = str(options.get("bs", "4k")).split(",")
     text = sizes[1] if op == "write" and len(sizes) > 1 and sizes[1] else sizes[0]
     number = number_of(text.strip().upper().removesuffix("IB").removesuffix("B"), step=1024)

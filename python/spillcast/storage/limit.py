@@ -1,4 +1,4 @@
-"""What a storage can do in a second, whatever the latency of a single operation."""
+"""Rate limits of a storage, whatever the latency of a single operation."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A storage known by its limits alone: ``limits:iops=12000,throughput=500MiB/s,latency=0.5ms``."""
+"""A storage given by its limits alone: ``limits:iops=12000,throughput=500MiB/s,latency=0.5ms``."""
 
 from spillcast.errors import InputError
 from spillcast.recording.event_names import OPS

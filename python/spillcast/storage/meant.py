@@ -1,4 +1,4 @@
-"""What a word that names no storage was likely meant to be."""
+"""Suggests the storage that a mistyped TARGET was meant to name."""
 
 import re
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ _KINDS = {"lat": "latency", "cat": "catalogue"}
 _ALL_KINDS = ("latency", "limits", "factor", "cache", "catalogue", *_KINDS)
 #: A form in another spelling, such as ``latency=150us`` or ``Catalog:aws-gp3``.
 _FORM = re.compile(r"\s*([a-z]+)(?:\s*+[:=]|\s)\s*+(\S(?:.*\S)?)\s*", re.I)
-#: How much of a mistyped word is right.
+#: The least similarity of a mistyped word.
 _ALIKE = 0.7
 _TIMES = re.compile(r"\s*(?:x\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:x|times))\s*", re.I)
 _MEMORY = {"ram", "mem", "memory", "shm", "ramdisk", "ramfs"}
@@ -26,7 +26,7 @@ def check_word(text: str, option: str) -> None:
 
 
 def meant(text: str, forms: str) -> str | None:
-    """What is likely meant by ``text``, as far as ``forms`` allow it; None where nothing is."""
+    """The likely meaning of ``text`` among ``forms``; None if nothing is similar."""
     for word in (_other_form(text), *_names(text)):
         kind, colon, _ = (word or "").partition(":")
         known = word != "tmpfs" if not colon else f"{kind}:" in forms
@@ -49,12 +49,12 @@ def _other_form(text: str) -> str | None:
 
 
 def _like(word: str, words: Iterable[str]) -> str | None:
-    """The one of some words that another is, or is nearly; None where none is."""
+    """The candidate that equals or resembles a word; None if none does."""
     return next(iter(get_close_matches(word.lower(), words, n=1, cutoff=_ALIKE)), None)
 
 
 def _names(text: str) -> list[str]:
-    """Names and paths that are like it, the likest first."""
+    """Similar names and paths, the most similar first."""
     if text.strip().lower() in _MEMORY or _like(text.strip(), ["tmpfs"]):
         return ["tmpfs"]
     home = Path(text).expanduser() if text.startswith("~") else None

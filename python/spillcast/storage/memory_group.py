@@ -1,4 +1,4 @@
-"""A memory cgroup for one process, gone with it, also when its owner is killed."""
+"""A memory cgroup for one process, removed with it, also when its owner is killed."""
 
 import os
 from collections.abc import Iterator
@@ -19,19 +19,19 @@ n=0; until rmdir "$1" 2>/dev/null || [ $n -ge 300 ]; do n=$((n+1)); sleep 0.1; d
 
 
 class NoMemoryGroup(Exception):
-    """No memory cgroup can be made or joined; the message says why."""
+    """Raised if no memory cgroup can be created or joined; the message says why."""
 
 
 @contextmanager
 def memory_group(limit_bytes: int) -> Iterator[Path]:
-    """A new, empty memory cgroup with a limit. NoMemoryGroup where none can be made."""
+    """A new, empty memory cgroup with a limit. NoMemoryGroup if it cannot be created."""
     folder = _make(limit_bytes)
     with undone_by(_JANITOR, "spillcast-janitor", folder):
         yield folder
 
 
 def join(folder: Path) -> None:
-    """Move this process into a group; what it takes from now on counts there."""
+    """Move this process into a group, which counts its memory from now on."""
     try:
         (folder / "cgroup.procs").write_text(str(os.getpid()))
     except OSError as error:

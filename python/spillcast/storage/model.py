@@ -1,6 +1,6 @@
 """How long an operation takes on a storage: any op, size, depth and pattern, measured or between.
 
-docs/method.md says how it is done and how the stated error was checked.
+docs/method.md explains the method and the test of the stated error.
 """
 
 import math
@@ -92,7 +92,7 @@ class Model:
         return _scaled(nearest, mean_s, estimate.error, measured, estimate.outside or not fits)
 
     def servers(self, op: str) -> float | None:
-        """How many operations the storage serves at once; None where nothing shows it."""
+        """The number of operations that the storage serves at once; None if unknown."""
         shown = ceilings.measured_servers(self.cells(op, False)[0])
         return shown if shown is not None else self.storage.servers
 
@@ -115,14 +115,14 @@ class Model:
         return shown
 
     def left_out(self, op: str) -> list[float]:
-        """How far off interpolation is, as a ratio less 1: each inner cell from the others.
+        """The errors of interpolation, as ratios less 1: each inner cell predicted from the others.
 
         Of random operations where they were measured apart; empty where there is no inner cell.
         """
         return self.cells(op, None)[0].left_out()
 
     def cells(self, op: str, sequential: bool | None) -> tuple[Cells, bool]:
-        """The cells that answer for an op and pattern, and whether they are of that pattern."""
+        """The cells to use for an op and pattern, and whether they have that pattern."""
         key = op, sequential
         if key not in self._cells:
             groups = [g for g in self.storage.of(op) if g.count]
@@ -147,7 +147,7 @@ class Model:
 
 
 def _of(groups: Sequence[Group], key: str, wanted: Sequence[str]) -> list[Group]:
-    """The groups of the first of the wanted values that there is, else of the first there is."""
+    """The groups with the first wanted value that occurs, else those of the first group."""
     values = [getattr(g, key) for g in groups]
     value = next((v for v in wanted if v in values), values[0])
     return [g for g in groups if getattr(g, key) == value]

@@ -1,4 +1,4 @@
-"""Files of a probe have a name for a moment; one that is killed just then leaves none either."""
+"""Removes the short-lived names of a probe's files, also if the probe is killed."""
 
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,6 +14,6 @@ rm -f -- "$1/$2"*
 
 
 def no_names_left(directory: Path) -> AbstractContextManager[None]:
-    """Names that this process gives files in ``directory`` go with the block at the latest."""
+    """Remove names that this process gives files in ``directory`` at the end of the block."""
     prefix = _core.scratch_prefix()
     return undone_by(_JANITOR, "spillcast-janitor", directory.absolute(), prefix)

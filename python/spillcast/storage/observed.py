@@ -1,4 +1,4 @@
-"""Storages that were not probed: as an engine saw its own, or as somebody wishes one."""
+"""Storages without a probe: as an engine saw its own, or with a given latency."""
 
 from dataclasses import replace
 from itertools import groupby
@@ -33,7 +33,7 @@ def observed(recording: Recording) -> Storage:
 
 
 def _changes_ns(recording: Recording) -> list[tuple[str, list[int]]]:
-    """The calls that change temp files, and how long each took, as far as single waits tell."""
+    """The calls that change temp files and their latencies, from single waits."""
     waits = recording.temp_changes.select(["event", "elapsed_ns"])
     waits = waits.set_column(0, "event", waits["event"].cast(pa.string()))
     groups = waits.group_by("event").aggregate([("elapsed_ns", "list")]).sort_by("event")

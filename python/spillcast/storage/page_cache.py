@@ -1,4 +1,4 @@
-"""What the page cache can hold: for the engine, for a probe, and of writes."""
+"""Sizes of the page cache: for the engine, for a probe, and for dirty pages."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ _VM = Path("/proc/sys/vm")
 
 
 def engine_cache_bytes(recording: Recording) -> int | None:
-    """The page cache that the engine could have used; None where the recording does not say."""
+    """The page cache that the engine could have used; None if the recording lacks it."""
     memory = recording.meta.memory
     taken = memory.peak_rss_bytes or 0
     # What a group holds besides files counts shared pages once, and those of others in it.
@@ -25,12 +25,12 @@ def engine_cache_bytes(recording: Recording) -> int | None:
 
 
 def machine_cache_bytes() -> int:
-    """The page cache that a process could use here and now."""
+    """The page cache that a process could use on this machine now."""
     return max(0, min([meminfo_bytes().get("MemAvailable", sys.maxsize), *_rooms()]))
 
 
 def cache_bound_bytes(like: Recording, replay: _core.Probe) -> int | None:
-    """What the replay's page cache must be held to; None where it need not be.
+    """The limit for the replay's page cache; None if it needs none.
 
     Held to it is what would have less in the engine's place, unless twice the working set fits. A
     share of the working set gets that share of the cache, for it then fits as well or as badly.
@@ -47,7 +47,7 @@ def cache_bound_bytes(like: Recording, replay: _core.Probe) -> int | None:
 
 
 def dirty_limit_bytes(filesystem: str) -> int | None:
-    """The kernel's limit of dirty pages as best known from outside; None where there is none.
+    """The kernel's limit of dirty pages, as far as user space can tell; None without a limit.
 
     ``vm.dirty_bytes``, or ``vm.dirty_ratio`` of what could be dirty: free memory and the pages of
     files, here or in the smallest memory cgroup. Writers are slowed down from somewhat below.
@@ -70,5 +70,5 @@ def dirty_limit_bytes(filesystem: str) -> int | None:
 
 
 def _rooms() -> list[int]:
-    """What the memory cgroups of this process leave, in bytes."""
+    """The memory that the cgroups of this process leave, in bytes."""
     return [group.limit_bytes - group.held_bytes for group in memory_groups()]

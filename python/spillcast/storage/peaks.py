@@ -1,4 +1,4 @@
-"""The peaks of a latency histogram: where operations crowd, and what that may mean, in words.
+"""The peaks of a latency histogram, and a sentence about their likely cause.
 
 Latencies of different causes lie powers of ten apart (a page cache, a device, a device that
 stalls), so the density is looked at over the logarithm of latency. docs/method.md has the figures.
@@ -140,7 +140,7 @@ def peaks_words(peaks: Sequence[Peak]) -> str:
 
 
 def plausible_cause(peaks: Sequence[Peak], access: str) -> str | None:
-    """What the shape suggests, in one careful sentence; None where it suggests nothing."""
+    """One careful sentence about the likely cause of the shape; None without one."""
     largest = max(peaks, key=lambda peak: peak.share)
     memory = "the page cache" if access == "buffered" else "a cache of the device"
     if peaks[0].mode_s < calibrated().memory_s:

@@ -13,7 +13,7 @@ Array = NDArray[np.int64]
 
 
 def moved_waits(recording: Recording) -> pa.Table:
-    """The temp waits that moved bytes, by start. InputError where there are none."""
+    """The temp waits that moved bytes, by start. InputError if there are none."""
     waits = recording.temp_waits
     waits = waits.filter(pa.compute.greater(waits["bytes"], 0))
     if waits.num_rows == 0:
@@ -68,7 +68,7 @@ def plan(recording: Recording, *, with_changes: bool = False) -> pa.RecordBatch:
 
 
 def offsets(offset: Array, known: NDArray[np.bool_], file: NDArray[np.int32], size: Array) -> Array:
-    """Offsets as recorded; where there is none, the I/O of a file is taken to be sequential."""
+    """Offsets as recorded; without them, the I/O of a file counts as sequential."""
     given = offset.copy()
     if known.all():
         return given

@@ -1,7 +1,7 @@
-"""Steps for a probe where it is known what threads did between their temp I/O: a closed loop.
+"""Steps for a probe from a recording with the work between temp I/O: a closed loop.
 
-Each thread burns the CPU time that it burned, waits for the thread that it waited for, and pauses
-for what nothing tells to depend on others.
+Each thread burns its recorded CPU time, waits for the thread that it waited for, and pauses for
+waits that depend on no other thread.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from spillcast.storage.plan import changes, offsets
 
 
 def waits_known(recording: Recording) -> bool:
-    """Whether it was recorded when threads waited outside of their I/O."""
+    """Whether the recording contains waits outside of I/O."""
     waits = recording.waits
     on_file = pa.compute.or_(waits["op"].is_valid(), waits["file"].is_valid())
     return not pa.compute.all(on_file, min_count=0).as_py()
@@ -31,7 +31,7 @@ def plan_of_trace(recording: Recording) -> pa.RecordBatch:
     cpu_ns = done.cpu_ns + np.where(done.on_core & ~acts, done.wait_ns, 0)
     delay_ns = np.where(acts | done.on_core | tied, 0, done.wait_ns)
     if not recording.meta.raw.whole:
-        # The time before the first slice is no pause of anybody.
+        # The time before the first slice is not a pause.
         begins = (done.source == NONE) & ~tied
         delay_ns[begins] -= delay_ns[begins].min(initial=np.iinfo(np.int64).max)
     offset = offsets(done.offset, done.offset != NONE, done.file, done.bytes)

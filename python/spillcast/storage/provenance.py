@@ -12,7 +12,7 @@ from spillcast.recording.observed import Mounted, mounted
 
 @dataclass(frozen=True)
 class Provenance:
-    """All of it; None for what is not known."""
+    """Holds the provenance; None for unknown parts."""
 
     measured_at: str | None = key(
         "time of measurement or recording",
@@ -43,7 +43,7 @@ class Provenance:
 
     @property
     def age_days(self) -> int | None:
-        """Whole days since it was measured; None where that is not known."""
+        """Whole days since the measurement; None if unknown."""
         if self.measured_at is None:
             return None
         then = datetime.fromisoformat(self.measured_at)
@@ -68,7 +68,7 @@ class Provenance:
 
 
 def measured_now(directory: Path) -> Provenance:
-    """What is so of a directory while this runs."""
+    """The present provenance of a directory."""
     from spillcast._core import __version__
 
     path = str(directory.resolve())
@@ -84,7 +84,7 @@ def measured_now(directory: Path) -> Provenance:
 
 
 def of_recording(meta: Meta) -> Provenance:
-    """What a recording says of the storage that most of its temp I/O was on."""
+    """The provenance of the storage that held most of a recording's temp I/O."""
     provenance = Provenance(
         measured_at=meta.started_at if _is_instant(meta.started_at) else None,
         spillcast=meta.spillcast or None,

@@ -1,4 +1,4 @@
-"""What disk quotas leave to whoever writes temp files in a directory."""
+"""The space that disk quotas leave for temp files in a directory."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ _LIMIT_BYTES = 1024
 
 @dataclass(frozen=True)
 class Quota:
-    """What is left of one, in bytes."""
+    """The rest of a quota, in bytes."""
 
     free_bytes: int
     #: Whose it is, such as ``user 1000``.
@@ -52,7 +52,7 @@ def quota_of(directory: Path) -> Quota | None:
 
 
 def room_facts(directory: Path) -> dict[str, Any]:
-    """What a probe's facts tell of the quota of a directory: nothing without one."""
+    """The facts of a probe about the quota of a directory; empty without one."""
     quota = quota_of(directory)
     if quota is None:
         return {}

@@ -1,4 +1,4 @@
-"""The first part of a query as it ran on a storage: what it did, how long, whether it was all."""
+"""The first part of a query as it ran on a storage: its work, its time, whether it ended."""
 
 import shutil
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from spillcast.storage.storage import Group
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes
 
-#: What mends a rehearsal that came to no temp I/O.
+#: The remedy for a rehearsal without temp I/O.
 LONGER = "rehearse longer, or leave out --rehearse"
 #: The folder of a recording that holds those kept with it, each named after its directory.
 KEPT = "rehearsals"
@@ -23,10 +23,10 @@ KEPT = "rehearsals"
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """A query that was run for a while with its temp files on a storage, and recorded there."""
+    """A recorded run of a query, for a while, with its temp files on a storage."""
 
     recording: Recording
-    #: Whether the query came to its end there.
+    #: Whether the query ended on the storage.
     ended: bool
 
     @classmethod
@@ -36,17 +36,17 @@ class Rehearsal:
 
     @property
     def elapsed_s(self) -> float:
-        """How long it ran there."""
+        """Its elapsed time on the storage."""
         return self.recording.elapsed_s
 
     @property
     def operations(self) -> int:
-        """Reads and writes of temp files that it came to."""
+        """The number of its reads and writes of temp files."""
         return self.recording.meta.temp.operations
 
     @property
     def cpu_s(self) -> float | None:
-        """CPU time of all its threads outside I/O calls; None where it was not seen."""
+        """CPU time of all its threads outside I/O calls; None if unknown."""
         return self.recording.meta.cpu_s
 
     @cached_property
@@ -57,7 +57,7 @@ class Rehearsal:
 
 
 def check_room(recording: Recording, directory: Path) -> None:
-    """Refusal where what the query writes could fill a directory's storage, or memory."""
+    """Refusal if the writes of the query could fill a directory's storage, or memory."""
     if tmpfs.is_tmpfs(directory):
         tmpfs.check(recording, directory)
     wrote, free, limit = recording.written_bytes.temp, free_bytes(directory), ""
@@ -71,7 +71,7 @@ def check_room(recording: Recording, directory: Path) -> None:
 
 
 def keep_rehearsal(like: Recording, rehearsal: Rehearsal, directory: Path) -> Path:
-    """Keep what was rehearsed on a directory with the recording, in place of an older one."""
+    """Keep the rehearsal on a directory with the recording, in place of an older one."""
     path = _kept_path(like, directory)
     path.parent.mkdir(exist_ok=True)
     if path.exists():
@@ -81,7 +81,7 @@ def keep_rehearsal(like: Recording, rehearsal: Rehearsal, directory: Path) -> Pa
 
 
 def kept_rehearsal(like: Recording, directory: Path) -> Rehearsal | None:
-    """What was kept of a directory; None where nothing was. InputError where it is damaged."""
+    """The kept rehearsal of a directory; None if missing. InputError if it is damaged."""
     path = _kept_path(like, directory)
     return Rehearsal.of(Recording.open(path)) if path.is_dir() else None
 

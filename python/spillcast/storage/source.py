@@ -1,4 +1,4 @@
-"""Where the latencies of a storage come from, and what a forecast must know of that."""
+"""The source of a storage's latencies, and its consequences for a forecast."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ LATENCY_NOISE = 0.05
 REPLAY_NOISE = 0.03
 #: The same where the storage was measured with other I/O than the engine's.
 GRID_NOISE = 0.10
-#: The same for a storage that somebody assumes: nothing was measured.
+#: The same for an assumed storage, of which nothing was measured.
 ASSUMED_NOISE = 0.15
 
 
 @dataclass(frozen=True)
 class StorageSource:
-    """A kind of knowledge of a storage; ``word`` is its name in storage.json.
+    """Describes how a storage is known; ``word`` is its name in storage.json.
 
     ``words`` are for people, with ``{like}`` for a recording and ``{where}`` for a directory.
     ``warnings`` are codes and texts for who reads a forecast.
@@ -98,9 +98,9 @@ def cache(parts: Sequence[StorageSource], error: float = 0.0) -> StorageSource:
 
 
 def source_of(word: str, facts: Mapping[str, Any]) -> StorageSource:
-    """The source that a document names, with what its ``facts`` say of it.
+    """The source that a document names, with the details in its ``facts``.
 
-    ValueError, KeyError or TypeError where there is none of that name, or facts lack.
+    ValueError, KeyError or TypeError for an unknown name or missing facts.
     """
     if word == "catalogue":
         spread = float(facts["spread"])

@@ -29,7 +29,7 @@ STORAGE_SCHEMA = "spillcast.storage/1"
 
 @dataclass(frozen=True)
 class Group:
-    """The operations of one op, size class and pattern at one depth."""
+    """Holds the measured operations of one op, size class and pattern at one depth."""
 
     op: str = key("`read` or `write`", example="read")
     size_class_bytes: int = key(
@@ -73,7 +73,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Changes:
-    """Calls of one kind that make, resize, sync or remove files."""
+    """Holds calls of one kind that create, resize, sync or remove files."""
 
     event: str = key("system call", example="ftruncate")
     count: int = key("calls", example=212)
@@ -91,7 +91,7 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class StorageDocument:
-    """storage.json."""
+    """The document storage.json."""
 
     name: str = key("its name", example="/mnt/nvme")
     source: str = key(
@@ -132,7 +132,7 @@ class Storage(Tabular):
     limits: Sequence[Limit] = ()
     servers: int | None = None
     changes: Sequence[Changes] = ()
-    #: When, where and with what it was measured; None where nobody wrote that down.
+    #: When, where and with what it was measured; None if the document lacks it.
     provenance: Provenance | None = None
     #: The first part of the query as it ran there; not in the document.
     rehearsal: "Rehearsal | None" = None
@@ -230,7 +230,7 @@ class Storage(Tabular):
 
 
 def _check(group: Group) -> None:
-    """ValueError where the figures of a group do not go together."""
+    """ValueError if the figures of a group contradict each other."""
     group_words = f"a group of {group.op}s"
     _check_counts(group_words, group.count, group.latency_ns, group.latency_count)
     _check_counts(group_words, group.count, group.block_mean_ns, group.block_count)
@@ -246,5 +246,5 @@ def _check_counts(
 
 
 def name_of(directory: Path) -> str:
-    """What a measured directory is called: as it was given, unless that is ``.`` or ``..``."""
+    """The name of a measured directory: as given, unless that is ``.`` or ``..``."""
     return str(directory if directory.name.strip(".") else directory.resolve())

@@ -80,9 +80,9 @@ def _probed(
 
 
 def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> Storage:
-    """The storage that is described already: a file, a recording made on it, a catalogue's row.
+    """The storage of a description: a file, a recording made on it, a row of the catalogue.
 
-    ``what`` says in an InputError what was looked for.
+    ``what`` names the object of the search in an InputError.
     """
     kind, colon, value = text.partition(":")
     if colon and kind == "catalogue":
@@ -122,7 +122,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
 
 
 def _measured(path: Path) -> Storage:
-    """What a file says of a storage: a document of a probe, or of fio."""
+    """The storage of a file: a document of a probe, or of fio."""
     from spillcast.storage.fio import check_foreign, fio_storage, is_fio
 
     content = text_of(path)
@@ -133,7 +133,7 @@ def _measured(path: Path) -> Storage:
 
 
 def _mounted(path: Path, forms: str) -> str:
-    """What to name in place of a device: where it is mounted."""
+    """The mount point to name in place of a device."""
     if path.is_block_device():
         return "a probe needs a directory on it: give the one where it is mounted (findmnt)"
     return f"name {forms}"

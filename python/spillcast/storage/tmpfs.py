@@ -21,19 +21,19 @@ _STEP_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Room:
-    """The memory there is for temp files, in bytes."""
+    """The memory available for temp files, in bytes."""
 
     #: MemAvailable less what the query wants for itself and does not hold now.
     free_bytes: int
     swap_free_bytes: int
     #: Lowest room that a memory cgroup leaves; None without a limit.
     group_bytes: int | None
-    #: What the query itself held at most.
+    #: The largest memory of the query itself.
     query_bytes: int
 
 
 def check(baseline: Recording, directory: Path | None = None) -> list[str]:
-    """What to do to have the temp files of ``baseline`` in memory.
+    """Instructions to put the temp files of ``baseline`` into memory.
 
     ``directory`` is on a tmpfs that is mounted already. Refusal with the figures where the spill
     does not fit: it would swap, run out of memory, or fill the mount.
@@ -68,7 +68,7 @@ def is_tmpfs(directory: Path) -> bool:
 
 
 def memory_room(baseline: Recording) -> Room:
-    """The memory this machine has for the temp files of ``baseline`` while it runs."""
+    """The memory of this machine for the temp files of ``baseline`` during its run."""
     memory = baseline.meta.memory
     query = memory.peak_rss_bytes or 0
     lacking = max(0, query - _held_now_bytes(baseline))
@@ -119,7 +119,7 @@ def mount_word(size: int) -> str:
 
 
 def _held_now_bytes(baseline: Recording) -> int:
-    """What the recorded process holds at present, where it still runs on this machine."""
+    """The present memory of the recorded process, if it still runs on this machine."""
     engine = baseline.meta.engine
     if engine.pid is None or not baseline.meta.machine.is_this_one:
         return 0

@@ -16,7 +16,7 @@ from spillcast.storage.no_names import no_names_left
 
 
 def main() -> None:
-    """Replay. Everything that is needed is there before the group is joined."""
+    """Run the replay. Everything is loaded before this process joins the group."""
     options = json.loads(sys.argv[1])
     steps = pa.ipc.open_stream(sys.stdin.buffer).read_next_batch()
     threading.Thread(target=_end_with_the_owner, daemon=True).start()
@@ -43,7 +43,7 @@ def _send(**fields: Any) -> None:
 
 
 def _end_with_the_owner() -> None:
-    """Wait for the end of stdin, which the owner keeps open as long as it lives."""
+    """Wait for the end of stdin, which the owner keeps open during its life."""
     while os.read(0, 1 << 16):
         pass
     os._exit(1)

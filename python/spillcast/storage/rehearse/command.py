@@ -1,4 +1,4 @@
-"""A recorded command run again with its temp files elsewhere, as far as that can do no harm."""
+"""Runs a recorded command again with its temp files elsewhere, if that can do no harm."""
 
 import os
 import re
@@ -99,7 +99,7 @@ def command_to_run(recording: Recording, given: Sequence[str] | None) -> list[st
 
 
 def writing_word(arguments: Sequence[str]) -> str | None:
-    """The first word by which a command plainly writes; None where there is none to be seen."""
+    """The first word that shows that a command writes; None if there is none."""
     for text in arguments:
         statement = text
         if text.endswith(".sql") and Path(text).is_file():

@@ -39,7 +39,7 @@ class Replaced:
     pairs: Sequence[tuple[Path, Path]]
 
     def processes(self) -> list[int]:
-        """Who sees them: the command and all that it started, wherever these went."""
+        """The processes that see them: the command and all its descendants."""
         processes = []
         for entry in os.scandir("/proc"):
             if entry.name.isdigit():
@@ -51,7 +51,7 @@ class Replaced:
         return processes
 
     def end(self) -> None:
-        """Ask all of them to end, and wait for it a moment; the guard kills the others."""
+        """Terminate all of them and wait a moment; the guard kills the rest."""
         deadline = time.monotonic() + GRACE_S
         signalled: set[int] = set()
         while (running := [pid for pid in self.processes() if not _ended(pid)]) and (
@@ -94,7 +94,7 @@ def replaced(directories: Sequence[Path], target: Path) -> Iterator[Replaced]:
 
 
 def _ended(pid: int) -> bool:
-    """Whether it is gone, but for its parent's asking."""
+    """Whether it has ended; it may be a zombie."""
     try:
         return ") Z" in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
