@@ -200,7 +200,7 @@ def _sorted(rows: Rows) -> Rows:
 
 
 def resolve_facts_target(to: str) -> Target | str:
-    """The target for traces and ASH, or the reason why none applies: a recording serves recordings only."""
+    """The target for traces and ASH, or why there is none: a recording serves recordings only."""
     try:
         return resolve_target(to)
     except InputError as error:
