@@ -18,7 +18,7 @@ from bench.part_cases import Whole, wholes
 from bench.result import Result
 from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast
-from spillcast.forecast.to_come.known import Known
+from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.observed import assumed_latency, observed
@@ -111,7 +111,7 @@ def judged(
         for _ in range(1 if kind.fifth else WINDOWS):
             begin = 0.0 if kind.fifth else chance.uniform(0, LATEST)
             share = 2 * SHARE if kind.fifth else SHARE
-            known = Known(history=kind.known(whole), without=without)
+            known = RemainingWorkHints(history=kind.known(whole), without=without)
             whole_s = recording.elapsed_s
             part = attached(recording, begin * whole_s, (begin + share) * whole_s)
             if part.temp_waits.num_rows:
@@ -133,7 +133,7 @@ def judge(
     part: Recording,
     target: Storage,
     took_s: float,
-    known: Known,
+    known: RemainingWorkHints,
     elapsed_s: float | None = None,
 ) -> Judged:
     """The forecast of the whole from a part, over what that took."""

@@ -25,7 +25,7 @@ from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.queries import HASH, TABLE, verified
 from spillcast.engines.postgres.server import PrivateServer, make_cluster, serve
 from spillcast.engines.workload import Workload
-from spillcast.forecast.to_come.known import Known
+from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions
 from spillcast.storage.behaviour import fixed_behaviour
@@ -64,7 +64,7 @@ def run() -> Iterator[Result]:
             made = list(_all_called(room, apart, Random(SEED)))
             for how, without in (("with", ()), ("without", ("history",))):
                 name = f"constants up to {apart:.0%} apart, {how} the counts of earlier calls"
-                yield _result(name, made, Known(without=without))
+                yield _result(name, made, RemainingWorkHints(without=without))
 
 
 def _all_called(room: Path, apart: float, chance: Random) -> Iterator[Called]:
@@ -146,7 +146,7 @@ def _other(workload: Workload, apart: float, chance: Random) -> str:
     return kept.sub(lambda found: f"{found[1]}{round(int(found[2]) * times)}", workload.sql)
 
 
-def _result(name: str, made: list[Called], known: Known) -> Result:
+def _result(name: str, made: list[Called], known: RemainingWorkHints) -> Result:
     found = [
         judge(Recording.open(one.part), observed(Recording.open(one.whole)), one.took_s, known)
         for one in made

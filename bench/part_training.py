@@ -21,7 +21,7 @@ from spillcast.engines.registry import engine_of, lab_of
 from spillcast.engines.workload import Workload
 from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast
-from spillcast.forecast.to_come.known import Known
+from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.lab.case import Case, Runs, Truth, evidence_of
 from spillcast.lab.truth_file import write_truth
 from spillcast.recording import Recording
@@ -145,7 +145,7 @@ def cases(engine: str, whole: Whole) -> Iterator[Case]:
     questions: list[tuple[Storage, float, float | None]] = [(storage, took_s, None)]
     if fast_s is not None:
         questions += [(fast, fast_s, None), (fast, fast_s, took_s)]
-    known = Known(history=[] if whole.plan is None else [whole.plan])
+    known = RemainingWorkHints(history=[] if whole.plan is None else [whole.plan])
     chance = Random(f"{SEED} {whole.run.name}")
     windows = [(MINUTE, chance.uniform(0, LATEST), SHARE) for _ in range(WINDOWS)]
     workload = whole.run.name.removesuffix(".spill").partition(" ")[2].rpartition(" ")[0]
@@ -175,7 +175,7 @@ def cases(engine: str, whole: Whole) -> Iterator[Case]:
 
 
 def _said(
-    part: Recording, target: Storage, known: Known, elapsed_s: float | None
+    part: Recording, target: Storage, known: RemainingWorkHints, elapsed_s: float | None
 ) -> Forecast | None:
     """None where there is no forecast of the whole."""
     try:

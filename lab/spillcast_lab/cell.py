@@ -11,8 +11,8 @@ from spillcast.engines.held import Ran
 from spillcast.errors import InputError, Refusal, SpillcastError
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
+from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.seed import seed_formula_s
-from spillcast.forecast.to_come.known import NOTHING, Known
 from spillcast.lab.case import Case, Evidence, Runs, evidence_of
 from spillcast.lab.demo import Stage
 from spillcast.lab.run import run, run_recorded
@@ -179,9 +179,9 @@ class CellRun:
         """A forecast; one that cannot be made is refused with the reason."""
         of_part = name in ("slices", "first_fifth")
         part = of_part or name in PARTS
-        known = Known(history=[self._former[source]]) if name == AGAIN else NOTHING
+        known = RemainingWorkHints(history=[self._former[source]]) if name == AGAIN else NO_HINTS
         like = read_back(recording) if name in PARTS else recording
-        like = known.in_place_of(recording) or like
+        like = known.instead_of(recording) or like
         budget = replace(OWNED, time_s=PART_PROBE_S if part else PROBE_S)
         directory, storage, seed_s = self._places[target].directory, None, None
         others: Mapping[str, Variant] = {}

@@ -14,7 +14,7 @@ def test_a_forecast_imports_no_evidence_that_it_is_not_given(spilled):
     assert done.returncode == 0, done.stderr
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert {"pyarrow", "numpy"} <= imported
-    ours = {"storage.probe", "evidence.postgres.plan", "forecast.to_come.whole"}
+    ours = {"storage.probe", "evidence.postgres.plan", "forecast.remaining.model"}
     assert not {f"spillcast.{name}" for name in ours} & imported
 
 

@@ -7,10 +7,10 @@ import pytest
 from evidence import known, table
 from harness import spillcast, target
 from spillcast.forecast.load import temp_load
+from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.running import RunningForecast
 from spillcast.forecast.threads.overlap import Threads
-from spillcast.forecast.to_come.known import Known
-from spillcast.forecast.to_come.seen import seen_of
 from spillcast.recording import Recording, running
 from spillcast.recording.counted import seconds_of
 from spillcast.recording.running import Running
@@ -53,7 +53,7 @@ def starts(waits):
 def test_it_is_for_the_whole_run_and_gets_surer(sorted_by_duckdb):
     """What a previous run of the same took in all is known: here it is the run itself."""
     whole = sorted_by_duckdb
-    live = RunningForecast("factor:1", known=Known(history=[whole.path]))
+    live = RunningForecast("factor:1", known=RemainingWorkHints(history=[whole.path]))
     open_s = []
     # On a busy machine the sort may begin to spill late.
     begin = min(starts(whole.temp_waits)) / 1e9 / whole.elapsed_s
@@ -99,7 +99,7 @@ def test_what_memory_keeps_of_single_waits_tells_as_much(tmp_path, monkeypatch):
             held.add_waits(waits.slice(begin, 100))
         held.add_seconds(seconds_of(waits).combine_chunks().to_batches()[0])
         found = held.recording(meta)
-        return seen_of(found, Threads(found, temp_load(found)))
+        return progress_of(found, Threads(found, temp_load(found)))
 
     seen, fewer = seen_with(10**6), seen_with(1500)
     assert seen.bytes == {"read": 1000 * 8192, "write": 4000 * 8192}

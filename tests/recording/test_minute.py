@@ -13,8 +13,8 @@ from evidence import recording
 from harness import spillcast_command
 from spillcast.errors import SpillcastError
 from spillcast.forecast.load import temp_load
+from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.threads.overlap import Threads
-from spillcast.forecast.to_come.seen import seen_of
 from spillcast.recording import Recording, minute
 from spillcast.recording.begin import record_pid
 from spillcast.recording.meta import KeptWaits, Temp
@@ -158,7 +158,7 @@ def test_what_was_done_between_bursts_counts_as_done_before(tmp_path, monkeypatc
     assert found.waits.num_rows == kept.waits.num_rows
     assert len(found.meta.raw.slices_s) == 3
     assert found.elapsed_s == pytest.approx(sum(part.elapsed_s for part in parts))
-    seen = seen_of(found, Threads(found, temp_load(found)))
+    seen = progress_of(found, Threads(found, temp_load(found)))
     last = parts[-1].meta
     # All that the program wrote is there by the kernel's count, seen or not.
     assert seen.done("write") == pytest.approx(

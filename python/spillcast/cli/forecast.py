@@ -160,7 +160,7 @@ def forecast(
         priced,
         refusal_document,
     )
-    from spillcast.forecast.to_come.known import known_of
+    from spillcast.forecast.remaining import hints_of
     from spillcast.forecast.work_memory.cells import memory_cells, memory_document
     from spillcast.forecast.work_memory.cheapest import cheapest
     from spillcast.recording import Recording
@@ -191,7 +191,7 @@ def forecast(
         cpus=cpus,
         cpu_quota=cpu_quota,
         confidence=confidence,
-        known=known_of(history or (), progress, written),
+        known=hints_of(history or (), progress, written),
         budget=budget,
         watch=lambda name: progress_bar(f"probing {name}"),
         reading=reading_bar,

@@ -103,7 +103,7 @@ def report(
     from spillcast.evidence.find import Evidence, find_evidence
     from spillcast.forecast.ask import ask
     from spillcast.forecast.question import Question
-    from spillcast.forecast.to_come.known import known_of
+    from spillcast.forecast.remaining import hints_of
     from spillcast.recording.ash import Chosen
     from spillcast.report.html.inputs import Inputs, split_inputs
     from spillcast.report.html.runs import add_runs, target_latencies
@@ -145,7 +145,7 @@ def report(
             lenient=lenient,
             confidence=confidence,
             budget=budget,
-            known=known_of(history or (), progress, written),
+            known=hints_of(history or (), progress, written),
             watch=lambda name: progress_bar(f"probing {name}"),
             reading=reading_bar,
         )

@@ -87,8 +87,8 @@ def watch(
     from spillcast.cli.record_server import record_server
     from spillcast.engines.engine import Wanted
     from spillcast.errors import InputError
+    from spillcast.forecast.remaining import hints_of
     from spillcast.forecast.running import RunningForecast
-    from spillcast.forecast.to_come.known import known_of
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.running import Running
     from spillcast.units import parse_duration_s
@@ -102,9 +102,9 @@ def watch(
         )
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s)
-    known = known_of(history or (), written=written)
-    if to is None and known.given:
-        raise InputError(f"{known.given} without --to", "say what storage to forecast for")
+    known = hints_of(history or (), written=written)
+    if to is None and known.options:
+        raise InputError(f"{known.options} without --to", "say what storage to forecast for")
     forecast = None if to is None else RunningForecast(to, confidence, known)
     running = Running()
     others = OthersOutput(json=json) if command else None

@@ -8,6 +8,7 @@ from pathlib import Path
 from spillcast.errors import InputError, Refusal
 from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.forecast.question import CONFIDENCE, Question
+from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import Forecast, Warned
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.estimate import forecast_of, refused
@@ -15,7 +16,6 @@ from spillcast.forecast.sum.page_cache import either_way, with_and_without
 from spillcast.forecast.sum.sampling import sample_of, too_unsure
 from spillcast.forecast.sum.shared import ends_of, forecast_between
 from spillcast.forecast.threads.cpus import Cpus
-from spillcast.forecast.to_come.known import NOTHING, Known
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
 from spillcast.recording.read_back import read_back
@@ -41,7 +41,7 @@ def forecast(
     cpus: int | None = None,
     cpu_quota: float | None = None,
     without: Collection[str] = (),
-    known: Known = NOTHING,
+    known: RemainingWorkHints = NO_HINTS,
     exact: bool = False,
 ) -> Forecast:
     """Forecast the elapsed time of ``recording`` with its temp files on ``target``.
@@ -161,7 +161,7 @@ def _from_recording(
     recording: Recording, targets: Sequence[Target], question: Question, elapsed_s: float | None
 ) -> list[Answer]:
     recording.need_io()
-    former = question.known.in_place_of(recording)
+    former = question.known.instead_of(recording)
     if former is not None and elapsed_s is None:
         return _from_former(former, recording, targets, question)
     # What the recording says is worked out once for all targets, and before any is probed.
@@ -212,7 +212,7 @@ def _from_former(
         f"there was no temp I/O in the {format_duration(part.elapsed_s)} that were recorded: "
         f"the forecast is for the previous run, {former.path.name}"
     )
-    answers = _from_recording(former, targets, replace(question, known=NOTHING), None)
+    answers = _from_recording(former, targets, replace(question, known=NO_HINTS), None)
     warned = Warned("former-run", message)
     return [
         (replace(forecast, warnings=[*forecast.warnings, warned]), storage)

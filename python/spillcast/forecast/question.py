@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError
 from spillcast.evidence.find import Evidence
-from spillcast.forecast.to_come.known import NOTHING, Known
+from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, parse_budget
 from spillcast.storage.rehearsal import Rehearsal
@@ -73,7 +73,7 @@ class Question:
     confidence: float = CONFIDENCE
     budget: str = "60s"
     without: Collection[str] = ()
-    known: Known = NOTHING
+    known: RemainingWorkHints = NO_HINTS
     rehearse: Rehearse | None = None
     watch: Watch = _unwatched
     reading: Reading = _unseen
@@ -100,7 +100,7 @@ class Question:
         options = {"temp": self.temp_dirs or None, "cpus": self.cpus, "cpu_quota": self.cpu_quota}
         _only_for("recordings", observed, **options)
         _only_for("recordings", bool(evidence.recordings), rehearse=self.rehearse)
-        estimate = self.known.told
+        estimate = self.known.user
         whole = {
             "history": self.known.history or None, "progress": estimate.progress,
             "written": estimate.written_bytes,

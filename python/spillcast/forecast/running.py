@@ -8,8 +8,8 @@ from pathlib import Path
 from spillcast.errors import InputError, SpillcastError
 from spillcast.forecast.ask import forecast
 from spillcast.forecast.question import CONFIDENCE
+from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import Forecast
-from spillcast.forecast.to_come.known import NOTHING, Known
 from spillcast.recording import Recording
 from spillcast.recording.part import went_on
 from spillcast.storage import Storage
@@ -34,7 +34,9 @@ class RunningForecast:
     target that needs one, or that there is not.
     """
 
-    def __init__(self, target: str, confidence: float = CONFIDENCE, known: Known = NOTHING) -> None:
+    def __init__(
+        self, target: str, confidence: float = CONFIDENCE, known: RemainingWorkHints = NO_HINTS
+    ) -> None:
         self._target, self._confidence, self._known = target, confidence, known
         self._storage = known_target(target)
         self._due_s, self._loaded = 0.0, False
@@ -54,7 +56,7 @@ class RunningForecast:
         if recording is not None:
             try:
                 storage = self._storage or resolve(self._target, recording)
-                known = self._known if went_on(recording.meta) else NOTHING
+                known = self._known if went_on(recording.meta) else NO_HINTS
                 self.latest = forecast(recording, storage, confidence=self._confidence, known=known)
                 self.because = self.latest.refused
                 if self.latest.to_come is not None:

@@ -10,20 +10,20 @@ from spillcast.forecast.assumptions import COLD_SHOWN, OBSERVED_MOST, SHORTER, W
 from spillcast.forecast.changes import TempChanges, temp_changes
 from spillcast.forecast.duckdb.compression import Compression, compression
 from spillcast.forecast.load import Load, sessions, temp_load
+from spillcast.forecast.remaining import NO_HINTS, Extrapolation, RemainingWorkHints
 from spillcast.forecast.rest.data_reads import data_reads
 from spillcast.forecast.rest.observed import Observed, observed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, Term
 from spillcast.forecast.sum.coverage import is_part
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.overlap import Threads
-from spillcast.forecast.to_come.known import NOTHING, Known, Whole
-from spillcast.forecast.to_come.to_come import ToCome
 from spillcast.forecast.too_short import check_elapsed
 from spillcast.recording import Recording
 from spillcast.recording.part import Part, went_on, whole_s
 from spillcast.recording.unrecognised import unspilled
 
 if TYPE_CHECKING:
+    from spillcast.forecast.remaining.model import RemainingWork
     from spillcast.forecast.sum.ceiling import Ceiling
 
 
@@ -43,7 +43,7 @@ class Baseline:
     cpus: Cpus | None = None
     #: Of a part that was recorded: what is to come, where something tells that. Loads are then
     #: those of the whole.
-    to_come: ToCome | None = None
+    to_come: "RemainingWork | None" = None
     #: How the recorded threads overlap, where that was asked for what is to come.
     recorded_threads: Threads | None = None
     #: The loads as they were recorded.
@@ -62,7 +62,7 @@ class Baseline:
         elapsed_s: float | None = None,
         without: Collection[str] = (),
         cpus: Cpus | None = None,
-        known: Known = NOTHING,
+        known: RemainingWorkHints = NO_HINTS,
     ) -> "Baseline":
         """``elapsed_s`` is that of the whole query, by default as the recording tells.
 
@@ -82,17 +82,17 @@ class Baseline:
             whole = whole_s(recording.meta) or recording.elapsed_s
         if min(whole, recording.elapsed_s) <= 0:
             raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
-        by_all = Whole()
+        by_all = Extrapolation()
         threads: Threads | None = None
         if went_on(recording.meta):
             threads = Threads(recording, loads, cpus)
-            by_all = known.to_come(recording, threads, elapsed_s)
-        elif known.given:
+            by_all = known.extrapolate(recording, threads, elapsed_s)
+        elif known.options:
             raise InputError(
                 f"{recording.path}: the query ended while it was recorded: nothing remains",
-                f"leave {known.given} out",
+                f"leave {known.options} out",
             )
-        remaining = by_all.to_come
+        remaining = by_all.work
         base = cls(
             recording, loads, whole, part, without, cpus,
             remaining, threads, loads, by_all.unused, by_all.unread_bytes,

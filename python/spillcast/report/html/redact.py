@@ -13,8 +13,13 @@ from typing import Any
 
 from spillcast.explained import explained
 from spillcast.fleet.schema import UNKNOWN
+from spillcast.forecast.remaining.sources import (
+    CALLS_SOURCE,
+    FILES_SOURCE,
+    HISTORY_SOURCE,
+    PLAN_SOURCE,
+)
 from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING
-from spillcast.forecast.to_come import history, plan, spill
 from spillcast.profile.result import CALL, DIMENSIONS, ROW_SOURCE
 from spillcast.profile.timeline import ON_CPU, OTHERS, STATES
 from spillcast.recording.source import SOURCES
@@ -48,10 +53,10 @@ _FORMS = {
             "catalogue",
             "recording",
             "assumed",
-            history.SOURCE,
-            history.CALLS,
-            plan.SOURCE,
-            spill.SOURCE,
+            HISTORY_SOURCE,
+            CALLS_SOURCE,
+            PLAN_SOURCE,
+            FILES_SOURCE,
         )
     ),
     "method": "counts|threads|trace|report|figures|explain|rehearsed",

@@ -9,9 +9,9 @@ import pytest
 from part_recordings import BLOCK, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 from spillcast.forecast import forecast
 from spillcast.forecast.load import temp_load
+from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.threads.overlap import Threads
-from spillcast.forecast.to_come.seen import seen_of
 
 
 def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
@@ -79,5 +79,5 @@ def test_waits_that_moved_nothing_tell_nothing_of_what_is_to_come(tmp_path):
     part.waits = part.waits.set_column(column, "bytes", nothing)
     slices = replace(part.meta.raw, slices_s=[(0.0, part.elapsed_s)])
     part.meta = replace(part.meta, raw=slices)
-    assert seen_of(part, Threads(part, temp_load(part))) is None
+    assert progress_of(part, Threads(part, temp_load(part))) is None
     assert forecast(part, SAME).to_json()

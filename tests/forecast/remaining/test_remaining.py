@@ -12,11 +12,10 @@ from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, recorded, r
 from spillcast.errors import Refusal
 from spillcast.forecast import forecast
 from spillcast.forecast.load import temp_load
+from spillcast.forecast.remaining import RemainingWorkHints, UserEstimate
+from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.threads.overlap import Threads
-from spillcast.forecast.to_come.known import Known
-from spillcast.forecast.to_come.seen import seen_of
-from spillcast.forecast.to_come.told import UserEstimate
 from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import DoneBefore, SizedFile
@@ -52,7 +51,7 @@ def test_time_before_the_first_spill_goes_with_no_byte(tmp_path):
     """Of 3.2 s a scan took the first half: what passes beside a write is that of the second."""
     scan = [("read", DATA, n) for n in range(400)]
     part = recorded(tmp_path / "part.spill", scan + [("write", FILE, n) for n in range(400)])
-    seen = seen_of(part, Threads(part, temp_load(part)))
+    seen = progress_of(part, Threads(part, temp_load(part)))
     assert seen.ahead_s == pytest.approx(400.5 * STEP_S)
     own = seen.io_s_per_byte["write"] + seen.rest_s_per_byte["write"]
     assert own * BLOCK == pytest.approx(STEP_S, rel=0.01)
@@ -75,7 +74,7 @@ def test_what_a_scan_feeds_comes_as_fast_as_it_did(tmp_path):
 )
 def test_what_the_user_knows(written, told, whole):
     """All that is written is read once, and a read takes as long as a write on this storage."""
-    said = forecast(written, SAME, known=Known(told))
+    said = forecast(written, SAME, known=RemainingWorkHints(told))
     assert said.forecast_s == pytest.approx(whole * STEP_S, rel=0.15)
     assert said.interval_s[0] < whole * STEP_S < said.interval_s[1]
     assert "unread" in {warning.code for warning in said.warnings}
@@ -84,7 +83,7 @@ def test_what_the_user_knows(written, told, whole):
 def test_reads_to_come_of_two_threads_overlap_as_their_writes_did(tmp_path):
     """3200 operations, two at once: 1600 times 4 ms here, 2 ms where storage takes none."""
     part = recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(800)], threads=2)
-    whole = Known(UserEstimate(written_bytes=1600.0 * BLOCK))
+    whole = RemainingWorkHints(UserEstimate(written_bytes=1600.0 * BLOCK))
     fast = storage({("read", BLOCK): 1000, ("write", BLOCK): 1000})
     for target, steps in ((SAME, 1600), (fast, 800)):
         # Also where its interval is too wide for an answer.
@@ -98,7 +97,7 @@ def test_a_former_run_of_two_threads_tells_what_passes_beside_their_temp_io(tmp_
     reads = [("read", FILE, n) for n in range(800)]
     former = recorded(tmp_path / "former.spill", operations + reads, threads=2, ended_by="end")
     fast = storage({("read", BLOCK): 1000, ("write", BLOCK): 1000})
-    said = forecast(part, fast, known=Known(history=[former.path]))
+    said = forecast(part, fast, known=RemainingWorkHints(history=[former.path]))
     assert said.baseline_s == pytest.approx(800 * STEP_S, rel=0.05)
     assert said.forecast_s == pytest.approx(400 * STEP_S, rel=0.05)
 
@@ -108,7 +107,7 @@ def test_terms_add_up_where_threads_overlap_unevenly(tmp_path, timed):
     """Of several threads a part was seen in which their reads overlap more than their writes."""
     run = Recording.open(write_varied_recording(tmp_path / "run.spill", 2500, 12))
     part = attached(run, 0.44 * run.elapsed_s, 0.69 * run.elapsed_s)
-    known = Known(history=[] if timed else [run.path])
+    known = RemainingWorkHints(history=[] if timed else [run.path])
     there = observed(part)
     said = forecast(part, there, elapsed_s=run.elapsed_s if timed else None, known=known)
     assert sum(one.baseline_s for one in said.terms) == pytest.approx(said.baseline_s)
@@ -121,10 +120,10 @@ def test_of_a_part_without_temp_io_a_former_run_of_the_same_text_is_forecast(tmp
     runs = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
     same = recorded(tmp_path / "former.spill", runs, engine=own, ended_by="end")
     unknown = recorded(tmp_path / "unknown.spill", runs, ended_by="end")
-    for known_besides in (Known(), Known(history=[unknown.path])):
+    for known_besides in (RemainingWorkHints(), RemainingWorkHints(history=[unknown.path])):
         with pytest.raises(Refusal, match="did not spill"):
             forecast(part, SAME, known=known_besides)
-    said = forecast(part, SAME, known=Known(history=[same.path]))
+    said = forecast(part, SAME, known=RemainingWorkHints(history=[same.path]))
     assert said.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)
     [warned] = [one.message for one in said.warnings if one.code == "former-run"]
     assert warned.startswith("there was no temp I/O in the 400 ms that were recorded")
@@ -137,7 +136,7 @@ def test_a_former_run_tells_counts_and_work(tmp_path, written):
         [(op, FILE, n) for op in ("write", "read") for n in range(600)],
         ended_by="end",
     )
-    said = forecast(written, SAME, known=Known(history=[former.path]))
+    said = forecast(written, SAME, known=RemainingWorkHints(history=[former.path]))
     assert blocks(said.to_come.reads_bytes)[1] == pytest.approx(600, rel=0.05)
     assert said.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)
 
@@ -159,7 +158,7 @@ def test_a_run_of_something_else_is_said_and_not_used(tmp_path, text, memory, wh
         engine=engine,
         ended_by="end",
     )
-    history = Known(UserEstimate(progress=0.5), history=[former.path])
+    history = RemainingWorkHints(UserEstimate(progress=0.5), history=[former.path])
     said = forecast(part, SAME, known=history)
     [unused] = [one.message for one in said.warnings if one.code == "not-used"]
     assert unused.startswith("not used: former.spill: ")
@@ -174,7 +173,7 @@ def test_a_run_of_another_engine_is_said_and_not_used(tmp_path):
     former = recorded(
         tmp_path / "former.spill", run, engine=ObservedEngine("postgresql"), ended_by="end"
     )
-    said = forecast(part, SAME, known=Known(history=[former.path]))
+    said = forecast(part, SAME, known=RemainingWorkHints(history=[former.path]))
     messages = [one.message for one in said.warnings]
     assert "not used: former.spill: it is of postgresql, this one of duckdb" in messages
     assert said.to_come is None
@@ -184,7 +183,7 @@ def test_a_run_that_did_less_beside_its_temp_io_than_was_seen_is_not_used(tmp_pa
     """While 400 blocks were written 800 ms passed beside; with 600 of each op only 200 ms."""
     run = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
     former = recorded(tmp_path / "former.spill", run, ended_by="end", elapsed_s=2.6)
-    said = forecast(written, SAME, known=Known(history=[former.path]))
+    said = forecast(written, SAME, known=RemainingWorkHints(history=[former.path]))
     [unused] = [one.message for one in said.warnings if one.code == "not-used"]
     assert unused.endswith(
         "it took 200 ms outside temp I/O in all, this one 800 ms while it was recorded"
@@ -201,7 +200,7 @@ def plan(rows, width=90):
 def test_a_plan_that_was_not_run_tells_what_its_nodes_write(tmp_path, written):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan(800 * BLOCK // 100)))
-    said = forecast(written, SAME, known=Known(history=[path]))
+    said = forecast(written, SAME, known=RemainingWorkHints(history=[path]))
     low, centre, high = blocks(said.to_come.writes_bytes)
     assert low < 400 < high
     assert centre == pytest.approx(400, rel=0.1)
@@ -216,7 +215,7 @@ def test_a_hash_aggregate_writes_a_block_twice_and_reads_it_once(tmp_path, writt
     whole = [{"Plan": {**node, "Plans": [scan]}, "Settings": {"work_mem": "64kB"}}]
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(whole))
-    coming = Baseline.of(written, known=Known(history=[path])).to_come
+    coming = Baseline.of(written, known=RemainingWorkHints(history=[path])).to_come
     assert coming.whole_bytes("write") == pytest.approx(800 * BLOCK, rel=0.15)
     assert coming.whole_bytes("read") == pytest.approx(400 * BLOCK, rel=0.15)
 
@@ -231,7 +230,7 @@ def test_what_a_process_has_written_is_surer_than_its_plan(tmp_path):
         temp_before=[SizedFile(FILE, 1000 * BLOCK)],
         before=DoneBefore(5.2, 5.2, 1300 * BLOCK, 300 * BLOCK, 1000 * BLOCK),
     )
-    coming = Baseline.of(part, known=Known(history=[path])).to_come
+    coming = Baseline.of(part, known=RemainingWorkHints(history=[path])).to_come
     low, high = (float(one) for one in np.quantile(coming.bytes["write"], (0.05, 0.95)) / BLOCK)
     assert low == pytest.approx(1000, rel=0.1)
     assert high > 1400
@@ -240,7 +239,7 @@ def test_what_a_process_has_written_is_surer_than_its_plan(tmp_path):
 def test_a_plan_of_less_than_was_seen_is_not_used(tmp_path, written):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan(60_000, width=20)))
-    said = forecast(written, SAME, known=Known(history=[path]))
+    said = forecast(written, SAME, known=RemainingWorkHints(history=[path]))
     assert said.part is not None
     assert "not-used" in {warning.code for warning in said.warnings}
 
@@ -264,7 +263,9 @@ def test_of_a_process_what_it_had_written_is_known(tmp_path):
         temp_before=[SizedFile(FILE, 600 * BLOCK)],
         before=DoneBefore(2.4, 2.4, 600 * BLOCK, 0, 600 * BLOCK),
     )
-    said = forecast(part, SAME, known=Known(UserEstimate(written_bytes=1000.0 * BLOCK)))
+    said = forecast(
+        part, SAME, known=RemainingWorkHints(UserEstimate(written_bytes=1000.0 * BLOCK))
+    )
     assert said.baseline_s == pytest.approx(2000 * STEP_S, rel=0.1)
 
 
@@ -348,7 +349,7 @@ def test_a_time_too_short_for_what_else_is_told_is_said_and_not_mixed(
     """What was seen goes at 2 ms of each 4 ms: storage of no latency leaves about half."""
     part = recorded(tmp_path / "part.spill", [(op, FILE, n) for n in range(400)
                                               for op in ("write", "read")])  # fmt: skip
-    known = Known(told, [former] * runs)
+    known = RemainingWorkHints(told, [former] * runs)
     said = forecast(part, SAME, elapsed_s=elapsed_s, known=known)
     [unused] = [one.message for one in said.warnings if one.code == "not-used"]
     assert f"not used: {source}: " in unused
@@ -360,7 +361,7 @@ def test_a_time_too_short_for_what_else_is_told_is_said_and_not_mixed(
 
 
 def test_a_much_longer_time_goes_by_beside_temp_io(tmp_path, written, former):
-    said = forecast(written, SAME, elapsed_s=800.0, known=Known(history=[former]))
+    said = forecast(written, SAME, elapsed_s=800.0, known=RemainingWorkHints(history=[former]))
     assert said.ceiling_s == pytest.approx(796, rel=0.01)
     assert said.to_come.unused == [
         "the time outside temp I/O of a previous run: "
@@ -377,7 +378,7 @@ def test_a_query_that_went_on_takes_no_less_than_was_recorded(written):
 def test_what_needs_single_waits_is_said_to_be_unused_without_them(written):
     raw = replace(written.meta.raw, slices_of_all=True, slices_s=[(0.0, 1.6)])
     written.meta = replace(written.meta, raw=raw)
-    said = forecast(written, SAME, known=Known(UserEstimate(progress=0.5)))
+    said = forecast(written, SAME, known=RemainingWorkHints(UserEstimate(progress=0.5)))
     assert any("--progress: needs the single waits" in one.message for one in said.warnings)
 
 

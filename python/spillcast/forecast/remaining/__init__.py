@@ -1,0 +1,227 @@
+"""The rest of a query that was recorded in part: hints beside the recording, and who is asked.
+
+Most queries are recorded as a whole, so the sources are imported where one was not.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spillcast.errors import InputError, Refusal
+from spillcast.gate import reading
+from spillcast.recording import Recording
+from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
+from spillcast.recording.part import went_on
+from spillcast.units import parse_bytes
+
+if TYPE_CHECKING:
+    from spillcast.forecast.remaining.model import RemainingWork
+    from spillcast.forecast.remaining.progress import Progress
+    from spillcast.forecast.remaining.sources import Estimate
+    from spillcast.forecast.threads.overlap import Threads
+
+#: As FORMAT JSON gives it.
+Plan = dict[str, object]
+
+
+@dataclass(frozen=True)
+class UserEstimate:
+    """What the user knows of the whole query; None for what is not given."""
+
+    elapsed_s: float | None = None
+    progress: float | None = None
+    written_bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class Extrapolation:
+    """What all sources make of a query; ``work`` is None where none tells the whole."""
+
+    work: "RemainingWork | None" = None
+    #: What was given and is not used, and why.
+    unused: Sequence[str] = ()
+    #: Bytes that were written and will be read, at the least.
+    unread_bytes: float = 0.0
+
+
+@dataclass(frozen=True)
+class RemainingWorkHints:
+    """What is known besides the recording of a query that was recorded in part.
+
+    ``history`` are files: a previous run, or a plan that was not run. ``without`` names kinds of
+    sources, for experiments that measure what each brings.
+    """
+
+    user: UserEstimate = UserEstimate()
+    history: Sequence[Path] = ()
+    without: Collection[str] = ()
+
+    @property
+    def options(self) -> str:
+        """The options that give them; empty for none."""
+        named = {
+            "--history": self.history,
+            "--progress": self.user.progress,
+            "--written": self.user.written_bytes,
+        }
+        return " and ".join(name for name, value in named.items() if value)
+
+    def extrapolate(
+        self, recording: Recording, threads: "Threads", elapsed_s: float | None = None
+    ) -> Extrapolation:
+        """The whole query, whose elapsed time is ``elapsed_s`` where that is known.
+
+        InputError for an estimate of the user that the recording contradicts.
+        """
+        from spillcast.forecast.remaining.model import extrapolate
+        from spillcast.forecast.remaining.progress import progress_of
+
+        progress = progress_of(recording, threads)
+        if progress is None:
+            reason = "needs the single waits of the recording, and they were not kept"
+            return Extrapolation(unused=[f"{self.options}: {reason}"] if self.options else [])
+        estimates, unused = list["Estimate"](), list[str]()
+        for kind, name, result in self._sources(recording, progress, elapsed_s):
+            if kind in self.without:
+                continue
+            if isinstance(result, str):
+                unused.append(f"{name}: {result}")
+            else:
+                estimates += result
+        work = extrapolate(progress, estimates, unused)
+        if isinstance(work, str):
+            return Extrapolation(None, [*unused, *filter(None, [work])], progress.unread.low)
+        return Extrapolation(work, work.unused, progress.unread.low)
+
+    def instead_of(self, recording: Recording) -> Recording | None:
+        """A previous run, where the recording is of a part in which there was no temp I/O.
+
+        None where there was some, or where no previous run is known to have the same text: nothing
+        else ties the two together.
+        """
+        if recording.meta.temp.operations or not went_on(recording.meta):
+            return None
+        from spillcast.forecast.remaining.sources import reason_against, same_text
+
+        same = [run for run in self._runs if same_text(run, recording)]
+        if not self._runs and isinstance(calls := _previous_calls(recording), Recording):
+            same = [calls]
+        return next((run for run in same if reason_against(run, recording) is None), None)
+
+    @cached_property
+    def _files(self) -> list[tuple[Path, Plan | Recording]]:
+        """Each file of ``history``, and what it holds."""
+        return [(path, _read(path)) for path in self.history]
+
+    @property
+    def _runs(self) -> list[Recording]:
+        return [content for _, content in self._files if isinstance(content, Recording)]
+
+    def _sources(
+        self, recording: Recording, progress: "Progress", elapsed_s: float | None
+    ) -> "Iterator[tuple[str, str, Sequence[Estimate] | str]]":
+        """The kind of each source, its file if any, and its estimates or why it is not used."""
+        from spillcast.forecast.remaining import sources
+
+        user = replace(self.user, elapsed_s=elapsed_s)
+        yield "told", "", sources.estimate_from_user(user, progress)
+        yield "spill", "", sources.estimate_from_files(progress)
+        yield "input", "", sources.estimate_from_scan(recording, progress)
+        kept, document = recording.path / ESTIMATE_FILE, recording.documents.get(ESTIMATE_FILE)
+        files = [*self._files, *([(kept, _read(kept))] if kept.is_file() else [])]
+        # Of a query that is being recorded nothing is on disk yet.
+        files += [(kept, document)] if isinstance(document, dict) else []
+        for path, content in files:
+            if isinstance(content, Recording):
+                run = sources.estimate_from_history(content, recording, progress)
+                yield "history", path.name, run
+                continue
+            settings, own = recording.meta.engine.settings, path.parent == recording.path
+            with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
+                plan = sources.estimate_from_plan(content, settings, progress, in_recording=own)
+            yield "plan", path.name, plan
+        calls = None if self._runs else _previous_calls(recording)
+        if isinstance(calls, Recording):
+            run = sources.estimate_from_history(calls, recording, progress)
+            yield "history", FORMER_FILE, run
+        elif calls is not None:
+            yield "history", FORMER_FILE, calls
+
+
+NO_HINTS = RemainingWorkHints()
+
+
+def hints_of(
+    history: Sequence[Path], progress: str | None = None, written: str | None = None
+) -> RemainingWorkHints:
+    """The hints that options give. InputError for what cannot be read."""
+    user = UserEstimate(
+        progress=None if progress is None else parse_progress(progress),
+        written_bytes=None if written is None else float(parse_bytes(written, "--written")),
+    )
+    return RemainingWorkHints(user, history)
+
+
+def parse_progress(text: str) -> float:
+    """A share of a query such as ``20%`` or ``0.2``. InputError for anything else."""
+    number = text.strip().removesuffix("%")
+    try:
+        share = float(number) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise InputError(
+            f"--progress {text} is not a share of a query",
+            "give the share that was done when the recording ended, such as 20%",
+        )
+    return share
+
+
+def _previous_calls(recording: Recording) -> Recording | str | None:
+    """The mean of earlier calls of its statement, as kept beside it; or why it is not used."""
+    from spillcast.evidence.postgres.statement_choice import chosen
+    from spillcast.evidence.postgres.statement_rows import Row, merged, read_rows
+    from spillcast.evidence.postgres.statements import recording_of_row
+
+    path, kept = recording.path / FORMER_FILE, recording.documents.get(FORMER_FILE)
+    try:
+        if isinstance(kept, list):
+            rows = merged([Row.of(row) for row in kept])
+        elif path.is_file():
+            rows = read_rows(path)
+        else:
+            return None
+        # What is kept has no text, and the recording has seen its processes.
+        row = replace(
+            chosen(path, rows, None),
+            query=recording.meta.engine.query,
+            looks=recording.samples.num_rows,
+            workers_seen=len(recording.meta.postgres.workers) if recording.meta.postgres else 0,
+        )
+        return recording_of_row(path, row, timed=False)
+    except (InputError, Refusal) as error:
+        return error.message.removeprefix(f"{path}: ")
+
+
+def _read(path: Path) -> Plan | Recording:
+    """A plan that was not run; or a previous run: a recording, a plan with counts, statements."""
+    from spillcast.evidence.find import find_evidence
+    from spillcast.evidence.postgres import read_plan, read_statements
+    from spillcast.evidence.postgres.document import read_documents
+
+    kind = find_evidence([path]).only_kind()
+    if kind == "recordings":
+        return Recording.open(path)
+    if kind == "plans":
+        [document, *others] = read_documents(path)
+        if others or "Actual Loops" in document["Plan"] or "Execution Time" in document:
+            return read_plan(path, timed=False)
+        return document
+    if kind == "statements":
+        return read_statements(path, timed=False)
+    raise InputError(
+        f"--history {path}: neither a recording, a plan nor a row of pg_stat_statements",
+        "give an earlier run of the same query",
+    )
