@@ -1,4 +1,4 @@
-"""Recordings: what was observed, on disk and in memory."""
+"""Recordings: making, writing and reading them, and reading other evidence of a run."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ __all__ = ["Recording"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import recordings when they are asked for: much here reads other evidence."""
+    """Import ``Recording`` on first use: much of this package reads other evidence."""
     if name != "Recording":
         raise AttributeError(f"module 'spillcast.recording' has no attribute {name!r}")
     from spillcast.recording.recording import Recording

@@ -1,4 +1,4 @@
-"""What stands in a capture's place where none can be: samples alone are recorded."""
+"""A null capture, for recordings that consist of samples alone."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ _NOTHING = (
 
 
 class AbsentCapture:
-    """A capture that sees nothing: the processes are on another host, or may not be observed."""
+    """Observes nothing: the processes are on another host, or observing them is not permitted."""
 
     def __init__(self) -> None:
         self.origin_ns = time.monotonic_ns()
@@ -50,11 +50,11 @@ class AbsentCapture:
         """Nothing to attach."""
 
     def joined(self) -> list[tuple[int, int | None, int, tuple[int, int, int] | None, int]]:
-        """Nothing was attached."""
+        """No process was attached."""
         return []
 
     def stop(self, *, over: bool = False) -> None:
-        """Nothing to end."""
+        """Do nothing."""
 
 
 def _empty(schema: "pa.Schema") -> "pa.RecordBatch":

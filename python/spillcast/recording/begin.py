@@ -1,4 +1,4 @@
-"""The usual ways to begin a recording: of a command that is started, of a process that runs."""
+"""Begins recordings: of a new command, or of a running process."""
 
 import os
 from collections.abc import Sequence

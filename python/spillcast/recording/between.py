@@ -1,4 +1,4 @@
-"""Counts of a run at one end of what is known of them: other processes, or another time in all."""
+"""Counts of a run at one bound: with another number of processes, or another total time."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,13 +15,13 @@ _NEXT_TO_NONE_S = 1e-6
 
 
 def shared_among(recording: Recording, processes: float) -> Recording:
-    """The same counts where so many processes are known to have shared them."""
+    """The counts, divided among so many processes."""
     temp = replace(recording.meta.temp, processes=processes, shared_by=None)
     return _with(recording, temp, recording.seconds)
 
 
 def timed_in_all(recording: Recording, total_s: float) -> Recording:
-    """The same where temp I/O is known to have taken ``total_s`` in all.
+    """The counts with a total time of temp I/O of ``total_s``.
 
     There were as many more or fewer operations where their number follows from the time.
     """
@@ -44,7 +44,7 @@ def timed_in_all(recording: Recording, total_s: float) -> Recording:
 
 
 def calibrated_by(recording: Recording, calibration: MachineCalibration | None) -> Recording:
-    """The same of a machine of which is known what a wait costs."""
+    """The counts of a machine with a known cost of waits."""
     machine = replace(recording.meta.machine, calibration=calibration)
     return _replaced(recording, replace(recording.meta, machine=machine), recording.seconds)
 

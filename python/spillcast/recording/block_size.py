@@ -1,4 +1,4 @@
-"""How large a block of an Oracle database is: asked, collected, told by a trace, or assumed."""
+"""The block size of an Oracle database: given, collected, in a trace, or assumed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ _PARAMETER = "db_block_size"
 
 @dataclass(frozen=True)
 class BlockSize:
-    """Bytes of a block, and who says so; None where nobody does."""
+    """Bytes of a block, and their source; None if unknown."""
 
     bytes: int
     known_from: str | None = None
 
 
-#: Oracle's default, which few databases differ from.
+#: Oracle's default, which few databases change.
 ASSUMED_BLOCK = BlockSize(8192)
 
 
@@ -41,7 +41,7 @@ def parse_block(text: str) -> int:
 def block_size(
     option: str | None = None, parameters: Sequence[Path] = (), traces: Sequence[Path] = ()
 ) -> BlockSize:
-    """What is asked, or else what spooled parameters say, or else the first header that tells.
+    """The given size, else that of spooled parameters, else that of the first header with one.
 
     InputError for a size that no block has, or where parameters of several databases are given.
     """
@@ -77,5 +77,5 @@ def read_parameters(path: Path) -> dict[str, str]:
 
 
 def bytes_of(parameters: dict[str, str], name: str) -> int | None:
-    """A size among them; None where there is none."""
+    """A valid size among them; None if there is none."""
     return parse_integer(parameters.get(name, ""))

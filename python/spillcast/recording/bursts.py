@@ -1,4 +1,4 @@
-"""What threads burn between two temp operations: CPU time after a wait of known length."""
+"""CPU time of threads between two temp operations, after a wait of known length."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ READ, WRITE = 0, 1
 
 @dataclass(frozen=True, eq=False)
 class Bursts:
-    """An entry for each temp operation that another one of its thread follows, in order."""
+    """Arrays with an entry for each temp operation that is followed by another of its thread."""
 
     #: When the operation ended, s since the run began.
     end_s: Floats
@@ -56,7 +56,7 @@ def bursts_of(recording: Recording) -> Bursts | None:
     del order, at
     together = number[:-1] == number[1:]
     if recording.slices_s:
-        # What happened between two of them is not known.
+        # The time between two slices is unknown.
         stretch = slice_numbers(recording.slices_s, start_ns[rows])
         together &= stretch[:-1] == stretch[1:]
     del number

@@ -1,4 +1,4 @@
-"""What a page cache lacked for reads of a recording: of some regions, and of others like them."""
+"""Estimates which recorded reads miss a page cache, from a sample of regions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -15,20 +15,20 @@ Array = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 #: The column of a sample's waits: of reads of temp files, what had to be read of a storage.
 COLUMN = "missing_bytes"
-#: What is no read has none.
+#: The value for rows that are not reads.
 NONE = -1
 #: Regions are picked so that about as many operations are on them.
 OPERATIONS = 1_000_000
 #: A read of a region that was not picked lacked what one of so many before or behind it did: those
 #: of many regions, for what is read ahead lies at the beginning of each.
 NEIGHBOURS = 1024
-#: Of waits, the columns by which they are told.
+#: The columns of waits that identify them.
 _NEEDED = ("session", "op", "file", "offset", "bytes", "elapsed_ns")
 
 
 @dataclass(frozen=True)
 class PageCacheRoom:
-    """The page cache that an engine had, and which of its calls were as fast as memory."""
+    """Holds the engine's page cache, and its calls that were as fast as memory."""
 
     bytes: int
     #: Of elapsed times (ns) and sizes (bytes).
@@ -36,7 +36,7 @@ class PageCacheRoom:
 
 
 class CachedReads:
-    """Takes the waits of a recording in order, and then says what those of a sample had to read."""
+    """Takes the waits of a recording in order, then gives the missed bytes of a sample's reads."""
 
     def __init__(self, room: PageCacheRoom, operations: int, parts: int) -> None:
         """``operations`` are those on temp files, about; ``parts`` those of the sample."""
@@ -78,7 +78,7 @@ class CachedReads:
 
     @property
     def held_bytes(self) -> int | None:
-        """The most that temp files held together; None where an offset is not known."""
+        """The most that temp files held together; None if an offset is unknown."""
         return self._core.held_bytes()
 
     def missing_bytes(self, sampled: Array) -> Array:

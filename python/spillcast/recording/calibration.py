@@ -1,4 +1,4 @@
-"""What real work on this machine said of waits, as `spillcast calibrate` keeps it for the user."""
+"""The cost of waits on this machine, as ``spillcast calibrate`` measured and kept it."""
 
 import json
 import os
@@ -19,13 +19,13 @@ from spillcast.workspace import whole_file
 
 CALIBRATION_SCHEMA = "spillcast.calibration/1"
 AGAIN = "run `spillcast calibrate` again"
-#: How long a machine is taken to stay as it was.
+#: How long a calibration stays valid.
 OLD_S = 30 * 86_400.0
 
 
 @dataclass(frozen=True)
 class Point:
-    """A recorded run of a query on a storage."""
+    """Describes a recorded run of a query on a storage."""
 
     engine: str = key("its name and version", example="DuckDB 2.0.0")
     query: str = key("the query's name", example="join of amounts")
@@ -44,7 +44,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Chase:
-    """Reads of memory in an order that no prefetcher follows, again and again, and after waits."""
+    """Holds times of memory reads in an order that defeats prefetchers, warm and after waits."""
 
     bytes: int = key("memory read through", unit="bytes", example=1048576)
     hops: int = key("cache lines read", example=3000)
@@ -56,7 +56,7 @@ class Chase:
 
 @dataclass(frozen=True)
 class CalibratedOn:
-    """What a calibration holds for."""
+    """The conditions under which a calibration is valid."""
 
     host: str = key("the machine's name", example="db1")
     spillcast: str = key("version that measured", example="0.1.0")
@@ -74,7 +74,7 @@ class CalibratedOn:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The file that is kept: all that was measured."""
+    """The kept file with all measurements."""
 
     schema: str = key("the format", example=CALIBRATION_SCHEMA)
     measured_at_s: float = key("time of the measurement", unit="s since 1970", example=1.8e9)
@@ -89,7 +89,7 @@ class Calibration:
 
     @property
     def told(self) -> MachineCalibration | None:
-        """What a recording tells of it."""
+        """The part of it that a recording contains."""
         return MachineCalibration(self.measured_at_s, self.costs) if self.costs else None
 
 
@@ -103,7 +103,7 @@ def keep(calibration: Calibration) -> Path:
 
 
 def kept_calibration() -> Calibration | None:
-    """The one of this machine; None where there is none, or the file is damaged."""
+    """The calibration of this machine; None if there is none, or the file is damaged."""
     try:
         path = calibration_path()
         kept = read(Calibration, json_of(text_of(path), path, AGAIN), str(path), AGAIN)

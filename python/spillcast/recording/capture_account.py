@@ -1,4 +1,4 @@
-"""What meta.json says of a capture: how it was done, what it lost, what it cost."""
+"""The account of a capture in meta.json: its method, its losses, its cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from spillcast.document import key
 
 @dataclass(frozen=True)
 class CaptureAccount:
-    """What a capture was, lost and cost. All counts are 0 where there was none."""
+    """Describes a capture. All counts are 0 without one."""
 
     method: str = key(
         "`perf`, `preload`, or `none` if only samples were recorded; `explain` for "

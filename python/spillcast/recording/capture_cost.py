@@ -1,4 +1,4 @@
-"""What a capture costs those it observes: measured here, and kept in the user's cache."""
+"""The cost of a capture to observed processes: measured, and kept in the user's cache."""
 
 import hashlib
 import json
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from spillcast.recording.source import Source
 
 COST_SCHEMA = "spillcast.capture-cost/1"
-#: How long a measurement tells what a capture costs about, unless the machine is started anew.
+#: How long a measurement serves as a rough cost, unless the machine reboots.
 DAY_S = 86_400.0
-#: How long it holds for a recording that ends: neighbours and clocks change with the minutes.
+#: How long it is valid for recordings that end: load and clock rates change within minutes.
 FRESH_S = 600.0
 
 
 @dataclass(frozen=True)
 class CaptureCost:
-    """What an observed thread loses. Low and high are the quartiles of the measurement."""
+    """Holds the losses of an observed thread. Low and high are quartiles of the measurement."""
 
     call_s: float = key("by a call", unit="s", example=3.6e-07)
     call_low_s: float = key("lower quartile", unit="s", example=3.4e-07)
@@ -43,7 +43,7 @@ class CaptureCost:
     switch_high_s: float | None = key("upper quartile", unit="s", example=7.0e-06)
 
     def overhead_s(self, calls: int, switches: int | None) -> tuple[float, float, float]:
-        """What all observed threads lost by so much, and by the quartiles' word: low, high."""
+        """The loss of all observed threads by these costs: estimate, low, high."""
         calls_s = (self.call_s, self.call_low_s, self.call_high_s)
         switches_s = (self.switch_s, self.switch_low_s, self.switch_high_s)
         about_s, low_s, high_s = (
@@ -55,7 +55,7 @@ class CaptureCost:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a cost holds for."""
+    """The conditions under which a cost is valid."""
 
     source: str = key("`--capture`", example="perf")
     calls: Sequence[str] | None = key("system calls observed; null for all relevant ones")
@@ -68,7 +68,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class KeptCost:
-    """The file of a measurement."""
+    """The kept file of a measurement."""
 
     schema: str = key("the format", example=COST_SCHEMA)
     measured_at_s: float = key("time of the measurement", unit="s since 1970", example=1.8e9)
@@ -79,7 +79,7 @@ class KeptCost:
 def cost_of(source: "Source") -> CaptureCost | None:
     """What ``source`` costs: kept from the last minutes, or else measured now, and kept.
 
-    Where it cannot be measured now, as it was within the last day; None where that is not known.
+    If it cannot be measured now, the one of the last day; None without one.
     """
     if (kept := kept_cost(source, FRESH_S)) is not None:
         return kept
@@ -91,7 +91,7 @@ def cost_of(source: "Source") -> CaptureCost | None:
 
 
 def kept_cost(source: "Source", within_s: float = DAY_S) -> CaptureCost | None:
-    """What is known already; None where it is not, is older, or is of another machine or boot."""
+    """The kept cost; None if there is none, or it is too old, or of another machine or boot."""
     path = _path(source)
     if path is None:
         return None
@@ -133,7 +133,7 @@ def _keep(path: Path | None, kept: KeptCost) -> None:
 
 
 def _path(source: "Source") -> Path | None:
-    """The file of a source and its calls; None for a user without a home."""
+    """The path of the file for a source and its calls; None for a user without a home."""
     try:
         folder = user_folder("XDG_CACHE_HOME", ".cache")
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""What a capture saw and cost, as meta.json has it; and why it may have seen nothing."""
+"""The results and the cost of a capture for meta.json, and why it may have seen nothing."""
 
 import resource
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ToolCost:
-    """What the recording process took itself, and what its capture costs those it observes."""
+    """Holds the recorder's own CPU time and memory, and the cost to the observed processes."""
 
     cpu_s: float
     memory_bytes: int | None
@@ -79,12 +79,12 @@ def sampled_threads(sampled: tuple[int, int] | None) -> str | None:
 
 
 def uncaptured(because: str) -> dict[str, Any]:
-    """The same where there was no capture."""
+    """The parts of ``Meta`` without a capture."""
     return {"capture": CaptureAccount("none", because)}
 
 
 def nothing_seen(status: Mapping[str, Any], method: str, *, samples: int) -> InputError | None:
-    """Why nothing at all is known of a run, as an error; None where something is."""
+    """The error for a run of which nothing was seen; None if something was."""
     if samples:
         return None
     if method == "none":

@@ -1,4 +1,4 @@
-"""What parts of a PostgreSQL recording say of each other: one table of pairs of figures."""
+"""Compares the parts of a PostgreSQL recording: pairs of figures that should agree."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ PLAN_FILE = "plan.json"
 
 @dataclass(frozen=True)
 class Check:
-    """One quantity as the capture recorded it, and as something else counted it."""
+    """One quantity from the capture and from another source."""
 
     quantity: str
     recorded: int
@@ -49,7 +49,7 @@ class Check:
 
 
 def checks_of(recording: "Recording") -> list[Check]:
-    """All that can be compared, agreeing or not. InputError for a damaged plan."""
+    """All comparable pairs, agreeing or not. InputError for a damaged plan."""
     query = recording.meta.server_query
     whole = query is not None and query.ended_by == "query" and not query.before_recording_s
     if query is None or not whole or not recording.meta.captured:
@@ -58,13 +58,13 @@ def checks_of(recording: "Recording") -> list[Check]:
 
 
 def contradictions_of(recording: "Recording") -> list[Check]:
-    """Those that are worth a warning, the largest difference first."""
+    """The pairs that deserve a warning, the largest difference first."""
     checks = [check for check in checks_of(recording) if check.difference > DIFFERENCE_REPORTED]
     return sorted(checks, key=lambda check: -check.difference)
 
 
 def _by_plan(recording: "Recording") -> Iterator[Check]:
-    """What EXPLAIN (ANALYZE, BUFFERS) counted, in the same folder."""
+    """Compares with the counts of EXPLAIN (ANALYZE, BUFFERS) in the same folder."""
     file = recording.path / PLAN_FILE
     if not file.exists():
         return
@@ -83,7 +83,7 @@ def _by_plan(recording: "Recording") -> Iterator[Check]:
 
 
 def _by_looks(recording: "Recording") -> Iterator[Check]:
-    """What the server listed of its temp files while the query ran."""
+    """Compares with the server's list of temp files during the query."""
     query = recording.meta.server_query
     held = [] if query is None else query.temp_files
     source = "in the server's list of temp files"
@@ -97,7 +97,7 @@ def _by_looks(recording: "Recording") -> Iterator[Check]:
 
 
 def _by_processes(recording: "Recording") -> Iterator[Check]:
-    """Which of the attached processes have rows."""
+    """Compares the attached processes with those that have rows."""
     query = recording.meta.server_query
     workers = set() if query is None else {worker.pid for worker in query.workers}
     if not workers or not _complete(recording):

@@ -17,7 +17,7 @@ from spillcast.recording.user_folder import is_new
 
 
 class StartAgain(Exception):
-    """A held command must be started anew, as the next source wants it: with ``environment``."""
+    """Raised if a held command must be restarted with ``environment`` for the next source."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         super().__init__("the command needs another environment")
@@ -28,7 +28,7 @@ class Choice:
     """The sources that are asked for, tried one after the other until one works.
 
     They are for a command, or for process ``pid`` that runs already, which ``what`` gives a name;
-    ``source`` is the best that is ready. InputError says what is refused and what mends it.
+    ``source`` is the best that is ready. InputError names the refusal and its remedy.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Choice:
                 raise StartAgain(environment)
 
     def new_notice(self) -> str | None:
-        """The notice where this user never got it."""
+        """The notice, if this user has never seen it."""
         notice = self.notice()
         return notice if notice is not None and is_new(notice) else None
 

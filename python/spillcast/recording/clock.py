@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class Clock:
     """Moves rows whose times count from the recording's start to a zero ``zero_ns`` after it.
 
-    What ended before zero is not of the run and is dropped.
+    Drops rows that ended before zero, because they are not of the run.
     """
 
     zero_ns: int = 0

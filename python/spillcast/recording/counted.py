@@ -1,4 +1,4 @@
-"""Totals and per-second rows made anew from single waits, as a recorder counts them."""
+"""Totals and per-second rows from single waits, counted as a recorder does."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ _OPS = pa.array(OPS)
 
 
 def totals(waits: pa.Table) -> tuple[Temp, OtherIO]:
-    """What moved on temp files, and on others."""
+    """The totals of temp files and of other files."""
     temp = waits.filter(pa.compute.and_(waits["temp"], waits["op"].is_valid()))
     other = waits.filter(pa.compute.and_(pa.compute.invert(waits["temp"]), waits["op"].is_valid()))
     ops = temp["op"].combine_chunks().cast(pa.string())
@@ -58,5 +58,5 @@ def seconds_of(waits: pa.Table) -> pa.Table:
 
 
 def sum_of(values: pa.ChunkedArray | pa.Array) -> int:
-    """The sum; 0 of nothing."""
+    """The sum; 0 if empty."""
     return int(pa.compute.sum(values).as_py() or 0)

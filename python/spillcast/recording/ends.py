@@ -1,4 +1,4 @@
-"""A run of which only bounds of its temp I/O are known: the same run at either end of them."""
+"""A run with bounds of its temp I/O: one recording for each bound."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Unknown:
-    """What is not known, in words, and what would tell it."""
+    """Says which figure is unknown, and which evidence contains it."""
 
     words: str
     mend: str
@@ -17,7 +17,7 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Ends:
-    """The run with the least temp I/O that it may have done, and with the most."""
+    """Holds the run with the least possible temp I/O, and with the most."""
 
     least: "Recording"
     most: "Recording"

@@ -51,7 +51,7 @@ class RecordingFolder:
         return path
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything that was written."""
         self._partial.close()
 
     def _take_name(self) -> bool:
@@ -140,7 +140,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which folder has a name; None where none does."""
+    """The identity of the folder at a path; None if there is none."""
     try:
         stat = path.lstat()
     except FileNotFoundError:

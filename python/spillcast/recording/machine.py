@@ -9,7 +9,7 @@ from spillcast.recording.meta import Machine
 
 
 def describe_machine() -> Machine:
-    """CPUs, memory, kernel; what a page cache could hold."""
+    """The CPUs, memory and kernel of this machine, and the possible size of its page cache."""
     memory = meminfo_bytes()
     return Machine(
         host=platform.node(),

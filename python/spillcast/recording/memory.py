@@ -15,12 +15,12 @@ RECORDER_BYTES, WITH_ARROW_BYTES = 80 * 10**6, 160 * 10**6
 
 
 def high_water_bytes(pid: int) -> int | None:
-    """The most a process held resident; None where it has ended or is a kernel thread."""
+    """The peak resident memory of a process; None if it has ended or is a kernel thread."""
     return _core.status_bytes(f"/proc/{pid}/status", "VmHWM")
 
 
 def resident_bytes(pid: int) -> int | None:
-    """What a process holds resident; None where it has ended or is a kernel thread."""
+    """The resident memory of a process; None if it has ended or is a kernel thread."""
     return _core.status_bytes(f"/proc/{pid}/status", "VmRSS")
 
 
@@ -49,7 +49,7 @@ def tightest_group(**of: Any) -> MemoryGroup | None:
 
 
 def too_little_for_us() -> str | None:
-    """What is wrong where our own memory cgroup may end us, in a line; None: nothing."""
+    """A warning if the memory cgroup of this process may end it; None if it is safe."""
     group, resident = tightest_group(), resident_bytes(os.getpid())
     if group is None or resident is None:
         return None

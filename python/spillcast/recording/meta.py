@@ -1,4 +1,4 @@
-"""What meta.json says of a recording: the run, its machine and engine, what was seen and kept."""
+"""The document meta.json: the run, its machine and engine, what was seen and kept."""
 
 import platform
 from collections.abc import Mapping, Sequence

@@ -36,7 +36,7 @@ Pause = Callable[[float], None]
 
 
 def gaps_s(span_s: float | None) -> list[float]:
-    """The times between bursts, each longer than the one before; in all ``span_s`` with them."""
+    """The pauses between bursts, each longer than the one before; with them ``span_s`` in all."""
     gaps = [GAP_S * GROWS**number for number in range(BURSTS - 1)]
     if span_s is None:
         return gaps
@@ -45,7 +45,7 @@ def gaps_s(span_s: float | None) -> list[float]:
 
 
 def burst_s(span_s: float | None) -> float:
-    """How long each burst takes: shorter where all of them would not fit into ``span_s``."""
+    """The length of each burst: shorter if all of them would not fit into ``span_s``."""
     return BURST_S if span_s is None else min(BURST_S, span_s / BURSTS)
 
 
@@ -93,7 +93,7 @@ def _same_query(first: Meta, later: Meta) -> bool:
 def keep(
     parts: Sequence[Recording], output: Path, *, share: bool = False, force: bool = False
 ) -> Recording:
-    """Bursts put end to end, as a recording on disk."""
+    """Joins bursts end to end into a recording on disk."""
     edges_s = [0.0, *accumulate(part.elapsed_s for part in parts)]
     writer = RecordingWriter(output, share=share, force=force)
     try:

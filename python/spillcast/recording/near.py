@@ -1,4 +1,4 @@
-"""Names that are like one that is not there: what was likely meant."""
+"""Suggestions for a misspelt name or path."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -9,7 +9,7 @@ ALIKE = 0.75
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """At most three of the names that are ``known``, the likest first, whatever their case."""
+    """At most three of the ``known`` names, the most similar first, in any case."""
     by_lower: dict[str, str] = {}
     for candidate in known:
         by_lower.setdefault(candidate.lower(), candidate)
@@ -29,6 +29,6 @@ def near_path(path: Path) -> Path | None:
 
 
 def mended(path: Path, hint: str | None = None) -> str | None:
-    """The hint for a path that is not there: the near one, or else what is given."""
+    """The hint for a missing path: a similar path, or else the given hint."""
     near = near_path(path)
     return hint if near is None else f"do you mean {near}?"

@@ -1,4 +1,4 @@
-"""What /proc and control groups tell of observed processes, as meta.json keeps it."""
+"""Facts about observed processes from /proc and control groups, as meta.json keeps them."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ class CpuLimits:
 
 @dataclass(frozen=True)
 class DoneBefore:
-    """What a process that ran already had done when its recording began."""
+    """Holds the work of a running process before its recording began."""
 
     ran_s: float = key("since its start", unit="s", example=3.61)
     cpu_s: float = key("CPU time, including its child processes", unit="s", example=1.9)
@@ -71,7 +71,7 @@ class DoneBefore:
 
 
 def done_before(pid: int) -> DoneBefore | None:
-    """What a process and those it started have done until now; None where it has ended."""
+    """The work of a process and its descendants until now; None if it has ended."""
     done = _core.done_before(pid)
     if done is None:
         return None
@@ -81,7 +81,7 @@ def done_before(pid: int) -> DoneBefore | None:
 
 @dataclass(frozen=True)
 class SizedFile:
-    """A file and its size."""
+    """Names a file and its size."""
 
     file: str = key("its path", example="/mnt/temp/pgsql_tmp4711.0")
     bytes: int = key("its size", unit="bytes", example=1073741824)
@@ -105,7 +105,7 @@ def temp_of(before: Iterable[SizedFile], folders: Iterable[str]) -> list[SizedFi
 
 @dataclass(frozen=True)
 class Mounted:
-    """A mount, as the kernel lists it."""
+    """Describes a mount as the kernel lists it."""
 
     #: As the kernel numbers it.
     device: str
@@ -139,7 +139,7 @@ def mounted(path: str) -> Mounted | None:
 
 @dataclass(frozen=True)
 class TempPlace:
-    """A device that temp files were on."""
+    """Describes a device that held temp files."""
 
     directory: str = key(
         "the directory that contains all of them on that file system", example="/mnt/temp"

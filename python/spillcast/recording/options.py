@@ -1,4 +1,4 @@
-"""What a recording is asked to do."""
+"""The options of a recording."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from spillcast.recording.source import AUTO
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """What a recording was asked to do, as meta.json keeps it."""
+    """Holds the options of a recording, as meta.json keeps them."""
 
     temp_dirs: Sequence[Path] = key(
         "directories whose files count as temp files", example=[], default=()
@@ -36,5 +36,5 @@ class RecordOptions:
     )
 
     def anywhere(self) -> "RecordOptions":
-        """The same for who is in another directory."""
+        """The options with absolute paths, for a process in another directory."""
         return replace(self, temp_dirs=[path.resolve() for path in self.temp_dirs])

@@ -1,4 +1,4 @@
-"""Whether a recording is of a whole run, or is known to hold a part of it alone."""
+"""Whether a recording covers the whole run or only a part of it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +15,7 @@ WORKED = 0.1
 
 @dataclass(frozen=True)
 class Part:
-    """What was recorded of a run that took longer, nobody knows how long.
+    """Describes a recording of a run that took longer, of unknown length.
 
     ``because`` is what ended the recording (``duration``, ``interrupt``, ``failure``), ``error``
     where the run was cancelled or failed, or ``late`` where the recording began after the run.
@@ -65,7 +65,7 @@ def recorded_words(recorded_s: float | None) -> str:
 
 
 def whole_s(meta: Meta) -> float | None:
-    """Elapsed time of the whole run; None where the recording is a part and does not tell."""
+    """Elapsed time of the whole run; None if the recording is a part and it is unknown."""
     if went_on(meta):
         return None
     query = meta.server_query
@@ -91,7 +91,7 @@ def had_worked(meta: Meta, before: DoneBefore) -> bool:
 
 
 def _cut_off_by(meta: Meta) -> str | None:
-    """What ended the recording of an incomplete run; None where nothing is known of it."""
+    """The reason why the recording of an incomplete run ended; None if unknown."""
     query = meta.server_query
     ended_by = meta.ended_by if query is None else query.ended_by
     return None if ended_by in ("end", "query") else ended_by

@@ -1,4 +1,4 @@
-"""What meta.json says of a PostgreSQL query besides: server, workers, how it was sampled."""
+"""The parts of meta.json for a PostgreSQL query: server, workers, sampling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Missed:
-    """What a worker had done before it was attached, of any file."""
+    """Holds the I/O of a worker on any file before it was attached."""
 
     reads: int = key("calls that read")
     writes: int = key("calls that wrote")
@@ -32,7 +32,7 @@ class Missed:
 
 @dataclass(frozen=True)
 class Worker:
-    """A parallel worker of the query."""
+    """Describes a parallel worker of the query."""
 
     pid: int = key("process id", example=4712)
     started_s: float | None = key(
@@ -55,7 +55,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class TempFiles:
-    """The most that one look found in a tablespace."""
+    """Holds the largest temp usage of a tablespace in a sample."""
 
     tablespace: str = key("its name", example="pg_default")
     peak_bytes: int = key("largest value in one sample", unit="bytes")
@@ -64,7 +64,7 @@ class TempFiles:
 
 @dataclass(frozen=True)
 class RecordedQuery:
-    """The query that was recorded; instants are by the server's clock."""
+    """Describes the recorded query; instants are by the server's clock."""
 
     backend: int = key("process id of the session", example=4711)
     query_started_at: str | None = key(
@@ -93,7 +93,7 @@ class RecordedQuery:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the session was looked at, and what that cost."""
+    """Describes the sampling of the session, and its cost."""
 
     rate_hz: int = key("samples per second", unit="1/s", example=50)
     samples: int = key("number of samples", example=3866)

@@ -1,4 +1,4 @@
-"""A recording in which one op alone was seen, with the other one done at its end.
+"""Adds the missing op to a recording with reads or writes only, at its end.
 
 For a probe: engines read what they spill at least once, and wrote what they read, so a storage is
 to tell of both.
@@ -18,7 +18,7 @@ from spillcast.recording.window import with_column
 
 
 def read_back(recording: Recording) -> Recording:
-    """What was written is read, or what was read written, each file from its beginning on.
+    """Read back what was written, or write what was read, each file from its beginning.
 
     The same recording where both were seen, or its single waits are not all there. How long the
     other op takes is not known: it has the times of the one.
@@ -43,7 +43,7 @@ def read_back(recording: Recording) -> Recording:
         ("woken_by", pa.nulls(count, pa.int64())),
     ):
         more = with_column(more, name, value)
-    # All by the thread that came first: where several would share the work, nobody knows how.
+    # The first thread does it all: how several would share the work is unknown.
     session = pa.array(np.full(count, temp["session"][0].as_py(), dtype=np.int64))
     more = with_column(more, "session", session)
     waits = pa.concat_tables([recording.waits, more]).unify_dictionaries()

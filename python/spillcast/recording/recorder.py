@@ -72,7 +72,7 @@ ITSELF = RunSoFar()
 
 
 class Sink(Protocol):
-    """What takes the rows of a recording under way: a folder, or memory."""
+    """Receives the rows of a recording in progress: a folder, or memory."""
 
     def add_waits(self, rows: Any) -> None:
         """Take raw waits, as a capture hands them over."""
@@ -87,7 +87,7 @@ class Sink(Protocol):
         """Take a JSON document."""
 
     def finish(self, meta: Meta, clock: Clock) -> Recording:
-        """Make it whole, its times by ``clock``; which waits were kept is not in ``meta`` yet."""
+        """Complete it, with times by ``clock``; ``meta`` does not yet list the kept waits."""
 
     def discard(self) -> None:
         """Leave nothing."""
@@ -220,7 +220,7 @@ class Recorder:
         return [line for line in lines if line is not None]
 
     def observe_from_afar(self, target: Target, because: str) -> None:
-        """Begin without a capture, for the reason given: the recording holds samples alone."""
+        """Begin without a capture for the given reason: the recording holds samples alone."""
         self._source, self._absent_because, self.cost = None, because, None
         self._capture = AbsentCapture()
         self._command, self._machine = None, Machine()
@@ -228,7 +228,7 @@ class Recorder:
         self._begin(target)
 
     def attach(self, pid: int) -> None:
-        """Observe one more process that runs already; once is enough. OSError says why not."""
+        """Observe one more running process; once is enough. OSError says why not."""
         self._capture.attach(pid)
 
     def attach_children(self, parent: int, title: str) -> None:
@@ -257,7 +257,7 @@ class Recorder:
         self._started = time.monotonic()
 
     def poll(self, timeout_s: float = TICK_S) -> bool:
-        """Sleep a moment, write what came in; True when the observed process has ended."""
+        """Sleep a moment, write new rows; True when the observed process has ended."""
         ended = self.target.wait(timeout_s)
         self._elapsed_s = time.monotonic() - self._started
         self.collect()
@@ -268,7 +268,7 @@ class Recorder:
         return ended or over
 
     def collect(self) -> None:
-        """Write what came in since the last time."""
+        """Write the rows since the last call."""
         # Seconds are handed over when they have been over for two more.
         self._whole_s = (time.monotonic_ns() - self.origin_ns) // 1_000_000_000 - 2
         if self._memory is not None:
@@ -364,7 +364,7 @@ class Recorder:
         self._stopped = True
 
     def abandon(self) -> None:
-        """End the capture and leave nothing."""
+        """End the capture and remove everything that was written."""
         self._capture.stop()
         self._discard()
 

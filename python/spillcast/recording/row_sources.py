@@ -1,4 +1,4 @@
-"""The lines of a plan, and what each did by itself: out of a trace's STAT lines, or of ASH."""
+"""The lines of a plan with their own work, from a trace's STAT lines or from ASH."""
 
 import re
 from collections.abc import Sequence
@@ -171,12 +171,12 @@ def row_sources_of_samples(samples: pa.Table, block_bytes: int) -> list[RowSourc
 
 
 def may_spill(operation: str) -> bool:
-    """Whether an operation writes to temp what does not fit into memory."""
+    """Whether an operation can spill to temp."""
     return _SPILLS.match(operation) is not None
 
 
 def spilling(sources: Sequence[RowSource]) -> list[tuple[RowSource, float]]:
-    """What spills and its share of all that does, the largest first."""
+    """The lines that spill with their shares of the spill, the largest first."""
     whole = sum(source.spilled for source in sources)
     ranked = sorted(sources, key=lambda source: -source.spilled)
     return [(source, source.spilled / whole) for source in ranked if source.spilled]

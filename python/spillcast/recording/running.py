@@ -46,7 +46,7 @@ ON_CPU = "CPU"
 
 @dataclass
 class Tally:
-    """Operations of one kind: how many, how long, and how their latencies are spread."""
+    """Sums up operations of one kind: count, total time, distribution of latencies."""
 
     count: int = 0
     total_ns: int = 0
@@ -74,7 +74,7 @@ class Tally:
             del self.recent[second]
 
     def merge(self, other: "Tally") -> None:
-        """Take another kind's operations in; ``recent`` too."""
+        """Add the operations of another kind, also those in ``recent``."""
         self.count += other.count
         self.total_ns += other.total_ns
         self.bytes += other.bytes
@@ -97,7 +97,7 @@ class Tally:
 
 
 class Running:
-    """What came in so far; a recorder feeds it.
+    """Collects rows from a recorder.
 
     Of single waits whole seconds are kept, every second one dropped whenever they grow too many;
     counts and totals are of all. Of a long run, sums by second become sums by 2, 4, 8 ... seconds,
@@ -230,7 +230,7 @@ class Running:
     def recording(
         self, meta: Meta, clock: Clock = FROM_ITS_START, *, before_s: int | None = None
     ) -> Recording:
-        """What there is as a recording that is nowhere on disk; only rows that began before."""
+        """A recording in memory of the rows that began before a time."""
         batches = [rows for _, kept in sorted(self._parts.items()) for rows in kept]
         waits = pa.Table.from_batches(batches, WAITS_SCHEMA).unify_dictionaries()
         seconds = pa.Table.from_batches(self._seconds, SECONDS_SCHEMA).unify_dictionaries()
@@ -268,11 +268,11 @@ class Running:
         return recording
 
     def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
-        """All of it as a recording in memory."""
+        """The whole run as a recording in memory."""
         return self.recording(meta, clock)
 
     def discard(self) -> None:
-        """Nothing was written."""
+        """Do nothing: nothing was written."""
 
 
 _KEYS = ["second", "op", "temp", "size_class_bytes"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from os import stat_result
 from pathlib import Path
 
-#: What is given again, and what it is the same as.
+#: A repeated file, and the one that it equals.
 Repeated = tuple[Path, Path]
 
 
@@ -38,7 +38,7 @@ def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
 
 
 def repeated_words(repeated: Sequence[Repeated]) -> list[str]:
-    """What a reader should know of files that count once."""
+    """A note about files that were given twice and count once."""
     return [
         f"{again} is given twice and counts once"
         if again == first

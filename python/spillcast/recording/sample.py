@@ -32,16 +32,16 @@ _NUMBER = "number"
 
 @dataclass(frozen=True)
 class Sample:
-    """Which of the waits of a recording were taken."""
+    """Describes the selection of a recording's waits."""
 
-    #: The recording with all of them.
+    #: The recording with all waits.
     whole: Recording
     rows: int
     #: Start and end of each stretch of the run of which all waits were taken, s; and the number of
     #: its window.
     slices_s: Sequence[tuple[float, float]]
     windows: Sequence[int]
-    #: The most that temp files held together; None where that was not asked, or is not known.
+    #: The most that temp files held together; None if not computed, or unknown.
     spill_bytes: int | None = None
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Column:
-    """One column: name, Arrow type, whether it may be null, what it means, an example."""
+    """Describes a column: name, Arrow type, whether it may be null, meaning, example."""
 
     name: str
     type: pa.DataType

@@ -1,4 +1,4 @@
-"""The recordings of a server's queries made at once: their folder, the document that lists them."""
+"""Recordings of all queries of a server: their folder, and the document that lists them."""
 
 import os
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ SERVER_RECORDING_SCHEMA = "spillcast.server-recording/1"
 
 @dataclass(frozen=True)
 class QueryRecording:
-    """The recording of one query, in short."""
+    """Summarises the recording of one query."""
 
     path: Path = key("its folder, a recording like any other", example="server.spills/4711-1.spill")
     pid: int = key("process id of the session", example=4711)
@@ -52,7 +52,7 @@ class QueryRecording:
 
 @dataclass(frozen=True)
 class UnkeptQuery:
-    """A query that spilled, of which there is no recording."""
+    """Names a query that spilled but has no recording."""
 
     pid: int = key("process id of the session", example=4711)
     query: str = key("text of the query, without secrets")
@@ -61,7 +61,7 @@ class UnkeptQuery:
 
 @dataclass(frozen=True)
 class ServerRecording:
-    """What was recorded of a whole server."""
+    """Lists the recordings of a whole server."""
 
     path: Path = key("the folder of the recordings", example="server.spills")
     server: Server = key("")
@@ -97,7 +97,7 @@ class RecordingsFolder:
         self._is_ours = False
 
     def check(self) -> None:
-        """InputError where recordings cannot be put there."""
+        """InputError if the folder cannot hold recordings."""
         path, parent = self.path, self.path.absolute().parent
         refuse_planted_link(parent)
         if path.is_symlink():
@@ -131,14 +131,14 @@ class RecordingsFolder:
         return self._rows.path
 
     def next(self, pid: int) -> Path:
-        """Where the next recording of a session goes."""
+        """The path of the next recording of a session."""
         number = 1
         while (path := self.path / f"{pid}-{number}.spill").exists():
             number += 1
         return path
 
     def leave(self) -> None:
-        """Take it away again where it was made for nothing."""
+        """Remove the folder if it stayed empty."""
         if self._rows is not None:
             self._rows.close()
         if self._is_ours and self.path.is_dir() and not any(self.path.iterdir()):

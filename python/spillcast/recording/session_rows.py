@@ -28,7 +28,7 @@ OPEN = 2
 
 
 class _Kind:
-    """Rows of one schema in parts of a second: the last in memory, those before in files."""
+    """Keeps rows of one schema in parts of a second: the last in memory, earlier ones in files."""
 
     def __init__(self, folder: Path, schema: pa.Schema, time: str) -> None:
         folder.mkdir(parents=True)
@@ -80,7 +80,7 @@ class _Kind:
 
 
 class SessionRows:
-    """What a capture of a whole server sees; to the recorder it is a sink.
+    """Receives the rows of a capture of a whole server, as the recorder's sink.
 
     Times count from the capture's start, ns. Single waits are whole from ``whole_from_ns`` on.
     """
@@ -104,21 +104,21 @@ class SessionRows:
             self._drop(self._waits.oldest + 2)
 
     def add_seconds(self, rows: Any) -> None:
-        """Nothing: they do not tell sessions apart and are counted from the waits."""
+        """Ignore per-second rows, which do not distinguish sessions; waits give the counts."""
 
     def add_samples(self, batch: pa.RecordBatch) -> None:
         """Take samples."""
         self._samples.add(batch)
 
     def add_document(self, name: str, document: object) -> None:
-        """Nothing is done with documents."""
+        """Ignore documents."""
 
     def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
         """Never asked: each query has a recording of its own."""
         raise NotImplementedError
 
     def discard(self) -> None:
-        """Leave nothing."""
+        """Remove all rows."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def spilled(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> bool:
@@ -168,5 +168,5 @@ class SessionRows:
         self._samples.forget(second - 1)
 
     def lack(self, at_ns: int) -> None:
-        """Say that waits up to an instant are not all here."""
+        """Note that waits up to an instant are incomplete."""
         self.whole_from_ns = max(self.whole_from_ns, at_ns)

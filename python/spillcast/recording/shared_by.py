@@ -1,4 +1,4 @@
-"""How many processes shared temp I/O whose times are summed over them, where that is not known."""
+"""Bounds of the number of processes that shared temp I/O with a summed time."""
 
 from dataclasses import dataclass, replace
 
@@ -6,7 +6,7 @@ from spillcast.document import key
 from spillcast.errors import Refusal
 from spillcast.units import format_duration
 
-#: What tells how many processes there were.
+#: The evidence that contains the number of processes.
 HINT = "EXPLAIN (ANALYZE, BUFFERS) of a query shows it"
 
 
@@ -20,7 +20,7 @@ class SharedBy:
 
     @property
     def known(self) -> bool:
-        """Whether both bounds are one."""
+        """Whether both bounds are 1."""
         return self.least == self.most
 
     @property
@@ -30,7 +30,7 @@ class SharedBy:
 
     @property
     def words(self) -> str:
-        """What is not known, in words."""
+        """A sentence that names the unknown number."""
         return (
             "temp I/O is summed over the processes of a query, and how many shared it is not "
             f"known: {self.least:.3g} to {self.most:.3g} ({self.most_because})"

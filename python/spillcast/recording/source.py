@@ -1,4 +1,4 @@
-"""Capture sources: by what a process can be observed, and which of them is to be had here."""
+"""Capture sources: the ways to observe a process, and which of them work on this machine."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ class Capture(Protocol):
         """CLOCK_MONOTONIC at the start of the recording."""
 
     def take(self) -> tuple[Any, Any]:
-        """What was gathered since the last call: waits and seconds.
+        """The waits and seconds since the last call.
 
         Columns of the schemas in schema.py, for any Arrow reader.
         """
@@ -48,10 +48,10 @@ class Capture(Protocol):
 class Source(ABC):
     """A capture source, made ready for one recording."""
 
-    #: As ``--capture`` and meta.json have it, and in words.
+    #: The name for ``--capture`` and meta.json, and the title for people.
     name: ClassVar[str]
     title: ClassVar[str]
-    #: What a time line of its recordings does not show.
+    #: What the recordings of this source do not show.
     blind_spots: ClassVar[str]
     #: Whether it can observe a process that runs already.
     attaches: ClassVar[bool] = True
@@ -59,7 +59,7 @@ class Source(ABC):
     needs_privilege: ClassVar[bool] = False
     #: Why it may have reached no process at all.
     unconnected: ClassVar[str] = "no process was observed"
-    #: By error number, what is wrong where the source refuses, and what mends it.
+    #: By error number, the reason of a refusal and its remedy.
     refusals: ClassVar[Mapping[int, tuple[str, str]]] = {}
     #: The system calls that it observes; None for all that matter.
     calls: Sequence[str] | None = None
@@ -73,7 +73,7 @@ class Source(ABC):
         """Observe a process and all it starts. OSError says what is refused."""
 
     def environment(self) -> dict[str, str]:
-        """What a command must find in its environment."""
+        """The variables that a command needs in its environment."""
         return {}
 
     @classmethod
@@ -83,7 +83,7 @@ class Source(ABC):
         return str(error.strerror or error) if known is None else known[0]
 
     def measure_cost(self) -> CaptureCost | None:
-        """What it costs those it observes, measured now; None where that cannot be."""
+        """The measured cost to observed processes; None if it cannot be measured."""
         return None
 
 
@@ -113,7 +113,7 @@ class CoreSource(Source):
         return _core.Capture(self._source, [pid], temp_dirs)
 
     def environment(self) -> dict[str, str]:
-        """What a command must find to be observed."""
+        """The variables that a command needs to be observed."""
         variables = self._source.environment()
         return self._loaded() | dict([variables] if variables is not None else [])
 
@@ -122,7 +122,7 @@ class CoreSource(Source):
         return {}
 
     def measure_cost(self) -> CaptureCost | None:
-        """What it costs those it observes, by a process of its own that does nothing else."""
+        """The cost to observed processes, measured on a child that does nothing else."""
         from spillcast import _core
 
         def pairs(environment: dict[str, str]) -> list[str]:

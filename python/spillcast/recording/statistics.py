@@ -1,4 +1,4 @@
-"""Session statistics as ``spillcast collect oracle`` spools them; who serves temp I/O."""
+"""Session statistics as ``spillcast collect oracle`` spools them; flash's share of temp I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Statistics:
-    """Statistics of a session, interval by interval.
+    """Holds the statistics of a session, interval by interval.
 
     ``rows`` has the columns ``interval`` (from 0), ``name``, ``value`` (growth in the interval),
     ``per_second`` and ``accumulated`` (since logon).
@@ -74,7 +74,7 @@ def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
 
 
 def temp_on_flash(statistics: Statistics) -> TempOnFlash:
-    """What part of temp reads and writes the flash cache of Exadata's cells served.
+    """The share of temp reads and writes that the flash cache of Exadata's cells served.
 
     Cells count requests and the database counts temp I/O in blocks, so the requests that were
     for temp are taken as the share of blocks that was. A write to flash counts once for each of

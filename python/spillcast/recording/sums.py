@@ -29,7 +29,7 @@ class WrittenBytes(NamedTuple):
 
 
 class FileSums(NamedTuple):
-    """Bytes of a file."""
+    """Sums up the bytes of a file."""
 
     written_bytes: int = 0
     read_bytes: int = 0
@@ -44,7 +44,7 @@ class FileSums(NamedTuple):
 
 
 def written_bytes(seconds: "pa.Table") -> WrittenBytes:
-    """What was written, of per-second rows."""
+    """Sums up the per-second rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -73,7 +73,7 @@ def other_files(batches: Iterable["pa.Table"]) -> dict[str, FileSums]:
 
 @dataclass(frozen=True)
 class RowSums:
-    """What the rows beside meta.json sum to, by which is known whether they are all there."""
+    """The sums of the rows beside meta.json, which show whether the rows are complete."""
 
     waits_bytes: int = key("bytes of the single waits kept", unit="bytes", example=921108480)
     waits_ns: int = key("their durations", unit="ns", example=3900000000)

@@ -1,4 +1,4 @@
-"""What is to be observed: a command held back until the capture is ready, or a running process."""
+"""The target of a recording: a command held until the capture is ready, or a running process."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ PRELOAD_LIBRARY = Path(__file__).parents[1] / "_preload.so"
 
 
 class Target(Protocol):
-    """What is observed, and how its end is told."""
+    """A target, and a way to wait for its end."""
 
     pid: int
     exit_status: int | None
@@ -29,7 +29,7 @@ class Target(Protocol):
 
 
 class Command:
-    """A command that does nothing until it is released."""
+    """Holds a command that does nothing until it is released."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         program = shutil.which(arguments[0])
@@ -50,7 +50,7 @@ class Command:
             raise InputError(f"cannot run the command: {error.strerror}") from error
 
     def send_signal(self, number: int) -> None:
-        """As of a shell's kill; nothing where it has ended."""
+        """Send a signal; do nothing if it has ended."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, number)
 
@@ -69,7 +69,7 @@ class Command:
 
 
 def _no_program(word: str) -> InputError:
-    """What is wrong with the first word of a command, which is not a program."""
+    """The fault of the first word of a command that is not a program."""
     first, *others = word.split()[:2] or [word]
     if others and shutil.which(first) is not None:
         hint = f"it is one word: leave out the quotes, as in -- {first} {others[0]}"
@@ -80,7 +80,7 @@ def _no_program(word: str) -> InputError:
 
 
 class Process:
-    """A process that runs already; it is only watched."""
+    """Watches a running process."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -110,7 +110,7 @@ def preload_variable() -> tuple[str, str]:
 
 
 def describe_exit(status: int) -> str:
-    """An exit status in words."""
+    """Describe an exit status."""
     if status < 0:
         return f"ended by {signal.Signals(-status).name}"
     return f"exited with status {status}"

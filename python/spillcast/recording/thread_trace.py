@@ -1,4 +1,4 @@
-"""What the threads of a recording did, each in its order: CPU, waits, and waits for each other."""
+"""The work of a recording's threads, each in its order: CPU, waits, waits for each other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class ThreadTrace:
 
     @property
     def threads(self) -> int:
-        """How many."""
+        """The number of threads."""
         return int(self.thread.max(initial=NONE)) + 1
 
     def io_ns(self, wait_ns: NDArray[Any]) -> NDArray[Any]:
@@ -171,7 +171,7 @@ def _operations(
 
 
 def wakings_seen(recording: Recording) -> bool:
-    """Whether it was seen which threads wait for each other."""
+    """Whether the recording shows which threads wait for each other."""
     woken_by = recording.waits["woken_by"]
     return bool(woken_by.null_count < len(woken_by))
 
@@ -207,7 +207,7 @@ class _Rows:
         start = waits["start_ns"].to_numpy()
         end = start + waits["elapsed_ns"].to_numpy()
         temp, op_known = waits["temp"].to_numpy(), waits["op"].is_valid().to_numpy()
-        # What is neither is a thread that waits, and not for a file.
+        # Any other row is a thread that waits, and not for a file.
         on_file = op_known | waits["file"].is_valid().to_numpy()
         blocked = pa.compute.fill_null(waits["blocked"], True).to_numpy()
         woken_by = _number_of(sessions, waits["woken_by"])
@@ -273,7 +273,7 @@ class _Rows:
         )
 
     def with_beginnings(self, first: Array, slices_s: Slices | None) -> "_Rows":
-        """With a row of no length where each thread began to work, given its first row."""
+        """Insert a row of no length at the beginning of each thread, given its first row."""
         begin = np.maximum(self.start_ns[first] - self.cpu_ns[first], 0)
         known = np.minimum(_slice_starts(self.start_ns[first], slices_s), begin)
         # Before that it was not ready, but not there.

@@ -1,4 +1,4 @@
-"""What temp I/O took in all, where only bounds of it are known."""
+"""Bounds of the total time of temp I/O."""
 
 from dataclasses import dataclass
 
@@ -20,6 +20,6 @@ class TimedWithin:
 
     @property
     def words(self) -> str:
-        """What is not known, in words."""
+        """A sentence that names the unknown time."""
         least, most = format_duration(self.least_s), format_duration(self.most_s)
         return f"how long temp I/O took is not known: {least} to {most} ({self.because})"

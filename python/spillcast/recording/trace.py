@@ -24,7 +24,7 @@ Read = tuple[list[dict[str, Any]], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Traces:
-    """What was read: groups, and lines, rows, damage and sessions of each file.
+    """Holds the result of reading: groups, and lines, rows, damage and sessions of each file.
 
     ``repeated`` are files that hold what another one does: they are not among ``paths``.
     """
@@ -49,7 +49,7 @@ class Traces:
             raise nothing_inside(window)
 
     def waits(self) -> int:
-        """How many there are in all."""
+        """The number of lines in all files."""
         return sum(file["waits"] for file in self.files)
 
     def damaged(self) -> list[dict[str, Any]]:
@@ -157,7 +157,7 @@ def _windows_us(paths: Sequence[Path], lenient: bool, window: Window) -> list[tu
 
 
 class ReadFailures:
-    """Turns the reader's errors into errors a person can act on."""
+    """Turn the reader's errors into InputErrors with a remedy."""
 
     def __enter__(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""What stands before the first wait of a trace, plain or compressed."""
+"""The header of a trace, plain or compressed: all before its first wait."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ def head_of(path: Path) -> bytes:
 
 
 def block_bytes_of(path: Path) -> int | None:
-    """The size of a database block, where the header tells the parameter."""
+    """The size of a database block, if the header contains the parameter."""
     if not path.is_file():
         return None
     match = _BLOCK_SIZE.search(head_of(path))

@@ -1,4 +1,4 @@
-"""The part of a trace that is asked for: from a time on, up to a time."""
+"""A window of a trace: from a time on, up to a time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _ENDS_US = (-(1 << 63), (1 << 63) - 1)
 
 @dataclass(frozen=True)
 class Window:
-    """Waits and calls that end in it count.
+    """Selects the waits and calls that end in it.
 
     Each end is a time as the trace has it, a time of its day, or how long after its first line.
     """

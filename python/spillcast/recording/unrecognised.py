@@ -20,7 +20,7 @@ def large_other_io(recording: Recording) -> bool:
 
 
 def unrecognised(recording: Recording) -> str | None:
-    """That a spill may not have been recognised, and the option for it; None: nothing says so.
+    """A hint that a spill may be unrecognised, with the option for it; None without a sign of one.
 
     Where there is temp I/O, more must have been written to other files; and nobody, neither the
     user nor a server, has said which files are temp files.
@@ -38,7 +38,7 @@ def unrecognised(recording: Recording) -> str | None:
 
 
 def unspilled(recording: Recording) -> str:
-    """What it means that a run did no temp I/O: it did not spill, or that may have been missed."""
+    """Explains a run without temp I/O: it did not spill, or the spill may have been missed."""
     meta = recording.meta
     if (client := server_to_record(meta)) is not None:
         return client
@@ -73,7 +73,7 @@ _WAITED = 0.5
 
 
 def server_to_record(meta: Meta) -> str | None:
-    """That a run without temp I/O only waited for a server, and how to record that; None if not."""
+    """A hint to record the server if a run without temp I/O only waited for one; else None."""
     command = meta.engine.command
     name = os.path.basename(command[0]) if command else ""
     if (option := _CLIENTS.get(name)) is not None:

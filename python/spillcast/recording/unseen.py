@@ -1,4 +1,4 @@
-"""How much temp I/O a capture may have missed: one share, of all that it did not see."""
+"""The share of temp I/O that a capture may have missed, at most."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ SHARE_REPORTED, SHARE_MAX = 0.01, 0.2
 
 @dataclass(frozen=True)
 class Unseen:
-    """The most that may be missing from a recording."""
+    """Bounds what is missing from a recording."""
 
     #: Upper bound of the share of all temp I/O calls that are missing from the recording.
     calls_share: float
@@ -38,12 +38,12 @@ class Unseen:
 
     @property
     def text(self) -> str:
-        """What may be missing, and why."""
+        """Says what may be missing, and why."""
         return f"up to {self.calls_share:.0%} of the temp I/O is missing: {'; '.join(self.causes)}"
 
 
 def unseen_of(meta: "Meta") -> Unseen:
-    """What a capture may have missed, by the counts that it kept."""
+    """The bound for a capture, from its counts."""
     causes = [(calls, text) for calls, text in _causes(meta) if calls]
     seen, missed = meta.temp.operations, sum(calls for calls, _ in causes)
     blind = list(_blind(meta))
@@ -58,7 +58,7 @@ def unseen_of(meta: "Meta") -> Unseen:
 
 
 def _blind(meta: "Meta") -> Iterator[str]:
-    """What any amount of temp I/O may have gone through."""
+    """Paths that may hide any amount of temp I/O."""
     if meta.capture.mapped_temp_files:
         names = ", ".join(meta.capture.mapped_temp_files[:3])
         yield f"temp files are memory-mapped ({names}), which makes no system call"

@@ -1,4 +1,4 @@
-"""The user's own folders for what spillcast keeps, as XDG has them, and notices given once."""
+"""The user's folders for kept files, as XDG defines them, and notices that appear once."""
 
 import os
 from pathlib import Path

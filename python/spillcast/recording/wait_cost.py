@@ -1,4 +1,4 @@
-"""What a wait costs in CPU time once it is over, as real work on a machine told."""
+"""The CPU time that a wait costs once it is over, as measured by real work on a machine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class WaitCost:
         return total_s / max(len(burst_s), 1)
 
     def _shares(self, wait_s: float) -> "Floats":
-        """s, for a wait of any length."""
+        """The extra CPU time (s) after a wait of any length."""
         import numpy as np
 
         known_s = [0.0, *self.waits_s]
@@ -84,7 +84,7 @@ class WaitCost:
 
 @dataclass(frozen=True)
 class MachineCalibration:
-    """What a recording tells of the calibration of its machine."""
+    """The part of its machine's calibration that a recording contains."""
 
     measured_at_s: float = key("time of the measurement", unit="s since 1970", example=1.8e9)
     costs: Sequence[WaitCost] = key(

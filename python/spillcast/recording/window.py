@@ -8,7 +8,7 @@ _LATEST_NS = np.iinfo(np.int64).max
 
 
 def within(waits: pa.Table, begin_ns: int, end_ns: int = _LATEST_NS) -> pa.Table:
-    """The parts of waits that lie in a window; who ended one later, or made it begin, is gone."""
+    """The parts of waits within a window, without wakers outside of it."""
     start = waits["start_ns"].to_numpy()
     end = start + waits["elapsed_ns"].to_numpy()
     touched = (start < end_ns) & ((start >= begin_ns) | (end > begin_ns))

@@ -27,7 +27,7 @@ SAMPLES_FILE = "samples.parquet"
 
 
 class RecordingWriter:
-    """Writes a recording beside its name, and gives it that when it is whole.
+    """Writes a recording beside its name, and renames it when it is complete.
 
     The core writes waits and seconds, thinned out as ``_core.RecordingWriter`` says; here are
     samples, documents and the folder.
@@ -101,10 +101,10 @@ class RecordingWriter:
         slices = kept["slices_ns"]
         slices_s = None if slices is None else [(a / 1e9, b / 1e9) for a, b in slices]
         slices_s = None if slices_s is None else clock.slices_s(slices_s)
-        # What was put together of bursts knows where each of them began.
+        # A recording joined from bursts knows where each of them began.
         if slices_s is None and meta.raw.slices_s:
             slices_s = list(meta.raw.slices_s)
-        # They may have been thinned out before they came here.
+        # The rows may have been thinned out before.
         seen = max(kept["waits_seen"], meta.raw.rows_seen)
         because = kept["because"] or self._samples_lost or meta.raw.because
         raw = KeptWaits(kept["waits"], seen, slices_s, because)
@@ -126,14 +126,14 @@ class RecordingWriter:
         return finished
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything that was written."""
         if self._samples is not None:
             with suppress(OSError):
                 self._samples.close()
         self._output.discard()
 
     def _lose_samples(self, error: OSError) -> None:
-        """Go on without any: a file that was cut cannot be read."""
+        """Continue without samples: a truncated file is unreadable."""
         self._samples_lost = f"samples could not be written: {error.strerror or error}"
         if self._samples is not None:
             with suppress(OSError):
