@@ -7,6 +7,7 @@ import time
 import pytest
 
 from fuzz.mutate import zstd
+from spillcast.cache.evidence import read_requests
 from spillcast.errors import InputError
 from spillcast.evidence.figures.reading import read_figures
 from spillcast.evidence.find import find_evidence
@@ -22,9 +23,10 @@ def test_pipes_and_devices_are_refused_unread(tmp_path, name):
     os.mkfifo(pipe)
     device.symlink_to("/dev/zero")
     for path in (pipe, device):
-        with pytest.raises(InputError) as refused:
-            find_evidence([path])
-        assert str(path) in str(refused.value)
+        for read in (find_evidence, read_requests):
+            with pytest.raises(InputError) as refused:
+                read([str(path)])
+            assert str(path) in str(refused.value)
 
 
 def test_a_pipe_of_the_shell_is_read():
@@ -70,6 +72,16 @@ def test_a_line_without_an_end_takes_no_time(tmp_path, char, heading):
 def test_lines_of_blanks_take_tkprofs_reader_no_time(tmp_path, kind):
     path = tmp_path / "run.txt"
     path.write_text(f"TKPROF: Release 19\n{kind}\n  a{' ' * 70_000}x\n" * 20)
+    began = time.process_time()
+    with pytest.raises(InputError):
+        read_figures([str(path)])
+    assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize("text", ["<td>" * 2_000_000, " " * 40_000_000], ids=["tags", "blanks"])
+def test_what_is_larger_than_any_report_takes_no_time(tmp_path, text):
+    path = tmp_path / "run.txt"
+    path.write_text(f"TKPROF: Release 19\nWORKLOAD REPOSITORY report for\n{text}\n")
     began = time.process_time()
     with pytest.raises(InputError):
         read_figures([str(path)])

@@ -11,7 +11,7 @@ from spillcast.cache.from_waits import of_recording, of_traces
 from spillcast.cache.observed import is_observed, read_observed
 from spillcast.errors import InputError, first_line
 from spillcast.evidence.find import find_evidence
-from spillcast.gate import damaged
+from spillcast.gate import check_kind, damaged
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 
@@ -64,6 +64,8 @@ def read_requests(
 ) -> Requests:
     """Read I/O from files. InputError for missing or mixed files, and for those without offsets."""
     paths = [Path(argument) for argument in arguments]
+    for path in paths:
+        check_kind(path)
     general = [path for path in paths if "oraclegeneral" in path.name.lower()]
     if general:
         if len(paths) > 1:

@@ -16,12 +16,16 @@ FIGURES = re.compile(
     r"direct path (?:read|write) temp\b\W*[\d.]|\(?\b(?:cr|pr|pw)=\d|\bela= ?\d", re.IGNORECASE
 )
 _SHOWN = 100
+#: Reports take some MiB, and a page some 15 bytes a tag.
+REPORT_BYTES_MAX, TAGS_MAX = 32 << 20, 1_000_000
 
 
 def report_text(path: Path, hint: str) -> str:
     """The text with plain blanks and decimal points. InputError where it is too long."""
-    text = unwrapped(text_of(path, hint)).translate(BLANKS).expandtabs()
-    return with_decimal_points(text)
+    text = text_of(path, hint, bytes_max=REPORT_BYTES_MAX)
+    if text.count("<") > TAGS_MAX:
+        raise InputError(f"{path}: a page of more than {TAGS_MAX:,} tags is no report", hint)
+    return with_decimal_points(unwrapped(text).translate(BLANKS).expandtabs())
 
 
 def table_lines(path: Path, hint: str) -> list[str]:
