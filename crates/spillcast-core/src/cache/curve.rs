@@ -1,14 +1,14 @@
 //! Miss ratios of LRU caches of every size at once, exact or from a sample of the lines.
 //!
-//! Exact: the stack distance of Mattson et al. (1970), the number of other lines used since a line
-//! was used last, from [`Stack`]. To a given error: the same of all lines, [`Rounded`]. Sampled: SHARDS
-//! (Waldspurger et al., FAST 2015) with a fixed rate: lines are picked by a hash, and each stands for
-//! as many as the rate says. Which of the few hottest lines are picked is luck that decides the result,
-//! so lines that prove hot are all followed from then on, and stand for themselves. How many requests
-//! are the first of their line is counted of all of them; picked requests stand for the others. How far
-//! the curve may be off is told by parts of the sample ([`Spread`]).
+//! - Exact: the stack distance of Mattson et al. (1970), the number of other lines used since the
+//!   last use of a line, from [`Stack`].
+//! - To a given error: rounded distances of all lines, from [`Rounded`].
+//! - Sampled: SHARDS (Waldspurger et al., FAST 2015) with a fixed rate. A hash selects lines, and
+//!   each represents as many as the rate says. Chance would decide which of the hottest lines are
+//!   selected, so hot lines are all followed and stand for themselves. First uses are counted over
+//!   all requests, not only selected ones. [`Spread`] estimates the error from parts of the sample.
 //!
-//! Memory: about 50 bytes for each distinct line that is followed, 8 for each distance.
+//! Memory: about 50 bytes for each line that is followed, 8 for each distance.
 
 use std::io;
 
@@ -32,7 +32,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Of requests by distance in steps of 1 / `rate`, the requests with a distance below each.
+    /// The curve of requests that were counted by distance, in steps of 1 / `rate`.
     pub(super) fn new(rate: f64, references: u64, lines: f64, by_steps: &[f64]) -> Curve {
         let mut below = vec![0.0];
         below.extend(by_steps.iter().scan(0.0, |sum, count| {
@@ -43,7 +43,7 @@ impl Curve {
         Curve { rate, references, lines, below, error_max: 0.0, lines_min }
     }
 
-    /// Requests that the ratios are of.
+    /// The number of requests behind the ratios.
     pub fn references(&self) -> u64 {
         self.references
     }
@@ -59,17 +59,17 @@ impl Curve {
         self.error_max
     }
 
-    /// The smallest size that the curve tells from others, in lines.
+    /// The resolution of the curve: its smallest size, in lines.
     pub fn lines_min(&self) -> f64 {
         self.lines_min
     }
 
-    /// The same, of distances that were rounded.
+    /// A curve from rounded distances.
     pub(super) fn rounded(self, error_max: f64, lines_min: f64) -> Curve {
         Curve { error_max, lines_min, ..self }
     }
 
-    /// Share of the requests that miss in a cache of so many lines; not a number without requests.
+    /// The miss ratio of a cache of so many lines; NaN without requests.
     pub fn miss_ratio(&self, lines: f64) -> f64 {
         let last = self.below.len() - 1;
         let at = (lines * self.rate).clamp(0.0, last as f64);
@@ -158,7 +158,7 @@ struct Counts {
     distances: Vec<u64>,
     spread: Spread,
     drawn: u64,
-    /// Requests of the present chunk that are followed.
+    /// The followed requests of the current chunk.
     followed: Vec<(u32, bool)>,
 }
 
@@ -189,7 +189,7 @@ impl Counts {
         self.spread.clear();
     }
 
-    /// Takes the lines of a chunk: first all, without a branch that nobody could foresee, then those
+    /// Takes the lines of a chunk: first all, without an unpredictable branch, then those
     /// few that are followed.
     fn use_lines(&mut self, used: &[(u64, bool)]) {
         self.references += used.iter().map(|&(_, counts)| u64::from(counts)).sum::<u64>();

@@ -3,7 +3,7 @@
 //! In a sample of 1 % of the lines, chance decides which of the hottest are included. So the 256
 //! hottest lines are all followed and stand for themselves (`python -m bench cache_curves`).
 
-/// Lines that were found so far, and who leads in each box.
+/// The hot lines so far, and the leader of each box.
 pub struct Hot {
     boxes: Vec<(u32, u32)>,
     left: u32,
@@ -11,11 +11,11 @@ pub struct Hot {
 
 impl Hot {
     const BITS: u32 = 12;
-    /// Of so many requests one has a vote.
+    /// One of so many requests votes.
     pub const STEP: usize = 4;
-    /// Votes that a line has to be ahead in its box.
+    /// The lead that makes a line hot.
     const AHEAD: u32 = 8;
-    /// So many lines at the most are followed as hot ones.
+    /// The most hot lines.
     const MOST: u32 = 256;
     const FOUND: u32 = u32::MAX;
 
@@ -34,7 +34,7 @@ impl Hot {
         self.boxes[at] == (tag, Hot::FOUND)
     }
 
-    /// Whether a line gets to be hot with this use.
+    /// Whether this use makes a line hot.
     #[inline]
     pub fn vote(&mut self, hash: u64) -> bool {
         let (at, tag) = Hot::at(hash);

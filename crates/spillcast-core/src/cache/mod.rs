@@ -1,8 +1,7 @@
-//! What a cache of flash would serve of the I/O of scans and spills: policies, accounts by object
-//! and class, and miss-ratio curves.
+//! Simulates flash caches for the I/O of scans and spills: policies, accounts, miss-ratio curves.
 //!
-//! A cache holds lines of one size. Everything here works on requests for single lines
-//! ([`Request`]), whatever file format they come from ([`Source`]).
+//! A cache holds lines of one size. All modules work on requests for single lines ([`Request`]),
+//! whatever file format they come from ([`Source`]).
 
 mod curve;
 mod hot;

@@ -3,13 +3,13 @@
 use std::io;
 use std::ops::ControlFlow;
 
-/// What an access is part of; a cache treats them differently.
+/// The class of an access; a cache treats classes differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Class {
     /// A read of a table or an index in large pieces, in order.
     Scan,
-    /// A read of single blocks, or of nothing known.
+    /// A read of single blocks, or of unknown kind.
     Read,
     /// A write of anything but temp data.
     Write,
@@ -58,7 +58,7 @@ pub struct Request {
     pub ends_query: bool,
 }
 
-/// Whether the one who takes requests wants more.
+/// Whether the consumer wants more requests.
 pub type Flow = ControlFlow<()>;
 
 /// Requests that can be gone through from the beginning any number of times.

@@ -27,9 +27,9 @@ const SHARE: u32 = 64;
 /// So many buckets are settled for each line used, at most: where that is too seldom, as for few
 /// lines and a small error, the curve says that it is off by more than was asked.
 const SETTLED: usize = 48;
-/// The table's slots are asked for so many uses ahead.
+/// Prefetch distance of table slots, in uses.
 const AHEAD: usize = 40;
-/// Uses that are taken at a time.
+/// Uses in a batch.
 const CHUNK: usize = 4096;
 
 /// Since a bucket was settled.
@@ -62,12 +62,12 @@ pub struct Rounded {
     buckets_max: usize,
     references: u64,
     distances: Histogram,
-    /// Sum of what the distances are off by at most.
+    /// Sum of the error bounds of all distances.
     off: f64,
 }
 
 impl Rounded {
-    /// For a curve that is off by at most `error` in the mean of all sizes.
+    /// For a curve with a mean error of at most `error` over all sizes.
     pub fn new(error: f64) -> Rounded {
         let mut rounded = Rounded {
             error,

@@ -1,14 +1,14 @@
-//! Requests go through a cache, again and again, and are accounted for by object and class.
+//! Sends requests through a cache, once or repeatedly, and accounts for them by object and class.
 
 use std::io;
 
 use super::policy::{Policy, Rules, WithPolicy, with_policy};
 use super::request::{Class, Request, Source};
 
-/// So many requests ahead the index is asked for: about as long as memory takes.
+/// Prefetch distance in requests, about the latency of memory.
 const AHEAD: usize = 8;
 
-/// What is simulated.
+/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// One of [`super::NAMES`].
@@ -24,14 +24,14 @@ pub struct Options {
     pub alone: bool,
 }
 
-/// What became of the requests of one object and class in one run.
+/// The outcome of the requests of one object and class in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub requests: u64,
     pub bytes: u64,
     pub hits: u64,
     pub hit_bytes: u64,
-    /// Hits if the object had the cache for itself.
+    /// Hits if the object had a cache of its own.
     pub alone_hits: u64,
     /// Bytes written to the cache: of lines taken in, and of temp data.
     pub flash_write_bytes: u64,
@@ -44,7 +44,7 @@ pub struct Account {
 pub struct Run {
     /// By object, then by class in the order of [`Class::ALL`].
     pub accounts: Vec<[Account; 5]>,
-    /// Lines that left while only the cache held what was written to them.
+    /// Dirty lines that were evicted.
     pub lines_written_back: u64,
 }
 

@@ -10,10 +10,10 @@ const TIMES_MIN: usize = 1 << 14;
 /// How many other lines were used since a line was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since {
-    /// Lines that were singled out.
+    /// The singled-out lines among them.
     pub single: usize,
     pub others: usize,
-    /// Those of the others that are in the group that was asked for.
+    /// The other lines of the requested group.
     pub in_group: usize,
 }
 

@@ -8,14 +8,14 @@ pub const NONE: u32 = u32::MAX;
 const DIRTY: u32 = 1 << 31;
 const BITS_MIN: u32 = 10;
 
-/// A line that is known.
+/// A known line.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     key: u64,
     /// Towards the head of its list, where lines come in.
     before: u32,
     after: u32,
-    /// What a policy keeps of it: which list, how often it was used.
+    /// The policy's state: its list, its number of uses.
     state: u32,
     /// The object it is part of; the highest bit where only the cache holds what was written.
     object: u32,
@@ -28,7 +28,7 @@ struct Place {
     slot: u32,
 }
 
-/// The lines that are known, each in a slot.
+/// The known lines, each in a slot.
 pub struct Store {
     nodes: Vec<Node>,
     free: Vec<u32>,
@@ -55,7 +55,7 @@ fn tag(key: u64) -> u32 {
     ((key ^ (key >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
-/// Brings memory to the processor's own cache, without waiting for it.
+/// Prefetches memory into the CPU cache.
 #[inline]
 pub fn fetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -87,13 +87,13 @@ impl Store {
         }
     }
 
-    /// Has the place of a key brought to the processor, which will be asked for soon.
+    /// Prefetches the index slot of a key that will be used soon.
     #[inline]
     pub fn expect(&self, key: u64) {
         fetch(&raw const self.index[self.home(tag(key))]);
     }
 
-    /// Has the line brought that is most likely that of a key, whose place has come meanwhile.
+    /// Prefetches the likely line of a key whose index slot is already cached.
     #[inline]
     pub fn expect_line(&self, key: u64) {
         if let Some(node) = self.nodes.get(self.index[self.home(tag(key))].slot as usize) {
@@ -165,7 +165,7 @@ impl Store {
         self.nodes[slot as usize].object & !DIRTY
     }
 
-    /// Only the cache holds what was written to this line from now on.
+    /// Marks a line as dirty: only the cache holds its content.
     pub fn soil(&mut self, slot: u32) {
         self.nodes[slot as usize].object |= DIRTY;
     }
@@ -178,7 +178,7 @@ impl Store {
         *object &= !DIRTY;
     }
 
-    /// What was written to a line matters no more.
+    /// Drops the dirty mark of a line whose content is no longer needed.
     pub fn forget_written(&mut self, slot: u32) {
         self.nodes[slot as usize].object &= !DIRTY;
     }

@@ -43,7 +43,7 @@ impl Table {
         }
     }
 
-    /// Has the slot of a line brought to the processor, which will be asked for soon.
+    /// Prefetches the slot of a line that will be used soon.
     #[inline]
     pub fn expect(&self, hash: u64) {
         fetch(&raw const self.slots[self.home(hash >> BUCKET_BITS)]);

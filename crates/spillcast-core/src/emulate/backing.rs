@@ -1,4 +1,4 @@
-//! What is asked of a backing file, in the file system's terms.
+//! Operations on a backing file, in the terms of the file system.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,6 +1,6 @@
 //! A bare clone of this process: it makes system calls and nothing else, and outlives the process.
 //!
-//! The process may have threads, of which the clone has none: what it needs is prepared before.
+//! The process may have threads, which the clone lacks; everything it needs is prepared before.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

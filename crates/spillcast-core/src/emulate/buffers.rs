@@ -1,4 +1,4 @@
-//! Memory for what is read: as many buffers as reads are under way, the warmest first.
+//! Memory for reads: one buffer for each read in progress, the most recently used first.
 
 use std::sync::Mutex;
 

@@ -37,7 +37,7 @@ impl Passthrough {
     }
 }
 
-/// Replies with what `$result` holds, or with its error.
+/// Replies with the value of `$result`, or with its error.
 macro_rules! answer {
     ($reply:ident, $result:expr, |$value:pat_param| $done:expr) => {
         match $result {

@@ -40,7 +40,7 @@ const ROUNDS_MIN: usize = 24;
 const BUDGET_NS: u64 = 800_000_000;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What was added at some sizes; in between by a straight line.
+/// The added time at some sizes, interpolated linearly.
 #[derive(Clone, Debug, Default)]
 pub struct Floor {
     points: Vec<FloorPoint>,
@@ -129,7 +129,7 @@ fn index(round: usize, op: usize, size: usize) -> usize {
     (round * OPS.len() + op) * SIZES_BYTES.len() + size
 }
 
-/// What the timing process does; where a time stays 0 something failed.
+/// The work of the timing process; a time that stays 0 marks a failure.
 fn time(path: &CStr, workers: usize, times: &[AtomicU64], data: &mut [u8]) {
     let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else {

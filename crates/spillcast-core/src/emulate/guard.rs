@@ -42,7 +42,7 @@ impl Guard {
     }
 }
 
-/// Has the mount detached if it is still there, and waits for that.
+/// Detaches the mount if it still exists, and waits for that.
 impl Drop for Guard {
     fn drop(&mut self) {
         self.alive = None;
@@ -50,7 +50,7 @@ impl Drop for Guard {
     }
 }
 
-/// What the guard does. Returns, or becomes fusermount3.
+/// The work of the guard. Returns, or becomes fusermount3.
 fn watch(ended: BorrowedFd, mountpoint: &CStr) {
     let _ = retry_on_intr(|| rustix::io::read(ended, &mut [0; 1]));
     // A directory that is no mount, or one of another kind, is not what was mounted here.
@@ -73,7 +73,7 @@ fn watch(ended: BorrowedFd, mountpoint: &CStr) {
     }
 }
 
-/// Whether a FUSE file system is there, served or not.
+/// Whether a FUSE file system is mounted, served or not.
 fn is_fuse(path: &CStr) -> bool {
     match rustix::fs::statfs(path) {
         Ok(stat) => stat.f_type == libc::FUSE_SUPER_MAGIC,

@@ -1,5 +1,5 @@
-//! The entries of directories that are being read, as they were when each was opened: what is
-//! removed meanwhile does not move the others.
+//! The entries of directories as they were when each was opened, so that removals do not shift the
+//! rest.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -57,7 +57,7 @@ impl Emulation {
     /// Shows `backing` at `mountpoint`, an empty directory, with the latencies of `model`. With
     /// `page_cache` the kernel's page cache stands before them, as it does before a disk.
     ///
-    /// InvalidInput where one of the directories cannot be used; the text says what mends it.
+    /// InvalidInput if one of the directories cannot be used; the text names the remedy.
     ///
     /// Raises the soft limit of open files of this process to its hard limit: one descriptor is held
     /// for every file the kernel knows of.
@@ -92,17 +92,17 @@ impl Emulation {
         Ok(emulation)
     }
 
-    /// What the mount itself adds to an operation, which is taken off what is asked for.
+    /// The mount's own overhead, which is subtracted from each latency.
     pub fn floor(&self) -> Floor {
         self.pace.floor()
     }
 
-    /// What was done on the mount so far.
+    /// The operations on the mount so far.
     pub fn stats(&self) -> Stats {
         self.pace.stats()
     }
 
-    /// Whether it is still there: anyone who may can unmount it.
+    /// Whether it is still mounted: a user with the right may unmount it.
     pub fn is_mounted(&self) -> io::Result<bool> {
         Ok(device_at(&self.mountpoint)?.is_some())
     }

@@ -1,6 +1,6 @@
-//! The files and directories that the kernel knows of, each held open under the number it was given.
+//! The files and directories that the kernel knows, each held open under its inode number.
 //!
-//! A file that is held open can be renamed or unlinked and still be read, written and asked about.
+//! A file that is held open can be renamed or unlinked and still be read and written.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -119,7 +119,7 @@ impl Nodes {
     }
 }
 
-/// Opens what `name` in `directory` is, for all that may be asked of it later.
+/// Opens `name` in `directory` for all later requests.
 pub fn open_child(directory: &File, name: &OsStr) -> io::Result<File> {
     let found = open_at(directory, name, libc::O_PATH, 0)?;
     let kind = found.metadata()?.file_type();

@@ -1,4 +1,4 @@
-//! Answers operations when they are due, and keeps account of how well that went.
+//! Answers operations when they are due, and keeps account of how precisely.
 
 use std::sync::OnceLock;
 
@@ -17,7 +17,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// From now on operations take what `model` says.
+    /// From now on `model` decides how long operations take.
     pub fn begin(&self, model: Model, floor: Floor) {
         let _ = self.asked.set((Schedule::new(model, now_ns()), floor));
     }

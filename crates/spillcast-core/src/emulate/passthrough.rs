@@ -1,4 +1,4 @@
-//! What requests do to the backing files, reads and writes at the pace that is asked for.
+//! Carries out requests on the backing files; reads and writes at the pace of the model.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -34,7 +34,7 @@ pub struct Passthrough {
     buffers: Buffers,
 }
 
-/// What setattr(2) and its like change.
+/// The attributes that setattr(2) and similar calls change.
 pub struct Changes {
     pub mode: Option<u32>,
     pub uid: Option<u32>,

@@ -1,4 +1,4 @@
-//! Sleeping to the point, until all are woken because it is over.
+//! Precise sleep until a deadline, or until the end of the mount wakes all sleepers.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ const ANY: NonZeroU32 = NonZeroU32::MAX;
 
 #[derive(Default)]
 pub struct Sleep {
-    /// Not 0 once nobody is to sleep any more.
+    /// Not 0 once all sleep has ended.
     over: AtomicU32,
 }
 
@@ -28,7 +28,7 @@ impl Sleep {
         }
     }
 
-    /// Wakes all that sleep; nobody sleeps from now on.
+    /// Wakes all sleepers, and lets none sleep again.
     pub fn end(&self) {
         self.over.store(1, Ordering::Release);
         let _ = wake_bitset(&self.over, Flags::PRIVATE, i32::MAX as u32, ANY);

@@ -1,4 +1,4 @@
-//! What was done on a mount, how long it took, and how much of that was later than asked.
+//! Counts the operations on a mount, their latencies, and how many were late.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -9,7 +9,7 @@ use crate::wait::Op;
 /// An operation that takes longer than this times what was asked is late.
 const LATE: f64 = 1.1;
 
-/// What was done on a mount.
+/// The operations on a mount.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     pub read: OpStats,
@@ -28,7 +28,7 @@ pub struct OpStats {
     pub achieved: Histogram,
 }
 
-/// An operation that is done.
+/// A finished operation.
 pub struct Done {
     pub operation: Operation,
     /// Both with what the mount itself adds.

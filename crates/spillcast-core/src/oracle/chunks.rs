@@ -1,4 +1,5 @@
-//! Traces to chunks of whole lines: memory stays bounded whatever a file's size or its lines'.
+//! Cuts traces into chunks of whole lines, so that memory is bounded whatever the size of files and
+//! lines.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ pub(super) struct Chunk {
     /// Position of the file in the list of inputs.
     pub file: usize,
     pub last: bool,
-    /// Why the file could not be read any further.
+    /// The error that ended the reading of the file.
     pub fault: Option<Fault>,
 }
 
@@ -89,7 +90,7 @@ impl<'a> Chunks<'a> {
     }
 }
 
-/// What a broken compressed stream is called: it ends the file early, and what came before counts.
+/// The message for a broken compressed stream: it ends the file early; earlier lines count.
 fn stream_fault(error: &io::Error) -> Option<Fault> {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Some("compressed file cut short"),

@@ -1,4 +1,4 @@
-//! Damaged lines: all are counted, the first of each file are kept to be shown.
+//! Damaged lines: all are counted, and the first of each file are kept for display.
 
 use super::line::Fault;
 

@@ -1,6 +1,6 @@
 //! A position in a line of bytes that is read piece by piece, and decimal numbers at memory speed.
 
-/// What is left to read of a line.
+/// The unread rest of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text<'a> {
     bytes: &'a [u8],
@@ -134,7 +134,7 @@ fn first_word(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
-/// Eight times the character for nought.
+/// Eight times the character '0'.
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 
 /// With more a number may be larger than 64 bits are.

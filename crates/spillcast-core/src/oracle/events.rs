@@ -1,8 +1,8 @@
-//! What the name of a wait event says: read or write, temporary segments or not, idle or not.
+//! The meaning of a wait event's name: read or write, temporary segments or not, idle or not.
 
 use crate::wait::Op;
 
-/// What follows from an event's name alone.
+/// The properties that follow from an event's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventClass {
     pub op: Op,

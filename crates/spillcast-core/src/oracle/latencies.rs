@@ -7,7 +7,7 @@ const FEW: usize = 8 << 10;
 /// in [`Histogram`](crate::histogram::Histogram).
 const EXACT: u64 = 256;
 const STEPS: u64 = EXACT / 2;
-/// As there, which counts what is above as this.
+/// The largest latency, as in the histogram: longer ones count as this.
 const MAX_NS: u64 = 2 * 3600 * 1_000_000_000;
 const BUCKETS: usize = bucket(MAX_NS) as usize + 1;
 
@@ -58,7 +58,7 @@ fn middles(counts: &[u64; BUCKETS]) -> impl Iterator<Item = (u64, u64)> {
     some.map(|(bucket, &count)| (middle_ns(bucket), count))
 }
 
-/// As in a histogram there is none for nothing.
+/// As in a histogram, 0 has no bucket.
 #[inline]
 const fn bucket(latency_ns: u64) -> u16 {
     let latency_ns = match latency_ns {
@@ -82,7 +82,7 @@ fn least_ns(bucket: u16) -> u64 {
     (u64::from(bucket) - shift * STEPS) << shift
 }
 
-/// The one in the middle.
+/// The middle of a bucket.
 fn middle_ns(bucket: u16) -> u64 {
     least_ns(bucket) + ((1 << shift(bucket)) >> 1)
 }

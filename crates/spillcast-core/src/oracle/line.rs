@@ -1,8 +1,8 @@
-//! What one line of an extended SQL trace says, by kind of line.
+//! The content of one line of an extended SQL trace, by kind of line.
 //!
 //! Times are as written: microseconds, or centiseconds before Oracle 9i.
 
-/// What is wrong with a line, in words for the user.
+/// The fault of a line, as a message for the user.
 pub type Fault = &'static str;
 
 /// One line, read without regard to the lines around it.
@@ -51,7 +51,7 @@ pub struct WaitLine {
     pub tim: i64,
 }
 
-/// What the name of a wait's parameter says it is.
+/// The meaning of a wait's parameter, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     File,

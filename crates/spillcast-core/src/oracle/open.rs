@@ -1,4 +1,4 @@
-//! Opens a trace, plain or compressed, by what its first bytes are.
+//! Opens a trace, plain or compressed; its first bytes decide which.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};

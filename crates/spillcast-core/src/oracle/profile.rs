@@ -1,4 +1,4 @@
-//! The profile of traces: waits and CPU counted by what they have in common, no row kept.
+//! The profile of traces: counts waits and CPU in groups without keeping rows.
 
 use rustc_hash::FxHashMap;
 
@@ -7,7 +7,7 @@ use super::line::CallKind;
 use super::sink::{Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
 use crate::wait::Op;
 
-/// What rows may have in common. The value of each is a number, or None where a row has none.
+/// The dimensions of groups. A row's value in each is a number, or None.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Dimension {
@@ -73,10 +73,10 @@ impl Dimension {
 
 const DIMENSIONS: usize = Dimension::P3 as usize + 1;
 
-/// Stands for "none", which no number of a trace comes near.
+/// Represents None; no number of a trace comes near it.
 const NONE: i64 = i64::MIN;
 
-/// What the rows of a group have in common, in the dimensions asked for.
+/// The key of a group in the requested dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key([i64; DIMENSIONS]);
 
@@ -221,7 +221,7 @@ impl Profile {
         }
     }
 
-    /// Of waits alone.
+    /// Counts waits only.
     pub fn of_waits(by: Vec<Dimension>) -> Self {
         Profile { calls: false, ..Profile::new(by) }
     }
@@ -251,7 +251,7 @@ impl Profile {
         &mut self.groups[position].1
     }
 
-    /// The position of a group that is not that of the slot's last row.
+    /// Looks up a group other than that of the slot's last row.
     fn other_group(
         &mut self,
         slot: usize,

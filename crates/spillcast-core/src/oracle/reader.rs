@@ -1,4 +1,4 @@
-//! Traces to a sink: all threads scan chunks, and follow them one after another.
+//! Reads traces into a sink: all threads scan chunks, and follow them one after another.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,7 @@ pub struct Options {
     pub chunk_bytes: usize,
     /// Hand on bound values.
     pub binds: bool,
-    /// The time that counts, by input; all of those without.
+    /// The time window by input; inputs without one count whole.
     pub windows: Vec<Window>,
 }
 
@@ -62,7 +62,7 @@ impl Default for Options {
     }
 }
 
-/// What was read.
+/// The result of reading.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     pub dictionary: Dictionary,
@@ -76,7 +76,7 @@ pub enum ReadError {
     File { path: PathBuf, error: io::Error },
     /// None of the files holds a wait or a call.
     NoTraceLines { paths: Vec<PathBuf>, waits_in_text: u64 },
-    /// The sink asked to end.
+    /// The sink ended the reading.
     Stopped,
 }
 

@@ -1,5 +1,7 @@
-//! One chunk of a trace to records. Chunks are scanned in parallel, each as if it began outside of
-//! SQL text and bind values; `resync` mends the beginning of a chunk where that was wrong.
+//! Turns one chunk of a trace into records.
+//!
+//! Threads scan chunks in parallel, each as if it began outside of SQL text and bind values. If it
+//! did not, `resync` scans its beginning again.
 
 use std::ops::Range;
 

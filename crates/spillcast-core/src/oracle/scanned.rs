@@ -1,4 +1,4 @@
-//! What is found in a chunk of a trace: records, each with its line, and the state behind them.
+//! The result of scanning a chunk: records, each with its line, and the state at its end.
 
 use std::ops::Range;
 
@@ -72,7 +72,7 @@ pub(super) enum Record {
     Damage(Fault),
 }
 
-/// A part of what is told of a bound value.
+/// A part of a bound value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum BindPart {
     /// `Bind#N`: another one begins.
@@ -83,7 +83,7 @@ pub(super) enum BindPart {
     Value { start: u32, end: u32, more: bool },
 }
 
-/// What is looked for.
+/// Selects what the scan collects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     /// WAIT lines in running text.
@@ -109,7 +109,7 @@ impl Numbered {
     }
 }
 
-/// What a chunk holds.
+/// The content of a chunk.
 #[derive(Debug)]
 pub(super) struct Scanned {
     pub records: Vec<Numbered>,

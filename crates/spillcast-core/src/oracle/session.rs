@@ -1,4 +1,4 @@
-//! What is remembered of one session of a trace: its clock, its cursors, its open recursive calls.
+//! The state of one session of a trace: its clock, its cursors, its open recursive calls.
 
 use rustc_hash::FxHashMap;
 

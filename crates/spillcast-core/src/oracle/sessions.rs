@@ -1,4 +1,4 @@
-//! The sessions of a file, to one of which its lines belong at any time.
+//! The sessions of a file; each line belongs to the current one.
 
 use rustc_hash::FxHashMap;
 
@@ -62,7 +62,7 @@ impl Sessions {
         }
     }
 
-    /// Another file was appended: nothing of the one before is known of it.
+    /// Forgets the state, because another file was appended.
     pub fn restart(&mut self) {
         self.list.iter_mut().for_each(|known| known.session.restart());
         self.switch(SessionId::default());

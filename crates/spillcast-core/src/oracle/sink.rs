@@ -1,4 +1,4 @@
-//! What a trace says, as it is handed on: timed waits, calls and statements, and their names.
+//! The output of a trace: timed waits, calls and statements, and their names.
 
 use rustc_hash::FxHashMap;
 
@@ -10,7 +10,7 @@ use crate::wait::{NameId, Names};
 /// Text of a statement that is kept.
 pub const STATEMENT_BYTES_MAX: usize = 64 << 10;
 
-/// Where a row comes from.
+/// The origin of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Position of the file in the list of inputs.
@@ -72,7 +72,7 @@ pub struct Bind {
     pub value: Option<Vec<u8>>,
 }
 
-/// Takes what a trace says, in its order.
+/// Receives the rows of a trace, in its order.
 pub trait Sink: Send {
     fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait);
     fn call(&mut self, names: &Dictionary, origin: Origin, call: &TimedCall);

@@ -1,8 +1,8 @@
-//! What a thread has done of a segment, and which of its operations there is still time for.
+//! The work of a thread in a segment, and which of its operations still fit the budget.
 
 use crate::wait::Op;
 
-/// What a thread has done of a segment.
+/// The work of a thread in a segment.
 #[derive(Default)]
 pub(super) struct Done {
     /// How long its reads and its writes took, in ns; None of those of which it issued none.

@@ -1,4 +1,4 @@
-//! Why a probe could not be made or did not finish.
+//! Errors of a probe: why it cannot start, or did not finish.
 
 use std::error::Error;
 use std::fmt;

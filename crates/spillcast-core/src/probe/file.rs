@@ -38,7 +38,7 @@ impl ReplayFile {
         self.file.write().expect("no holder panics")
     }
 
-    /// It was made so long: what was written beyond is gone.
+    /// Notes that the file was truncated to this length.
     pub(super) fn cut(&self, size_bytes: u64) {
         self.size_bytes.store(size_bytes, Ordering::Release);
         self.written.remove_from(size_bytes);

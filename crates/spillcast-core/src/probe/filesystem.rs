@@ -1,4 +1,4 @@
-//! What the kernel says of the file system that holds a directory.
+//! The kernel's data about the file system that holds a directory.
 
 use std::fs;
 use std::io;

@@ -3,7 +3,7 @@
 use crate::histogram::Histogram;
 use crate::wait::Op;
 
-/// Where in a file the operations follow each other.
+/// The order of operations within a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pattern {
     /// As they were recorded.
@@ -56,7 +56,7 @@ pub struct Group {
     pub block_means_ns: Vec<(u64, f64)>,
 }
 
-/// A group under way, block by block.
+/// A group during its measurement, block by block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Running {
     bytes: u64,

@@ -1,4 +1,4 @@
-//! What a replay measured.
+//! The result of a replay.
 
 use std::collections::BTreeMap;
 

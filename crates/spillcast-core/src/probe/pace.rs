@@ -1,4 +1,4 @@
-//! How the budget is shared out: the steps in segments, and until when each may run.
+//! Divides the budget: the steps in segments, and a deadline for each.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The directory that is probed: whether it can be, and what room it has.
+//! The directory to probe: whether it can be, and how much room it has.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! What is to be replayed, and whether it can be.
+//! The plan of a replay, and whether it can be replayed.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,11 +1,11 @@
-//! How far a replay is, for another thread to read while it runs.
+//! The progress of a replay, for another thread to read while it runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::clock;
 
-/// A moment of a replay.
+/// A snapshot of a replay's progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Replayed or skipped.

@@ -1,4 +1,4 @@
-//! The temp I/O of recorded waits as a plan: what their threads did in between, or their pauses.
+//! The temp I/O of recorded waits as a plan: with the work of their threads in between, or pauses.
 
 use rustc_hash::FxHashMap;
 use spillcast_calls::CallKind;

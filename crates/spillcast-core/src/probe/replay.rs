@@ -40,7 +40,7 @@ struct Replay<'a> {
     prefilled_bytes: AtomicU64,
 }
 
-/// Where a replay thread is.
+/// The position of a replay thread.
 struct Lane<'a> {
     memory: Slice<'a>,
     teller: Teller<'a>,
@@ -292,7 +292,7 @@ impl Replay<'_> {
         self.failed.load(Ordering::Relaxed) || self.probe.is_cancelled()
     }
 
-    /// Between the two readings of the clock there is the system call and nothing else.
+    /// Only the system call lies between the two readings of the clock.
     fn step(&self, position: usize, step: &Step, memory: &mut Slice) -> std::io::Result<Sample> {
         let file = self.files[step.file as usize].open();
         let range = step.range();

@@ -1,5 +1,6 @@
-//! A file that no directory entry leads to, so that nothing is left however the process ends; and the
-//! names of those that have one for a moment, by which somebody else can remove them then.
+//! A file without a directory entry, so that nothing is left however the process ends.
+//!
+//! Some files have a name for a moment; a common prefix lets another process remove them then.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

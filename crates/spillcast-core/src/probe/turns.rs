@@ -1,4 +1,4 @@
-//! Steps that wait until another thread has come so far, and who tells them.
+//! Steps that wait for another thread to reach a point, and the signals between them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,7 +17,7 @@ pub(super) struct Turns {
     signals: Vec<Vec<Signal>>,
 }
 
-/// What a thread tells another at one point of a step.
+/// A signal from one thread to another at one point of a step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Signal {
     step: usize,
@@ -48,7 +48,7 @@ impl Turns {
         Turns { come: steps.iter().map(|_| AtomicU32::new(0)).collect(), signals }
     }
 
-    /// What a thread has to tell.
+    /// The signals that a thread has to give.
     pub(super) fn teller(&self, thread: usize) -> Teller<'_> {
         Teller { turns: self, left: &self.signals[thread] }
     }

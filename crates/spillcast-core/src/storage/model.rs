@@ -28,7 +28,7 @@ pub struct Latencies {
 #[derive(Clone, Debug, Default)]
 pub struct Curves(Vec<(u32, Curve)>);
 
-/// One read or write, as far as its latency depends on it.
+/// The properties of a read or write that decide its latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operation {
     pub op: Op,
@@ -93,7 +93,7 @@ impl Curves {
     }
 }
 
-/// Less than any storage takes: ratios need it.
+/// A latency below that of any storage, to avoid ratios of 0.
 const NOTHING_NS: f64 = 1e-3;
 
 /// Distributions of latency at some sizes. Without any, nothing takes time.

@@ -1,4 +1,4 @@
-//! When an operation may complete: limits and servers make it wait, then its latency is drawn.
+//! When an operation completes: it waits for limits and servers, then its latency is drawn.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use super::draws::Draws;
 use super::model::{Model, Operation};
 use crate::wait::Op;
 
-/// Says when operations complete.
+/// Determines when operations complete.
 pub struct Schedule {
     model: Model,
     draws: Draws,

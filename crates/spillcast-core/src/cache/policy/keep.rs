@@ -18,7 +18,7 @@ const KEPT: usize = 0;
 const TEMP: usize = 1;
 const OTHER: usize = 2;
 
-/// What the rules leave open.
+/// Parameters that the rules leave open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     /// The objects that are KEEP.
@@ -79,7 +79,7 @@ impl Keep {
         }
     }
 
-    /// The list that a line would enter; None where it passes the cache by.
+    /// The list that a line would enter; None if it bypasses the cache.
     fn list_of(&self, request: &Request) -> Option<usize> {
         match request.class {
             Class::TempWrite => Some(TEMP),

@@ -18,8 +18,7 @@ pub const NAMES: [&str; 7] = ["keep", "bypass", "lru", "fifo", "sieve", "s3fifo"
 
 /// A cache of a fixed number of lines.
 pub trait Policy {
-    /// Uses a line: whether it was cached. Where it was not, it is taken in, unless the policy
-    /// would rather not.
+    /// Uses a line; returns whether it was cached. A miss inserts it, unless the policy declines.
     fn access(&mut self, request: &Request) -> bool;
 
     /// Whether a line is cached, without using it.
@@ -27,7 +26,7 @@ pub trait Policy {
         self.store().find(key).is_some()
     }
 
-    /// Takes a line out of the cache: what it holds is stale, or of no more use.
+    /// Removes a line whose content is stale or no longer needed.
     fn discard(&mut self, key: u64) {
         if let Some(slot) = self.store().find(key) {
             self.store_mut().forget_written(slot);
@@ -38,7 +37,7 @@ pub trait Policy {
     /// Takes a known line out of its list and forgets it.
     fn take_out(&mut self, slot: u32);
 
-    /// The lines known, and what is known of them.
+    /// The known lines and their states.
     fn store(&self) -> &Store;
 
     fn store_mut(&mut self) -> &mut Store;
@@ -47,7 +46,7 @@ pub trait Policy {
     fn each_cached(&self, each: &mut dyn FnMut(u32));
 }
 
-/// Work that is done with whichever policy is asked for.
+/// Work that runs with any policy.
 pub trait WithPolicy {
     type Output;
     fn run<P: Policy>(self, make: impl Fn() -> P) -> Self::Output;

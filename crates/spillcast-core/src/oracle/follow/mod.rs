@@ -1,5 +1,6 @@
-//! Records to timed waits, calls and statements: the state that one line hands to the next, in the
-//! order of the file. What a record means is decided here and nowhere else.
+//! Turns records into timed waits, calls and statements, in the order of the file.
+//!
+//! One line hands its state to the next. Only this module decides what a record means.
 
 use super::chunks::Chunk;
 use super::damage::{Damage, Damages};
@@ -15,7 +16,7 @@ mod timed;
 
 use timed::Clock;
 
-/// What one file held.
+/// The summary of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileSummary {
     pub lines: u64,
@@ -47,7 +48,7 @@ pub(super) struct Follower {
     clock: Clock,
     /// Before the first timed line, where the release stands.
     in_header: bool,
-    /// Whether something showed that this is a trace and no running text.
+    /// Whether a record has shown that this is a trace and not running text.
     is_trace: bool,
     statement: Option<(Origin, Statement)>,
     bind: Option<(Origin, Bind)>,
@@ -59,7 +60,7 @@ pub(super) struct Follower {
     summary: FileSummary,
 }
 
-/// What the follower writes to.
+/// The output of the follower.
 pub(super) struct Output<'a, S> {
     pub dictionary: &'a mut Dictionary,
     pub sink: &'a mut S,
@@ -121,7 +122,7 @@ impl Follower {
         }
     }
 
-    /// What the file held, behind its last chunk.
+    /// The summary of the file, after its last chunk.
     pub fn finish(mut self, out: &mut Output<impl Sink>) -> FileSummary {
         if let State::Opaque { block, .. } = self.scan_state {
             self.damage(self.summary.lines, block.unclosed());

@@ -1,4 +1,4 @@
-//! Waits and calls of a file: how long they took, and in which session, by its clock.
+//! Waits and calls of a file: their duration and their session, by its clock.
 
 use super::{Follower, Output};
 use crate::oracle::line::{CallLine, Role, WaitLine};
@@ -135,7 +135,7 @@ impl Follower {
         out.sink.call(out.dictionary, origin, &TimedCall { line: call, self_c_us, self_e_us });
     }
 
-    /// A duration in microseconds; None where it cannot be.
+    /// A duration in microseconds; None if it is impossible.
     #[inline(always)]
     fn in_us(&self, value: i64) -> Option<i64> {
         let value_us = value.saturating_mul(self.clock.unit_us);
@@ -152,7 +152,7 @@ impl Follower {
         0
     }
 
-    /// A wait that happened, and nobody knows how long it took.
+    /// A wait of unknown length.
     #[cold]
     fn unmeasured(&mut self, line: u64, ela: i64) {
         self.summary.waits_unmeasured += 1;

@@ -1,4 +1,4 @@
-//! The grammar of one line of an extended SQL trace: bytes in, what they say out, nothing kept.
+//! The grammar of one line of an extended SQL trace: bytes in, a record out, without state.
 
 use super::digits::Text;
 use super::line::{CallKind, CallLine, Fault, Line, Mark, ParsingLine, StatLine};
@@ -14,7 +14,7 @@ use wait::{Tail, wait};
 /// `figures`: the others are checked, and 0.
 ///
 /// # Errors
-/// Says what is wrong with a line that begins as a trace line does and goes on otherwise.
+/// The fault of a line that begins like a trace line and continues otherwise.
 #[inline(always)]
 pub fn parse(line: &[u8], figures: bool) -> Result<Line<'_>, Fault> {
     use CallKind::*;
@@ -227,7 +227,7 @@ fn stat<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
     Ok(Line::Stat(line))
 }
 
-/// `name=number` pairs with spaces between; what is none is passed over.
+/// `name=number` pairs with spaces between; anything else is skipped.
 fn figures(bytes: &[u8]) -> impl Iterator<Item = (&[u8], i64)> {
     bytes.split(|&byte| byte == b' ').filter_map(|word| {
         let mut text = Text::new(word);

@@ -1,4 +1,4 @@
-//! The grammar of `WAIT #` lines, most of a trace.
+//! The grammar of `WAIT #` lines, which are most of a trace.
 
 use super::ended;
 use crate::oracle::digits::{Text, find_near};

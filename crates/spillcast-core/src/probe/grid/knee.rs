@@ -1,4 +1,4 @@
-//! Where a rate of writing falls for good: the dirty limit of the page cache, or a device's cache.
+//! Finds where a write rate falls for good: the dirty limit of the page cache, or a device's cache.
 
 /// A fall counts from here on: rates of a steady device differ by less.
 const FALL: f64 = 0.7;

@@ -66,7 +66,7 @@ impl Options {
 
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Of each cell that was measured, in no order that means anything.
+    /// One for each measured cell, in arbitrary order.
     pub groups: Vec<Group>,
     /// Why direct I/O was not done by io_uring; None where it was.
     pub io_uring_refusal: Option<String>,

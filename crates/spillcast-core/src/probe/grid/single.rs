@@ -1,4 +1,4 @@
-//! One cell on a file that is there already: what a benchmark compares with others.
+//! One cell on an existing file: the measurement that a benchmark compares with others.
 
 use std::fs::File;
 use std::io;

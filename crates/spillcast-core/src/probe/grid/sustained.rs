@@ -1,4 +1,4 @@
-//! Writing on and on: how fast while memory takes it, and how fast when storage must.
+//! Sustained writing: the rate while memory absorbs it, and the rate when storage must.
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
