@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spillcast.evidence.figures.kinds import READERS, Reader
+from spillcast.evidence.tables import table_of
 from spillcast.evidence.text import head_of
 from spillcast.evidence.unwrap import unwrapped
 
@@ -29,7 +30,7 @@ class Sample:
 
     def columns(self) -> set[str]:
         """Names in the first row of a table in CSV, or of an object in JSON, in small letters."""
-        start = self.text.lstrip()[:_HEADING_LENGTH]
+        start = table_of(self.text)[:_HEADING_LENGTH]
         if start[:1] in ("[", "{"):
             return {name.lower() for name in re.findall(r'"(\w+)"\s*:', start)}
         heading = start.split("\n", 1)[0]

@@ -11,12 +11,23 @@ _BARS = "|│║┃"
 _MORE = ("+", "↵", "⏎")
 _RULE = re.compile(r"[\s|+:│║┃┼╪╬├┤╞╡╟╢╠╣┌┐╔╗╒╕╓╖┬╤╦╥═─━-]*")
 _BOTTOM = re.compile(r"[\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*[└┘╚╝╘╛╙╜][\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*|\s*\+[-+=]+\+\s*")
+_CLOSING = tuple(_BARS)
 _JOINTS = "+┼╪╬"
 _COUNT = re.compile(r"\s*\([\d,. ]+ [^\W\d]+\)\s*")
 _RECORD = re.compile(r"[-+*╔╒┌╭═─├╞╟|\[ ]+R[Ee][Cc][Oo][Rr][Dd] \d+\b\W*")
 #: A column that tells that a table is one of ours, and not part of a report.
 _OURS = re.compile(r"\bQUERY PLAN\b|\bcalls\b.*\btemp_blks_|\btemp_blks_.*\bcalls\b", re.I)
+_TABLE = re.compile(
+    r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_blks_)|[^\n]{,4000}\btemp_blks_\w+\"?[ \t]*[,;|\t])",
+    re.MULTILINE,
+)
 _JSON = re.compile(r"\s*[\[{]")
+
+
+def table_of(text: str) -> str:
+    """The text from the heading of a table of ours, or from its rows in JSON; else all of it."""
+    match = _TABLE.search(text)
+    return text.strip() if match is None else text[match.start() :].strip()
 
 
 def grid(lines: list[str]) -> list[str] | None:
@@ -24,6 +35,9 @@ def grid(lines: list[str]) -> list[str] | None:
     for at in range(1, len(lines)):
         if _is_rule(lines[at]) and lines[at - 1].strip() and _is_ours(lines, at):
             end = next((n for n in range(at + 1, len(lines)) if _ends(lines[n])), len(lines))
+            if (closed := lines[at + 1].rstrip()[-1:] if at + 1 < len(lines) else "") in _CLOSING:
+                closes = (n for n in range(at + 1, end) if not lines[n].rstrip().endswith(closed))
+                end = next(closes, end)
             rows = _rows(lines[at - 1], lines[at], lines[at + 1 : end])
             before = [line for line in lines[: at - 1] if not _is_rule(line) or not line.strip()]
             return [*before, *rows, *_after(lines[end:])]

@@ -25,8 +25,8 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-#: Of the first bytes, the share of NULs at every other place that tells UTF-16 without a mark.
-_NUL_SHARE, _PROBED_BYTES = 0.3, 4096
+#: Of the first bytes, the share of NULs, and of letters and blanks, of UTF-16 without a mark.
+_NUL_SHARE, _PLAIN_SHARE, _PROBED_BYTES = 0.1, 0.3, 4096
 _FALLBACK = "spillcast-latin-1"
 
 
@@ -133,9 +133,15 @@ def _encoding(content: bytes) -> str:
     marked = next((name for mark, name in _BOMS if content.startswith(mark)), None)
     if marked is not None:
         return marked
-    probed = content[:_PROBED_BYTES]
-    for name, nuls in (("utf-16-le", probed[1::2]), ("utf-16-be", probed[::2])):
-        others = probed[::2] if name == "utf-16-le" else probed[1::2]
-        if len(nuls) > 1 and nuls.count(0) > _NUL_SHARE * len(nuls) > others.count(0):
-            return name
-    return "utf-8"
+    probed = content[: min(_PROBED_BYTES, len(content) // 2 * 2)]
+    if probed.count(0) <= _NUL_SHARE * len(probed):
+        return "utf-8"
+    plain = {
+        name: sum(
+            char.isascii() and (char.isalnum() or char.isspace())
+            for char in probed.decode(name, "replace")
+        )
+        for name in ("utf-16-le", "utf-16-be")
+    }
+    best = max(plain, key=plain.__getitem__)
+    return best if plain[best] > _PLAIN_SHARE * len(probed) / 2 else "utf-8"

@@ -197,6 +197,8 @@ def _plain(match: re.Match[str]) -> str:
 def _json_rows(lines: Lines) -> Lines | None:
     """Rows as objects of one name, or a plan as a string of JSON."""
     text = "\n".join(lines).strip()
+    if (begin := text.find('[{"QUERY PLAN"')) > 0:
+        text = text[begin : text.rfind("]") + 1]
     named = text[:1] in ("[", "{") and "QUERY PLAN" in text[:200].upper()
     if not named and not (text[:1] == '"' and '\\"' in text[:2000]):
         return None
@@ -240,11 +242,11 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _html,
     _fences,
     _prefixes,
-    _shipped,
     _json_rows,
     _cells,
     expanded,
     grid,
     _quotes,
     _indent,
+    _shipped,
 )

@@ -148,7 +148,7 @@ def _saved(gain: Gain, of: Ranked, scale: float) -> str:
 
 def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Table:
     """Sums as they were counted, or a day; a gain with its interval where there is room."""
-    timed = any(ranked.temp_s is not None for ranked in shown)
+    timed = any(_middle_s(ranked) is not None for ranked in shown)
     columns = [
         Column("statement", None),
         Column("calls" if scale == 1.0 else "calls a day", None, "whole", spare=1),
@@ -164,7 +164,7 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
     columns.append(Column("work_mem", None))
     rows = []
     for ranked in shown:
-        middle_s = None if ranked.temp_s is None else sum(ranked.temp_s) / 2
+        middle_s = _middle_s(ranked)
         share = None if middle_s is None or not ranked.elapsed_s else middle_s / ranked.elapsed_s
         temp = ranked.temp_bytes * scale if not timed else middle_s and middle_s * scale
         calls = None if ranked.calls is None else ranked.calls * scale
@@ -175,6 +175,11 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
         enough = ranked.work_mem_bytes
         rows.append([*row, None if enough is None else format_setting(enough)])
     return Table(columns, rows)
+
+
+def _middle_s(of: Ranked) -> float | None:
+    """Of its bounds; None where temp I/O took anything from nothing to the whole call."""
+    return None if of.temp_s is None or not of.temp_s[0] else sum(of.temp_s) / 2
 
 
 def _cells(gain: Gain, of: Ranked, scale: float) -> list[Any]:

@@ -84,12 +84,16 @@ def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
         if block.lstrip()[:2] in (b"[\n", b"[{", b"[ ", b"{\n"):
             yield from _json_lines(decoded(block))
             continue
+        places = dict.fromkeys(_MARKS, -1)
         while at < len(block):
             if not left:
-                marks = [place for mark in _MARKS if (place := block.find(mark, at)) >= 0]
-                if not marks:
+                # A mark that is further on is not looked for again.
+                for mark in [mark for mark, place in places.items() if place < at]:
+                    place = block.find(mark, at)
+                    places[mark] = len(block) if place < 0 else place
+                if min(places.values()) == len(block):
                     break
-                at, left = block.rfind(b"\n", 0, min(marks)) + 1, _BELOW
+                at, left = block.rfind(b"\n", 0, min(places.values())) + 1, _BELOW
             end = block.find(b"\n", at) + 1 or len(block)
             line = block[at:end]
             if any(mark in line for mark in _MARKS):

@@ -11,6 +11,7 @@ from spillcast.errors import InputError
 from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.numbers import Number
 from spillcast.evidence.postgres.nodes import WORKERS_MAX
+from spillcast.evidence.tables import table_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, json_of, reading
@@ -115,7 +116,7 @@ class Row:
 
 def read_rows(path: Path) -> list[Row]:
     """One for each statement. InputError for a file that is cut, damaged or lacks columns."""
-    text = unwrapped(text_of(path, bytes_max=_BYTES_MAX)).strip()
+    text = table_of(unwrapped(text_of(path, bytes_max=_BYTES_MAX)))
     if text.count("\n") > _LINES_MAX:
         raise InputError(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
     with reading(path, HOW):
@@ -160,11 +161,12 @@ def merged(rows: Iterable[Row]) -> list[Row]:
 
 
 def _of_json(text: str, path: Path) -> list[dict[str, Any]]:
-    """A list of rows, or one row after the other."""
+    """A list of rows, or one row after the other; what follows in other words is no row."""
     try:
-        document = json_of(text, path, HOW)
+        document = json_of(text, path, HOW, rest=text.startswith("["))
     except InputError:
-        document = [json_of(line, path, HOW) for line in text.split("\n") if line.strip()]
+        lines = [line for line in text.split("\n") if line.strip().startswith("{")]
+        document = [json_of(line, path, HOW) for line in lines]
     rows = [document] if isinstance(document, dict) else document
     if not all(isinstance(row, dict) for row in rows):
         raise ValueError("a row is not an object")
@@ -184,6 +186,10 @@ def _of_csv(text: str) -> list[dict[str, Any]]:
 
 def _of_full_length(rows: Iterable[dict[Any, Any]]) -> Iterable[Mapping[str, str]]:
     for row in rows:
+        first, *others = row.values()
+        if others and not any(others) and re.search(r"[^\W\d] ?\S* [^\W\d]", str(first)):
+            # Words below the table.
+            return
         if None in row or None in row.values():
             raise ValueError("a row and the heading have different numbers of values")
         yield row

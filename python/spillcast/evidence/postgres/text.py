@@ -1,7 +1,7 @@
 """Text plans of EXPLAIN as the documents that FORMAT JSON would have given, understood whole.
 
 Each line begins a node, is a detail of a known kind, goes on with the line above, or is around the
-plans. docs/guides/evidence.md lists the kinds of lines.
+plans. docs/reports.md lists the kinds of lines.
 """
 
 import re
@@ -189,7 +189,8 @@ def _logical(lines: list[str]) -> Iterator[str]:
     opened = False
     before = ""
     for line in lines:
-        begins = _BEGINS.match(line) or (_OF_NODE.search(line) and not _is_open(whole))
+        named = _OF_NODE.search(line) and not line.lstrip().startswith("(")
+        begins = _BEGINS.match(line) or (named and not _is_open(whole))
         if whole is not None and opened and line.strip() and not begins:
             joint = "" if full and len(before) == width else " "
             whole = whole.rstrip() + joint + line.strip() if joint else whole + line

@@ -1,0 +1,65 @@
+"""Plans, logs and exports as people have them are read right, or refused; the generator's draws."""
+
+from contextlib import suppress
+
+import pytest
+from disguises import draw
+
+from spillcast.errors import InputError, Refusal
+from spillcast.evidence.find import find_evidence
+from spillcast.evidence.postgres import read_plan, read_statements
+
+DRAWN = 150
+REFUSED_MAX = 0.03
+
+
+def read(path):
+    found = find_evidence([path])
+    kind = found.only_kind()
+    return read_plan(path) if kind == "plans" else read_statements(path)
+
+
+def right(recording, of):
+    temp = recording.meta.temp
+    return (
+        (temp.reads, temp.writes) == (of.read, of.written)
+        and temp.total_s == pytest.approx((of.read_ms + of.write_ms) / 1e3, rel=1e-4)
+        and recording.elapsed_s == pytest.approx(of.elapsed_ms / 1e3, rel=1e-4)
+    )
+
+
+def judged(folder, seeds):
+    """The draws that are read wrong, and those that are refused though they can be read."""
+    wrong, refused = [], []
+    for seed in seeds:
+        one = draw(seed)
+        path = folder / f"{seed}-{one.name}"
+        path.write_bytes(one.content)
+        try:
+            recording = read(path)
+        except (InputError, Refusal) as error:
+            refused.append((seed, one.kind, one.how, str(error)[-200:]))
+            continue
+        fair = right(recording, one.truth)
+        if one.kind != "statements":
+            fair = fair and recording.meta.temp.processes == pytest.approx(one.truth.processes)
+        if not fair:
+            wrong.append((seed, one.kind, one.how))
+    return wrong, refused
+
+
+def test_disguised_evidence_is_never_read_wrong(tmp_path):
+    wrong, refused = judged(tmp_path, range(DRAWN))
+    assert not wrong
+    assert len(refused) <= REFUSED_MAX * DRAWN, refused
+
+
+def test_cut_evidence_is_refused_or_read_as_far_as_it_is_right(tmp_path):
+    """A part of a file never tells of more temp I/O than the whole."""
+    for seed in range(40):
+        one = draw(seed)
+        path = tmp_path / f"{seed}-{one.name}"
+        for part in (0.3, 0.6, 0.9):
+            path.write_bytes(one.content[: int(part * len(one.content))])
+            with suppress(InputError, Refusal):
+                assert read(path).meta.temp.operations <= one.truth.read + one.truth.written
