@@ -13,7 +13,10 @@ from harness import until
 KILLS = int(os.environ.get("SPILLCAST_KILLS", "5"))
 #: Stopped, and let go on a while later.
 REST = (signal.SIGSTOP, signal.SIGCONT)
-DEATHS = (signal.SIGKILL, REST, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+DEATHS = (signal.SIGKILL, REST, signal.SIGTERM, signal.SIGINT)
+if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+    # Under nohup nothing ends by it.
+    DEATHS += (signal.SIGHUP,)
 #: From before a recorder has begun until after it has ended.
 WITHIN_S = 1.2
 

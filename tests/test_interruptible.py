@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from spillcast.errors import is_interruption
 from spillcast.interruptible import interrupts_reported, no_interrupts
 
 pytestmark = pytest.mark.usefixtures("signals_by_default")
@@ -29,3 +30,13 @@ def test_it_does_nothing_while_something_is_kept():
         interrupt()
     with pytest.raises(KeyboardInterrupt):
         interrupt()
+
+
+def test_where_python_makes_a_class_it_is_one_too():
+    class Interrupted:
+        def __set_name__(self, _owner, _name):
+            raise KeyboardInterrupt
+
+    with pytest.raises((RuntimeError, KeyboardInterrupt)) as raised:
+        type("Made", (), {"attribute": Interrupted()})
+    assert isinstance(raised.value, KeyboardInterrupt) or is_interruption(raised.value)

@@ -25,7 +25,9 @@ class Refusal(SpillcastError):
 
 
 def is_interruption(error: Exception) -> bool:
-    """Whether it is what DuckDB makes of Ctrl-C while it works on a query."""
+    """Whether it is what DuckDB makes of Ctrl-C in a query, or Python where it makes a class."""
+    if isinstance(error.__cause__, KeyboardInterrupt):
+        return True
     return isinstance(error, RuntimeError) and str(error) == "Query interrupted"
 
 
