@@ -156,6 +156,15 @@ class Temp:
         """Reads and writes."""
         return self.reads + self.writes
 
+    def __add__(self, more: "Temp") -> "Temp":
+        return Temp(
+            self.reads + more.reads,
+            self.writes + more.writes,
+            self.bytes + more.bytes,
+            # Both are whole nanoseconds.
+            round(self.total_s + more.total_s, 9),
+        )
+
 
 @dataclass(frozen=True)
 class OtherIO:
@@ -167,6 +176,9 @@ class OtherIO:
         default=0,
     )
     total_s: float = key("sum of their durations", unit="s", example=0.0009, default=0.0)
+
+    def __add__(self, more: "OtherIO") -> "OtherIO":
+        return OtherIO(self.count + more.count, round(self.total_s + more.total_s, 9))
 
 
 @dataclass(frozen=True)

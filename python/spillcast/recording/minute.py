@@ -127,16 +127,8 @@ def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
         elapsed_s=edges_s[-1],
         recorded_s=sum(part.meta.recorded_s for part in parts),
         cpu_s=None if None in cpu_s else sum(cpu or 0.0 for cpu in cpu_s),
-        temp=Temp(
-            reads=sum(cpu.temp.reads for cpu in metas),
-            writes=sum(cpu.temp.writes for cpu in metas),
-            bytes=sum(cpu.temp.bytes for cpu in metas),
-            total_s=sum(cpu.temp.total_s for cpu in metas),
-        ),
-        other_io=OtherIO(
-            count=sum(cpu.other_io.count for cpu in metas),
-            total_s=sum(cpu.other_io.total_s for cpu in metas),
-        ),
+        temp=sum((meta.temp for meta in metas), Temp()),
+        other_io=sum((meta.other_io for meta in metas), OtherIO()),
         capture=together([part.meta.capture for part in parts]),
         raw=_kept(metas, edges_s),
         sampling=_looked([part.meta.sampling for part in parts]),

@@ -112,7 +112,7 @@ def _named(sessions: list[Session], pid: int, connection: Connection) -> Session
             "its sessions: select pid, state, query from pg_stat_activity",
         )
     if session.hidden:
-        raise _no_right(connection, f"session {pid} of {session.user}")
+        raise no_right(connection, f"session {pid} of {session.user}")
     if session.leader is not None:
         raise InputError(
             f"--backend {pid}: this is a parallel worker of {session.leader}",
@@ -147,7 +147,7 @@ def _choose(
         and (not wanted.spilling or session.pid in leaders)
     ]
     if not matching and wanted.backend is None and any(session.hidden for session in sessions):
-        raise _no_right(connection, "sessions of other roles")
+        raise no_right(connection, "sessions of other roles")
     if len(matching) > 1:
         lines = [f"{len(matching)} sessions match:", *(s.describe() for s in matching[:LISTED])]
         lines += [f"and {len(matching) - LISTED} more"] * (len(matching) > LISTED)
@@ -184,7 +184,8 @@ def _owners(connection: Connection) -> set[int]:
     return {row[0] for row in connection.execute(_OWNERS, prepare=True).fetchall()}
 
 
-def _no_right(connection: Connection, wanted: str) -> InputError:
+def no_right(connection: Connection, wanted: str) -> InputError:
+    """The error of a role that may not see something, with the grant that lets it."""
     user = connection.info.user
     return InputError(
         f"role {user} may not see {wanted}",

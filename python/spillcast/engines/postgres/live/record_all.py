@@ -10,7 +10,7 @@ from typing import Any
 from spillcast.engines.engine import OnStatus, Say
 from spillcast.engines.postgres.connection import Connection, row
 from spillcast.engines.postgres.live.account import ServerSettings, engine_meta
-from spillcast.engines.postgres.live.backend import may_list_temp
+from spillcast.engines.postgres.live.backend import may_list_temp, no_right
 from spillcast.engines.postgres.live.recorder import LiveRecorder, sampler_connection
 from spillcast.engines.postgres.live.sampler import SessionQuery
 from spillcast.engines.postgres.live.split import Window, finish, in_short, write
@@ -20,7 +20,6 @@ from spillcast.engines.postgres.processes import (
     postmaster,
     temp_directories,
 )
-from spillcast.engines.postgres.quoting import shown_name
 from spillcast.errors import InputError
 from spillcast.recording.captured import Joined
 from spillcast.recording.meta import EndedBy
@@ -98,11 +97,7 @@ def _may_see_all(connection: Connection) -> None:
     """InputError where our role does not see what other sessions do."""
     (may,) = row(connection, "select pg_has_role(current_user, 'pg_read_all_stats', 'usage')")
     if not may:
-        user = connection.info.user
-        raise InputError(
-            f"role {user} may not see sessions of other roles",
-            f"as a superuser: grant pg_monitor to {shown_name(user)} (or pg_read_all_stats)",
-        )
+        raise no_right(connection, "sessions of other roles")
 
 
 class _AllSessions(LiveRecorder[ServerRecording]):
@@ -222,7 +217,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
             workers=_workers(query, window, recorder.origin_ns),
             sampler=self.sampler,
         )
-        self._kept.append(in_short(recording, query, sums))
+        self._kept.append(in_short(recording, query))
 
     def _settings_of(self, query: SessionQuery) -> dict[str, Any]:
         statement = query.statement

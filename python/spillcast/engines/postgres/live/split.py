@@ -1,8 +1,7 @@
 """One query's rows out of those of all sessions: a recording like that of a single session."""
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ from spillcast.engines.postgres.live.account import query_meta, sampling_meta
 from spillcast.engines.postgres.live.sampler import Sampler, SessionQuery
 from spillcast.recording import Recording
 from spillcast.recording.captured import Joined, share_of
-from spillcast.recording.counted import seconds_of, sum_of
+from spillcast.recording.counted import seconds_of, sum_of, totals
 from spillcast.recording.meta import EndedBy, Memory, Meta, ObservedEngine, OtherIO, Temp
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.server_recording import QueryRecording
@@ -44,13 +43,12 @@ class Window:
 class Sums:
     """What the rows of a query add up to."""
 
-    temp: Temp
-    other_io: OtherIO
-    read_bytes: int
+    temp: Temp = field(default_factory=Temp)
+    other_io: OtherIO = field(default_factory=OtherIO)
     #: Outside of calls; None where the capture cannot tell.
-    cpu_s: float | None
+    cpu_s: float | None = None
     #: When the last temp I/O ended, ns since the query's start.
-    temp_until_ns: int
+    temp_until_ns: int = 0
 
 
 def write(
@@ -59,26 +57,26 @@ def write(
     """Write the rows of a query into a recording that is still to be finished."""
     writer = RecordingWriter(path, options.slices, share=options.share)
     where = query.pids, window.begin_ns, window.end_ns
-    counted, cpu_ns, until_ns = Counter[tuple[str | None, bool, str]](), list[int](), 0
+    sums = Sums()
     try:
         for part in rows.waits(*where):
             for batch in part.to_batches():
                 writer.add_waits(batch)
-            seconds = seconds_of(part)
-            for batch in seconds.to_batches():
+            for batch in seconds_of(part).to_batches():
                 writer.add_seconds(batch)
-            counted += _counted(seconds)
+            temp, other_io = totals(part)
+            sums.temp, sums.other_io = sums.temp + temp, sums.other_io + other_io
             if part["cpu_before_ns"].null_count < part.num_rows:
-                cpu_ns.append(sum_of(part["cpu_before_ns"]))
+                sums.cpu_s = (sums.cpu_s or 0.0) + sum_of(part["cpu_before_ns"]) / 1e9
             ends = pa.compute.add(part["start_ns"], part["elapsed_ns"]).filter(part["temp"])
-            until_ns = max(until_ns, pa.compute.max(ends).as_py() or 0)
+            sums.temp_until_ns = max(sums.temp_until_ns, pa.compute.max(ends).as_py() or 0)
         for samples in rows.samples(*where):
             for batch in samples.to_batches():
                 writer.add_samples(batch)
     except BaseException:
         writer.discard()
         raise
-    return writer, _sums(counted, sum(cpu_ns) / 1e9 if cpu_ns else None, until_ns)
+    return writer, sums
 
 
 def finish(
@@ -122,9 +120,9 @@ def finish(
     return writer.finish(meta)
 
 
-def in_short(recording: Recording, query: SessionQuery, sums: Sums) -> QueryRecording:
+def in_short(recording: Recording, query: SessionQuery) -> QueryRecording:
     """A recording as the list of all has it."""
-    meta, statement, temp = recording.meta, query.statement, sums.temp
+    meta, statement, temp = recording.meta, query.statement, recording.meta.temp
     server_query = meta.server_query
     assert server_query is not None
     workers = len(query.workers)
@@ -142,42 +140,9 @@ def in_short(recording: Recording, query: SessionQuery, sums: Sums) -> QueryReco
         ended_by=server_query.ended_by,
         workers=workers,
         reads=temp.reads,
-        read_bytes=sums.read_bytes,
+        read_bytes=temp.bytes - recording.written_bytes.temp,
         writes=temp.writes,
-        written_bytes=temp.bytes - sums.read_bytes,
+        written_bytes=recording.written_bytes.temp,
         temp_s=temp.total_s,
         temp_share=temp.total_s / processes_s,
-    )
-
-
-def _counted(seconds: pa.Table) -> Counter[tuple[str | None, bool, str]]:
-    """Counts, bytes and time by op and whether on temp files."""
-    names = ("count", "bytes", "total_ns")
-    groups = seconds.group_by(["op", "temp"]).aggregate([(name, "sum") for name in names])
-    return Counter(
-        {
-            (row["op"], row["temp"], name): row[f"{name}_sum"]
-            for row in groups.to_pylist()
-            for name in names
-        }
-    )
-
-
-def _sums(
-    counted: Counter[tuple[str | None, bool, str]], cpu_s: float | None, until_ns: int
-) -> Sums:
-    def both(temp: bool, name: str) -> int:
-        return counted["read", temp, name] + counted["write", temp, name]
-
-    return Sums(
-        Temp(
-            reads=counted["read", True, "count"],
-            writes=counted["write", True, "count"],
-            bytes=both(True, "bytes"),
-            total_s=both(True, "total_ns") / 1e9,
-        ),
-        OtherIO(both(False, "count"), both(False, "total_ns") / 1e9),
-        counted["read", True, "bytes"],
-        cpu_s,
-        until_ns,
     )
