@@ -79,7 +79,7 @@ nightly: build ## the tests that take long, and five minutes of damaged evidence
 	TRACES_S=30 cargo test --profile quick --locked --workspace --test oracle damaged -- --nocapture
 	$(MAKE) fuzz
 
-fuzz: build ## damaged evidence for every reader, MINUTES=5; what came of it, counted
+fuzz: build ## damaged evidence for every reader, MINUTES=5; prints a count of outcomes
 	PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),5)
 
 check: build ## formatting, lints, types

@@ -1,4 +1,4 @@
-"""Of which commit this is built, as a file of each wheel says; a folder of sources has none."""
+"""The commit of this build, which each wheel contains as a file; a source folder has none."""
 
 from pathlib import Path
 

@@ -102,7 +102,7 @@ def written(value: Any) -> Any:
 
 
 def as_text(text: str) -> str:
-    """A name of the system as text: its bytes that are none, which JSON cannot hold, replaced."""
+    """A name of the system as text, with invalid UTF-8 replaced, which JSON cannot hold."""
     if text.isascii():
         return text
     return text.encode(errors="surrogateescape").decode(errors="replace")

@@ -87,7 +87,7 @@ def check_kind(path: Path) -> None:
 
 
 def text_of(path: Path, hint: str | None = None, *, bytes_max: int = TEXT_BYTES_MAX) -> str:
-    """The text of a file, bytes that are none replaced. InputError where it is too long."""
+    """The text of a file, with invalid UTF-8 replaced. InputError if it is too long."""
     with reading(path, hint), path.open("rb") as file:
         content = file.read(bytes_max + 1)
     return bounded(content, path, bytes_max).decode("utf-8-sig", errors="replace")

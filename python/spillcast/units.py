@@ -88,8 +88,8 @@ def parse_factor(target: str, value: str) -> float:
 def parse_bytes(text: str, option: str = "") -> int:
     """Bytes from ``256K``, ``1.5 GiB`` or ``200MB``; units are powers of 1024.
 
-    InputError, which names ``option``, for what is none, and for a bare number that is too small to
-    be one in bytes.
+    InputError, which names ``option``, for text that is not a size, and for a bare number that is
+    too small to be one in bytes.
     """
     match = re.fullmatch(rf"\s*({_NUMBER})\s*+([kmgt]?)(?:i?b)?\s*", text.lower())
     if match is None:

@@ -139,7 +139,7 @@ class DebianTpch(PostgresTpch):
         return f"{super().label} of Debian, default buffers"
 
     def before(self, workload: Workload) -> Sequence[str]:  # noqa: ARG002
-        """Nothing: the page cache has the tables, or nobody has."""
+        """No statements: this server relies on the page cache alone."""
         return []
 
     @staticmethod

@@ -68,7 +68,7 @@ def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> N
 
 
 def scheduled(tasks: Iterable[Path]) -> Scheduled:
-    """Of the threads whose folders in /proc are given, together; those gone are skipped."""
+    """Sum up the threads of these folders in /proc; ended threads are skipped."""
     cpu_ns = delay_ns = 0
     for task in tasks:
         try:

@@ -107,7 +107,7 @@ class ServerRanking:
 
     @property
     def per_day(self) -> float | None:
-        """Of a sum, how much that is a day; None where the time of the sums is not known."""
+        """The factor from a sum to its amount per day; None if the time of the sums is unknown."""
         return DAY_S / self.window_s if self.window_s else None
 
     @property

@@ -54,17 +54,17 @@ class Runs:
 
     @property
     def elapsed_s(self) -> list[float]:
-        """Of each run."""
+        """The elapsed time of each run."""
         return [ran.elapsed_s for ran in self.made]
 
     @property
     def run_queue_delay_s(self) -> list[float]:
-        """Of each run, time runnable but not scheduled."""
+        """The time runnable but not scheduled of each run."""
         return [ran.run_queue_delay_s for ran in self.made]
 
     @property
     def cpu_s(self) -> list[float]:
-        """Of each run, CPU time of all its threads."""
+        """The CPU time of each run, over all its threads."""
         return [ran.cpu_s for ran in self.made]
 
     @property
@@ -194,7 +194,7 @@ class Case:
 
     @property
     def runs_covered(self) -> list[bool]:
-        """Of each single run on the target, whether the interval holds it; none where refused."""
+        """Whether the interval holds each single run on the target; empty if refused."""
         if self.forecast.interval_s is None:
             return []
         low_s, high_s = self.forecast.interval_s

@@ -70,7 +70,7 @@ class Check:
         return None
 
     def terms(self) -> list[tuple[str, float, float, float | None]]:
-        """Of each name: as it was, as forecast, and as it came."""
+        """The terms by name: before the move, as forecast, and as measured."""
         names = dict.fromkeys(term.name for term in self.forecast.terms)
         found = []
         for name in names:
@@ -114,7 +114,7 @@ def _is_on(place: TempPlace, target: str) -> bool:
 def kept_forecast(path: Path, target: str | None) -> Forecast:
     """The forecast of ``target`` in a document; the only one where none is named.
 
-    InputError for what is none, and where it is not clear which.
+    InputError for a file that is not a forecast, and if several could be meant.
     """
     if path.is_dir():
         raise InputError(f"{path} is not a forecast: give the forecast first", HOW)

@@ -44,7 +44,7 @@ class Kind:
 
 
 def kinds_of(query: str, runs: Sequence[Sequence[Bursts]], before: Sequence[int]) -> list[Kind]:
-    """Of runs by storage, memory first: bursts by the operations they are between.
+    """The bursts of runs by storage (memory first), grouped by the operations around them.
 
     ``before`` are operations that may follow a burst: READ, WRITE. The same work is done
     everywhere, so that the n-th longest burst is the n-th longest. Repeated runs count by their
@@ -103,7 +103,7 @@ def _spread(kinds: Sequence[Kind], queries: Sequence[str]) -> float:
 
 
 def _noise(quantiles: Sequence[Sequence[Floats | None]], count: float) -> float:
-    """Of repeated runs, by storage and repeat: the variance of the mean of what a wait adds."""
+    """The variance of the mean cost of a wait among repeated runs, by storage and repeat."""
     repeats = min(len(each) for each in quantiles)
     if repeats < 2:
         return 0.0

@@ -174,5 +174,5 @@ def _kinds(engine: _Measured) -> list[Kind]:
 
 
 def _mean_s(loads: Sequence[Load]) -> float:
-    """Of an operation; 0 without any."""
+    """The mean latency of an operation; 0 without any."""
     return sum(load.total_s for load in loads) / max(sum(load.count for load in loads), 1)

@@ -52,7 +52,7 @@ class Point:
 
     @property
     def interval_s(self) -> tuple[float, float] | None:
-        """Of a forecast."""
+        """The interval of a forecast; None if measured."""
         return None if self.between is None else self.between.interval_s
 
     @property
@@ -124,7 +124,7 @@ class Sweep:
 
     @property
     def median_error(self) -> float | None:
-        """Of the forecasts that were measured, the median of the error without its sign."""
+        """The median absolute error of the forecasts that were measured."""
         return median(abs(p.error or 0.0) for p in self.checked) if self.checked else None
 
 

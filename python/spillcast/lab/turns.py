@@ -31,7 +31,7 @@ class Series(Generic[T]):
         return [ran for ran, _ in self.done]
 
     def calmest(self, rank: int = 0) -> tuple[Ran, T]:
-        """The run that other work on the machine took least from, with what came of it.
+        """The run with the least interference from other work on the machine, and its result.
 
         Or the one of a ``rank`` after it, as far as there are so many.
         """

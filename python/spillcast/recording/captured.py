@@ -96,7 +96,7 @@ def nothing_seen(status: Mapping[str, Any], method: str, *, samples: int) -> Inp
 
 
 def going_on(status: Mapping[str, Any], command: "Command | None") -> str | None:
-    """That a command has left processes behind, in a line with what records them; None if not."""
+    """A notice that a command left processes behind, and how to record them; None if not."""
     running = status["running"]
     if command is None or command.exit_status is None or not running:
         return None

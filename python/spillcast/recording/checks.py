@@ -32,7 +32,7 @@ class Check:
 
     @property
     def difference(self) -> float:
-        """Of the larger figure, the share by which the other is less."""
+        """The difference as a share of the larger figure."""
         missing = self.expected - self.recorded
         if (self.at_least and missing <= 0) or abs(missing) <= self.apart:
             return 0.0

@@ -19,7 +19,7 @@ class Clock:
 
     @classmethod
     def of(cls, origin_ns: int, started_ns: int | None) -> "Clock":
-        """Of a recording begun at ``origin_ns``; the run at ``started_ns``, if that is known."""
+        """The clock of a recording from ``origin_ns`` of a run from ``started_ns``, if known."""
         return cls(0 if started_ns is None else max(started_ns - origin_ns, 0))
 
     def waits(self, rows: "pa.Table") -> "pa.Table":

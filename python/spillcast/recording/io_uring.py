@@ -9,7 +9,7 @@ PREFIX = "io_uring_"
 
 
 def beside_others(waits: pa.Table) -> pa.Array:
-    """Of each row, whether it is a request that its thread had under way with others.
+    """Whether each row is a request in flight together with others of its thread.
 
     The rows of its thread show how it waited for them; one that is alone is such a row itself.
     """

@@ -106,7 +106,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Memory:
-    """Of the observed processes, in bytes."""
+    """Holds the memory of the observed processes, in bytes."""
 
     limit_bytes: int | None = key(
         "lowest limit of the process's memory cgroups; null for none",
@@ -308,7 +308,7 @@ class Meta:
 
     @property
     def run_queue_others_s(self) -> float:
-        """Of the time runnable but not scheduled, the most that others were the cause of.
+        """The most of the time runnable but not scheduled that other processes caused.
 
         Where it was not measured, others had no more of the CPUs than the observed threads left.
         """

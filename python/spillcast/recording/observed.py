@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CpuLimits:
-    """Of the observed process. All is None where it is not known, or where there is no limit."""
+    """Holds the limits of the observed process; None for unknown values and without a limit."""
 
     cpus: int | None = key(
         "CPUs that it may run on, by cpusets and affinity; null if unknown",
@@ -93,12 +93,12 @@ def open_files(pid: int) -> list[SizedFile]:
 
 
 def inputs_of(read_bytes: Mapping[str, int]) -> list[SizedFile]:
-    """Of other files than temp files, by name what was read of each: the largest there are."""
+    """The largest files other than temp files, by name, with the bytes read of each."""
     return [SizedFile(*sized) for sized in _core.inputs_of(read_bytes)]
 
 
 def temp_of(before: Iterable[SizedFile], folders: Iterable[str]) -> list[SizedFile]:
-    """Of files that were there before, those in folders of temp files, the largest first."""
+    """The earlier files in folders of temp files, the largest first."""
     sizes = {sized_file.file: sized_file.bytes for sized_file in before}
     return [SizedFile(*sized) for sized in _core.temp_of(sizes, list(folders))]
 

@@ -84,7 +84,7 @@ def _remove_left(path: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """A folder that nobody else has locked. InputError where somebody has."""
+    """Lock a folder. InputError if another process has locked it."""
     lock = os.open(folder, _DIRECTORY)
     try:
         try:
@@ -100,7 +100,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _creation_lock(directory: Path) -> Iterator[None]:
-    """Of two recorders that begin at the same time, the second sees the folder of the first."""
+    """InputError for the second of two recorders that begin at once: it sees the first's folder."""
     try:
         lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:

@@ -113,7 +113,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Statement:
-    """Of counts, never on disk: whose they are, in a file that may hold those of many."""
+    """Identifies the statement of counts in a file with many; never on disk."""
 
     queryid: str | None = key("for counts, never on disk: the server's identifier of the statement")
     query: str | None = key("for counts, never on disk: its text, without secrets")

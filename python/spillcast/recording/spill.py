@@ -45,8 +45,8 @@ def sequential_share(recording: Recording) -> dict[tuple[str, int], float]:
     """By op and size class (bytes), share of temp operations that follow the last on their file.
 
     The last one of the same op. Operations without an offset are skipped, and so is an op and size
-    class that has no other. Where slices of the run alone are known, nobody knows what came before
-    the first ones of each.
+    class without another. In a recording of slices, the first ones of each slice have an unknown
+    predecessor.
     """
     waits = recording.temp_columns("start_ns", "op", "file", "offset", "bytes")
     if waits["offset"].null_count or waits["bytes"].null_count:
@@ -83,7 +83,7 @@ def codes(names: pa.ChunkedArray) -> Numbers:
 
 
 def equals(names: pa.ChunkedArray, name: str) -> NDArray[np.bool_]:
-    """Of each row, whether it has this name."""
+    """Whether each row has this name."""
     encoded = _encoded(names)
     known = encoded.dictionary.cast(pa.string()).to_pylist()
     if name not in known:

@@ -35,7 +35,7 @@ class FileSums(NamedTuple):
     read_bytes: int = 0
 
     def plus(self, op: str | None, size: int) -> "FileSums":
-        """With more that was read or written."""
+        """The sums with more bytes read or written."""
         if op == "write":
             return self._replace(written_bytes=self.written_bytes + size)
         if op == "read":
@@ -84,7 +84,7 @@ class RowSums:
 
 
 class Totals(NamedTuple):
-    """Of single waits: how many, their bytes and time, and the end of the last."""
+    """Sums up single waits: their number, bytes and time, and the end of the last."""
 
     rows: int
     bytes: int
@@ -92,7 +92,7 @@ class Totals(NamedTuple):
     end_ns: int
 
     def plus(self, other: "Totals") -> "Totals":
-        """Those of other rows besides."""
+        """The totals of these and other rows."""
         summed = Totals(*map(add, self, other))
         return summed._replace(end_ns=max(self.end_ns, other.end_ns))
 
@@ -101,7 +101,7 @@ NOTHING = Totals(0, 0, 0, 0)
 
 
 def of_waits(waits: "pa.Table") -> Totals:
-    """Of single waits."""
+    """The totals of single waits."""
     import pyarrow.compute as pc
 
     end = pc.max(pc.add(waits["start_ns"], waits["elapsed_ns"])).as_py()
@@ -165,7 +165,7 @@ def _check(path: Path, figures: Sequence[tuple[str, int, int]]) -> None:
 
 
 def _check_temp(seconds: "pa.Table", meta: "Meta", path: Path) -> None:
-    """Of a recording that does not tell what its rows sum to: by its counts of temp I/O.
+    """Check a recording without sums of its rows by its counts of temp I/O.
 
     These may be more, by what was done before the run began.
     """

@@ -64,7 +64,7 @@ class ThreadTrace:
         return int(self.thread.max(initial=NONE)) + 1
 
     def io_ns(self, wait_ns: NDArray[Any]) -> NDArray[Any]:
-        """Of each row's wait, that in which its thread had I/O under way.
+        """The part of each row's wait in which its thread had I/O in flight.
 
         A thread that waits for something else does nothing meanwhile: engines look in turns of some
         ms whether there is work again, and no other thread wakes them.

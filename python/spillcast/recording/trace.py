@@ -65,7 +65,7 @@ class Traces:
         return sum(file["damaged"] for file in self.files)
 
     def unmeasured(self) -> int:
-        """Of these, waits whose length cannot be: they are in no group and no time."""
+        """The number of waits of impossible length, which are in no group and no time."""
         return sum(file["waits_unmeasured"] for file in self.files)
 
 

@@ -92,7 +92,7 @@ class MachineCalibration:
     )
 
     def cost_of(self, engine: str) -> WaitCost:
-        """That of an engine, or of all where it was not measured."""
+        """The cost for an engine, or that for all if it was not measured."""
         return next((cost for cost in self.costs if cost.engine == engine), self.costs[-1])
 
 
@@ -104,7 +104,7 @@ def weights_of(waits_s: "Floats") -> "Floats":
 
 
 def filled_s(work_s: "Floats", fill_s: "Floats") -> "Floats":
-    """Of each part of memory, CPU time in which work goes through it: rows of work, columns f."""
+    """CPU time in which work goes through each part of memory: rows of work, columns f."""
     import numpy as np
 
     return np.asarray(fill_s * -np.expm1(-np.asarray(work_s)[:, None] / fill_s))

@@ -48,7 +48,7 @@ def plan_of_counts(recording: Recording, steps_max: int = STEPS_MAX) -> pa.Recor
 
 
 def _mean_bytes(recording: Recording) -> tuple[int, int]:
-    """Of a read and of a write; of an op that there is none of, as of the other."""
+    """The sizes of a read and of a write; a missing op has the size of the other."""
     temp = recording.meta.temp
     any_bytes = temp.bytes // temp.operations
     sums = {row["op"]: row["bytes"] // row["count"] for row in recording.temp_seconds.to_pylist()}

@@ -31,7 +31,7 @@ class DuckDbSession(Session):
         return scheduled(Path("/proc/self/task").iterdir())
 
     def peak_buffer_bytes(self) -> int | None:
-        """Of the query, where it was profiled."""
+        """The peak buffer memory of the query; None if it was not profiled."""
         if not self._profiled:
             return None
         profile = self._connection.get_profiling_information()

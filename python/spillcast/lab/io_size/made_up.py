@@ -1,4 +1,4 @@
-"""The spill of an external sort that nobody ran: its reads and writes, as steps to be issued."""
+"""The spill of a synthetic external sort: its reads and writes, as steps to issue."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -120,7 +120,7 @@ class Recorded(Spill):
         return self._whole * levels / self._levels(self._memory_bytes, self._usual_bytes)
 
     def warnings(self) -> list[dict[str, str]]:
-        """Of waits that were not recorded, and of levels that are not known."""
+        """Warnings about waits that were not recorded, and about unknown levels."""
         warnings = []
         if self._whole > WHOLE:
             message = (

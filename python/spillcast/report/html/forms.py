@@ -11,7 +11,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Of a profile."""
+    """A row of a profile."""
 
     total_us: float | None = None
     count: int | None = None
@@ -231,7 +231,7 @@ class Saving:
 
 @dataclass(frozen=True, kw_only=True)
 class SavingStatement(Saving):
-    """Of a statement."""
+    """The result of a statement in a fleet."""
 
     sql: str
     cumulative_share: float
@@ -240,7 +240,7 @@ class SavingStatement(Saving):
 
 @dataclass(frozen=True, kw_only=True)
 class SavingDatabase(Saving):
-    """Of a database."""
+    """The result of a database in a fleet."""
 
     statements: int
 
@@ -251,7 +251,7 @@ class SavingDatabase(Saving):
 
 @dataclass(frozen=True, kw_only=True)
 class Day:
-    """Of a fleet."""
+    """A day of a fleet."""
 
     day: str
     temp_s: float

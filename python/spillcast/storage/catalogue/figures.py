@@ -19,7 +19,7 @@ class Figures:
 
 
 def figures(storage: Storage) -> Figures:
-    """Of a storage with limits. Rates are those of full buckets: credits are not yet used up."""
+    """Holds the figures of a storage with limits. Rates are those with full credits."""
     return Figures(
         _alone_s(storage, "read", READ_BYTES, sequential=False),
         _alone_s(storage, "write", WRITE_BYTES, sequential=True),

@@ -97,7 +97,7 @@ def find(
 
 
 def no_query_error(wanted: str, within_s: float) -> SpillcastError:
-    """That what was waited for did not come in time."""
+    """The error for a query that did not begin in time."""
     waited = format_duration(within_s)
     hint = "a longer --duration waits longer, and without one it waits until Ctrl-C"
     return SpillcastError(f"waited {waited} for {wanted}: none came", hint)

@@ -91,7 +91,7 @@ def rank_postgres(
 
 
 def _calibration(connection: Connection) -> MachineCalibration | None:
-    """Of this machine, where the server is on it for sure: it was reached by a socket."""
+    """The calibration of this machine, if the server surely runs on it (connected by a socket)."""
     kept = kept_calibration() if connection.info.host.startswith("/") else None
     if kept is None or kept.told is None:
         return None

@@ -225,7 +225,7 @@ def save(look: Look, path: Path) -> None:
 
 
 def load(path: Path) -> Look:
-    """A look that was kept. InputError for what is none."""
+    """A kept snapshot. InputError for a file that is not one."""
     with reading(path, HOW):
         document = json_of(text_of(path), path, HOW)
         if not isinstance(document, dict) or document.get("schema") != LOOK_SCHEMA:
