@@ -86,7 +86,7 @@ def test_release_11_1_writes_of_tables_are_none(figures):
     ids=["sums", "means"],
 )
 def test_row_sources_are_sums_before_they_are_means(figures, rows, captured, times):
-    calls = (("Execute", 3, 0.0, 0.0, 0), ("Fetch", 9, 0.6, 1.4, 6000))
+    calls = (("Execute", 3, 0.0, 0.0, 0), ("Fetch", 9, 0.6, 1.4, 2000 * times))
     lines = source(0, "SORT ORDER BY", 2000, 2050) + source(1, "TABLE ACCESS FULL T", 0, 0)
     found = figures(tkprof(calls=calls, sources=lines, rows=rows, captured=captured,
                            waits=[("direct path write temp", 70, 0.1, 0.3),

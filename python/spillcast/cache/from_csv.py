@@ -66,10 +66,12 @@ def _read(path: Path) -> pa.Table:
     with reading(path, _HINT):
         with path.open("rb") as file:
             heading = file.readline().decode(errors="replace")
-        names = _names(heading)
+        delimiter = max(",;\t|", key=heading.count)
+        names = _names(heading, delimiter)
         of_column = {name: types[known] for name, known in names.items() if known in types}
         options = pa.csv.ConvertOptions(column_types=of_column, null_values=[""])
-        table = pa.csv.read_csv(path, convert_options=options)
+        parsing = pa.csv.ParseOptions(delimiter=delimiter)
+        table = pa.csv.read_csv(path, convert_options=options, parse_options=parsing)
         table = table.rename_columns([names.get(name, name) for name in table.column_names])
         table.validate(full=True)
     if twice := [name for name in types if table.column_names.count(name) > 1]:
@@ -93,12 +95,12 @@ def _read(path: Path) -> pa.Table:
     return table
 
 
-def _names(heading: str) -> dict[str, str]:
+def _names(heading: str, delimiter: str) -> dict[str, str]:
     """The columns of a heading: the written name and ours.
 
     An alias counts only if no column has the name itself.
     """
-    written = next(csv.reader([heading.strip()]), [])
+    written = next(csv.reader([heading.strip("\ufeff \r\n")], delimiter=delimiter), [])
     exact = {name: name.strip().lower() for name in written}
     present = set(exact.values())
     return {

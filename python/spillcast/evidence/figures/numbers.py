@@ -12,6 +12,8 @@ _NUMBER = re.compile(
     r"\s*([KMGTPE]?)i?(B|us|µs|ms|ns|s)?",
 )
 _CLOCK = re.compile(r"[+-]?(?:(\d+) )?(\d+):([0-5]\d):([0-5]\d(?:[.,]\d+)?)")
+#: Characters that tell which of both a text has.
+_JUDGED_LENGTH = 1 << 20
 _SUFFIXES = " KMGTPE"
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 #: Tokens of text, and those that only a decimal comma or only a decimal point explains.
@@ -101,7 +103,8 @@ def seconds_of(text: str) -> Number | None:
 
 def with_decimal_points(text: str) -> str:
     """The text with ``1,234.5`` for ``1.234,5`` where its numbers have a decimal comma."""
-    tokens = [token for token in _TOKEN.findall(text) if "." in token or "," in token]
+    start = text[:_JUDGED_LENGTH]
+    tokens = [token for token in _TOKEN.findall(start) if "." in token or "," in token]
     comma = sum(_SURELY_COMMA.fullmatch(token) is not None for token in tokens)
     point = sum(_SURELY_POINT.fullmatch(token) is not None for token in tokens)
     if comma <= point:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import log
 from pathlib import Path
 
 from spillcast.errors import InputError
@@ -63,10 +64,16 @@ class Section:
 
     @property
     def runs(self) -> int:
-        """How many executions the figures of one row source have to be taken times."""
-        if self.sums_executions:
-            return 1
-        return max(1, self.captured or self.executions)
+        """How many executions the figures of one row source have to be taken times.
+
+        Row sources are sums over executions or their mean, by release: what fits the column disk.
+        """
+        many = max(1, self.captured or self.executions)
+        disk = self.calls["total"][3] if "total" in self.calls else 0
+        whole = max((line.reads for line in self.lines), default=0)
+        if disk and whole:
+            return min((1, many), key=lambda times: abs(log(times * whole / disk)))
+        return 1 if self.sums_executions else many
 
     @property
     def executions(self) -> int:
@@ -96,7 +103,7 @@ def read(paths: list[Path], choice: Choice) -> Figures:
     section, blocks, sql_id = pick(path, items, choice)
     _check(path, section, blocks)
     found = (_SESSIONS.match(line) for line in reversed(lines[-20:]))
-    sessions = next((int(match[1]) for match in found if match), 1)
+    sessions = next((int(match[1]) for match in found if match), None)
     return _figures(path, section, blocks, sql_id, sessions, choice)
 
 
@@ -105,7 +112,7 @@ def _figures(
     section: Section,
     blocks: Spilled,
     sql_id: str | None,
-    sessions: int,
+    sessions: int | None,
     choice: Choice,
 ) -> Figures:
     untold = [
@@ -130,9 +137,10 @@ def _figures(
         for op, time_s in (("read", times.read_s), ("write", times.write_s))
     )
     elapsed_s, busy_s, unknown = elapsed.value, None, ""
-    if sessions > 1 or _COORDINATOR_WAITS in section.waits:
+    if _several_sessions(section, sessions):
         elapsed_s, busy_s = _of_coordinator(section)
-        unknown = f"its {format_duration(elapsed.value)} are the sum over {sessions} sessions"
+        several = f"{sessions} sessions" if sessions else "several sessions"
+        unknown = f"its {format_duration(elapsed.value)} are the sum over {several}"
         untold.append("the elapsed time is that of the coordinator of several sessions")
     elif section.executions > 1:
         untold.append(f"this is for all {section.executions:,} executions together")
@@ -164,6 +172,16 @@ def _times(section: Section, counts: dict[str, int]) -> TempTimes:
     if listed:
         return with_more(times, most_s, because)
     return at_most(most_s, counts["read"], counts["write"], because)
+
+
+def _several_sessions(section: Section, sessions: int | None) -> bool:
+    """Whether its times are sums over a coordinator and its servers, or other sessions."""
+    if sessions is not None and sessions > 1:
+        return True
+    parallel = any(event.startswith("PX Deq") for event in section.waits)
+    return _COORDINATOR_WAITS in section.waits or (
+        sessions is None and parallel and section.executions > 1
+    )
 
 
 def _of_coordinator(section: Section) -> tuple[float, float]:

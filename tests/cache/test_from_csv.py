@@ -1,0 +1,30 @@
+"""CSV of I/O with the headings that other tools write."""
+
+import pytest
+
+from spillcast.cache.from_csv import read_csv
+from spillcast.errors import InputError
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "object,offset,bytes\nt1,0,4096\nt1,4096,8192\n",
+        "Object,Offset,Size\nt1,0,4096\nt1,4096,8192\n",
+        "\ufeffFILE;Offset;Length\nt1;0;4096\nt1;4096;8192\n",
+        "size,bytes,object,offset\n1,4096,t1,0\n1,8192,t1,4096\n",
+    ],
+)
+def test_headings_in_any_case_and_by_their_other_names(tmp_path, text):
+    path = tmp_path / "io.csv"
+    path.write_text(text)
+    rows = read_csv([path])
+    assert rows.bytes.tolist() == [4096, 8192]
+    assert rows.offset.tolist() == [0, 4096]
+
+
+def test_a_column_that_is_missing_is_named(tmp_path):
+    path = tmp_path / "io.csv"
+    path.write_text("Object,Offset\nt1,0\n")
+    with pytest.raises(InputError, match="no column bytes,"):
+        read_csv([path])
