@@ -6,6 +6,10 @@ from spillcast.document import key
 from spillcast.units import format_duration
 
 
+#: Bounds of this ratio are those of a sample or of rounding.
+CLOSE = 0.7
+
+
 @dataclass(frozen=True)
 class TimedWithin:
     """Bounds of the time of all temp I/O, summed over all threads."""
@@ -17,6 +21,11 @@ class TimedWithin:
     counts_too: bool = key(
         "for figures, never on disk: whether the counts follow from the time and a mean latency"
     )
+
+    @property
+    def close(self) -> bool:
+        """Whether the bounds are so close that the time is about known."""
+        return self.least_s >= CLOSE * self.most_s
 
     @property
     def words(self) -> str:

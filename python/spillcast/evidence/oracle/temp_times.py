@@ -6,7 +6,7 @@ from spillcast.evidence.figures.numbers import ZERO, Number
 from spillcast.recording.timed_within import TimedWithin
 
 #: Rounding that leaves less open than this is not worth a word.
-_PRECISE = 0.02
+_PRECISE = 0.25
 _STORAGE_TELLS = "name the storage of its temp files with --from"
 TRACE_TELLS = "a trace (10046) or ASH of the run shows it"
 

@@ -134,10 +134,10 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
         text = f"{words}; the interval covers both bounds, and {known_from(recording)}"
         if recording.ends is not None:
             warnings.append(Warned("io-unknown", text))
-        elif recording.meta.temp.within is None:
+        elif (within := recording.meta.temp.within) is None:
             warnings.append(Warned("processes", text))
         else:
-            warnings.append(Warned("time-unknown", text))
+            warnings.append(Warned("untold" if within.close else "time-unknown", text))
     if (storage := recording.meta.temp.timed_on) is not None:
         text = f"temp I/O was not timed: the latency of {storage} is assumed"
         warnings.append(Warned("assumed", text))
