@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from spillcast.document import key
 from spillcast.units import format_duration
 
-
 #: Bounds of this ratio are those of a sample or of rounding.
 CLOSE = 0.7
 
