@@ -29,7 +29,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: the command must start fast."""
+    """Import a name on first use, because the command must start fast."""
     from importlib import import_module
 
     # Rooms that can be called; docs/python.md shows them.

@@ -71,7 +71,7 @@ class Residuals:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """The values of calibrated.toml; it says of each what it is and what it rests on."""
+    """The values of calibrated.toml, which explains each and names its source."""
 
     compression_levels: Sequence[float]
     memory_s: float

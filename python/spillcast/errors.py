@@ -1,4 +1,4 @@
-"""What can go wrong, with the exit status of each kind and the words that mend it."""
+"""The errors of spillcast: each with an exit status, a message and a remedy."""
 
 
 class SpillcastError(Exception):
@@ -32,5 +32,5 @@ def is_interruption(error: Exception) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """What a library says went wrong, without its advice to programmers."""
+    """The message of a library's error, without its advice to programmers."""
     return next(iter(str(error).splitlines()), type(error).__name__)

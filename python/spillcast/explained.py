@@ -1,4 +1,4 @@
-"""What the codes of warnings mean: explained.toml beside this file, for who reads one."""
+"""The meaning of the codes of warnings, from explained.toml beside this file."""
 
 import tomllib
 from collections.abc import Mapping

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, distribution, requires
 
 from spillcast.errors import InputError
 
-#: Those that only serve who builds this.
+#: Extras for developers of spillcast.
 _OURS = {"dev", "docs"}
 _REQUIRED = re.compile(r"([\w.-]+)[^;]*;.*\bextra == ['\"]([\w-]+)['\"]")
 

@@ -393,7 +393,7 @@ _ANY_SIZE = frozenset(("session", "offset", "object", "sql_exec_id", "coordinato
 
 
 def _reason(error: Exception) -> str:
-    """What an error says, in the words of who reads files."""
+    """The message of an error, in terms of the file."""
     if isinstance(error, KeyError):
         return f"it lacks {error}"
     if isinstance(error, RecursionError):
@@ -402,7 +402,7 @@ def _reason(error: Exception) -> str:
 
 
 def _place(error: Exception) -> str:
-    """Where in the reader it failed, for who has to look; nothing where the error says enough."""
+    """The place in the reader that failed, for its maintainer; empty if the error is clear."""
     if type(error) is ValueError or type(error).__module__.startswith("pyarrow"):
         return ""
     frame, text = error.__traceback__, None

@@ -53,7 +53,7 @@ class Run:
         self._observer: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        """Attach. InputError where that is refused, with what mends it."""
+        """Attach. InputError with a remedy if that is refused."""
         force = "force" if self._force else ""
         observer = [sys.executable, "-c", _OBSERVER, str(os.getpid()), str(self.output), force]
         self._observer = subprocess.Popen(
@@ -86,7 +86,7 @@ class Run:
             _check(text)
 
     def _hear(self) -> None:
-        """What the recorder says first: that it has begun, or why it has not."""
+        """The first message of the recorder: that it has begun, or why it has not."""
         observer = self._observer
         assert observer is not None
         assert observer.stdout is not None

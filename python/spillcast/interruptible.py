@@ -13,7 +13,7 @@ T = TypeVar("T")
 #: The signals that end spillcast as Ctrl-C does.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TICK_S = 0.1
-#: Of those that came, the last.
+#: The last signal.
 _came = list[int]()
 
 
@@ -73,14 +73,14 @@ def interrupted_once() -> None:
 
 @contextmanager
 def no_interrupts() -> Iterator[None]:
-    """A second Ctrl-C would lose what is being kept; only the main thread is told of any."""
+    """Ignore a second Ctrl-C, which would lose results; only the main thread gets signals."""
     with _handled(signal.SIG_IGN):
         yield
 
 
 @contextmanager
 def interrupts_reported() -> Iterator[threading.Event]:
-    """Ctrl-C sets the event and interrupts nothing; only the main thread is told of any."""
+    """Let Ctrl-C set the event and interrupt nothing; only the main thread gets signals."""
     interrupted = threading.Event()
 
     def tell(number: int, _frame: FrameType | None) -> None:

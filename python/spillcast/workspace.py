@@ -72,7 +72,7 @@ def refuse_planted_link(path: Path) -> None:
 
 
 def check_output_file(path: Path, option: str = "-o") -> None:
-    """InputError where no file can be written: it is told before the work, not after it."""
+    """InputError if no file can be written, before the work and not after it."""
     refuse_planted_link(path)
     if path.is_dir():
         raise InputError(f"{option} {path} is a directory", "name a file in it")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine. What it does not offer is None; what it does is imported when asked for."""
+    """Describes an engine. A feature that it lacks is None; others are imported on use."""
 
     #: As the command line and meta.json have it.
     name: str
@@ -52,7 +52,7 @@ class WorkMemory:
     default_range: str
     #: How it writes KiB.
     unit: str
-    #: What it takes; None where it says itself what is too little.
+    #: Its range; None if the engine itself reports a value that is too small.
     bounds_bytes: tuple[int, int] | None = None
     #: Settings that make it tell what its buffers took.
     telling: Mapping[str, str] = field(default_factory=dict)

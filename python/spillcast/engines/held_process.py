@@ -17,7 +17,7 @@ ROWS_KEPT = 100
 
 
 class Scheduled(NamedTuple):
-    """What the scheduler says of threads: time on a CPU, and time runnable without one."""
+    """Holds scheduler times of threads: on a CPU, and runnable without one."""
 
     cpu_s: float
     run_queue_delay_s: float

@@ -79,10 +79,10 @@ class Live:
 
 @dataclass(frozen=True)
 class ServerRanking:
-    """What a look at a server, or at a folder of its logs, tells."""
+    """Holds the ranking from a snapshot of a server, or from a folder of its logs."""
 
     source: str
-    #: The time that all sums are of; None where nothing tells it.
+    #: The time that all sums cover; None if unknown.
     window_s: float | None
     statements: Sequence[Ranked]
     targets: Sequence[str]
@@ -98,7 +98,7 @@ class ServerRanking:
     data_read_s: float | None = None
     live: Sequence[Live] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
-    #: What could not be seen, and what mends it.
+    #: Hidden figures, and the remedy.
     unseen: Sequence[str] = ()
     #: The command that records the first.
     record: str | None = None

@@ -1,4 +1,4 @@
-"""What a query took after a move, by evidence of that run or the server that counted it."""
+"""The actual time of a query after a move, from evidence of that run or the server's counts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ _AS_IT_IS = "factor:1"
 
 @dataclass(frozen=True)
 class Came:
-    """What a query took: in all, and by the names of a forecast's terms where that is known."""
+    """Holds the actual time of a query: total, and by the terms of a forecast if known."""
 
     elapsed_s: float
     terms_s: Mapping[str, float]

@@ -1,4 +1,4 @@
-"""One verified forecast: what was said from which evidence, and what was measured."""
+"""One verified forecast: its evidence, its prediction and the measured runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

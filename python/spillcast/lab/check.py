@@ -27,7 +27,7 @@ SAME_WORK = 0.2
 
 @dataclass(frozen=True)
 class Check:
-    """A forecast with a number, and what came."""
+    """Compares a forecast with the actual run."""
 
     forecast: Forecast
     came: Came
@@ -39,13 +39,13 @@ class Check:
 
     @property
     def inside(self) -> bool:
-        """Whether the interval holds what came."""
+        """Whether the interval holds the actual time."""
         low_s, high_s = self.forecast.interval_s or (0.0, 0.0)
         return low_s <= self.came.elapsed_s <= high_s
 
     @property
     def work(self) -> float | None:
-        """Temp operations that came over those that were forecast; None where that is not known."""
+        """Actual temp operations over those of the forecast; None if unknown."""
         forecast = sum(term.count or 0 for term in self.forecast.terms if term.op is not None)
         if not forecast or self.came.operations is None:
             return None
@@ -53,7 +53,7 @@ class Check:
 
     @property
     def objection(self) -> str | None:
-        """Why this run says nothing of the forecast; None where it does, as far as is known."""
+        """Why this run cannot test the forecast; None if it can, as far as is known."""
         forecast, came = self.forecast, self.came
         if came.elapsed_s == forecast.baseline_s and self.work == 1:
             return f"not on that storage: it is the run that the forecast is made of, on {HERE}"
@@ -100,7 +100,7 @@ class Check:
 
 
 def _is_on(place: TempPlace, target: str) -> bool:
-    """Whether a place is on the storage of a target, as far as its name tells."""
+    """Whether a place is on the storage of a target, judged by its name."""
     if target == "tmpfs":
         return place.filesystem in IN_MEMORY
     if not target.startswith("/") or Path(target).is_file():

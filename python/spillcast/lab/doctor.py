@@ -1,4 +1,4 @@
-"""What works on this machine, for this user, and the one command that mends what does not."""
+"""Checks what works on this machine for this user, and gives one command that repairs the rest."""
 
 import os
 import platform

@@ -122,7 +122,7 @@ def _points(
 def _point(
     stage: Stage, engine: _Measured, query: Workload, place: Place, number: int, room: Path
 ) -> Point | None:
-    """A recorded run, whose bursts the engine's entry is told; None where it did not spill."""
+    """A recorded run, whose bursts go into the engine's entry; None if it did not spill."""
     with workspace(room) as folder:
         ran, recording = run_recorded_if_spilled(
             engine.lab, query, place, folder / "run.spill", stage.status

@@ -1,4 +1,4 @@
-"""What a sweep of work memory found: measured points, forecast ones, and where spilling turns."""
+"""The result of a sweep of work memory: measured and forecast points, and turning points."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -106,7 +106,7 @@ def turns_of(forecasts: Mapping[int, SpillState]) -> list[Turn]:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep found."""
+    """The result of a sweep."""
 
     engine: str
     workload: str

@@ -177,7 +177,7 @@ class _Run:
         self.held_bytes = max(self.held_bytes, spill_bytes(recording))
         engine = self.engine
         if not isinstance(engine, Explains):
-            # Without a plan nothing tells of passes.
+            # Without a plan the passes are unknown.
             return SpillState("spills", None, None, measured=True)
         workload = self._workload(size)
         explained = run(engine, engine.explaining(workload), place)
@@ -190,7 +190,7 @@ class _Run:
         return _spill_state(counts, state if spills else "none", measured=True)
 
     def _state(self, size: int) -> SpillState:
-        """What a run said of a size, or arithmetic."""
+        """The point of a size, from a run or from arithmetic."""
         if size in self.states:
             return self.states[size]
         if not self._curve().spills(size):
@@ -269,7 +269,7 @@ def _spill_state(
 
 @contextmanager
 def _refusal_explained(name: str, size: int) -> Iterator[None]:
-    """What the engine says of too little memory, as an InputError."""
+    """Turn the engine's error about too little memory into an InputError."""
     try:
         yield
     except InputError:

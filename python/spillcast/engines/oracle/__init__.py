@@ -1,4 +1,4 @@
-"""Oracle: scripts for who administers it; nothing is ever run there from here."""
+"""Oracle: scripts for its administrator; spillcast itself never runs anything on it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

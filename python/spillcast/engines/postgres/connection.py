@@ -23,7 +23,7 @@ else:
     Connection = Any
 
 CONNECT_TIMEOUT_S = 10
-#: The first version that tells whom a parallel worker serves.
+#: The first version that shows the leader of a parallel worker.
 VERSION_MIN = 13
 #: Our own sessions go by these names, so that spillcast does not watch itself.
 SAMPLER = "spillcast sampler"
@@ -48,14 +48,14 @@ def open_session(dsn: str, name: str) -> Connection:
     except ImportError:
         raise InputError("PostgreSQL needs psycopg", "pip install 'spillcast[postgres]'") from None
     parts = {"connect_timeout": CONNECT_TIMEOUT_S, **_parts(dsn)}
-    # Whatever the environment or a database of no encoding says: answers are read as UTF-8.
+    # Answers are UTF-8, whatever the environment or a database without encoding says.
     parts |= {"application_name": name, "client_encoding": "UTF8"}
     try:
         connection = psycopg.connect(autocommit=True, **parts)
     except (psycopg.OperationalError, UnicodeError) as error:
         # The second of a name of a host that is none.
         reason = " ".join(str(error).split())
-        # libpq asks whether it runs, and so does what mends it.
+        # libpq's message asks whether the server runs, and so does the remedy.
         reason = re.sub(r"connection is bad: | Is the server running .*?\?", "", reason)
         for key in SECRETS:
             secret = str(parts.get(key) or "")
@@ -113,7 +113,7 @@ def server_message(error: "psycopg.Error") -> str:
 
 
 def text_of_server(cell: bytes | bytearray | memoryview) -> str:
-    """What a server says, as text.
+    """The error message of a server, as text.
 
     It shows statements of sessions in a database of another encoding as they are: their letters
     beyond ASCII are replaced.

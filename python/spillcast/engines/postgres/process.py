@@ -53,7 +53,7 @@ class PostgresSession(Session):
 
     def _look(self) -> None:
         for pid in self._children() - self._earlier:
-            # Of one that is gone nothing is told; both times only ever grow.
+            # An ended thread has no entry; both times only ever grow.
             self._scheduled[pid] = max(
                 scheduled([Path(f"/proc/{pid}")]), self._scheduled.get(pid, Scheduled(0.0, 0.0))
             )

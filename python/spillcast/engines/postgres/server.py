@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own for experiments and tests: nobody else's, gone afterwards."""
+"""A private PostgreSQL server for experiments and tests, removed afterwards."""
 
 import os
 import pwd

@@ -200,7 +200,7 @@ def _possible(
 
 
 def _noise(sweep: Sweep) -> list[dict[str, str]]:
-    """A warning where the interval of the best is so wide that little can be told apart."""
+    """A warning if the interval of the best is too wide to distinguish sizes."""
     trial = sweep.best.trial
     low_s, high_s = trial.interval_s or (trial.total_s, trial.total_s)
     if high_s - low_s <= WIDE * trial.total_s:

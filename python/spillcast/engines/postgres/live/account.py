@@ -1,4 +1,4 @@
-"""What a recording's meta.json says of a PostgreSQL query: settings, engine, workers, sampling."""
+"""The account of a PostgreSQL query in meta.json: settings, engine, workers, sampling."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which session of a server is to be recorded: named, found by its query, or by its spill."""
+"""Selects the session to record: by its process id, its query, or its spill."""
 
 import time
 from dataclasses import dataclass
@@ -127,7 +127,7 @@ def _named(sessions: list[Session], pid: int, connection: Connection) -> Session
 def _choose(
     sessions: list[Session], wanted: Wanted, owners: set[int], connection: Connection
 ) -> Session | None:
-    """The one that is wanted, None while there is none."""
+    """The wanted session; None while there is none."""
     if wanted.backend is not None:
         session = _named(sessions, wanted.backend, connection)
         if not wanted.spilling and wanted.query is None:

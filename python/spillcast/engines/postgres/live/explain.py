@@ -66,7 +66,7 @@ class Explained:
         return not self._thread.is_alive()
 
     def finish(self) -> None:
-        """Cancel the statement if it still runs. Raises what the server said of it."""
+        """Cancel the statement if it still runs. Raises the server's error."""
         self.close()
         if self._failure is not None:
             raise self._failure
@@ -124,7 +124,7 @@ def _prepare(
 
 
 def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a recording's meta.json says of a plan: times, temp blocks (8 KiB), nodes that spill.
+    """The account of a plan for meta.json: times, temp blocks (8 KiB), nodes that spill.
 
     ``temp_read_s`` and ``temp_write_s`` are summed over all processes, null where the server did
     not time them.

@@ -1,4 +1,4 @@
-"""Looks at a server's sessions: what is asked many times a second, and what the answers mean."""
+"""Queries a server's sessions many times a second, and interprets the rows."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ ALL = b"""a.pid <> pg_backend_pid()
       and (a.state in ('active', 'fastpath function call') or a.leader_pid is not null
            or a.state_change > clock_timestamp() - make_interval(secs => $1::float8))"""
 
-#: What pg_stat_activity says of a session at work.
+#: The state of a working session in pg_stat_activity.
 ACTIVE = ("active", "fastpath function call")
 
 # The function behind pg_stat_activity, without the view's joins; date_part gives a float8.

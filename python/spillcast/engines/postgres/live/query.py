@@ -1,4 +1,4 @@
-"""When a session's query begins and ends, told by what the server says of the session."""
+"""Detects the beginning and the end of a session's query from pg_stat_activity."""
 
 from typing import Literal
 

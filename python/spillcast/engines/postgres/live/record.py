@@ -101,7 +101,7 @@ def _prepare(recorder: Recorder, connection: Connection, say: Say) -> str | None
 
 
 def _refusal(recorder: Recorder, attempt: Callable[[], object], say: Say) -> str | None:
-    """Why a capture is refused, where it is not asked for by name; None where it is not."""
+    """The reason against a capture that was not requested by name; None if there is none."""
     try:
         attempt()
     except InputError as error:
@@ -240,7 +240,7 @@ class _SessionRecorder(LiveRecorder[Recording]):
         return self._query.started_ns if self._run is None else self._run.started_ns
 
     def _known(self, ended_by: EndedBy) -> dict[str, Any]:
-        """What meta.json says of the query."""
+        """The account of the query for meta.json."""
         workers = self.recorder.joined(self._started_ns)
         return {
             "ended_by": ended_by,

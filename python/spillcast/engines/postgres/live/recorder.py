@@ -20,7 +20,7 @@ from spillcast.interruptible import interrupts_reported
 from spillcast.recording.meta import EndedBy
 from spillcast.recording.recorder import Recorder
 
-#: How often what came in is written; the sampler has a clock of its own.
+#: The interval of writes; the sampler has a clock of its own.
 TICK_S = 0.25
 
 Result = TypeVar("Result")
@@ -59,7 +59,7 @@ class LiveRecorder(Generic[Result]):
         raise NotImplementedError
 
     def look(self) -> dict[str, Any]:
-        """Take what came in since the last time; what the status line says of sessions."""
+        """Take the rows since the last call; returns the sessions for the status line."""
         raise NotImplementedError
 
     def finish(self, ended_by: EndedBy) -> Result:
@@ -91,7 +91,7 @@ class LiveRecorder(Generic[Result]):
             raise
 
     def collect(self) -> None:
-        """Give the recorder what came in since the last time."""
+        """Pass the samples since the last call to the recorder."""
         self.recorder.collect()
         self.recorder.add_samples(self.sampler.take_samples())
 

@@ -1,4 +1,4 @@
-"""What a server says of a statement that runs: its plan, earlier calls, whether it completed."""
+"""The facts of a running statement: its plan, its earlier calls, whether it completed."""
 
 import re
 import time
@@ -134,7 +134,7 @@ def _records(dsn: str, database: str, queryid: str) -> list[dict[str, Any]] | No
 
 
 class WatchedStatement:
-    """A session's statement while it runs; what the server is asked of it, it is asked once."""
+    """Collects facts of a session's running statement, each with one request."""
 
     def __init__(self, dsn: str, database: str, connection: Connection) -> None:
         self._dsn, self._database, self._connection = dsn, database, connection
@@ -163,7 +163,7 @@ class WatchedStatement:
         return self._calls
 
     def completed(self, query: SessionQuery, say: Say) -> bool:
-        """Whether the query, which has ended, ran to its end, as far as can be told."""
+        """Whether the ended query ran to its end, as far as the server shows."""
         done = query.life.completed
         if done is None and query.queryid is not None and self._counted_ns is not None:
             ended_ns = (query.started_ns or 0) + round((query.life.elapsed_s or 0.0) * 1e9)

@@ -51,7 +51,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Directory:
-    """A directory as it is found: whether it is there, made by an unfinished move, and whose."""
+    """Describes a directory: whether it exists, comes from an unfinished move, and its owner."""
 
     there: bool = False
     made: bool = False

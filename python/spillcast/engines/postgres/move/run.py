@@ -210,7 +210,7 @@ def _warnings(facts: Situation, wish: Wish, move: Move) -> Iterator[str]:
 
 
 def _in_use() -> tuple[type[Exception], ...]:
-    """What the server says of a tablespace that something lies in; it looks under a lock."""
+    """The server's message for a tablespace in use, which it checks under a lock."""
     from psycopg import errors
 
     return (

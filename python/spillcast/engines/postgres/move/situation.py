@@ -37,13 +37,13 @@ select current_setting('data_directory'),
 
 @dataclass(frozen=True)
 class Situation:
-    """Facts of a server; the defaults are those of a server that was not asked."""
+    """Holds facts of a server; the defaults are those without a connection."""
 
     client: str = "psql"
     user: str = "postgres"
     superuser: bool = True
     superusers: list[str] = field(default_factory=list)
-    #: Those there are; None where the server was not asked.
+    #: The existing tablespaces; None without a connection.
     roles: list[str] | None = None
     databases: list[str] | None = None
     standby: bool = False

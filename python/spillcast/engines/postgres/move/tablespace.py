@@ -1,4 +1,4 @@
-"""What a PostgreSQL server says of its tablespaces and of who puts temp files where."""
+"""The tablespaces of a PostgreSQL server, and which roles put temp files where."""
 
 import json
 import re

@@ -132,7 +132,7 @@ def _of_server(shown: str, look: Look, logs: Logs | None, request: RankRequest) 
 def _of_databases(
     shown: str, look: Look, logs: Logs | None, enable: Sequence[str], request: RankRequest
 ) -> ServerRanking:
-    """Where nothing counts statements: what databases have written, and what the log tells."""
+    """Rank without statement counts: by the databases' temp bytes and the log."""
     ranked = _of_server(shown, look, None, request)
     statements = [] if logs is None else of_logs(logs, request)
     databases = [

@@ -1,4 +1,4 @@
-"""One look at a server's own counts, for any version and role; what it does not show is said."""
+"""A snapshot of a server's counts, for any version and role, with notes on missing ones."""
 
 import json
 import time
@@ -74,7 +74,7 @@ _MAY_SEE = "select pg_has_role(current_user, 'pg_monitor', 'member')"
 
 @dataclass(frozen=True)
 class Look:
-    """What a server tells of itself at one moment; ``rows`` are those of pg_stat_statements."""
+    """Holds the counts of a server at one moment; ``rows`` are those of pg_stat_statements."""
 
     taken_s: float
     since_s: float | None
@@ -92,7 +92,7 @@ class Look:
 
 
 def look(connection: Connection, queryid: str | None = None, pattern: str | None = None) -> Look:
-    """All that may be seen; each thing that may not is named with what mends it.
+    """Take a snapshot of all visible counts; notes name each hidden one with its remedy.
 
     The statement ``queryid``, or those whose text matches ``pattern``, are among its rows also
     where they do not spill, as ``asked``.

@@ -25,7 +25,7 @@ from spillcast.redaction import struck_text
 from spillcast.storage import Storage
 from spillcast.storage.target import depends_on_recording, resolve
 
-#: So many are forecast: the rest is told by its counts.
+#: So many statements get a forecast; the rest are listed with their counts.
 FORECAST_MAX = 12
 _PLACE = Path("pg_stat_statements")
 #: What stands for spills of any size, and longer than they take on any storage.
@@ -170,7 +170,7 @@ def _temp_s(row: Row) -> tuple[float, float] | None:
 
 
 def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankRequest) -> Ranked:
-    """What a plan tells of one call stands for all that were logged."""
+    """Extrapolate the plan of one call to all logged calls."""
     try:
         recording = recording_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
         recording = _timed(recording, request)

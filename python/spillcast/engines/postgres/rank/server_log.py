@@ -16,7 +16,7 @@ _PIECE = "select pg_read_binary_file(%s, %s, %s)"
 
 
 def server_log(connection: Connection) -> Logs | None:
-    """What it tells of temp files and plans; None where it may not be read, or tells nothing."""
+    """Its temp files and plans; None if it is unreadable or has none."""
     import psycopg
 
     for kind in _FORMATS:

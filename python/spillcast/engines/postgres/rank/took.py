@@ -124,7 +124,7 @@ def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Exec
 
 
 def _rows(look: Look, place: Path) -> list[Row]:
-    """The rows that are asked for and were called, most time first."""
+    """The selected rows with calls, most time first."""
     with reading(place, HOW):
         rows = merged(Row.of(row) for row in look.rows if row.get("asked"))
     return sorted((row for row in rows if row.calls), key=lambda row: -row.elapsed_s)
