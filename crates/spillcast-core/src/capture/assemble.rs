@@ -338,7 +338,7 @@ impl Assembler {
         let same =
             |now: &FileIdentity| known.is_none_or(|file| file.identity == (now.dev, now.ino));
         if let Some(now) = descriptor::identify(call.tid, call.fd).filter(same) {
-            self.identified(call.pid, call.fd, FileIdentity { position: None, ..now }, true);
+            self.identified(call.pid, call.fd, now, true);
         } else if let Some(Descriptor { file: Some(file), .. }) = self.descriptors.get_mut(&key) {
             file.settled = true;
         }

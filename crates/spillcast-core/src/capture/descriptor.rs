@@ -10,7 +10,8 @@ use super::temp::born_ns;
 
 const DELETED: &str = " (deleted)";
 
-/// Looks at descriptor `fd` of a process or thread; None when it is closed or may not be seen.
+/// Looks at descriptor `fd` of a process or thread, but not at its position; None when it is closed or
+/// may not be seen.
 pub fn identify(pid: i32, fd: i32) -> Option<FileIdentity> {
     let link = format!("/proc/{pid}/fd/{fd}");
     let target = fs::read_link(&link).ok()?;
@@ -29,7 +30,7 @@ pub fn identify(pid: i32, fd: i32) -> Option<FileIdentity> {
         born_ns: born_ns(&stat),
         regular: stat.is_file(),
         unlinked,
-        position: position(pid, fd),
+        position: None,
     })
 }
 
@@ -38,8 +39,9 @@ fn position(pid: i32, fd: i32) -> Option<i64> {
     number(&text, "pos:")?.try_into().ok()
 }
 
-/// The open descriptors of a process with what they stand for.
+/// The open descriptors of a process with what they stand for, and their positions.
 pub fn open_files(pid: i32) -> Vec<(i32, FileIdentity)> {
     let descriptors = numbers_in(&format!("/proc/{pid}/fd")).unwrap_or_default();
-    descriptors.into_iter().filter_map(|fd| Some((fd, identify(pid, fd)?))).collect()
+    let file = |fd| Some(FileIdentity { position: position(pid, fd), ..identify(pid, fd)? });
+    descriptors.into_iter().filter_map(|fd| Some((fd, file(fd)?))).collect()
 }

@@ -15,45 +15,46 @@ pub struct GivenPath {
     /// The folder that a relative path begins in, as of openat.
     folder: i32,
     address: u64,
-    /// The path itself, where it stood on the caller's stack.
-    on_stack: Option<Box<str>>,
+    text: Option<Box<str>>,
+    /// The path came with the record of the call, from the caller's stack: it is what was opened.
+    pub on_stack: bool,
 }
 
 impl GivenPath {
     /// A path at an address, relative to a folder; `stack` is what the caller's stack held there.
     pub fn new(folder: i32, address: u64, stack: Option<&[u8]>) -> GivenPath {
-        GivenPath { folder, address, on_stack: stack.and_then(text).map(Into::into) }
+        let text: Option<Box<str>> = stack.and_then(text).map(Into::into);
+        GivenPath { folder, address, on_stack: text.is_some(), text }
     }
 
-    /// The path, where it came from the stack.
-    pub fn on_stack(&self) -> Option<&str> {
-        self.on_stack.as_deref()
+    /// The same with the path that stands in the memory of thread `tid`, if it is not known; None where
+    /// that is gone or may not be read.
+    pub fn read(mut self, tid: i32, paths: &mut Paths) -> Option<GivenPath> {
+        if self.text.is_none() {
+            let mut bytes = [0; libc::PATH_MAX as usize];
+            let memory = File::open(format!("/proc/{tid}/mem")).ok()?;
+            // It ends early where the next page is not mapped.
+            let count = memory.read_at(&mut bytes, self.address).ok()?;
+            self.text = Some(text(&bytes[..count])?.into());
+        }
+        if !self.text.as_ref()?.starts_with('/') {
+            paths.look_once(tid);
+        }
+        Some(self)
     }
 
-    /// The file that thread `tid` has opened by it; None where the path cannot be read any more, or its
-    /// memory holds something else by now.
-    pub fn in_memory(&self, tid: i32, paths: &mut Paths) -> Option<FileIdentity> {
-        let file = self.file(tid, &self.read(tid)?, paths)?;
-        Path::new(&file.path).parent().is_some_and(Path::is_dir).then_some(file)
-    }
-
-    /// The file of the path `given`; None where nothing tells what a relative one begins in. One that
-    /// is gone again is taken to be a regular file.
-    pub fn file(&self, tid: i32, given: &str, paths: &mut Paths) -> Option<FileIdentity> {
-        let path = paths.absolute(tid, self.folder, given)?;
+    /// The file of a path that was read; None where nothing tells what a relative one begins in, or
+    /// where memory held something else by then. One that is gone again is taken to be a regular file.
+    pub fn file(&self, tid: i32, paths: &mut Paths) -> Option<FileIdentity> {
+        let path = paths.absolute(tid, self.folder, self.text.as_deref()?)?;
+        if !self.on_stack && !Path::new(&path).parent().is_some_and(Path::is_dir) {
+            return None;
+        }
         let stat = fs::metadata(&path).ok();
         let (dev, ino) = stat.as_ref().map_or((0, 0), |stat| (stat.dev(), stat.ino()));
         let born_ns = stat.as_ref().and_then(born_ns);
         let regular = stat.is_none_or(|stat| stat.is_file());
         Some(FileIdentity { dev, ino, born_ns, regular, ..FileIdentity::named(path, false) })
-    }
-
-    fn read(&self, tid: i32) -> Option<String> {
-        let mut bytes = [0; libc::PATH_MAX as usize];
-        let memory = File::open(format!("/proc/{tid}/mem")).ok()?;
-        // It ends early where the next page is not mapped.
-        let count = memory.read_at(&mut bytes, self.address).ok()?;
-        text(&bytes[..count]).map(str::to_owned)
     }
 }
 
@@ -72,8 +73,8 @@ mod tests {
     fn a_path_is_read_where_it_stands() {
         let me = std::process::id() as i32;
         let file = |path: &[u8]| {
-            let given = GivenPath::new(libc::AT_FDCWD, path.as_ptr() as u64, None);
-            given.in_memory(me, &mut Paths::default())
+            let (mut paths, address) = (Paths::default(), path.as_ptr() as u64);
+            GivenPath::new(libc::AT_FDCWD, address, None).read(me, &mut paths)?.file(me, &mut paths)
         };
         let exe = std::env::current_exe().unwrap().canonicalize().unwrap();
         let mut given = exe.as_os_str().as_encoded_bytes().to_vec();
@@ -84,7 +85,6 @@ mod tests {
         let gone = file(b"/proc/self/../gone\0").unwrap();
         assert_eq!((gone.ino, gone.regular), (0, true));
         assert_eq!(file(b"/no/such/folder/file\0"), None);
-        let unreadable = GivenPath::new(0, 1, None);
-        assert_eq!(unreadable.in_memory(me, &mut Paths::default()), None);
+        assert!(GivenPath::new(0, 1, None).read(me, &mut Paths::default()).is_none());
     }
 }

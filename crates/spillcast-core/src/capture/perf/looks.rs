@@ -23,25 +23,19 @@ type Opens<T> = HashMap<(i32, u64), T>;
 /// The looks at the opens of records that are pending.
 #[derive(Default)]
 pub struct Looks {
-    /// None where nothing could tell.
-    made: Opens<Option<Look>>,
-    /// The path that each thread opened last.
+    made: Opens<Look>,
+    /// The path of the open that each thread is in.
     given: HashMap<i32, GivenPath>,
     paths: Paths,
 }
 
+/// What was known of an opened descriptor at one moment.
 struct Look {
-    file: FileIdentity,
+    /// What it stood for.
+    file: Option<FileIdentity>,
+    /// And the path that the call was given.
+    path: Option<GivenPath>,
     at_ns: u64,
-    by: By,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum By {
-    Descriptor,
-    Memory,
-    /// The path came with the record of the call.
-    Stack,
 }
 
 /// What came after an open: until then a look tells of it, and of nothing that came later.
@@ -57,31 +51,41 @@ impl Looks {
     /// Looks at each new open of `pending`, which are in the order of time, that `observes` lets
     /// through; whether anything was seen that may have changed meanwhile.
     pub fn look(&mut self, pending: &[Record], observes: impl Fn(&Record) -> bool) -> bool {
-        let next = next(pending);
+        let later = next(pending);
         let mut seen = false;
         for record in pending {
-            if let What::Enter { path: Some(path), .. } = &record.what {
-                self.given.insert(record.tid, path.clone());
-            }
+            let tid = record.tid;
+            let given = match &record.what {
+                What::Enter { path: Some(path), .. } => {
+                    self.given.insert(tid, path.clone());
+                    continue;
+                }
+                What::Exit { kind, .. } if kind.opens() => self.given.remove(&tid),
+                _ => continue,
+            };
             let Some(fd) = opened(record).filter(|_| observes(record)) else { continue };
-            let open = (record.tid, record.time_ns);
+            let open = (tid, record.time_ns);
             let Entry::Vacant(place) = self.made.entry(open) else { continue };
-            let given = self.given.get(&record.tid);
-            self.paths.look_once(record.tid);
-            let look = Look::at(record.tid, fd, next[&open], given, &mut self.paths);
-            seen |= look.as_ref().is_some_and(|look| look.by != By::Stack);
-            place.insert(look);
+            let next = later[&open];
+            // Memory goes with the process, which may be about to end.
+            let path = given
+                .filter(|given| given.on_stack || next.open_ns.is_none())
+                .and_then(|given| given.read(tid, &mut self.paths));
+            let file = match next.change_ns {
+                None => descriptor::identify(tid, fd),
+                Some(_) => None,
+            };
+            seen |= file.is_some() || path.as_ref().is_some_and(|path| !path.on_stack);
+            place.insert(Look { file, path, at_ns: now_ns() });
         }
         seen
     }
 
-    /// Forgets the looks that came too late, as records show that were read since.
+    /// Forgets of all looks what came too late, as records show that were read since.
     pub fn check(&mut self, pending: &[Record]) {
         for (open, next) in next(pending) {
-            if let Some(Some(look)) = self.made.get(&open)
-                && look.came_after(next)
-            {
-                self.made.remove(&open);
+            if let Some(look) = self.made.get_mut(&open) {
+                look.forget_since(next);
             }
         }
     }
@@ -89,8 +93,8 @@ impl Looks {
     /// What the open of a record stands for, once.
     pub fn take(&mut self, record: &Record) -> Option<(i32, FileIdentity)> {
         let fd = opened(record)?;
-        let look = self.made.remove(&(record.tid, record.time_ns))??;
-        Some((fd, look.file))
+        let Look { file, path, .. } = self.made.remove(&(record.tid, record.time_ns))?;
+        Some((fd, file.or_else(|| path?.file(record.tid, &mut self.paths))?))
     }
 
     /// A thread has ended.
@@ -101,34 +105,12 @@ impl Looks {
 }
 
 impl Look {
-    fn at(
-        tid: i32,
-        fd: i32,
-        next: Next,
-        given: Option<&GivenPath>,
-        paths: &mut Paths,
-    ) -> Option<Look> {
-        let look = |file, by| Look { file, at_ns: now_ns(), by };
-        if next.change_ns.is_none()
-            && let Some(file) = descriptor::identify(tid, fd)
-        {
-            return Some(look(FileIdentity { position: None, ..file }, By::Descriptor));
-        }
-        let given = given?;
-        match given.on_stack() {
-            Some(path) => Some(look(given.file(tid, path, paths)?, By::Stack)),
-            None if next.open_ns.is_none() => Some(look(given.in_memory(tid, paths)?, By::Memory)),
-            None => None,
-        }
-    }
-
-    fn came_after(&self, next: Next) -> bool {
-        let until_ns = match self.by {
-            By::Descriptor => next.change_ns,
-            By::Memory => next.open_ns,
-            By::Stack => None,
-        };
-        until_ns.is_some_and(|ns| ns <= self.at_ns)
+    /// Forgets what may be of something that came later.
+    fn forget_since(&mut self, next: Next) {
+        let came = |at_ns: Option<u64>| at_ns.is_some_and(|ns| ns <= self.at_ns);
+        let (changed, opened) = (came(next.change_ns), came(next.open_ns));
+        self.file.take_if(|_| changed);
+        self.path.take_if(|path| opened && !path.on_stack);
     }
 }
 
@@ -194,10 +176,8 @@ mod tests {
     /// What is known of the first open, with more records read after the look at `before`.
     fn first_open(what: Vec<What>, before: usize) -> Option<String> {
         let (pending, mut looks) = (records(what), Looks::default());
-        if looks.look(&pending[..before], |_| true) {
-            looks.check(&pending);
-            looks.look(&pending, |_| true);
-        }
+        looks.look(&pending[..before], |_| true);
+        looks.check(&pending);
         let exit = pending.iter().find(|record| opened(record).is_some()).unwrap();
         looks.take(exit).map(|(_, file)| file.path)
     }
@@ -213,6 +193,11 @@ mod tests {
         let two = |on_stack| [one(on_stack), vec![enter(other, on_stack), opened.clone()]].concat();
         assert_eq!(first_open(two(true), 5).unwrap(), "/tmp/part-1");
         assert_eq!(first_open(two(false), 5), None);
+        // Of an open whose entry was not observed nothing is known, whatever came before.
+        let mut looks = Looks::default();
+        let pending = records(vec![enter(path, true), opened.clone(), close(3), opened.clone()]);
+        looks.look(&pending, |_| true);
+        assert!(looks.take(&pending[3]).is_none_or(|(_, file)| file.path != "/tmp/part-1"));
         assert_eq!(first_open(two(false), 3), None);
     }
 
@@ -232,6 +217,6 @@ mod tests {
         looks.look(&pending[..2], |_| true);
         pending.push(after);
         looks.check(&pending);
-        assert!(looks.take(&pending[1]).is_none());
+        assert_eq!(looks.take(&pending[1]).unwrap().1.path, "/tmp/part-1");
     }
 }
