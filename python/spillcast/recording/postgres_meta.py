@@ -49,8 +49,11 @@ class Worker:
 
     @property
     def late(self) -> bool:
-        """Whether its temp I/O had begun before it was attached."""
-        return self.temp_files > 0
+        """Whether its temp I/O may have begun before it was attached.
+
+        One that has written nothing and has no temp file open has not begun.
+        """
+        return self.temp_files > 0 or self.missed is None or self.missed.writes > 0
 
 
 @dataclass(frozen=True)

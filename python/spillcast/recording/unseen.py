@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 #: From this share on it is worth a warning; above the other there is no forecast.
 SHARE_REPORTED, SHARE_MAX = 0.01, 0.2
+#: The least that is shown: a smaller share is rounded up.
+SHARE_SHOWN = 0.001
+#: Starts of processes are known to within so much.
+TICK_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,9 @@ class Unseen:
     @property
     def text(self) -> str:
         """Says what may be missing, and why."""
-        return f"up to {self.calls_share:.0%} of the temp I/O is missing: {'; '.join(self.causes)}"
+        share = self.calls_share
+        shown = f"{share:.0%}" if self.notable else f"{max(share, SHARE_SHOWN):.1%}"
+        return f"up to {shown} of the temp I/O is missing: {'; '.join(self.causes)}"
 
 
 def unseen_of(meta: "Meta") -> Unseen:
@@ -84,12 +90,12 @@ def _causes(meta: "Meta") -> Iterator[tuple[float, str]]:
     if (query := meta.server_query) is not None:
         each = temp.operations / (1 + len(query.workers))
         # What a worker did before the recording began is as little a part of it as the session's.
-        late = [worker for worker in query.workers if worker.late and (worker.started_s or 0) >= 0]
+        late = [one for one in query.workers if one.late and (one.started_s or 0) >= -TICK_S]
         before = [
             each if late_worker.missed is None else late_worker.missed.calls for late_worker in late
         ]
         workers = format_count(len(late), "parallel worker")
-        yield sum(before), f"{workers} attached after its temp I/O had begun"
+        yield sum(before), f"{workers} attached when temp I/O may have begun"
         workers = format_count(query.workers_not_attached, "parallel worker")
         yield each * query.workers_not_attached, f"{workers} not attached"
 

@@ -9,6 +9,7 @@ from spillcast.recording.meta import Meta
 from spillcast.recording.part import Part
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
 from spillcast.recording.unrecognised import unrecognised, unspilled
+from spillcast.recording.unseen import Unseen
 from spillcast.report.capture_cost import cost_sentence
 from spillcast.units import format_bytes, format_count, format_duration
 from spillcast.visible import shell_word
@@ -57,6 +58,7 @@ def recording_text(recording: Recording) -> str:
         lines += [
             f"  temp I/O   {_temp(recording)}",
             f"  capture    {capture.method}: {capture.lost:,} lost",
+            *_about_unseen(meta.unseen),
             f"  cost       {cost_sentence(capture)}",
         ]
     if capture.file_faults:
@@ -102,6 +104,11 @@ def _temp(recording: Recording) -> str:
         f"{format_bytes(temp.bytes)}; {format_duration(temp.total_s)} in all, "
         f"mean {format_duration(temp.total_s / temp.operations)}"
     )
+
+
+def _about_unseen(unseen: Unseen) -> list[str]:
+    """What is missing at most, where it is too little for a warning."""
+    return [f"             {unseen.text}"] if unseen.causes and not unseen.notable else []
 
 
 def _about_query(statement: str, query: RecordedQuery) -> list[str]:

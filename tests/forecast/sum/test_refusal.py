@@ -9,6 +9,8 @@ from evidence import change, recording, storage
 from harness import only_line, spillcast
 from spillcast.forecast import forecast
 from spillcast.recording.meta import Temp
+from spillcast.recording.postgres_meta import Missed, RecordedQuery, Worker
+from spillcast.report.recording import recording_text
 
 BIG = 256 * 1024
 LOADS = [("read", BIG, 90, 2_000_000), ("write", BIG, 10, 2_000_000)]
@@ -58,6 +60,28 @@ def test_what_may_be_missing_widens_the_interval(tmp_path, unseen):
 def test_one_lost_event_of_a_thousand_is_no_warning(tmp_path):
     run = recording(tmp_path / "run.spill", [("read", BIG, 999, 500_000)], elapsed_s=1.0, lost=1)
     assert forecast(run, storage(THERE)).warnings == []
+    assert "0.1% of the temp I/O is missing: 1 capture event lost" in recording_text(run)
+    assert "missing" not in recording_text(recording(tmp_path / "whole.spill", LOADS, elapsed_s=1.0))
+
+
+@pytest.mark.parametrize(
+    ("worker", "calls"),
+    [
+        (Worker(1, 0.5, 0.51, Missed(60, 0, 200_000)), 0),
+        (Worker(1, 0.5, 0.51, Missed(60, 0, 200_000), temp_files=1), 60),
+        # It has closed its temp files; it was forked in the tick in which the run began.
+        (Worker(1, 0.5, 0.51, Missed(3, 7, 80_000)), 10),
+        (Worker(1, -0.002, 0.51, Missed(3, 7, 80_000)), 10),
+        (Worker(1, -0.5, 0.0, Missed(3, 7, 80_000)), 0),
+        # Nothing is known of it: as much as each of both processes did.
+        (Worker(1, 0.5, 0.51, None), 50),
+    ],
+)
+def test_what_a_worker_did_before_it_was_attached_may_be_missing(tmp_path, worker, calls):
+    run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0)
+    query = RecordedQuery(7, None, 1.0, 0.0, "query", None, [worker], 0, [])
+    change(run, postgres=query, temp=Temp(90, 10, total_s=0.2))
+    assert run.meta.unseen.calls_share == pytest.approx(calls / (100 + calls))
 
 
 def test_page_faults_that_may_take_long_are_a_warning(tmp_path):

@@ -6,6 +6,8 @@ use crate::system::now_ns;
 
 /// How long a child may take to say what it is; one that never does is not wanted.
 const NAMELESS_NS: u64 = 2_000_000_000;
+/// How long a title stays as it is before it is taken to be whole: it may be read while it is written.
+const WRITTEN_NS: u64 = 50_000_000;
 
 /// Children of one server that have not said yet what they are.
 pub struct Born {
@@ -13,7 +15,14 @@ pub struct Born {
     /// Command line of the server, which a child has until it sets its own.
     parent_title: Vec<u8>,
     wanted: Vec<u8>,
-    nameless: Vec<(i32, u64)>,
+    nameless: Vec<Nameless>,
+}
+
+struct Nameless {
+    pid: i32,
+    title: Vec<u8>,
+    /// Since when it has this title.
+    since_ns: u64,
 }
 
 impl Born {
@@ -25,7 +34,8 @@ impl Born {
 
     /// A child was born.
     pub fn add(&mut self, pid: i32) {
-        self.nameless.push((pid, now_ns()));
+        let title = self.parent_title.clone();
+        self.nameless.push(Nameless { pid, title, since_ns: now_ns() });
     }
 
     /// Whether any is waited for.
@@ -37,18 +47,22 @@ impl Born {
     pub fn decide(&mut self) -> Vec<(i32, bool)> {
         let now_ns = now_ns();
         let mut decided = Vec::new();
-        self.nameless.retain(|&(pid, born_ns)| {
-            let wanted = match title(pid) {
-                Some(title) if title == self.parent_title => {
-                    if now_ns < born_ns + NAMELESS_NS {
+        self.nameless.retain_mut(|child| {
+            let wanted = match title(child.pid) {
+                Some(title) if holds(&title, &self.wanted) => true,
+                Some(title) => {
+                    if title != child.title {
+                        (child.title, child.since_ns) = (title, now_ns);
+                    }
+                    let own = child.title != self.parent_title;
+                    if now_ns < child.since_ns + if own { WRITTEN_NS } else { NAMELESS_NS } {
                         return true;
                     }
                     false
                 }
-                Some(title) => holds(&title, &self.wanted),
                 None => false,
             };
-            decided.push((pid, wanted));
+            decided.push((child.pid, wanted));
             false
         });
         decided
@@ -67,7 +81,43 @@ fn holds(title: &[u8], wanted: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+    use std::thread::sleep;
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn a_title_may_be_read_while_it_is_written() {
+        let wanted = "parallel worker for PID 12";
+        let mut child = Command::new("bash")
+            .args(["-c", "exec -a 'postgres: parallel wo' bash -c 'read; exec -a \"$TITLE\" cat'"])
+            .env("TITLE", format!("postgres: {wanted} "))
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut born = Born::of(std::process::id() as i32, wanted);
+        let pid = child.id() as i32;
+        born.add(pid);
+        while !title(pid).unwrap().starts_with(b"postgres: parallel wo") {
+            sleep(Duration::from_millis(1));
+        }
+        assert_eq!(born.decide(), []);
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
+        while !holds(&title(pid).unwrap(), wanted.as_bytes()) {
+            sleep(Duration::from_millis(1));
+        }
+        let decided = born.decide();
+        // Whoever keeps another title is not wanted.
+        let mut other = Born::of(std::process::id() as i32, "parallel worker for PID 7");
+        other.add(pid);
+        assert_eq!(other.decide(), []);
+        sleep(Duration::from_nanos(WRITTEN_NS));
+        assert_eq!(other.decide(), [(pid, false)]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(decided, [(pid, true)]);
+    }
 
     #[test]
     fn a_number_is_the_whole_number() {
