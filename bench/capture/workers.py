@@ -1,8 +1,8 @@
 """Recordings of queries with parallel workers beside EXPLAIN's own counts: ``python workers.py N``.
 
-Each of N recordings by each source is of a query with 1 to 4 workers: by perf events as root and as
-an ordinary user, and by eBPF. It equals the plan within 2 blocks, or says what may be missing, or is
-refused a forecast.
+Each of N recordings by each source is of a query with 1 to 4 workers: by perf events as root and
+as an ordinary user, and by eBPF. It equals the plan within 2 blocks, or says what may be missing,
+or is refused a forecast.
 """
 
 import os

@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-
 from bench.capture import workers
 from bench.capture.workers import outcome
+
 from harness import available, ordinary_user
 from postgres_rig import JOIN, PARALLEL, SERIAL, SPILLING
 from spillcast.engines.postgres.live.record import record_postgres
