@@ -1,6 +1,7 @@
 """Bad usage and bad input: one clear line on stderr, exit 2, nothing on stdout, no traceback."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 
 from harness import environment, only_line, spillcast, target
 from spillcast.cli import VERBS
+from spillcast.cli.options import ORACLE, POSTGRES
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -16,6 +18,33 @@ def test_every_verb_has_help(verb):
     assert result.returncode == 0
     assert result.stderr == ""
     assert f"spillcast {verb}" in result.stdout
+
+
+def options_by_heading(verb):
+    """Of a verb's help, the long options below each heading."""
+    headings = {}
+    for line in spillcast(verb, "--help").stdout.splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            listed = headings.setdefault(line.removesuffix(":"), [])
+        elif headings and (option := re.match(r"  (?:-\w, )?(--[\w-]+)", line)):
+            listed.append(option[1])
+    return headings
+
+
+@pytest.mark.parametrize(
+    ("verb", "heading", "expected"),
+    [
+        ("forecast", ORACLE, {"--sql-id", "--since", "--until", "--block", "--method"}),
+        ("forecast", POSTGRES, {"--queryid", "--from"}),
+        ("record", POSTGRES, {"--postgres", "--query", "--explain", "--all"}),
+    ],
+)
+def test_help_lists_options_by_their_evidence(verb, heading, expected):
+    headings = options_by_heading(verb)
+    assert expected <= set(headings[heading])
+    listed = [option for options in headings.values() for option in options]
+    assert len(listed) == len(set(listed)) > 15
+    assert "--json" in headings["Options"]
 
 
 def test_help_lists_every_verb():

@@ -8,7 +8,7 @@ import pytest
 from evidence import change, recording
 from oracle_files import READ, blocks, write_trace
 from spillcast.evidence.find import find_evidence
-from spillcast.profile import profile
+from spillcast.profile import profile, timeline
 from spillcast.recording.running import Running, Tally
 from spillcast.report.html.inputs import Inputs
 from spillcast.report.html.runs import add_runs
@@ -93,7 +93,6 @@ def test_few_waits_of_many_are_of_as_many_threads(tmp_path):
     """Where single waits were thinned out, the seconds tell the time, the waits who there was."""
     run = recording(tmp_path / "run.spill", SIDE_BY_SIDE, elapsed_s=11.8, sessions=3)
     change(run, raw=run.meta.raw.__class__(3000, 9000, [(0.0, 1.0)]))
-    from spillcast.profile import timeline
 
     line = timeline.of_recording(run)
     assert line.sessions == 3
@@ -140,3 +139,9 @@ def test_temp_is_told_from_other_files_and_idle_threads_are_left_out(tmp_path):
     name = values["event"]
     assert told == {("blocked", None): 200_000, (name, True): 100_000, (name, False): 50_000}
     assert sum(row["share"] for row in rows) == pytest.approx(0.35)
+
+
+@pytest.mark.parametrize("event", ["BufFileRead", "BuffileRead"])
+def test_reads_of_temp_files_are_told_by_the_names_of_all_versions_of_postgresql(event):
+    """Version 17 changed the letters' case."""
+    assert timeline.state_of(event) == timeline.READ

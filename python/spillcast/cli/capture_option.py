@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from spillcast.cli.options import CAPTURE
 from spillcast.recording.source import AUTO, SOURCES
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ Capture = Annotated[
     CaptureName,
     typer.Option(
         help="Capture source; auto takes the best that works: eBPF, perf events or the "
-        "preload library."
+        "preload library.",
+        rich_help_panel=CAPTURE,
     ),
 ]

@@ -7,6 +7,11 @@ from typing import Annotated, Literal
 import typer
 
 from spillcast.cli.options import (
+    ORACLE,
+    POSTGRES,
+    RECORDING,
+    REHEARSAL,
+    TARGET,
     Block,
     Budget,
     Confidence,
@@ -27,11 +32,12 @@ from spillcast.cli.options import (
     Until,
     Written,
 )
+from spillcast.cli.usage import Grouped
 
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("forecast")(forecast)
+    application.command("forecast", cls=Grouped)(forecast)
 
 
 def forecast(
@@ -65,26 +71,36 @@ def forecast(
     block: Block = None,
     method: Annotated[
         Literal["counts", "seed"],
-        typer.Option(help="seed: the blog post's formula: one speed-up for all sizes."),
+        typer.Option(
+            help="seed: the blog post's formula: one speed-up for all sizes.",
+            rich_help_panel=ORACLE,
+        ),
     ] = "counts",
     queryid: Queryid = None,
     origin: Annotated[
         str | None,
         typer.Option(
-            "--from", help="Storage that temp files were on, if the plan has no I/O times."
+            "--from",
+            help="Storage that temp files were on, if the plan has no I/O times.",
+            rich_help_panel=POSTGRES,
         ),
     ] = None,
     temp: RecordedTemp = None,
     lenient: Lenient = False,
     cpus: Annotated[
         int | None,
-        typer.Option(help="CPUs on the target machine (default: as recorded).", min=1),
+        typer.Option(
+            help="CPUs on the target machine (default: as recorded).",
+            min=1,
+            rich_help_panel=TARGET,
+        ),
     ] = None,
     cpu_quota: Annotated[
         float | None,
         typer.Option(
             help="CPU quota on the target machine, such as 0.4 (default: as recorded); the number "
-            "of CPUs means none."
+            "of CPUs means none.",
+            rich_help_panel=TARGET,
         ),
     ] = None,
     cost: Annotated[
@@ -97,24 +113,35 @@ def forecast(
     ] = None,
     rehearse: Annotated[
         str | None,
-        typer.Option(help="Run the query for this long on each directory, such as 10s."),
+        typer.Option(
+            help="Run the query for this long on each directory, such as 10s.",
+            rich_help_panel=REHEARSAL,
+        ),
     ] = None,
     command: Annotated[
         str | None,
         typer.Option(
             help="Command or statement to rehearse, if the recording does not contain all of it, "
-            "or it is not known to write nothing."
+            "or it is not known to write nothing.",
+            rich_help_panel=REHEARSAL,
         ),
     ] = None,
     server: Annotated[
         str | None,
         typer.Option(
-            "--postgres", metavar="DSN", help="PostgreSQL server whose query to rehearse."
+            "--postgres",
+            metavar="DSN",
+            help="PostgreSQL server whose query to rehearse.",
+            rich_help_panel=REHEARSAL,
         ),
     ] = None,
     exact: Annotated[
         bool,
-        typer.Option("--exact", help="For a large recording: use all waits instead of a sample."),
+        typer.Option(
+            "--exact",
+            help="For a large recording: use all waits instead of a sample.",
+            rich_help_panel=RECORDING,
+        ),
     ] = False,
     confidence: Confidence = 0.9,
     budget: Budget = "60s",

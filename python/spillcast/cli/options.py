@@ -5,6 +5,12 @@ from typing import Annotated, Literal
 
 import typer
 
+#: Headings of the help of verbs that take many kinds of evidence.
+IN_PART, ORACLE = "A query recorded in part", "Oracle's traces, ASH exports and reports"
+POSTGRES, RECORDING = "PostgreSQL", "A recording"
+TARGET, REHEARSAL = "The target machine", "A trial run on the target"
+KEPT, CAPTURE = "What is written", "What is observed"
+
 
 def _single_format(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> bool:
     """Refuse a second form before any work is done."""
@@ -39,69 +45,108 @@ Work = Annotated[
     Path | None, typer.Option(help="Directory for data and slow storage (default: TMPDIR).")
 ]
 Temp = Annotated[
-    list[Path] | None, typer.Option(help="Only files under this directory are temp files.")
+    list[Path] | None,
+    typer.Option(help="Only files under this directory are temp files.", rich_help_panel=CAPTURE),
 ]
 RecordedTemp = Annotated[
     list[Path] | None,
     typer.Option(
         "--temp",
         help="For a recording: only files under this directory are temp files. Repeatable.",
+        rich_help_panel=RECORDING,
     ),
 ]
 Duration = Annotated[
     str | None,
     typer.Option(
-        help="Stop after this time, such as 5m; a query that it waits for must begin within it."
+        help="Stop after this time, such as 5m; a query that it waits for must begin within it.",
+        rich_help_panel=CAPTURE,
     ),
 ]
 Query = Annotated[
     str | None,
     typer.Option(
-        metavar="PATTERN", help="The session whose query matches this regular expression."
+        metavar="PATTERN",
+        help="The session whose query matches this regular expression.",
+        rich_help_panel=POSTGRES,
     ),
 ]
 Elapsed = Annotated[
     str | None,
     typer.Option(
-        help="Elapsed time of the whole query, such as 12m53s, if only part of it was recorded."
+        help="Elapsed time of the whole query, such as 12m53s, if only part of it was recorded.",
+        rich_help_panel=IN_PART,
     ),
 ]
 History = Annotated[
     list[Path] | None,
     typer.Option(
         help="For a query recorded in part: a previous run of it (recording, plan, row of "
-        "pg_stat_statements), or its plan by EXPLAIN without ANALYZE. Repeatable."
+        "pg_stat_statements), or its plan by EXPLAIN without ANALYZE. Repeatable.",
+        rich_help_panel=IN_PART,
     ),
 ]
 Progress = Annotated[
     str | None,
-    typer.Option(help="How much of the query was done when the recording ended, such as 20%."),
+    typer.Option(
+        help="How much of the query was done when the recording ended, such as 20%.",
+        rich_help_panel=IN_PART,
+    ),
 ]
 Written = Annotated[
-    str | None, typer.Option(help="Bytes that the whole query writes to temp files, such as 40G.")
+    str | None,
+    typer.Option(
+        help="Bytes that the whole query writes to temp files, such as 40G.",
+        rich_help_panel=IN_PART,
+    ),
 ]
 TempEvents = Annotated[
     str | None,
-    typer.Option(help="Wait events that the move makes faster, such as 'direct path * temp'."),
+    typer.Option(
+        help="Wait events that the move makes faster, such as 'direct path * temp'.",
+        rich_help_panel=ORACLE,
+    ),
 ]
 SqlId = Annotated[
-    str | None, typer.Option(help="Only this statement of an ASH export, or of traces.")
+    str | None,
+    typer.Option(
+        help="Only this statement of an ASH export, or of traces.", rich_help_panel=ORACLE
+    ),
 ]
-Queryid = Annotated[str | None, typer.Option(help="Only this query of pg_stat_statements.")]
+Queryid = Annotated[
+    str | None,
+    typer.Option(help="Only this query of pg_stat_statements.", rich_help_panel=POSTGRES),
+]
 ExecId = Annotated[
     int | None,
-    typer.Option(help="Only this execution (SQL_EXEC_ID) of an ASH export or a report."),
+    typer.Option(
+        help="Only this execution (SQL_EXEC_ID) of an ASH export or a report.",
+        rich_help_panel=ORACLE,
+    ),
 ]
 Item = Annotated[
     int | None,
     typer.Option(help="Of several runs in a file the one with this number in their list.", min=1),
 ]
 Since = Annotated[
-    str | None, typer.Option(help="Only samples of an ASH export from this time on, such as 20:30.")
+    str | None,
+    typer.Option(
+        help="Only samples of an ASH export from this time on, such as 20:30.",
+        rich_help_panel=ORACLE,
+    ),
 ]
-Until = Annotated[str | None, typer.Option(help="Only samples of an ASH export up to this time.")]
-Block = Annotated[str | None, typer.Option(help="Block size of Oracle's evidence, such as 16K.")]
-Lenient = Annotated[bool, typer.Option(help="Also find WAIT lines in the middle of other text.")]
+Until = Annotated[
+    str | None,
+    typer.Option(help="Only samples of an ASH export up to this time.", rich_help_panel=ORACLE),
+]
+Block = Annotated[
+    str | None,
+    typer.Option(help="Block size of Oracle's evidence, such as 16K.", rich_help_panel=ORACLE),
+]
+Lenient = Annotated[
+    bool,
+    typer.Option(help="Also find WAIT lines in the middle of other text.", rich_help_panel=ORACLE),
+]
 Where = Annotated[str | None, typer.Option(help="Only waits that meet this SQL condition.")]
 Workers = Annotated[Literal["local", "spark"], typer.Option(help="Where the work is done.")]
 Master = Annotated[str | None, typer.Option(help="Spark's master, such as spark://host:7077.")]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spillcast.cli.capture_option import Capture
-from spillcast.cli.options import Duration, Json, Query, Temp
+from spillcast.cli.options import CAPTURE, KEPT, POSTGRES, Duration, Json, Query, Temp
+from spillcast.cli.usage import Grouped
 
 if TYPE_CHECKING:
     from spillcast.cli.live import OthersOutput, View
@@ -26,6 +27,7 @@ def add_to(application: typer.Typer) -> None:
     """Register the verb."""
     application.command(
         "record",
+        cls=Grouped,
         context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
     )(record)
 
@@ -37,29 +39,54 @@ def record(
     pid: Annotated[int | None, typer.Option(help="Running process to record.")] = None,
     server: Annotated[
         str | None,
-        typer.Option("--postgres", metavar="DSN", help="PostgreSQL server whose query to record."),
+        typer.Option(
+            "--postgres",
+            metavar="DSN",
+            help="PostgreSQL server whose query to record.",
+            rich_help_panel=POSTGRES,
+        ),
     ] = None,
     backend: Annotated[
         int | None,
-        typer.Option(metavar="PID", help="The server's session, as in pg_stat_activity."),
+        typer.Option(
+            metavar="PID",
+            help="The server's session, as in pg_stat_activity.",
+            rich_help_panel=POSTGRES,
+        ),
     ] = None,
     query: Query = None,
     wait_for_spill: Annotated[
-        bool, typer.Option("--wait-for-spill", help="Wait for the first session that spills.")
+        bool,
+        typer.Option(
+            "--wait-for-spill",
+            help="Wait for the first session that spills.",
+            rich_help_panel=POSTGRES,
+        ),
     ] = False,
     all_: Annotated[
-        bool, typer.Option("--all", help="Record every query that spills, of all sessions.")
+        bool,
+        typer.Option(
+            "--all",
+            help="Record every query that spills, of all sessions.",
+            rich_help_panel=POSTGRES,
+        ),
     ] = False,
     explain: Annotated[
         str | None,
         typer.Option(
             metavar="SQL",
             help="Run this statement under EXPLAIN (ANALYZE, BUFFERS), then roll back.",
+            rich_help_panel=POSTGRES,
         ),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Setting for --explain. Repeatable."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Setting for --explain. Repeatable.",
+            rich_help_panel=POSTGRES,
+        ),
     ] = None,
     output: Annotated[
         Path | None,
@@ -68,16 +95,24 @@ def record(
             "-o",
             help="Folder to write: by default run.spill, or run-2.spill and so on if that exists; "
             "for --all server.spills, to which recordings are added.",
+            rich_help_panel=KEPT,
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Let --output replace an older recording.")
+        bool,
+        typer.Option(
+            "--force", help="Let --output replace an older recording.", rich_help_panel=KEPT
+        ),
     ] = False,
     temp: Temp = None,
     duration: Duration = None,
     slices: Annotated[
         int | None,
-        typer.Option(min=1, help="Keep single waits only in this many slices of the run."),
+        typer.Option(
+            min=1,
+            help="Keep single waits only in this many slices of the run.",
+            rich_help_panel=KEPT,
+        ),
     ] = None,
     minute: Annotated[
         bool,
@@ -85,6 +120,7 @@ def record(
             "--minute",
             help="Attach for 60 s in all: bursts at growing distances, over --duration or a "
             "quarter of an hour, detached in between.",
+            rich_help_panel=CAPTURE,
         ),
     ] = False,
     capture: Capture = "auto",
@@ -97,7 +133,12 @@ def record(
         ),
     ] = None,
     share: Annotated[
-        bool, typer.Option("--share", help="Let all users read the recording, not only you.")
+        bool,
+        typer.Option(
+            "--share",
+            help="Let all users read the recording, not only you.",
+            rich_help_panel=KEPT,
+        ),
     ] = False,
     live: Annotated[
         bool, typer.Option("--live", help="Show the profile while recording, updated every second.")

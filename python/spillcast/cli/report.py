@@ -24,6 +24,7 @@ from spillcast.cli.options import (
     Until,
     Written,
 )
+from spillcast.cli.usage import Grouped
 from spillcast.units import format_count
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("report")(report)
+    application.command("report", cls=Grouped)(report)
 
 
 def report(

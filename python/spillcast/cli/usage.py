@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from typer._click.exceptions import NoArgsIsHelpError, NoSuchOption, UsageError
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from spillcast.errors import InputError
 from spillcast.recording.near import near_names
@@ -24,6 +24,24 @@ class Verbs(TyperGroup):
         rows = [(verb, command.get_short_help_str(limit=_SENTENCE)) for verb, command in verbs]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+class Grouped(TyperCommand):
+    """Lists options under the heading of their panel, those without one first."""
+
+    def format_options(self, context: Any, formatter: Any) -> None:
+        """Arguments, options, and a section for each panel."""
+        sections: dict[str, list[Any]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(context):
+            if (record := parameter.get_help_record(context)) is not None:
+                is_argument = parameter.param_type_name == "argument"
+                panel = getattr(parameter, "rich_help_panel", None)
+                heading = panel or ("Arguments" if is_argument else "Options")
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
 
 def usage_errors_explained(call: Callable[..., Any], *words: Any, **options: Any) -> Any:

@@ -15,6 +15,7 @@ from spillcast.cli.options import (
     Temp,
     Written,
 )
+from spillcast.cli.usage import Grouped
 
 if TYPE_CHECKING:
     from spillcast.cli.live import View
@@ -26,6 +27,7 @@ def add_to(application: typer.Typer) -> None:
     """Register the verb."""
     application.command(
         "watch",
+        cls=Grouped,
         context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
     )(watch)
 

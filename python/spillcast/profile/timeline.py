@@ -22,8 +22,8 @@ EVENTS_MAX, ON_CPU, OTHERS = 5, "(on CPU)", "other events"
 #: A drawing cannot show more slices.
 STRETCHES_MAX = 160
 _LENGTHS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
-#: PostgreSQL's names; patterns identify Oracle's.
-_TEMP = {"BufFileRead": READ, "BufFileWrite": WRITE}
+#: PostgreSQL's names, which version 17 spells BuffileRead; patterns identify Oracle's.
+_TEMP = {"buffileread": READ, "buffilewrite": WRITE}
 
 
 @dataclass(frozen=True)
@@ -163,8 +163,8 @@ def state_of(event: str | None, op: str | None = None) -> str:
     """The state of a database's wait event; None means on a CPU."""
     if event is None:
         return CPU
-    if event in _TEMP:
-        return _TEMP[event]
+    if (temp := _TEMP.get(event.lower())) is not None:
+        return temp
     if is_like(event, TEMP_EVENTS):
         return READ if "read" in event.lower() else WRITE
     return OTHER_IO if op is not None else WAITS
