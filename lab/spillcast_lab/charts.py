@@ -29,7 +29,7 @@ _NAMES_PX = 250
 
 def draw_charts(cases: Sequence[Case], folder: Path) -> list[str]:
     """Draw what there is to draw; names of the files."""
-    answered = [one for one in of_evidence(cases) if one.forecast.forecast_s is not None]
+    answered = [case for case in of_evidence(cases) if case.forecast.forecast_s is not None]
     if not answered:
         return []
     points = [

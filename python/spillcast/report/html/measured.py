@@ -132,15 +132,15 @@ def about_traces(paths: Sequence[Path], read: Traces) -> About:
     )
 
 
-def about_ash(paths: Sequence[Path], found: Profile) -> About:
+def about_ash(paths: Sequence[Path], samples: Profile) -> About:
     """Files and samples."""
-    count = sum(row["count"] for row in found.rows)
+    count = sum(row["count"] for row in samples.rows)
     return _labelled(
         [
             ("evidence", "samples of active sessions (ASH)"),
             ("files", ", ".join(map(str, paths[:8]))),
-            ("samples", f"{count:,}, standing for {format_duration(found.elapsed_s)}"),
-            ("damaged rows", f"{len(found.damaged):,}" if found.damaged else None),
+            ("samples", f"{count:,}, standing for {format_duration(samples.elapsed_s)}"),
+            ("damaged rows", f"{len(samples.damaged):,}" if samples.damaged else None),
         ]
     )
 

@@ -102,22 +102,22 @@ def _of_traces(paths: Sequence[Path], lenient: bool) -> Document:
 
 
 def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Document:
-    found = profile(*paths, chosen=chosen)
+    result = profile(*paths, chosen=chosen)
     line, by_event = timeline.of_ash(paths, chosen)
     return {
         "name": _names(paths),
         "kind": "ASH",
         "events_over_time": asdict(by_event),
-        "elapsed_s": found.elapsed_s,
-        "time_s": _time_s(line, found.elapsed_s),
+        "elapsed_s": result.elapsed_s,
+        "time_s": _time_s(line, result.elapsed_s),
         "sessions_are": "sessions",
         "timeline": asdict(line),
         "latencies": [],
         "operations": [],
-        "events": _events(found),
+        "events": _events(result),
         "statements": [],
-        "about": measured.about_ash(paths, found),
-        "warnings": found.warnings,
+        "about": measured.about_ash(paths, result),
+        "warnings": result.warnings,
     }
 
 
@@ -134,17 +134,17 @@ def _names(paths: Sequence[Path]) -> str:
     return names + f" and {len(paths) - 3} more" * (len(paths) > 3)
 
 
-def _events(found: Profile) -> list[dict[str, Any]]:
+def _events(result: Profile) -> list[dict[str, Any]]:
     keys = ("event", "sql", "op", "idle", "count", "total_us", "share", "mean_us", "p50_us")
     more = ("p95_us", "p99_us", "max_us", "latency_us")
-    return [{key: row.get(key) for key in (*keys, *more)} for row in found.rows]
+    return [{key: row.get(key) for key in (*keys, *more)} for row in result.rows]
 
 
-def by_events(found: Profile) -> list[Document]:
+def by_events(result: Profile) -> list[Document]:
     """Histograms of temp events; where there are none, those of the I/O that takes longest."""
     rows = [
         {"label": row["event"], "op": row["op"], "latency_ns": list(ns), "latency_count": list(n)}
-        for row, (ns, n) in zip(found.rows, found.histograms, strict=True)
+        for row, (ns, n) in zip(result.rows, result.histograms, strict=True)
         if n and not row["idle"] and row["op"] is not None
     ]
     temp = [
@@ -155,14 +155,14 @@ def by_events(found: Profile) -> list[Document]:
 
 def by_op(groups: Sequence[Group]) -> list[Document]:
     """One histogram for the reads and one for the writes, over all sizes."""
-    found = []
+    histograms = []
     for op, label in (("read", timeline.READ), ("write", timeline.WRITE)):
         latency_ns, counts = merged((g.latency_ns, g.latency_count) for g in groups if g.op == op)
         if counts:
-            found.append(
+            histograms.append(
                 {"label": label, "op": op, "latency_ns": latency_ns, "latency_count": counts}
             )
-    return found
+    return histograms
 
 
 def target_latencies(name: str, storage: Storage) -> Document:

@@ -106,7 +106,7 @@ def _glued(text: str) -> str:
 
 def compose(inputs: Inputs) -> Page:
     """The answer first, then the choices, where the time goes, what they rest on, and how sure."""
-    known = [read(Forecast, one, one["target"], AGAIN) for one in inputs.forecasts]
+    known = [read(Forecast, document, document["target"], AGAIN) for document in inputs.forecasts]
     target = _target(inputs, known)
     sections = [
         *(forecasts.compared(known) if known else ()),
@@ -121,11 +121,11 @@ def compose(inputs: Inputs) -> Page:
         *([others.verification(inputs.verifications)] if inputs.verifications else ()),
     ]
     if target is None:
-        latencies = {one["name"]: one["groups"] for one in inputs.latencies}
+        latencies = {document["name"]: document["groups"] for document in inputs.latencies}
         sections += [
-            others.storage(one, latencies[one["name"]])
-            for one in inputs.storages
-            if one["name"] in latencies
+            others.storage(document, latencies[document["name"]])
+            for document in inputs.storages
+            if document["name"] in latencies
         ]
     if weak := _weaknesses(inputs, known):
         sections.append(Section("Warnings", weaknesses=weak))
@@ -160,7 +160,7 @@ def _answer(inputs: Inputs, known: list[Forecast]) -> list[str]:
 
 def _title(inputs: Inputs) -> str:
     lists = [inputs.runs] if inputs.runs else [getattr(inputs, name) for name in _TITLES]
-    names = list(dict.fromkeys(str(one["name"]) for one in chain(*lists)))
+    names = list(dict.fromkeys(str(document["name"]) for document in chain(*lists)))
     return "spillcast: " + ", ".join(names[:3]) + ("..." if len(names) > 3 else "")
 
 
@@ -168,8 +168,8 @@ def _target(inputs: Inputs, known: list[Forecast]) -> Document | None:
     """Latencies of the target that the page is about: the fastest of which any are known."""
     if not inputs.runs:
         return None
-    latencies = {one["name"]: one for one in inputs.latencies if one["groups"]}
-    names = [one.target for one in ranked(known) if one.target in latencies]
+    latencies = {document["name"]: document for document in inputs.latencies if document["groups"]}
+    names = [document.target for document in ranked(known) if document.target in latencies]
     return latencies[names[0]] if names else next(iter(latencies.values()), None)
 
 

@@ -97,9 +97,9 @@ def compared(forecasts: Sequence[Forecast]) -> list[Section]:
     """All targets side by side, the best first, with the run as it is and without latency."""
     order, given = ranked(forecasts), _answered(forecasts)
     words = [
-        f"There is no forecast for {place(one.target)}: {one.refused}."
-        for one in order
-        if one.forecast_s is None
+        f"There is no forecast for {place(forecast.target)}: {forecast.refused}."
+        for forecast in order
+        if forecast.forecast_s is None
     ]
     sections, tables, figures = [], list[Table](), list[Figure]()
     if given:
@@ -124,7 +124,7 @@ def _remarks(order: Sequence[Forecast]) -> str:
     """What the rows that are no target are, and the remarks."""
     words = f"No storage for temp files is faster than {NO_LATENCY}. "
     words += f"'{NOW}' is the query on its present storage."
-    if any(one.best_value for one in order):
+    if any(forecast.best_value for forecast in order):
         words += " 'best value' saves the most time for its price."
     if order[0].work_memory:
         words += " More work_mem holds if the plan stays: PostgreSQL may choose another with it."
@@ -161,9 +161,9 @@ def _advice(order: Sequence[Forecast]) -> list[str]:
     for of_query in _by_query(order):
         useful = recommended(of_query)
         names |= useful
-        for one in of_query:
-            if one.target in useful:
-                advice += [f"{one.target}: {step}" for step in one.advice]
+        for forecast in of_query:
+            if forecast.target in useful:
+                advice += [f"{forecast.target}: {step}" for step in forecast.advice]
     if memory:
         setting = format_setting(memory.enough.work_mem_bytes)
         if f"work_mem {setting}" in names:
@@ -227,12 +227,13 @@ def terms(forecasts: Sequence[Forecast]) -> list[Section]:
     )
     figures = [
         Figure(
-            f"From {seconds(one.baseline_s)} now to {seconds(one.forecast_s)} on {one.target}",
+            f"From {seconds(forecast.baseline_s)} now to {seconds(forecast.forecast_s)} on "
+            f"{forecast.target}",
             "",
-            bars.waterfall(one, change),
-            _terms(one),
+            bars.waterfall(forecast, change),
+            _terms(forecast),
         )
-        for one in _answered(forecasts)[:_DRAWN_MAX]
+        for forecast in _answered(forecasts)[:_DRAWN_MAX]
     ]
     return [Section("What the forecast is made of", [words], figures)] if figures else []
 

@@ -127,7 +127,7 @@ def _provenance(document: Document) -> Sequence[str]:
 
 def sweep_answers(sweeps: Sequence[Document]) -> list[str]:
     """The best size, or the least memory that is enough."""
-    return [_best_size(one) if one["kind"] == "io-size" else _enough(one) for one in sweeps]
+    return [_best_size(entry) if entry["kind"] == "io-size" else _enough(entry) for entry in sweeps]
 
 
 def sweep(document: Document) -> Section:
@@ -175,7 +175,7 @@ def _io_sizes(sweep: Document) -> Section:
     chart = bars.io_sizes(sweep["rows"], [row["setting"] for row in rows], best)
     title = f"Time of all temp I/O by the size of an operation, on {sweep['storage']}"
     figure = Figure(title, f"The sweet spot is {_setting(best)}." if best else "", chart, table)
-    advice = [f"{one['engine']}: {one['text']}" for one in sweep.get("advice", ())]
+    advice = [f"{entry['engine']}: {entry['text']}" for entry in sweep.get("advice", ())]
     return Section("Which I/O size", advice, [figure], [table])
 
 
@@ -267,8 +267,8 @@ def cache(document: Document) -> Section:
 
 def _accounts(cache: Document) -> Table:
     rows = [
-        {**one, "share": one["hits"] / one["requests"] if one["requests"] else None}
-        for one in sorted(cache["runs"][-1]["accounts"], key=lambda one: -one["bytes"])
+        {**entry, "share": entry["hits"] / entry["requests"] if entry["requests"] else None}
+        for entry in sorted(cache["runs"][-1]["accounts"], key=lambda entry: -entry["bytes"])
     ]
     columns: tuple[Column, ...] = (
         ("object", "object", text),
@@ -318,21 +318,24 @@ def fleet_answers(fleets: Sequence[Document]) -> list[str]:
 def fleet(document: Document) -> Section:
     """Savings by statement and by database, temp I/O by day."""
     statements, databases, days = (document[key] for key in ("statements", "databases", "days"))
-    answered = [one for one in statements if one["saved_s"] is not None]
-    refused = [one for one in statements if one["refused"]]
+    answered = [entry for entry in statements if entry["saved_s"] is not None]
+    refused = [entry for entry in statements if entry["refused"]]
     whose: tuple[Column, ...] = (("database", "database", text),)
     times: tuple[Column, ...] = (("elapsed", "elapsed_s", seconds), ("in temp", "temp_s", seconds))
     interval: tuple[Column, ...] = (("interval", "saved_interval_s", between),)
     share: tuple[Column, ...] = (("share", "share", percent),)
     saved: tuple[Column, ...] = (("saved", "saved_s", seconds),)
     of_statements = [
-        {**one, "outcome": seconds(one["saved_s"]) if one["refused"] is None else one["refused"]}
-        for one in statements
+        {
+            **entry,
+            "outcome": seconds(entry["saved_s"]) if entry["refused"] is None else entry["refused"],
+        }
+        for entry in statements
     ]
     figures = [
         *_savings(
             "Saving by statement, the largest first",
-            [(f"{one['sql']}, {one['database']}", one) for one in answered],
+            [(f"{entry['sql']}, {entry['database']}", entry) for entry in answered],
             table_of(of_statements, (
                 ("statement", "sql", text), *whose, *times, ("saved", "outcome", text), *interval,
                 *share, ("so far", "cumulative_share", percent),
@@ -340,15 +343,15 @@ def fleet(document: Document) -> Section:
         ),
         *_savings(
             "Saving by database",
-            [(str(one["database"]), one) for one in databases],
+            [(str(entry["database"]), entry) for entry in databases],
             table_of(databases, (
                 *whose, ("statements", "statements", count), *times, *saved, *interval, *share,
             )),
         ),
         *_limited(
             "Temp I/O by day",
-            [(str(one["day"]), one["temp_s"], seconds(one["temp_s"]), "read")
-             for one in days[-_DAYS_MAX:]],
+            [(str(entry["day"]), entry["temp_s"], seconds(entry["temp_s"]), "read")
+             for entry in days[-_DAYS_MAX:]],
             len(days),
             table_of(days, (("day", "day", text), times[1], *saved)),
         ),

@@ -88,7 +88,7 @@ def measured(runs: Sequence[Document]) -> list[Section]:
         Section(
             "How it was measured" + (f": {run['name']}" if len(runs) > 1 else ""),
             statements=[
-                (_statement_title(one), one["text"]) for one in run["statements"] if one["text"]
+                (_statement_title(row), row["text"]) for row in run["statements"] if row["text"]
             ],
             facts=[(row["label"], row["value"]) for row in run["about"]],
         )
