@@ -7,7 +7,7 @@ import typer
 
 #: Headings of the help of verbs that take many kinds of evidence.
 IN_PART, ORACLE = "A query recorded in part", "Oracle's traces, ASH exports and reports"
-POSTGRES, RECORDING = "PostgreSQL", "A recording"
+POSTGRES, RECORDING = "PostgreSQL's statements and sessions", "A recording"
 TARGET, REHEARSAL = "The target machine", "A trial run on the target"
 KEPT, CAPTURE = "What is written", "What is observed"
 
