@@ -85,7 +85,7 @@ class LiveView:
             self._show(self._glimpse(recorder, status, ended=False))
 
     def end(self) -> None:
-        """All of it, with a last forecast."""
+        """The view of the whole run, with a last forecast."""
         if self._last is not None:
             recorder, status = self._last
             self._show(self._glimpse(recorder, {**status, **recorder.status()}, ended=True))

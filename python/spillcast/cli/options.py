@@ -153,7 +153,7 @@ Master = Annotated[str | None, typer.Option(help="Spark's master, such as spark:
 
 
 def only_with_spark(workers: str, master: str | None) -> None:
-    """InputError for a master that nobody asks."""
+    """InputError for a Spark master without an engine that uses it."""
     from spillcast.errors import InputError
 
     if master is not None and workers != "spark":

@@ -246,7 +246,7 @@ def _tell(recording: "Recording", output: Path, *, json: bool, beside_output: bo
 
 
 def _tell_of_the_rest(recorder: "Recorder") -> None:
-    """That a command left processes behind, whose I/O is not recorded any more."""
+    """Report that a command left processes behind, whose I/O is no longer recorded."""
     from spillcast.recording.captured import going_on
     from spillcast.recording.target import Command
 

@@ -1,4 +1,4 @@
-"""Bad usage as typer finds it: one line that names it, and one that mends it."""
+"""Bad usage that typer reports: one line that names it, and one with its remedy."""
 
 import re
 from collections.abc import Callable

@@ -189,7 +189,7 @@ class _Tracks:
 def _sampled(
     pid: int, session: int, time_ns: int, weight_us: int, event: str | None, sql_id: str | None
 ) -> str:
-    """A sample is an instant, and no slice: nobody saw how long it lasted."""
+    """Draw a sample as an instant and not as a slice, because its duration is unknown."""
     args = {"weight_us": weight_us} | ({"sql_id": sql_id} if sql_id else {})
     return json.dumps(
         {

@@ -79,7 +79,7 @@ _EXECUTIONS = (
 
 
 def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
-    """Rows of time; idle events below, for they are nobody's fault."""
+    """Rows of time; idle events come last, because no change shortens them."""
     if profile.rows and "value" in profile.rows[0]:
         table = Table.of(_STATISTICS, profile.rows)
         return Page([table], table)

@@ -146,7 +146,7 @@ def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def iolog_text(log: Iolog) -> str:
-    """What was exported, and how fio is told to replay it."""
+    """The exported log, and the fio command that replays it."""
     files = ", ".join(f"{name} ({format_bytes(size)})" for name, size in log.files.items())
     lay = "".join(f"  truncate -s {log.files[name]} {name}\n" for name in log.laid_before)
     return (

@@ -1,4 +1,4 @@
-"""Figures of one run as somebody tells them: elapsed time, temp I/O, threads -> a recording."""
+"""Figures of one run (elapsed time, temp I/O, threads) -> a recording."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ class Moved:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What is told of one run.
+    """Holds the figures of one run.
 
     ``threads`` is how many were at work on the mean; times of I/O and CPU are summed over them.
     Where ``busy_s`` is known, the time of all of them together, they follow from it.

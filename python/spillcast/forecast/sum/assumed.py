@@ -1,4 +1,4 @@
-"""Counts that nobody timed, with the latencies of the storage that they are known to stand on."""
+"""Counts without times, with the latencies of the storage that they are known to use."""
 
 from dataclasses import replace
 

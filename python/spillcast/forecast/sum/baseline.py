@@ -251,7 +251,7 @@ class Baseline:
 
     @cached_property
     def cold_data(self) -> Term | None:
-        """Of the remainder, reads of data files that memory did not answer; None for next to none.
+        """Reads of data files that memory did not answer, in the remainder; None if negligible.
 
         They take as long wherever temp files are.
         """

@@ -1,4 +1,4 @@
-"""CPU limits of a forecast: what they hold back, in words, and where nobody knows by how much."""
+"""Warnings about CPU limits: what they hold back, and where the amount is unknown."""
 
 from spillcast.forecast.assumptions import THROTTLED_REPORTED
 from spillcast.forecast.result import Warned
@@ -32,7 +32,7 @@ def unknown_limits(baseline: Baseline, simulated: Simulated) -> str | None:
 
 
 def about_cpu_limits(baseline: Baseline, throttled_share: float) -> list[Warned]:
-    """That a quota held the run back, or would on the target."""
+    """Warn that a quota held the run back, or would on the target."""
     threads, recording = baseline.threads, baseline.recording
     if quota_exceeded(recording) and threads.target.quota_ns is None:
         quota = f"a CPU quota of {recording.meta.cpu_limits.quota_cpus:g} CPUs"

@@ -62,7 +62,7 @@ def about_skipped_cache(
     total_s: float,
     on_it: Callable[[Baseline, Storage], float],
 ) -> list[Warned]:
-    """That an assumed latency is also that of what a page cache answered. ``on_it`` is with one."""
+    """Warn that an assumed latency also applies to cached I/O. ``on_it`` is with a page cache."""
     places = named_temp_places(baseline.recording.meta)
     on_disk = any(place.filesystem not in IN_MEMORY for place in places)
     if target.source is not ASSUMED or not on_disk or baseline.threads.page_cache is None:

@@ -43,7 +43,7 @@ def _about_host(known: Provenance, recorded_host: str | None) -> list[Warned]:
 
 
 def _about_mount(known: Provenance) -> list[Warned]:
-    """That something else is mounted by now where a directory of this host was measured."""
+    """Warn that another storage is now mounted where a directory of this host was measured."""
     if known.directory is None or known.mount_point is None or known.host != platform.node():
         return []
     mount = mounted(known.directory)

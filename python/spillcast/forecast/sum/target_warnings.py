@@ -18,7 +18,7 @@ Facts = Mapping[str, Any]
 
 
 def about_storages(recording: Recording, target: Storage, loads: Sequence[Load]) -> list[Warned]:
-    """All of it: of where temp files were recorded, and of the target."""
+    """All warnings about the recorded storage and the target."""
     return [
         *_about_source(named_temp_places(recording.meta)),
         *about_measuring(target.facts, loads),
@@ -29,7 +29,7 @@ def about_storages(recording: Recording, target: Storage, loads: Sequence[Load])
 
 
 def about_network(facts: Facts) -> list[Warned]:
-    """That others share the way to a storage, by what a probe found of it."""
+    """Warn that others share the path to a storage, according to its probe."""
     if not facts.get("network"):
         return []
     text = (
@@ -40,7 +40,7 @@ def about_network(facts: Facts) -> list[Warned]:
 
 
 def _about_source(places: Sequence[TempPlace]) -> list[Warned]:
-    """That temp files were on a storage which others share, or on several at once."""
+    """Warn that temp files were on a shared storage, or on several at once."""
     warnings = []
     shared = [place for place in places if place.network]
     if shared:
@@ -118,7 +118,7 @@ def _about_probe(facts: Facts) -> list[Warned]:
 
 
 def _about_room(recording: Recording, facts: Facts) -> list[Warned]:
-    """That the temp files do not fit, or hardly, by what was free when it was probed."""
+    """Warn that the temp files hardly fit, or do not, into the space free at the probe."""
     free, left = facts.get("free_bytes"), facts.get("quota_free_bytes")
     rooms = [
         (count, limit_words)

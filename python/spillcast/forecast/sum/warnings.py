@@ -145,7 +145,7 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
 
 
 def _about_cold_data(baseline: Baseline) -> list[Warned]:
-    """That data came from storage, which a second run may find in memory."""
+    """Warn that data came from storage, which a second run may find in memory."""
     cold = baseline.cold_data
     if cold is None or cold.baseline_s <= SHARE_REPORTED * baseline.whole_s:
         return []
@@ -160,7 +160,7 @@ def _about_cold_data(baseline: Baseline) -> list[Warned]:
 
 
 def _about_little_io(baseline: Baseline, ceiling_s: float) -> list[Warned]:
-    """That temp I/O is a small part of all, or of what was seen on files."""
+    """Warn that temp I/O is a small part of the run, or of its I/O."""
     recording = baseline.recording
     share = (sum(baseline.io_s) + baseline.changes_s) / baseline.whole_s
     little = f"temp I/O is only {share:.0%} of the time"
@@ -245,7 +245,7 @@ def _about_threads(recording: Recording, projection: Projection) -> list[Warned]
 
 
 def _about_compression(baseline: Baseline, projection: Projection) -> list[Warned]:
-    """That an engine which compresses by the speed of its writes would do so otherwise."""
+    """Warn that an engine adapts compression to write speed, and so differs on the target."""
     if baseline.compression is None or projection.compressed is None:
         return []
     was = baseline.compression.share
@@ -260,7 +260,7 @@ def _about_compression(baseline: Baseline, projection: Projection) -> list[Warne
 
 
 def _about_machine(baseline: Baseline, projection: Projection) -> list[Warned]:
-    """That nobody measured on the machine what waits cost in CPU time, where much depends on it."""
+    """Warn that the CPU cost of waits is not calibrated on the machine, if much depends on it."""
     if baseline.recording.meta.machine.calibration is not None:
         return []
     forecast_s = baseline.remainder_s + baseline.limits_s

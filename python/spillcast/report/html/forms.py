@@ -49,7 +49,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Of a verification."""
+    """The result of a verification."""
 
     forecast: Measured
     measured_to_s: float

@@ -100,7 +100,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """All of it: the answer, a few figures of note, sections and documents to copy."""
+    """The whole page: the answer, a few notable figures, sections and documents to copy."""
 
     title: str
     answer: Sequence[str]
