@@ -69,4 +69,4 @@ def hold(path: Path, comparisons: Iterable[Held], mend: str) -> None:
 
 def surer(left: Number, right: Number) -> Number:
     """Of two forms of one figure that which rounding leaves less open."""
-    return left if left.high - left.low <= right.high - right.low else right
+    return left if left.width <= right.width else right

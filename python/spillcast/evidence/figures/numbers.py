@@ -52,9 +52,14 @@ class Number:
         return Number(self.value / other.value if other.value else 0.0, low, high)
 
     @property
+    def width(self) -> float:
+        """How far apart the bounds are."""
+        return self.high - self.low
+
+    @property
     def spread(self) -> float:
         """How far apart the bounds are, by the value."""
-        return (self.high - self.low) / self.value if self.value else float("inf")
+        return self.width / self.value if self.value else float("inf")
 
 
 ZERO = Number.exact(0.0)

@@ -97,7 +97,7 @@ def report_of(path: Path, text: str, hint: str) -> Report:
         (op,) = set(OPS) - waits.keys()
         most = format_duration(left_out.high)
         untold.append(f"direct path {op} temp is not among the top events: at most {most} of it")
-    hold(path, _contradictions(list(waits.values()), stated), hint)
+    hold(path, _contradictions(list(waits.values()), database_s), hint)
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
         database_s.value,
@@ -143,9 +143,9 @@ def _waits(path: Path, tables: Sequence[Table], hint: str) -> Iterator[list[Wait
     """The rows of each list of events; of several instances those of all together."""
     for table in tables:
         total = table.named("time(s") or table.named("total(s")
-        if not table.has("event", "waits") or total is None:
+        event = next((name for name in table.names if name.endswith("event")), None)
+        if event is None or not table.has("waits") or total is None:
             continue
-        event = next(name for name in table.names if name.endswith("event"))
         mean = table.named("avgwait") or table.named("wait(ms") or table.named("avg(ms")
         share = next((n for n in table.names if "%" in n and n.endswith("time")), None)
         instance, waits = _ALL_INSTANCES, list[Wait]()
@@ -210,21 +210,20 @@ def _fuller(total: Number, former: Number) -> bool:
 
 def _from_shares(waits: Sequence[Wait]) -> Number | None:
     """DB time of the wait whose percentage is known best."""
-    known = [wait for wait in waits if wait.share is not None and wait.share.value]
+    # Reports print a decimal; without it the percentage is cut.
+    known = [wait for wait in waits if wait.share is not None and 0 < wait.share.width < 0.005]
     if not known:
         return None
     best = min(known, key=lambda wait: (wait.share or ZERO).spread)
     return best.total / (best.share or ZERO)
 
 
-def _contradictions(waits: Sequence[Wait], database_s: Number | None) -> Iterator[Held]:
+def _contradictions(waits: Sequence[Wait], database_s: Number) -> Iterator[Held]:
     for wait in waits:
         if wait.mean is not None and wait.count.value:
             times = f"{wait.count.value:,.0f} waits of {format_duration(wait.mean.value)}"
             product = wait.count * wait.mean
             yield Held("count-mean-total", product, times, wait.total, wait.words)
-        if database_s is None:
-            continue
         whole = f"{format_duration(database_s.value)} of DB time"
         yield Held("part-of-whole", wait.total, wait.words, database_s, whole)
         if wait.share is not None:
