@@ -18,6 +18,7 @@ from plans import (
 )
 from spillcast.errors import InputError
 from spillcast.evidence.postgres import read_plan, read_statements, recording_of_plan
+from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.text import documents_of_text
 
@@ -142,6 +143,22 @@ def test_json_rows_of_pg_stat_statements(server, tmp_path):
         path.write_text(json.dumps([json.loads(row) for _, row in rows.values()]))
         assert said(read_statements(path, queryid=queryid)) == said(one)
         assert said(one) == said(recording_of_plan(explain(server, query, "format json")))
+
+
+@pytest.mark.parametrize("form", ["xml", "yaml"])
+@pytest.mark.parametrize("name", ["sort", "parallel sort", "common table"])
+def test_other_formats_have_the_nodes_of_json(server, tmp_path, form, name):
+    query, before = QUERIES[name]
+    path = tmp_path / "plan"
+    path.write_text("\n".join(explain(server, query, f"format {form}", before=before)))
+    [document] = read_documents(path)
+    as_json = explain(server, query, "format json", before=before)
+    kinds = [[node["Node Type"] for node in nodes(one["Plan"])] for one in (document, as_json)]
+    assert kinds[0] == kinds[1]
+    assert document["Settings"] == as_json["Settings"]
+    blocks = [one["Plan"]["Temp Written Blocks"] for one in (document, as_json)]
+    assert blocks[0] == pytest.approx(blocks[1], rel=0.2)
+    assert read_plan(path).meta.temp.total_s > 0
 
 
 def quoted(text):

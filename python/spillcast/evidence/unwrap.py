@@ -155,18 +155,21 @@ def _shipped(lines: Lines) -> Lines | None:
 
 
 def _cells(lines: Lines) -> Lines | None:
-    """CSV of one column, as psql --csv and pgAdmin write a plan."""
+    """CSV of one column, as psql --csv and pgAdmin write a plan, with words around it."""
     full = [line for line in lines if line.strip()]
-    if not full or not (_HEADING.fullmatch(full[0]) or full[0].lstrip().startswith('"')):
+    headings = (at for at, line in enumerate(full) if _HEADING.fullmatch(line))
+    begin = next(headings, None if full and not full[0].lstrip().startswith('"') else 0)
+    if begin is None or not any(line.lstrip().startswith('"') for line in full[begin:]):
         return None
     try:
-        rows = [row for row in csv.reader(io.StringIO("\n".join(full)), strict=True) if row]
+        rows = [row for row in csv.reader(io.StringIO("\n".join(full[begin:])), strict=True) if row]
     except csv.Error:
         return None
-    if any(len(row) != 1 for row in rows):
+    cells = list(takewhile(lambda row: len(row) == 1, rows))
+    if len(cells) < len(rows) and begin == 0:
         return None
-    rows = rows[1:] if _HEADING.fullmatch(rows[0][0]) else rows
-    return [line for row in rows for line in row[0].split("\n")]
+    cells = cells[1:] if cells and _HEADING.fullmatch(cells[0][0]) else cells
+    return [*full[:begin], *(line for row in cells for line in row[0].split("\n"))]
 
 
 def _quotes(lines: Lines) -> Lines | None:
@@ -175,7 +178,9 @@ def _quotes(lines: Lines) -> Lines | None:
     matches = [_QUOTED.fullmatch(line) for line in full]
     if full and full[0].lstrip()[:2] in ("[{", "{"):
         return None
-    if full and sum(map(bool, matches)) >= _SHARE * len(full):
+    judged = [match for line, match in zip(full, matches, strict=True) if FIGURES.search(line)]
+    of_all = sum(map(bool, matches)) >= _SHARE * len(full)
+    if full and (of_all or (len(judged) > 2 and all(judged))):
         return [_plain(match) if match else line for match, line in zip(matches, full, strict=True)]
     if not any(FIGURES.search(line) and _IDE_QUOTED.fullmatch(line.rstrip()) for line in full):
         return None
@@ -243,9 +248,9 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _fences,
     _prefixes,
     _json_rows,
-    _cells,
     expanded,
     grid,
+    _cells,
     _quotes,
     _indent,
     _shipped,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import InputError
-from spillcast.evidence.postgres.shape import check_shape
+from spillcast.evidence.postgres.shape import NODES, check_shape
 from spillcast.evidence.postgres.text import ELSEWHERE, documents_of_text
 from spillcast.evidence.text import head_of, text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -75,6 +75,12 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
         found = _of_yaml(text[match.start() :], path)
     found = found or documents_of_text(text.split("\n"))
     for document in found:
+        settings = document.get("Settings")
+        if isinstance(settings, dict):
+            document["Settings"] = {
+                name: value if isinstance(value, str) else json.dumps(value)
+                for name, value in settings.items()
+            }
         check_shape(document)
     return found
 
@@ -163,7 +169,7 @@ def _element(element: Any) -> Any:
     names = [child.tag.rpartition("}")[2] for child in children]
     own = element.tag.rpartition("}")[2]
     if not children:
-        return _scalar(element.text or "")
+        return [] if own in NODES else _scalar(element.text or "")
     if own == "Plans" or own == f"{names[0]}s" or (own.endswith("Key") and names[0] == "Item"):
         return [_element(child) for child in children]
     pairs = zip(names, children, strict=True)
@@ -217,7 +223,8 @@ def _block(lines: list[str], at: int, path: Path) -> tuple[Any, int]:
         if not (match["value"] or "").strip() and deeper:
             values[key], at = _block(lines, at + 1, path)
         else:
-            values[key] = _value(match["value"] or "")
+            value = _value(match["value"] or "")
+            values[key] = [] if key in NODES and value == "" else value
             at += 1
     return values, at
 
