@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.forecast.too_wide import too_wide
+from spillcast.forecast.refusals import too_wide
 
 
 @pytest.mark.parametrize(

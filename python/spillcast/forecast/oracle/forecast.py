@@ -23,10 +23,9 @@ from spillcast.forecast.oracle.parts import Part, Target, parts_of
 from spillcast.forecast.oracle.rest import TargetRest, latency_error, target_rest
 from spillcast.forecast.oracle.warnings import warn
 from spillcast.forecast.question import Question
+from spillcast.forecast.refusals import check_elapsed, too_wide
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.sum.interval import DRAWS, resampled_means
-from spillcast.forecast.too_short import check_elapsed
-from spillcast.forecast.too_wide import too_wide
 
 Array = NDArray[np.float64]
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast.assumptions import COLD_SHOWN, OBSERVED_MOST, SHORTER, WHOLE
 from spillcast.forecast.changes import TempChanges, temp_changes
+from spillcast.forecast.data_reads import data_reads
 from spillcast.forecast.duckdb.compression import Compression, compression
 from spillcast.forecast.load import Load, sessions, temp_load
+from spillcast.forecast.observed import Observed, observed
+from spillcast.forecast.refusals import check_elapsed
 from spillcast.forecast.remaining import NO_HINTS, Extrapolation, RemainingWorkHints
-from spillcast.forecast.rest.data_reads import data_reads
-from spillcast.forecast.rest.observed import Observed, observed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, Term
 from spillcast.forecast.sum.coverage import is_part
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.overlap import Threads
-from spillcast.forecast.too_short import check_elapsed
 from spillcast.recording import Recording
 from spillcast.recording.part import Part, went_on, whole_s
 from spillcast.recording.unrecognised import unspilled
@@ -36,7 +36,7 @@ class Baseline:
     whole_s: float
     #: What was recorded of a run whose whole time nobody knows; None where it is known.
     part: Part | None = None
-    #: What is not asked of the time outside temp I/O: names of forecast/rest, for experiments;
+    #: What is not asked of the time outside temp I/O: names of forecast/cpu.py, for experiments;
     #: ``cost`` leaves in it what recording cost.
     without: Collection[str] = ()
     #: The CPUs on the target; None for those of the recording.

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.forecast.assumptions import COMPRESSING_SPREAD, MODELS_APART
+from spillcast.forecast.cpu import counts, cpu_change
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
-from spillcast.forecast.rest.change import counts
-from spillcast.forecast.rest.cpu import cpu_change
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.coverage import KINDS, kind_of_evidence, part_factors
 from spillcast.forecast.sum.interval import (

@@ -18,6 +18,7 @@ import numpy as np
 from spillcast.errors import Refusal
 from spillcast.forecast.assumptions import MODELS_APART, PAGE_CACHE_ERROR
 from spillcast.forecast.question import CONFIDENCE
+from spillcast.forecast.refusals import too_wide
 from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Sampled, Term, Warm
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.ceiling import direction_of, drawn_rest, factors_of, kind_of
@@ -36,7 +37,6 @@ from spillcast.forecast.sum.projection import Projection, project
 from spillcast.forecast.sum.rehearsed import as_measured, drawn_run_s, rehearsed_of, run_s
 from spillcast.forecast.sum.sampling import sampled_of
 from spillcast.forecast.sum.warnings import refusal, warn
-from spillcast.forecast.too_wide import too_wide
 from spillcast.storage import Storage
 from spillcast.storage.rehearsal import Rehearsal
 from spillcast.storage.source import ASSUMED, LATENCY_NOISE

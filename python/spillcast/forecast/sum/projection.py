@@ -7,9 +7,8 @@ from math import hypot
 from spillcast.errors import Refusal
 from spillcast.forecast.assumptions import COMPRESSING_SPREAD, LIMITED
 from spillcast.forecast.changes import changes_on
+from spillcast.forecast.cpu import counts, cpu_change
 from spillcast.forecast.latency import Latency, latencies, rehearsed
-from spillcast.forecast.rest.change import counts
-from spillcast.forecast.rest.cpu import cpu_change
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.cpu_limits import unknown_limits
 from spillcast.forecast.threads.page_cache import missed, storage_share

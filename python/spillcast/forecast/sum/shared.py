@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from spillcast.forecast.load import temp_load
+from spillcast.forecast.refusals import too_wide
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.too_wide import too_wide
 from spillcast.recording import Recording
 from spillcast.recording.between import shared_among, timed_in_all
 from spillcast.recording.shared_by import HINT

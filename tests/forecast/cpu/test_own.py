@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from evidence import known, table
+from spillcast.forecast.cpu import within_run_change
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
-from spillcast.forecast.rest.within_run import within_run_change
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.wait_cost import SHORT_S
 from spillcast.recording.writer import RecordingWriter

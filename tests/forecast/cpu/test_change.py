@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spillcast.forecast.rest.change import CpuChange, blended
+from spillcast.forecast.cpu import CpuChange, blended
 
 COUNT = np.array([100.0, 300.0])
 

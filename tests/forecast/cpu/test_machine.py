@@ -7,9 +7,9 @@ import pytest
 
 from evidence import change, known, recording, storage, table
 from spillcast.forecast import forecast
+from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, temp_load
-from spillcast.forecast.rest.machine import GUESS_ERROR, TOUCHED, machine_change
 from spillcast.recording.meta import CpuCache, Machine
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.wait_cost import MachineCalibration, WaitCost

@@ -11,7 +11,7 @@ from emulator import skip_without_fuse
 from evidence import CAPTURE, known, storage, table
 from harness import spillcast, target
 from spillcast.forecast import forecast
-from spillcast.forecast.rest.data_reads import data_reads
+from spillcast.forecast.data_reads import data_reads
 from spillcast.recording.counted import seconds_of, totals
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.postgres_meta import Sampling

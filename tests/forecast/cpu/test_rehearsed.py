@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from evidence import known, seconds, table, waits
+from spillcast.forecast.cpu import rehearsed_change
 from spillcast.forecast.latency import Latency, rehearsed
 from spillcast.forecast.load import temp_load
-from spillcast.forecast.rest.rehearsed import rehearsed_change
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.rehearsal import Rehearsal

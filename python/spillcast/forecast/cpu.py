@@ -1,0 +1,440 @@
+"""CPU time on the target: after waits of another length a thread finds its caches colder or warmer.
+
+Three estimates are pooled, each as sure as it is:
+
+- The machine: `spillcast calibrate` measures it with real work. Without that there is the loop
+  through memory that ends every recording, which is a guess.
+- The recording: bursts of CPU after operations of the same kind, size, thread and stretch of the
+  run do the same work. Where some waited longer than others, by jitter, queues or a cache, the
+  slope of CPU time over the wait tells what a wait costs this query on this day.
+- A rehearsal: CPU time of the query's first operations on both storages.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spillcast import _core
+from spillcast.forecast.assumptions import WITHIN_RUN_BEYOND, WITHIN_RUN_SPREAD
+from spillcast.forecast.latency import Latency
+from spillcast.forecast.load import Load, sessions
+from spillcast.recording import Recording
+from spillcast.recording.bursts import Bursts
+from spillcast.recording.event_names import OPS
+from spillcast.recording.meta import CpuCache
+from spillcast.recording.wait_cost import WaitCost, weights_of
+from spillcast.storage import Storage
+from spillcast.storage.rehearsal import Rehearsal
+
+Array = NDArray[np.float64]
+#: An estimate is never surer than this share of what it says: nothing of the kind repeats better.
+LEAST_ERROR = 0.05
+#: A root is halved in so many times, to a millionth of a millionth.
+HALVINGS = 40
+#: Where the machine was not calibrated: memory that a query goes through in its CPU time, over what
+#: the loop goes through in the same, which only reads; and how far off that ten queries were, a
+#: relative standard deviation.
+TOUCHED = 0.15
+GUESS_ERROR = 0.6
+#: Stretches of the run in which work is alike; the error is how much the slope depends on them.
+STRETCHES = 20
+#: Fewer bursts, or stretches with some that can be compared, tell nothing.
+BURSTS_MIN, STRETCHES_MIN = 200, 5
+#: Quantiles between which waits were seen.
+SEEN = (0.05, 0.95)
+#: Sizes are alike within an eighth of their power of two.
+SIZES = 8
+#: Fewer operations of a kind tell nothing of it.
+ENOUGH = 100
+#: The prefix is cut into so many stretches, whose differences tell how sure their mean is.
+REHEARSED_STRETCHES = 10
+#: Two runs on the same storage differ by this share of their CPU time.
+REPEATED = 0.02
+#: Later operations of the same kind may be off by this share of what the first ones differ by,
+#: those of a kind that was not rehearsed by more, and by a share of the CPU time between two.
+LATER, OTHER_KIND, OTHER_KIND_CPU = 0.3, 0.6, 0.1
+
+
+@dataclass(frozen=True)
+class CpuChange:
+    """CPU time that operations take more on the target than here, and how far off that may be."""
+
+    #: Where it is from: ``machine``, ``recording``, ``rehearsal``, or several of these.
+    source: str
+    #: Seconds an operation takes more, by load; below 0 where waits get shorter.
+    each_s: Array
+    #: Operations by load.
+    count: Array
+    #: Standard error of the whole, s.
+    error_s: float
+
+    @cached_property
+    def total_s(self) -> float:
+        """Of all operations together."""
+        return float(self.count @ self.each_s)
+
+
+def counts(loads: Sequence[Load]) -> Array:
+    """Operations by load."""
+    return np.array([load.count for load in loads], dtype=float)
+
+
+def blended(estimates: Sequence[CpuChange]) -> CpuChange:
+    """One estimate of several of the same loads, each with a weight of one over its error squared.
+
+    They are taken to be wrong for reasons of their own; where they are further apart than their
+    errors explain, the error grows by as much (Birge).
+    """
+    if len(estimates) == 1:
+        return estimates[0]
+    errors = np.array(
+        [max(estimate.error_s, LEAST_ERROR * abs(estimate.total_s)) for estimate in estimates]
+    )
+    if not errors.all():
+        return estimates[int(np.argmin(errors))]
+    weights = errors**-2 / (errors**-2).sum()
+    totals = np.array([estimate.total_s for estimate in estimates])
+    apart = float((((totals - weights @ totals) / errors) ** 2).sum()) / (len(estimates) - 1)
+    return CpuChange(
+        " and ".join(estimate.source for estimate in estimates),
+        np.asarray(weights @ np.array([estimate.each_s for estimate in estimates])),
+        estimates[0].count,
+        float((errors**-2).sum() ** -0.5 * max(apart, 1.0) ** 0.5),
+    )
+
+
+def cpu_change(
+    recording: Recording,
+    loads: Sequence[Load],
+    latencies: Sequence[Latency],
+    target: Storage | None,
+    without: Collection[str] = (),
+    compressing_s: float = 0.0,
+    cores_each: float = 1.0,
+) -> CpuChange:
+    """CPU time that operations take more with the latencies ``found`` than with those recorded.
+
+    ``target`` is what has these latencies; None for storage of none, which there is not. What
+    compressing takes more, ``compressing_s``, is told apart and not a part of it. Threads have
+    ``cores_each`` there, 1 at most.
+    """
+    answers: list[CpuChange | None] = []
+    if "machine" not in without:
+        answers.append(machine_change(recording, loads, latencies, cores_each))
+    if "recording" not in without:
+        answers.append(within_run_change(recording, loads, latencies))
+    if target and target.rehearsal and "rehearsal" not in without:
+        answers.append(rehearsed_change(recording, loads, target.rehearsal, compressing_s))
+    estimates = [answer for answer in answers if answer is not None]
+    if not estimates:
+        return CpuChange("", np.zeros(len(loads)), counts(loads), 0.0)
+    return blended(estimates)
+
+
+def machine_change(
+    recording: Recording,
+    loads: Sequence[Load],
+    latencies: Sequence[Latency],
+    cores_each: float = 1.0,
+) -> CpuChange:
+    """CPU time that operations likely take more on the target, with latencies ``found``.
+
+    Below 0 where waits get shorter, and zero where nothing was measured. The error is how far
+    queries differ from what is said. It was measured with one thread. Where threads have less than
+    a core each, ``cores_each``, another of them takes the core and its caches whatever the storage:
+    only that share of a thread's waits leaves a core to nobody else of the query.
+    """
+    calibration, count = recording.meta.machine.calibration, counts(loads)
+    if calibration is None:
+        change_s, error = _guessed(recording, loads, latencies), GUESS_ERROR
+    else:
+        cost = calibration.cost_of(recording.meta.engine.name)
+        pairs = zip(loads, latencies, strict=True)
+        change_s = np.array(
+            [_moved_s(cost, recording, load, latency.mean_s) for load, latency in pairs]
+        )
+        error = cost.spread
+    change_s = cores_each * change_s
+    return CpuChange("machine", change_s, count, error * abs(float(count @ change_s)))
+
+
+def _moved_s(cost: WaitCost, recording: Recording, load: Load, target_s: float) -> float:
+    """CPU time that what follows an operation of a load takes more, on average."""
+    bursts = recording.bursts
+    if bursts is not None and (its := bursts.after(load.op)).any():
+        return cost.moved_s(bursts.cpu_s[its], bursts.wait_s[its], target_s)
+    work_s = np.array([_cpu_per_operation_s(recording)])
+    return cost.moved_s(work_s, np.array([load.mean_s]), target_s)
+
+
+def _guessed(recording: Recording, loads: Sequence[Load], latencies: Sequence[Latency]) -> Array:
+    """By load, as the loop through memory says."""
+    caches, count = recording.meta.machine.caches, counts(loads)
+    recorded_s = np.array([load.mean_s for load in loads])
+    target_s = np.array([latency.mean_s for latency in latencies])
+    warm_s = _warm_cpu_s(caches, recorded_s, count, _cpu_per_operation_s(recording))
+    moved: Array = _guess_s(caches, target_s, warm_s) - _guess_s(caches, recorded_s, warm_s)
+    return moved
+
+
+def _guess_s(caches: Sequence[CpuCache], wait_s: Array, warm_cpu_s: float) -> Array:
+    """What the loop says: each cache is cold, as far as the work between waits goes through it."""
+    extra_s: Array = np.zeros(len(wait_s))
+    for cache in caches:
+        waits_ns, costs_ns = np.array([(0, 0), *cache.cold_ns], dtype=float).T
+        part = min(1.0, TOUCHED * warm_cpu_s * 1e9 / cache.warm_ns)
+        extra_s += part * np.interp(wait_s * 1e9, waits_ns, costs_ns) / 1e9
+    return extra_s
+
+
+def _warm_cpu_s(caches: Sequence[CpuCache], recorded_s: Array, count: Array, cpu_s: float) -> float:
+    """CPU time between two waits, less what waits added: what is ``cpu_s`` with that."""
+    least_s, most_s = 0.0, cpu_s
+    for _ in range(HALVINGS):
+        middle_s = (least_s + most_s) / 2
+        added_s = float(count @ _guess_s(caches, recorded_s, middle_s) / count.sum())
+        if middle_s + added_s > cpu_s:
+            most_s = middle_s
+        else:
+            least_s = middle_s
+    return (least_s + most_s) / 2
+
+
+def _cpu_per_operation_s(recording: Recording) -> float:
+    """CPU time between two temp operations; where it was not measured, all time between them."""
+    cpu_s, temp = recording.meta.cpu_s, recording.meta.temp
+    if cpu_s is None:
+        cpu_s = max(recording.elapsed_s - temp.total_s, 0.0)
+    return cpu_s / max(temp.operations, 1)
+
+
+def within_run_change(
+    recording: Recording, loads: Sequence[Load], latencies: Sequence[Latency]
+) -> CpuChange | None:
+    """What its bursts tell; None where they are too few, or waited all as long."""
+    bursts = recording.bursts
+    if bursts is None or len(bursts) < BURSTS_MIN:
+        return None
+    within_run = _fitted(bursts)
+    if within_run is None:
+        return None
+    count = counts(loads)
+    target_weights = weights_of(np.array([latency.mean_s for latency in latencies]))
+    weights = target_weights - [within_run.mean_weight(load) for load in loads]
+    moved = float(count @ weights)
+    change = CpuChange("recording", within_run.slope_s * weights, count, 0.0)
+    beyond_s = (
+        WITHIN_RUN_BEYOND * within_run.cpu_s * float(count @ within_run.beyond(target_weights))
+    )
+    errors_s = (within_run.error_s * abs(moved), WITHIN_RUN_SPREAD * abs(change.total_s), beyond_s)
+    return CpuChange(change.source, change.each_s, count, float(np.linalg.norm(errors_s)))
+
+
+@dataclass(frozen=True)
+class _WithinRun:
+    """What bursts tell, whatever is asked of them: it takes no time to ask again."""
+
+    #: Seconds of CPU by weight of the wait, within what is alike, and its standard error.
+    slope_s: float
+    error_s: float
+    #: Mean CPU time.
+    cpu_s: float
+    #: Weights of waits: the mean, that after each op, and those between which most lie.
+    mean: float
+    mean_after: Mapping[str, float]
+    seen: tuple[float, float]
+
+    def mean_weight(self, load: Load) -> float:
+        """Of the waits of a load's op; of its own mean wait where none was seen."""
+        waited = self.mean_after.get(load.op)
+        return float(weights_of(np.array([load.mean_s]))[0]) if waited is None else waited
+
+    def beyond(self, target_weights: Array) -> Array:
+        """Share of the way to weights of waits ``there`` on which no wait of the run was seen."""
+        least, most = self.seen
+        outside = np.maximum(0.0, np.maximum(least - target_weights, target_weights - most))
+        return np.asarray(outside / np.maximum(np.abs(target_weights - self.mean), outside + 1e-9))
+
+
+#: By bursts, which are asked for each target.
+_FITTED = WeakKeyDictionary[Bursts, _WithinRun | None]()
+
+
+def _fitted(bursts: Bursts) -> _WithinRun | None:
+    if bursts not in _FITTED:
+        _FITTED[bursts] = _fit(bursts)
+    return _FITTED[bursts]
+
+
+def _fit(bursts: Bursts) -> _WithinRun | None:
+    """None where too few of them can be compared. The error is a jackknife over stretches."""
+    weight = weights_of(bursts.wait_s)
+    columns = {"weight": weight} | {
+        name: getattr(bursts, name)
+        for name in ("cpu_s", "end_s", "bytes", "op", "next_op", "session")
+    }
+    rows = pa.record_batch({name: pa.array(values) for name, values in columns.items()})
+    whole_s = max(float(bursts.end_s.max()), 1e-9)
+    xx, xy = map(np.array, _core.burst_moments(rows, whole_s, STRETCHES, SIZES))
+    if (xx > 0).sum() < STRETCHES_MIN:
+        return None
+    without = (xy.sum() - xy) / np.maximum(xx.sum() - xx, 1e-30)
+    scatter = ((without - without.mean()) ** 2).sum()
+    after = {op: weight[bursts.after(op)] for op in OPS}
+    least, most = np.quantile(weight, SEEN)
+    return _WithinRun(
+        slope_s=float(xy.sum() / xx.sum()),
+        error_s=float(np.sqrt((STRETCHES - 1) / STRETCHES * scatter)),
+        cpu_s=float(bursts.cpu_s.mean()),
+        mean=float(weight.mean()),
+        mean_after={op: float(its.mean()) for op, its in after.items() if its.size},
+        seen=(float(least), float(most)),
+    )
+
+
+def rehearsed_change(
+    recording: Recording,
+    loads: Sequence[Load],
+    rehearsal: Rehearsal,
+    compressing_s: float = 0.0,
+) -> CpuChange | None:
+    """CPU time that operations take more there, by the first of them; None where it is not told.
+
+    ``compressing_s`` is what the target is taken to add for compressing of what is written, which
+    the rehearsal's CPU time holds and this estimate does not.
+    """
+    by_gaps = None in (recording.meta.cpu_s, rehearsal.cpu_s)
+    if by_gaps and max(sessions(recording), sessions(rehearsal.recording)) > 1:
+        return None
+    target_operations = _Operations.of(rehearsal.recording, by_gaps=by_gaps)
+    source_operations, same = _Operations.of(recording, by_gaps=by_gaps).prefix(
+        recording, target_operations
+    )
+    many = min(len(target_operations), len(source_operations)) if same else len(source_operations)
+    target_operations, source_operations = (
+        target_operations.first(many) if same else target_operations,
+        source_operations.first(many),
+    )
+    seen = [
+        op for op in OPS if min(source_operations.count(op), target_operations.count(op)) >= ENOUGH
+    ]
+    if not seen:
+        return None
+    change_s = {op: target_operations.mean_s(op) - source_operations.mean_s(op) for op in seen}
+    known = [source_operations.count(op) for op in seen]
+    usual_s = float(np.average(list(change_s.values()), weights=known))
+    each_s = np.array([change_s.get(load.op, usual_s) for load in loads])
+    count = counts(loads)
+    error_s = _error_s(loads, each_s, source_operations, target_operations, set(seen), same=same)
+    writes = np.array([load.op == "write" for load in loads])
+    if compressing_s and (written := float(count[writes].sum())):
+        each_s = each_s - np.where(writes, compressing_s / written, 0.0)
+    return CpuChange("rehearsal", each_s, count, error_s)
+
+
+def _error_s(
+    loads: Sequence[Load],
+    each_s: Array,
+    source_operations: "_Operations",
+    target_operations: "_Operations",
+    seen: set[str],
+    *,
+    same: bool,
+) -> float:
+    """Of the whole: the prefix's own, what runs differ by, and what was not rehearsed."""
+    count = counts(loads)
+    mean_s = float(source_operations.cpu_s.mean())
+    source_s, other = source_operations.stretches_s(), target_operations.stretches_s()
+    varied = (
+        np.std(other - source_s, ddof=1)
+        if same
+        else np.hypot(source_s.std(ddof=1), other.std(ddof=1))
+    )
+    prefix_s = float(varied) / REHEARSED_STRETCHES**0.5 * count.sum()
+    later_s = 0.0
+    for load, change_s in zip(loads, each_s, strict=True):
+        if load.op not in seen:
+            later_s += load.count * float(np.hypot(OTHER_KIND * change_s, OTHER_KIND_CPU * mean_s))
+            continue
+        of_op = sum(source_s.count for source_s in loads if source_s.op == load.op)
+        left = max(1 - target_operations.count(load.op) / of_op, 0.0)
+        later_s += load.count * left * LATER * abs(change_s)
+    return float(np.linalg.norm([prefix_s, later_s, REPEATED * mean_s * count.sum()]))
+
+
+@dataclass(frozen=True)
+class _Operations:
+    """Temp operations in the order of their start, of all threads together."""
+
+    start_ns: NDArray[np.int64]
+    read: NDArray[np.bool_]
+    #: CPU time of its thread from each until the thread's next.
+    cpu_s: Array
+
+    @classmethod
+    def of(cls, recording: Recording, *, by_gaps: bool) -> "_Operations":
+        """Of the waits kept; ``by_gaps`` takes all time between two calls for CPU time."""
+        rows = recording.waits.sort_by([("session", "ascending"), ("start_ns", "ascending")])
+        session, start = rows["session"].to_numpy(), rows["start_ns"].to_numpy()
+        if by_gaps:
+            end = start + rows["elapsed_ns"].to_numpy()
+            cpu_ns = np.maximum(start - np.concatenate([start[:1], end[:-1]]), 0)
+        else:
+            cpu_ns = rows["cpu_before_ns"].fill_null(0).to_numpy()
+        moved = rows["bytes"].fill_null(0).to_numpy() > 0
+        temp = rows["temp"].to_numpy() & rows["op"].is_valid().to_numpy() & moved
+        # A row's CPU time belongs to the thread's last temp operation before it.
+        at = np.arange(len(start))
+        last = np.maximum.accumulate(np.where(temp, at, -1)) if len(at) else at
+        before = np.concatenate([[-1], last[:-1]])
+        ours = (before >= 0) & (session[before] == session)
+        after_ns = np.bincount(before[ours], cpu_ns[ours], minlength=len(at))
+        order = np.flatnonzero(temp)
+        order = order[np.argsort(start[order], kind="stable")]
+        read = np.asarray(rows["op"].cast("string").fill_null("").to_numpy() == OPS[0])
+        return cls(start[order], read[order], after_ns[order] / 1e9)
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def prefix(
+        self, recording: Recording, target_operations: "_Operations"
+    ) -> "tuple[_Operations, bool]":
+        """Those from the run's start on that were kept without a gap, and True; else all kept.
+
+        That is where too few were kept from its start on to set them beside those ``there``.
+        """
+        slices = recording.slices_s
+        if slices is None:
+            return self, True
+        begin_s, end_s = slices[0] if slices else (0.0, 0.0)
+        before = int(np.searchsorted(self.start_ns, end_s * 1e9))
+        # Nothing was done before the first slice where that begins with the run.
+        if begin_s * 1e9 > 1e6 or before < min(ENOUGH, len(target_operations)):
+            return self, False
+        return self.first(before), True
+
+    def first(self, many: int) -> "_Operations":
+        """The first of them."""
+        return _Operations(self.start_ns[:many], self.read[:many], self.cpu_s[:many])
+
+    def _of(self, op: str) -> NDArray[np.bool_]:
+        return self.read if op == OPS[0] else ~self.read
+
+    def count(self, op: str) -> int:
+        """How many of a kind."""
+        return int(self._of(op).sum())
+
+    def mean_s(self, op: str) -> float:
+        """CPU time after one of a kind."""
+        return float(self.cpu_s[self._of(op)].mean())
+
+    def stretches_s(self) -> Array:
+        """Mean CPU time after one, in consecutive stretches of equal count."""
+        parts = np.array_split(self.cpu_s, REHEARSED_STRETCHES)
+        return np.array([part.mean() if len(part) else 0.0 for part in parts])
