@@ -8,7 +8,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
-from spillcast.forecast.threads.covered import covered_by_stretch_s
+from spillcast.forecast.load import covered_by_stretch_s
 from spillcast.recording import Recording
 from spillcast.recording.event_names import DATA_READ_BY_OTHERS
 from spillcast.recording.unrecognised import unrecognised

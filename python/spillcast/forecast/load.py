@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
+from numpy.typing import NDArray
 
-from spillcast.forecast.threads.covered import covered_s
+from spillcast import _core
 from spillcast.recording import Recording
 from spillcast.recording.spill import sequential_share
+
+Nanoseconds = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -80,3 +84,27 @@ def sessions(recording: Recording) -> int:
     if (shared := recording.meta.temp.processes) is not None:
         return round(shared)
     return max(1, len(pa.compute.unique(recording.temp_columns("session")["session"])))
+
+
+def covered_s(start_ns: Nanoseconds, end_ns: Nanoseconds) -> float:
+    """Seconds that at least one of the intervals covers."""
+    [ns] = _core.covered_ns(_intervals(start_ns, end_ns))
+    return ns / 1e9
+
+
+def covered_by_stretch_s(
+    start_ns: Nanoseconds, end_ns: Nanoseconds, elapsed_s: float, stretches: int
+) -> NDArray[np.float64]:
+    """The same by stretch of a run that takes ``elapsed_s``, all of equal length."""
+    wide_ns = elapsed_s * 1e9 / stretches
+    return np.array(_core.covered_ns(_intervals(start_ns, end_ns), wide_ns, stretches)) / 1e9
+
+
+def _intervals(start_ns: Nanoseconds, end_ns: Nanoseconds) -> pa.RecordBatch:
+    return pa.record_batch({"begin_ns": _column(start_ns), "end_ns": _column(end_ns)})
+
+
+def _column(values: Nanoseconds) -> pa.Array:
+    """Without a copy; ``pa.array`` would import numpy.ma to ask whether some are masked."""
+    whole = np.ascontiguousarray(values, dtype=np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(whole), [None, pa.py_buffer(whole)])

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from spillcast.forecast.threads.repairman import repairman_s
+from spillcast.forecast.threads.sharing import repairman_s
 
 
 @pytest.mark.parametrize("latency_s", [0.0, 1e-6, 0.001, 0.01])

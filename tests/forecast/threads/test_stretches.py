@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from spillcast.forecast.threads.cpus import Cpus
-from spillcast.forecast.threads.sharing import At, Sharing
-from spillcast.forecast.threads.stretches import STRETCHES, Stretches
+from spillcast.forecast.threads.sharing import STRETCHES, At, Sharing, Stretches
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 
 ELAPSED_NS = 1_000_000_000

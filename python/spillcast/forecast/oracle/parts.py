@@ -1,6 +1,7 @@
 """The events that change on another storage: their time here, and their gain there."""
 
 import glob
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,10 +13,9 @@ from spillcast.forecast.oracle.events import (
     TraceEvidence,
     matching,
     read_traces,
+    statements_of,
 )
 from spillcast.forecast.oracle.evidence import OracleEvidence
-from spillcast.forecast.oracle.probed import probed
-from spillcast.forecast.oracle.same_work import traces_of_same_work
 from spillcast.forecast.question import Question
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.storage import Storage
@@ -23,7 +23,10 @@ from spillcast.storage.meant import check_word
 from spillcast.storage.model import Model
 from spillcast.storage.target import is_place, resolve_storage
 from spillcast.units import parse_factor, parse_latency_s
+from spillcast.visible import shell_word
 
+#: Statements that an error names.
+_NAMED = 3
 FORMS = "a trace taken there, latency:150us, factor:60, catalogue:NAME or a storage.json"
 #: What mends a target that Oracle's evidence cannot be asked about.
 _ASK = (
@@ -51,7 +54,7 @@ def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: 
     check_word(text, "--to")
     place = is_place(Path(target))
     if text == "tmpfs" or text.startswith("cache:") or (place and not traces_below(Path(target))):
-        return Target(text, storage=probed(text, evidence, question))
+        return Target(text, storage=_probed(text, evidence, question))
     if not place:
         return resolve_target(text, lenient=question.lenient)
     temp_events = question.temp_events or TEMP_EVENTS
@@ -222,3 +225,66 @@ def _described(storage: Storage, baseline: EventBaseline, evidence: OracleEviden
 
     target_s = sum(count * mean_s(round(blocks * block_bytes)) for blocks, count in sizes.items())
     return Part(baseline, None, float(baseline.latency_s * sum(sizes.values()) / target_s))
+
+
+def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
+    """What the reads and writes of the traces take on the target that ``text`` names.
+
+    InputError without traces, and where these name no temp file. Refusal where the temp files would
+    not fit into memory.
+    """
+    from spillcast.recording.trace_run import recording_of_traces
+    from spillcast.storage.target import resolve
+
+    if not evidence.paths:
+        raise InputError(
+            f"--to {text}: ASH samples cannot be replayed",
+            "add a trace of at least a minute of the query, or give latency:150us, catalogue:NAME "
+            "or a storage.json",
+        )
+    recording = recording_of_traces(evidence.paths, evidence.block.bytes, lenient=question.lenient)
+    with question.watch(text) as show:
+        return resolve(text, recording, budget=question.probe_budget, on_progress=show)
+
+
+def traces_of_same_work(
+    folder: Path, statements: Set[str], temp_events: str, *, lenient: bool = False
+) -> list[Path]:
+    """Those in which one of ``statements`` waits for events like ``temp_events``.
+
+    A directory of traces holds those of everybody. InputError where none is of the same work, or
+    where the baseline does not say which statement it is of.
+    """
+    target = f"--to {folder}"
+    probe = f"spillcast probe {shell_word(folder)} --grid -o there.json, then --to there.json"
+    paths = traces_below(folder)
+    if not paths:
+        raise InputError(
+            f"{target}: traces and ASH are not replayed on a directory, and this one holds no "
+            "trace of the query",
+            f"probe it: {probe}",
+        )
+    if not statements:
+        raise InputError(
+            f"{target}: the baseline does not name its statement, and of {len(paths):,} traces "
+            "below the directory it is unknown which are of the same statement",
+            f"give its traces instead of the directory, or probe it: {probe}",
+        )
+    same = [path for path in paths if statements & _statements_in(path, temp_events, lenient)]
+    if not same:
+        named = sorted(statements)[:_NAMED]
+        more = ", ..." if len(statements) > _NAMED else ""
+        raise InputError(
+            f"{target}: of {len(paths):,} traces below it none has waits for '{temp_events}' of "
+            f"the same statement ({', '.join(named)}{more})",
+            f"trace the query for a minute with temp there, or probe the directory: {probe}",
+        )
+    return same
+
+
+def _statements_in(path: Path, temp_events: str, lenient: bool) -> Set[str]:
+    """None of them in a file that is no trace of waits."""
+    try:
+        return statements_of([path], temp_events, lenient=lenient)
+    except InputError:
+        return frozenset()

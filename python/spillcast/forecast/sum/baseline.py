@@ -94,9 +94,18 @@ class Baseline:
             )
         remaining = by_all.work
         base = cls(
-            recording, loads, whole, part, without, cpus,
-            remaining, threads, loads, by_all.unused, by_all.unread_bytes,
-        )  # fmt: skip
+            recording=recording,
+            loads=loads,
+            whole_s=whole,
+            part=part,
+            without=without,
+            cpus=cpus,
+            to_come=remaining,
+            recorded_threads=threads,
+            recorded=loads,
+            unused=by_all.unused,
+            unread_bytes=by_all.unread_bytes,
+        )
         if remaining is None:
             return base
         loads = remaining.loads(loads)

@@ -87,21 +87,21 @@ def project(baseline: Baseline, target: Storage, *, cached: bool = False) -> Pro
     most = max(range(len(target.limits)), key=lambda at: simulated.limited[at], default=None)
     saturated = most is not None and simulated.limited[most] > LIMITED
     return Projection(
-        target_latencies,
-        [
+        latencies=target_latencies,
+        io_s=[
             io_wait_s * load.count * lat.mean_s
             for load, lat in zip(done, target_latencies, strict=True)
         ],
-        wait_s * changes.total_s,
-        wait_s * changes.kept_s,
-        overlap,
-        max(cpu_s * drift_s, baseline.least_drift_s),
-        cpu_s * hypot(cpu.error_s, COMPRESSING_SPREAD * compressing_s),
-        compressed.share if compressed else None,
-        target.limits[most].name if most is not None and saturated else None,
-        None if page_cache is None else missed(threads.trace, simulated.storage_ns),
-        storage_share(threads.trace, simulated.wait_ns, simulated.storage_ns),
-        threads.throttled_share(simulated),
+        changes_s=wait_s * changes.total_s,
+        changes_kept_s=wait_s * changes.kept_s,
+        overlap=overlap,
+        drift_s=max(cpu_s * drift_s, baseline.least_drift_s),
+        drift_error_s=cpu_s * hypot(cpu.error_s, COMPRESSING_SPREAD * compressing_s),
+        compressed=compressed.share if compressed else None,
+        saturated=target.limits[most].name if most is not None and saturated else None,
+        missed=None if page_cache is None else missed(threads.trace, simulated.storage_ns),
+        storage_share=storage_share(threads.trace, simulated.wait_ns, simulated.storage_ns),
+        throttled_share=threads.throttled_share(simulated),
     )
 
 

@@ -25,7 +25,6 @@ from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.forecast.load import Load, in_flight, sessions
 from spillcast.forecast.threads.counted import counted_trace
-from spillcast.forecast.threads.cpu_after import CpuAfter
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.page_cache import (
     ANY_STORAGE,
@@ -34,11 +33,11 @@ from spillcast.forecast.threads.page_cache import (
     page_cache_of,
     page_cache_of_counts,
 )
-from spillcast.forecast.threads.sharing import At, Sharing
+from spillcast.forecast.threads.sharing import At, Sharing, Stretches
 from spillcast.forecast.threads.simulated import Overlap, Simulated
-from spillcast.forecast.threads.stretches import Stretches
 from spillcast.recording import Recording
 from spillcast.recording.cached_reads import COLUMN
+from spillcast.recording.distinct import grouped
 from spillcast.recording.spill import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
 from spillcast.storage.behaviour import Behaviour
@@ -336,7 +335,7 @@ class Threads:
         return Stretches(self.trace, self._recording.elapsed_s)
 
     @cached_property
-    def _cpu_after(self) -> CpuAfter:
+    def _cpu_after(self) -> "CpuAfter":
         return CpuAfter(self.trace)
 
     @cached_property
@@ -398,3 +397,31 @@ class Threads:
         outcome: dict[str, Any]
         outcome, _ = _core.simulate(batch, cpus.usable(self.trace), quota=cpus.quota_ns)
         return outcome
+
+
+class CpuAfter:
+    """The CPU time between the steps of threads, and what operations add to it."""
+
+    def __init__(self, trace: ThreadTrace) -> None:
+        self._trace = trace
+
+    def with_more(self, cpu_s: NDArray[np.float64]) -> NDArray[np.int64]:
+        """CPU times of all steps (ns) where each temp operation makes so much more after it."""
+        trace = self._trace
+        if not cpu_s.any():
+            return trace.cpu_ns
+        cpu_ns = trace.cpu_ns.astype(float)
+        more = np.zeros(len(cpu_ns))
+        more[trace.temp] = cpu_s * 1e9
+        row, following = self._following
+        cpu_ns[following] += more[row]
+        changed: NDArray[np.int64] = np.maximum(cpu_ns, 0).astype(np.int64)
+        return changed
+
+    @cached_property
+    def _following(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows that another one of their thread follows, and those."""
+        thread = self._trace.thread
+        order = grouped(thread)
+        same = thread[order][1:] == thread[order][:-1]
+        return order[:-1][same], order[1:][same]

@@ -1,18 +1,77 @@
-"""Elapsed time where work moves between threads: in each stretch as many have work as had."""
+"""Elapsed time where work moves between threads: in each stretch as many have work as had.
+
+Threads share cores: while one waits for I/O, the others go on, as far as there are cores. Each is
+in turn on one of m cores and in I/O. That is the machine repairman, a closed queueing network:
+where all threads together burn the time c and wait for I/O for the time L, one takes c + L, P
+threads with a core each take (c + L) / P, and without latency it is c / min(P, m).
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import exp, floor, log
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from spillcast import _core
+from spillcast.forecast.load import covered_by_stretch_s
 from spillcast.forecast.threads.cpus import Cpus
-from spillcast.forecast.threads.repairman import repairman_s
-from spillcast.forecast.threads.stretches import Stretches
 from spillcast.recording.thread_trace import ThreadTrace
 
 Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]
+
+STRETCHES = 100
+
+
+class Stretches:
+    """The stretches of a program that took ``elapsed_s``.
+
+    A thread has work while it is on a core, waits for one, or has I/O under way.
+    """
+
+    def __init__(self, trace: ThreadTrace, elapsed_s: float) -> None:
+        self._trace = trace
+        self._elapsed_s = elapsed_s
+        self._work_ns = trace.start_ns - trace.cpu_ns - trace.ready_ns
+        self._end_ns = trace.start_ns + trace.io_ns(trace.wait_ns)
+
+    def of_waits(self, values: Seconds) -> Seconds:
+        """Sums of what rows have while they wait, by stretch, each in proportion to its time."""
+        return self._spread(self._trace.start_ns, self._end_ns, values)
+
+    def of_work(self, values: Seconds) -> Seconds:
+        """Sums of what rows have before they wait, by stretch, each in proportion to its time."""
+        return self._spread(self._work_ns, self._trace.start_ns, values)
+
+    @cached_property
+    def active_s(self) -> Seconds:
+        """Seconds in which at least one thread had work."""
+        return covered_by_stretch_s(self._work_ns, self._end_ns, self._elapsed_s, STRETCHES)
+
+    @property
+    def idle_s(self) -> Seconds:
+        """Seconds in which none had."""
+        idle: Seconds = self._elapsed_s / STRETCHES - self.active_s
+        return idle
+
+    @cached_property
+    def threads(self) -> Seconds:
+        """How many had work while any had: at least 1."""
+        work_s = self._spread(self._work_ns, self._end_ns, (self._end_ns - self._work_ns) / 1e9)
+        threads = work_s / np.maximum(self.active_s, 1e-9)
+        return np.clip(threads, 1.0, max(self._trace.threads, 1))
+
+    def _spread(self, begin_ns: Array, end_ns: Array, values: Seconds) -> Seconds:
+        """What each interval has, spread evenly over it; sums by stretch.
+
+        What lies before the run counts in the first stretch, what lies after it in the last.
+        """
+        rows = {"begin_ns": pa.array(begin_ns), "end_ns": pa.array(end_ns)}
+        rows["values"] = pa.array(values, pa.float64())
+        wide_ns = self._elapsed_s * 1e9 / STRETCHES
+        return np.array(_core.spread(pa.record_batch(rows), wide_ns, STRETCHES))
 
 
 @dataclass(frozen=True)
@@ -64,3 +123,31 @@ class Sharing:
         call_ns = np.where(trace.on_core, at.wait_ns, np.minimum(self._call_ns, at.wait_ns))
         had_s = cpu_s + self._stretches.of_waits(trace.io_ns(call_ns) / 1e9)
         return np.maximum(times_s, had_s / at.cpus.quota_cpus)
+
+
+def repairman_s(threads: float, cores: int, cpu_s: float, latency_s: float) -> float:
+    """How long they take to burn so much CPU time and to wait so long for I/O, all together.
+
+    Between whole numbers of threads it is in proportion.
+    """
+    least = floor(threads)
+    below_s = _whole_s(least, cores, cpu_s, latency_s)
+    if threads == least:
+        return below_s
+    above_s = _whole_s(least + 1, cores, cpu_s, latency_s)
+    return below_s + (threads - least) * (above_s - below_s)
+
+
+def _whole_s(threads: int, cores: int, cpu_s: float, latency_s: float) -> float:
+    if threads <= cores or cpu_s <= 0:
+        return (cpu_s + latency_s) / threads
+    if latency_s <= 0:
+        return cpu_s / cores
+    # Logarithms of the odds of k threads on the cores or waiting for one, against none.
+    odds = [0.0]
+    for k in range(1, threads + 1):
+        odds.append(odds[-1] + log((threads - k + 1) * cpu_s / (min(k, cores) * latency_s)))
+    most = max(odds)
+    weights = [exp(odd - most) for odd in odds]
+    on_cores = sum(weight * min(k, cores) for k, weight in enumerate(weights)) / sum(weights)
+    return cpu_s / on_cores
