@@ -74,29 +74,29 @@ def read(kind: type[Document], document: Any, where: str, hint: str) -> Document
     name are those of later versions.
     """
     try:
-        found: Document = _object(kind, document, "")
+        result: Document = _object(kind, document, "")
     except _Damage as damage:
         raise InputError(f"{where}: damaged: {damage}", hint) from damage
-    return found
+    return result
 
 
 def written(value: Any) -> Any:
     """The document of an instance, or the JSON value of a part of it."""
     if is_dataclass(value):
-        found: dict[str, Any] = {}
-        for one in _fields(value):
-            about, inner = _about(one), getattr(value, one.name)
+        record: dict[str, Any] = {}
+        for field_ in _fields(value):
+            about, inner = _about(field_), getattr(value, field_.name)
             if about.rest:
-                found |= inner
-            elif not (about.optional and inner == one.default):
-                found[one.name] = written(inner)
-        return found
+                record |= inner
+            elif not (about.optional and inner == field_.default):
+                record[field_.name] = written(inner)
+        return record
     if isinstance(value, Path | str):
         return as_text(str(value))
     if isinstance(value, list | tuple):
-        return [one if type(one) is int else written(one) for one in value]
+        return [field_ if type(field_) is int else written(field_) for field_ in value]
     if isinstance(value, dict):
-        return {name: written(one) for name, one in value.items()}
+        return {name: written(field_) for name, field_ in value.items()}
     # Numbers and arrays of numpy.
     return value.tolist() if hasattr(value, "tolist") else value
 
@@ -111,11 +111,11 @@ def as_text(text: str) -> str:
 def table(kind: type, prefix: str = "") -> Iterator[tuple[str, Key]]:
     """The keys of a document, those of its parts with a dot or ``[].`` before them."""
     types = get_type_hints(kind)
-    for one in _fields(kind):
-        about = _about(one)
+    for field_ in _fields(kind):
+        about = _about(field_)
         if about.rest and not about.meaning:
             continue
-        name, inner, dot = f"{prefix}{one.name}", _bare(types[one.name]), "."
+        name, inner, dot = f"{prefix}{field_.name}", _bare(types[field_.name]), "."
         if get_origin(inner) is Sequence:
             (inner,), dot = get_args(inner), "[]."
         nested = is_dataclass(inner) and isinstance(inner, type)
@@ -130,11 +130,11 @@ def _fields(kind: Any) -> list[Field[Any]]:
     return [each for each in fields(kind) if "internal" not in each.metadata]
 
 
-def _about(one: Field[Any]) -> Key:
+def _about(field_: Field[Any]) -> Key:
     """What is known of a field; of a plain one that it may lack where it has a default."""
-    bare = Key("", "", UNSHOWN, one.default is not MISSING, False, False, False)
-    found: Key = one.metadata.get("key", bare)
-    return found
+    bare = Key("", "", UNSHOWN, field_.default is not MISSING, False, False, False)
+    key_: Key = field_.metadata.get("key", bare)
+    return key_
 
 
 @cache
@@ -145,18 +145,18 @@ def _types(kind: Any) -> dict[str, Any]:
 def _object(kind: Any, value: Any, at: str) -> Any:
     if not isinstance(value, dict):
         raise _Damage(_unlike(value, at, "an object"))
-    types, found = _types(kind), dict[str, Any]()
-    known = {one.name for one in _fields(kind) if not _about(one).rest}
-    for one in _fields(kind):
-        about, name = _about(one), one.name
+    types, record = _types(kind), dict[str, Any]()
+    known = {field_.name for field_ in _fields(kind) if not _about(field_).rest}
+    for field_ in _fields(kind):
+        about, name = _about(field_), field_.name
         if about.rest:
-            found[name] = {each: inner for each, inner in value.items() if each not in known}
+            record[name] = {each: inner for each, inner in value.items() if each not in known}
         elif name in value:
-            found[name] = _value(types[name], value[name], f"{at}.{name}".lstrip("."), about)
+            record[name] = _value(types[name], value[name], f"{at}.{name}".lstrip("."), about)
         elif not (about.optional or about.later):
             raise _Damage(f"it lacks {at}.{name}".replace(" .", " "))
     try:
-        return kind(**found)
+        return kind(**record)
     except ValueError as error:
         raise _Damage(str(error)) from error
 
@@ -190,9 +190,9 @@ def _value(kind: Any, value: Any, at: str, about: Key) -> Any:
 def _list(kind: Any, value: Any, at: str, about: Key) -> list[Any]:
     if not isinstance(value, list):
         raise _Damage(_unlike(value, at, "a list"))
-    if kind is int and all(type(one) is int for one in value) and min(value, default=0) >= 0:
+    if kind is int and all(type(item) is int for item in value) and min(value, default=0) >= 0:
         return value
-    return [_value(kind, one, f"{at}[]", about) for one in value]
+    return [_value(kind, item, f"{at}[]", about) for item in value]
 
 
 _WORDS: dict[Any, str] = {
@@ -219,7 +219,7 @@ def _scalar(kind: Any, value: Any, at: str, about: Key) -> Any:
 def _bare(kind: Any) -> Any:
     """A type that may be None, without that."""
     if get_origin(kind) in (Union, UnionType):
-        (kind,) = (one for one in get_args(kind) if one is not type(None))
+        (kind,) = (part for part in get_args(kind) if part is not type(None))
     return kind
 
 

@@ -290,14 +290,14 @@ def _opened(
 
 
 def _checked(
-    path: Path | str, found: "pa.Table", schema: "pa.Schema", signed: Collection[str], hint: Any
+    path: Path | str, given: "pa.Table", schema: "pa.Schema", signed: Collection[str], hint: Any
 ) -> "pa.Table":
     import pyarrow as pa
 
     columns = [
-        found[field.name]
-        if field.name in found.column_names
-        else pa.chunked_array([pa.nulls(found.num_rows, field.type)])
+        given[field.name]
+        if field.name in given.column_names
+        else pa.chunked_array([pa.nulls(given.num_rows, field.type)])
         for field in schema
     ]
     table = pa.table(columns, names=schema.names)
@@ -368,8 +368,8 @@ def _check_column(
         _check_column(path, inner, pc.list_flatten(column), signed, hint)
     if pt.is_struct(kind):
         present = column.filter(column.is_valid())
-        for at, one in enumerate(kind):
-            inner = one.with_name(f"{name}.{one.name}")
+        for at, member in enumerate(kind):
+            inner = member.with_name(f"{name}.{member.name}")
             _check_column(path, inner, pc.struct_field(present, [at]), signed, hint)
     if not (pt.is_integer(kind) or pt.is_floating(kind)):
         return

@@ -95,7 +95,7 @@ def interrupts_reported() -> Iterator[threading.Event]:
 def _handled(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> Iterator[None]:
     before = {}
     if threading.current_thread() is threading.main_thread():
-        taken = [one for one in ENDING if signal.getsignal(one) != signal.SIG_IGN]
+        taken = [number_ for number_ in ENDING if signal.getsignal(number_) != signal.SIG_IGN]
         before = {number: signal.signal(number, handler) for number in taken}
     try:
         yield

@@ -76,7 +76,7 @@ def check(
     from spillcast.engines.postgres.rank.took import took_on_postgres
     from spillcast.errors import InputError
     from spillcast.forecast.question import Question
-    from spillcast.lab.came import came_of, came_of_evidence
+    from spillcast.lab.actual import actual_run, actual_run_of_evidence
     from spillcast.lab.check import Check, kept_forecast, meant_of
     from spillcast.lab.check import log as keep
     from spillcast.report.check import check_page
@@ -85,7 +85,7 @@ def check(
     kept = kept_forecast(forecast, target)
     if len(after) == 1 and not os.path.exists(after[0]) and _is_dsn(after[0]):
         named = Meant(backend=backend, queryid=queryid, query=query, since=since)
-        came = came_of(
+        actual = actual_run(
             took_on_postgres(
                 after[0], meant_of(kept, named), lambda text: typer.echo(text, err=True)
             )
@@ -94,17 +94,19 @@ def check(
         of_server = {"--query": query, "--since": since, "--backend": backend}
         if given := next((name for name, value in of_server.items() if value is not None), None):
             raise InputError(f"{given} is for a server: {after[0]} is not a DSN")
-        own = None if kept.statement is None else kept.statement.queryid
+        statement_id = None if kept.statement is None else kept.statement.queryid
         elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
-        came = came_of_evidence(after, Question(elapsed_s=elapsed_s, queryid=queryid or own))
-    found = Check(kept, came)
-    show(found.to_json, lambda: check_page(found), json=json, csv=csv, markdown=markdown)
-    if found.objection is not None:
+        actual = actual_run_of_evidence(
+            after, Question(elapsed_s=elapsed_s, queryid=queryid or statement_id)
+        )
+    check_ = Check(kept, actual)
+    show(check_.to_json, lambda: check_page(check_), json=json, csv=csv, markdown=markdown)
+    if check_.objection is not None:
         raise typer.Exit(3)
     if log is not None:
-        count = keep(found, log, forecast.stem)
+        count = keep(check_, log, forecast.stem)
         typer.echo(f"{log}: {format_count(count, 'case')}; spillcast verify --from {log}", err=True)
-    if not found.inside:
+    if not check_.inside:
         raise typer.Exit(1)
 
 

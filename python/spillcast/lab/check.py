@@ -11,7 +11,7 @@ from spillcast.errors import InputError
 from spillcast.forecast import Forecast
 from spillcast.forecast.sum.interval import direction
 from spillcast.gate import json_of, text_of
-from spillcast.lab.came import Came
+from spillcast.lab.actual import ActualRun
 from spillcast.lab.case import Case, Evidence, Runs, Truth
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast.recording.observed import TempPlace
@@ -30,56 +30,58 @@ class Check:
     """Compares a forecast with the actual run."""
 
     forecast: Forecast
-    came: Came
+    actual: ActualRun
 
     @property
     def error(self) -> float:
         """Forecast over measured, less 1."""
-        return (self.forecast.forecast_s or 0.0) / self.came.elapsed_s - 1
+        return (self.forecast.forecast_s or 0.0) / self.actual.elapsed_s - 1
 
     @property
     def inside(self) -> bool:
         """Whether the interval holds the actual time."""
         low_s, high_s = self.forecast.interval_s or (0.0, 0.0)
-        return low_s <= self.came.elapsed_s <= high_s
+        return low_s <= self.actual.elapsed_s <= high_s
 
     @property
     def work(self) -> float | None:
         """Actual temp operations over those of the forecast; None if unknown."""
         forecast = sum(term.count or 0 for term in self.forecast.terms if term.op is not None)
-        if not forecast or self.came.operations is None:
+        if not forecast or self.actual.operations is None:
             return None
-        return self.came.operations / forecast
+        return self.actual.operations / forecast
 
     @property
     def objection(self) -> str | None:
-        """Why this run cannot test the forecast; None if it can, as far as is known."""
-        forecast, came = self.forecast, self.came
-        if came.elapsed_s == forecast.baseline_s and self.work == 1:
+        """Why this run says nothing of the forecast; None where it does, as far as is known."""
+        forecast, actual = self.forecast, self.actual
+        if actual.elapsed_s == forecast.baseline_s and self.work == 1:
             return f"not on that storage: it is the run that the forecast is made of, on {HERE}"
-        if forecast.statement is not None and came.statement is not None:
-            known, found = forecast.statement, came.statement
-            both = known.queryid is not None and found.queryid is not None
-            if both and known.queryid != found.queryid and known.query != found.query:
-                return f"not the same work: statement {found.queryid}, not {known.queryid}"
+        if forecast.statement is not None and actual.statement is not None:
+            known, statement = forecast.statement, actual.statement
+            both = known.queryid is not None and statement.queryid is not None
+            if both and known.queryid != statement.queryid and known.query != statement.query:
+                return f"not the same work: statement {statement.queryid}, not {known.queryid}"
         if self.work is not None and abs(self.work - 1) > SAME_WORK:
             return f"not the same work: {self.work:.2g} times the temp I/O of the forecast"
-        if came.places and not any(_is_on(place, forecast.target) for place in came.places):
-            places = ", ".join(f"{one.directory} ({one.filesystem})" for one in came.places)
+        if actual.places and not any(_is_on(place, forecast.target) for place in actual.places):
+            places = ", ".join(
+                f"{location.directory} ({location.filesystem})" for location in actual.places
+            )
             return f"not on that storage: temp files were in {places}"
         return None
 
     def terms(self) -> list[tuple[str, float, float, float | None]]:
         """The terms by name: before the move, as forecast, and as measured."""
         names = dict.fromkeys(term.name for term in self.forecast.terms)
-        found = []
+        rows = []
         for name in names:
             of_it = [term for term in self.forecast.terms if term.name == name]
             was_s, said_s = (
                 sum(getattr(t, k) for t in of_it) for k in ("baseline_s", "forecast_s")
             )
-            found.append((name, was_s, said_s, self.came.terms_s.get(name)))
-        return found
+            rows.append((name, was_s, said_s, self.actual.terms_s.get(name)))
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
@@ -90,7 +92,7 @@ class Check:
             "baseline_s": self.forecast.baseline_s,
             "forecast_s": self.forecast.forecast_s,
             "interval_s": self.forecast.interval_s and list(self.forecast.interval_s),
-            "measured_s": self.came.elapsed_s,
+            "measured_s": self.actual.elapsed_s,
             "error": self.error,
             "inside": self.inside,
             "work": self.work,
@@ -122,12 +124,12 @@ def kept_forecast(path: Path, target: str | None) -> Forecast:
     if not isinstance(document, dict) or document.get("schema") != "spillcast.forecast/1":
         raise InputError(f"{path} is not a forecast", HOW)
     parts = document.get("targets", [document])
-    found = [read(Forecast, part, str(path), HOW) for part in parts]
-    names = ", ".join(one.target for one in found)
-    chosen = [one for one in found if target in (None, one.target)]
+    forecasts = [read(Forecast, part, str(path), HOW) for part in parts]
+    names = ", ".join(forecast.target for forecast in forecasts)
+    chosen = [forecast for forecast in forecasts if target in (None, forecast.target)]
     if len(chosen) != 1:
-        what = "is for several targets" if target is None else f"has no target {target}"
-        raise InputError(f"{path}: {what}", f"name one with --target: {names}")
+        reason = "is for several targets" if target is None else f"has no target {target}"
+        raise InputError(f"{path}: {reason}", f"name one with --target: {names}")
     if chosen[0].forecast_s is None:
         raise InputError(f"{path}: it was refused: {chosen[0].refused}")
     return chosen[0]
@@ -156,14 +158,26 @@ def log(check: Check, path: Path, name: str) -> int:
 
 
 def _case(check: Check, name: str) -> Case:
-    forecast, came = check.forecast, check.came
+    forecast, actual = check.forecast, check.actual
     moved = [term for term in forecast.terms if term.op is not None]
     count = sum(term.count or 0 for term in moved) or 1
     was_s, there_s = (sum(getattr(t, k) for t in moved) for k in ("baseline_s", "forecast_s"))
     size = sum(term.bytes or 0 for term in moved) / count
-    here, there = (Runs([Ran(s, "", 0.0, 0.0)], 1) for s in (forecast.baseline_s, came.elapsed_s))
+    source_runs, target_runs = (
+        Runs([Ran(s, "", 0.0, 0.0)], 1) for s in (forecast.baseline_s, actual.elapsed_s)
+    )
     evidence = Evidence("recording", forecast.baseline_s, 0.0, 0.0, was_s / count, there_s / count)
     way = direction(was_s / count, there_s / count, size)
     return Case(
-        "site", name, 1, "as it was", forecast.target, way, here, there, forecast, None, evidence
+        "site",
+        name,
+        1,
+        "as it was",
+        forecast.target,
+        way,
+        source_runs,
+        target_runs,
+        forecast,
+        None,
+        evidence,
     )

@@ -17,7 +17,7 @@ def check_page(check: Check) -> Page:
     """The verdict, or why there is none, and a row a term."""
     rows = [list(term) for term in check.terms()]
     forecast = check.forecast
-    rows.append(["elapsed", forecast.baseline_s, forecast.forecast_s, check.came.elapsed_s])
+    rows.append(["elapsed", forecast.baseline_s, forecast.forecast_s, check.actual.elapsed_s])
     table = Table(_TERMS, rows)
     parts: list[Part] = [Words([_verdict(check)], indent=""), table]
     return Page(parts, table)
@@ -28,11 +28,14 @@ def _verdict(check: Check) -> str:
     low, high = map(format_duration, forecast.interval_s or (0.0, 0.0))
     if (objection := check.objection) is not None:
         return f"{objection[0].upper()}{objection[1:]}. This run says nothing of the forecast."
-    said, came = format_duration(forecast.forecast_s or 0.0), format_duration(check.came.elapsed_s)
+    forecast_text, actual_text = (
+        format_duration(forecast.forecast_s or 0.0),
+        format_duration(check.actual.elapsed_s),
+    )
     held = "held" if check.inside else "did not hold"
-    saved = 1 - check.came.elapsed_s / forecast.baseline_s
+    saved = 1 - check.actual.elapsed_s / forecast.baseline_s
     change = f"{100 * abs(saved):.0f} % {'less' if saved >= 0 else 'more'} than before"
     return (
-        f"The forecast {held}: {forecast.target} took {came}, {change}; the forecast was {said} "
-        f"({low} to {high}), {100 * check.error:+.1f} % off."
+        f"The forecast {held}: {forecast.target} took {actual_text}, {change}; "
+        f"the forecast was {forecast_text} ({low} to {high}), {100 * check.error:+.1f} % off."
     )

@@ -56,14 +56,14 @@ class Held:
         return low <= right.high
 
 
-def hold(path: Path, comparisons: Iterable[Held], mend: str) -> None:
+def hold(path: Path, comparisons: Iterable[Held], hint: str) -> None:
     """InputError for the first figures that contradict each other, with both."""
     for each in comparisons:
         if not each.holds:
             raise InputError(
                 f"{path}: {each.left_words} and {each.right_words} contradict each other: "
                 f"{CHECKS[each.check].words} ({each.check})",
-                mend,
+                hint,
             )
 
 

@@ -28,7 +28,7 @@ NINE_IN_TEN = NormalDist().inv_cdf(0.95)
 WHOLE_PERCENT = 98.0
 #: A text report rounds counts of millions to one digit; no request moves less than a sector.
 _ROUNDED_TO, _SECTOR_BYTES = 0.75, 512
-_REPORT_MEND = "make the report again, with report_level => 'ALL' and type => 'XML'"
+_REPORT_HINT = "make the report again, with report_level => 'ALL' and type => 'XML'"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Monitored:
 def picked(path: Path, several: Sequence[Monitored], choice: Choice) -> Figures:
     """The figures of the execution that is chosen, or of the only one."""
     if not several:
-        raise InputError(f"{path}: holds no whole report of SQL Monitor", _REPORT_MEND)
+        raise InputError(f"{path}: holds no whole report of SQL Monitor", _REPORT_HINT)
     items = [
         Item(each, each.elapsed_s or each.database_s, each.sql_id, each.exec_id, each.plan)
         for each in several
@@ -114,7 +114,7 @@ def picked(path: Path, several: Sequence[Monitored], choice: Choice) -> Figures:
 def figures_of(monitored: Monitored) -> Figures:
     """The temp I/O of the lines that spill. InputError where none does."""
     path, spilling = monitored.path, [line for line in monitored.lines if line.spills]
-    hold(path, _contradictions(monitored, spilling), _REPORT_MEND)
+    hold(path, _contradictions(monitored, spilling), _REPORT_HINT)
     moved = {
         "read": Moved(
             sum(line.reads for line in spilling), sum(line.read_bytes for line in spilling)
@@ -202,7 +202,7 @@ def _uncounted(figures: Figures, monitored: Monitored) -> Figures:
     written = monitored.requests.get("write", 0)
     size = monitored.bytes.get("write", 0) / written if written else OPERATION_BYTES
     because = "the report has samples in waits for temp files and no requests of them"
-    return uncounted(figures, samples, dict.fromkeys(OPS, written), size, because, _REPORT_MEND)
+    return uncounted(figures, samples, dict.fromkeys(OPS, written), size, because, _REPORT_HINT)
 
 
 def _untold(monitored: Monitored) -> list[str]:

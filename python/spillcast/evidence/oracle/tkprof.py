@@ -102,8 +102,8 @@ def read(paths: list[Path], choice: Choice) -> Figures:
         items.append(Item((each, blocks, sql_id), elapsed_s, sql_id, plan=plan))
     section, blocks, sql_id = pick(path, items, choice)
     _check(path, section, blocks)
-    found = (_SESSIONS.match(line) for line in reversed(lines[-20:]))
-    sessions = next((int(match[1]) for match in found if match), None)
+    matches = (_SESSIONS.match(line) for line in reversed(lines[-20:]))
+    sessions = next((int(match[1]) for match in matches if match), None)
     return _figures(path, section, blocks, sql_id, sessions, choice)
 
 
@@ -218,21 +218,21 @@ def _check(path: Path, section: Section, blocks: Spilled) -> None:
 
 def _sections(path: Path, lines: list[str]) -> Iterator[Section]:
     """The statements; the totals of all statements at the end are none."""
-    head, section, known, found = list[str](), None, set[int](), list[Section]()
+    head, section, known, sections = list[str](), None, set[int](), list[Section]()
     for at, line in enumerate(lines):
         if _RULE.fullmatch(line):
             head, section = [], None
         elif _HEADING.fullmatch(line):
             section, head = Section(head), []
             if not any("OVERALL TOTALS" in text for text in section.head):
-                found.append(section)
+                sections.append(section)
         elif section is not None and _part(section, line):
             known.add(at)
             head = []
         elif line.strip():
             head.append(line)
     check_all_read(path, lines, known, HOW)
-    yield from found
+    yield from sections
 
 
 def _part(section: Section, line: str) -> bool:

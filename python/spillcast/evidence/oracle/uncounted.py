@@ -20,7 +20,7 @@ def uncounted(
     most: Mapping[str, int],
     size_bytes: float,
     because: str,
-    mend: str,
+    hint: str,
 ) -> Figures:
     """Between one operation a sample, and ``most`` of each op or as many as their time allows."""
     fewest = {op: max(1, samples.get(op, 0)) for op in OPS}
@@ -34,7 +34,7 @@ def uncounted(
     return replace(
         _with_counts(figures, middle, size_bytes),
         ends=(ends[0], ends[1]),
-        unknown=Unknown(words, mend),
+        unknown=Unknown(words, hint),
     )
 
 

@@ -138,9 +138,11 @@ class RemainingWorkHints:
                 run = sources.estimate_from_history(content, recording, progress)
                 yield "history", path.name, run
                 continue
-            settings, own = recording.meta.engine.settings, path.parent == recording.path
+            settings, is_beside = recording.meta.engine.settings, path.parent == recording.path
             with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
-                plan = sources.estimate_from_plan(content, settings, progress, in_recording=own)
+                plan = sources.estimate_from_plan(
+                    content, settings, progress, in_recording=is_beside
+                )
             yield "plan", path.name, plan
         calls = None if self._runs else _previous_calls(recording)
         if isinstance(calls, Recording):

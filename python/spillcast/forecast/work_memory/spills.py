@@ -154,7 +154,7 @@ def _inner_sorts(node: Node) -> int:
     if any(values.get("Disk Usage") or values.get("HashAgg Batches", 1) > 1 for values in each):
         return 0
     sets = node.values.get("Grouping Sets", ())
-    return sum("Sort Key" in one for one in sets if isinstance(one, dict))
+    return sum("Sort Key" in grouping for grouping in sets if isinstance(grouping, dict))
 
 
 def _inner_sort(node: Node, sorts: int, weight: float, older: bool) -> Spill:

@@ -61,7 +61,7 @@ def _of_recording(recording: Recording) -> Document:
         "sessions_are": "processes" if server else "threads",
         "timeline": asdict(line),
         "latencies": by_op(groups),
-        "operations": [_operation(group) for group in _told_apart(groups)],
+        "operations": [_operation(group) for group in _distinguished(groups)],
         "events": _events_of_samples(recording),
         "statements": struck_document(measured.statements_of(meta.engine)),
         "about": struck_document(measured.about_recording(recording)),
@@ -176,7 +176,7 @@ def latencies_traced(name: str, word: str, *, lenient: bool) -> Document:
     return {"name": name, "groups": by_events(profile(word, lenient=lenient))}
 
 
-def _told_apart(groups: Sequence[Group]) -> list[Group]:
+def _distinguished(groups: Sequence[Group]) -> list[Group]:
     """Groups that take a hundredth of the time or more; the others of an op together, size 0."""
     least_ns = _SMALL * sum(group.total_ns for group in groups)
     kept = [group for group in groups if group.total_ns >= least_ns]

@@ -19,7 +19,7 @@ _AS_IT_IS = "factor:1"
 
 
 @dataclass(frozen=True)
-class Came:
+class ActualRun:
     """Holds the actual time of a query: total, and by the terms of a forecast if known."""
 
     elapsed_s: float
@@ -31,7 +31,7 @@ class Came:
     places: Sequence[TempPlace] = ()
 
 
-def came_of_evidence(paths: Sequence[str], question: Question) -> Came:
+def actual_run_of_evidence(paths: Sequence[str], question: Question) -> ActualRun:
     """From a recording, a plan, statement counts or a trace of the query after the move.
 
     A plan and counts need not spill; neither need they time their I/O, nor need figures. InputError
@@ -41,33 +41,33 @@ def came_of_evidence(paths: Sequence[str], question: Question) -> Came:
     kind = evidence.only_kind()
     elapsed_s, queryid = question.elapsed_s, question.queryid
     if kind == "plans" and len(evidence.plans) == 1:
-        return came_of(executed_plan(evidence.plans[0], queryid=queryid, elapsed_s=elapsed_s))
+        return actual_run(executed_plan(evidence.plans[0], queryid=queryid, elapsed_s=elapsed_s))
     if kind == "statements" and len(evidence.statements) == 1:
         [path] = evidence.statements
-        return came_of(executed_statement(path, queryid=queryid, elapsed_s=elapsed_s))
+        return actual_run(executed_statement(path, queryid=queryid, elapsed_s=elapsed_s))
     if kind == "figures":
         figures = read_figures(evidence.figures, elapsed_s=elapsed_s, timed=False)
         if not figures.meta.temp.total_s:
-            return Came(figures.elapsed_s, {})
-    [(said, _)] = ask(paths, [_AS_IT_IS], Question(elapsed_s=elapsed_s))
-    came = _of_terms(said)
+            return ActualRun(figures.elapsed_s, {})
+    [(forecast, _)] = ask(paths, [_AS_IT_IS], Question(elapsed_s=elapsed_s))
+    actual = _of_terms(forecast)
     if len(evidence.recordings) != 1:
-        return came
-    return replace(came, places=named_temp_places(Recording.open(evidence.recordings[0]).meta))
+        return actual
+    return replace(actual, places=named_temp_places(Recording.open(evidence.recordings[0]).meta))
 
 
-def came_of(executed: Executed) -> Came:
+def actual_run(executed: Executed) -> ActualRun:
     """From one call, its terms where its temp I/O was timed."""
     if executed.recording is None:
-        return Came(executed.elapsed_s, {}, executed.operations, executed.bytes)
+        return ActualRun(executed.elapsed_s, {}, executed.operations, executed.bytes)
     return _of_terms(forecast(executed.recording, resolve(_AS_IT_IS, executed.recording)))
 
 
-def _of_terms(said: Forecast) -> Came:
+def _of_terms(forecast: Forecast) -> ActualRun:
     terms_s: dict[str, float] = {}
-    for term in said.terms:
+    for term in forecast.terms:
         terms_s[term.name] = terms_s.get(term.name, 0.0) + term.baseline_s
-    moved = [term for term in said.terms if term.op is not None]
+    moved = [term for term in forecast.terms if term.op is not None]
     operations = sum(term.count or 0 for term in moved) or None
     size = sum(term.bytes or 0 for term in moved)
-    return Came(said.baseline_s, terms_s, operations, size, said.statement)
+    return ActualRun(forecast.baseline_s, terms_s, operations, size, forecast.statement)
