@@ -1,9 +1,10 @@
 """Plans, logs and exports as people have them are read right, or refused; the generator's draws."""
 
+import json
 from contextlib import suppress
 
 import pytest
-from disguises import draw
+from disguises import draw, nodes
 
 from spillcast.errors import InputError, Refusal
 from spillcast.evidence.find import find_evidence
@@ -52,6 +53,15 @@ def test_disguised_evidence_is_never_read_wrong(tmp_path):
     wrong, refused = judged(tmp_path, range(DRAWN))
     assert not wrong
     assert len(refused) <= REFUSED_MAX * DRAWN, refused
+
+
+@pytest.mark.parametrize("above", ["", "What of this?\n"])
+def test_a_plan_of_a_query_on_statements_is_a_plan(tmp_path, above):
+    of = draw(1).truth
+    document = {"Query Text": "select queryid, calls, temp_blks_read, temp_blks_written from s"}
+    path = tmp_path / "paste"
+    path.write_text(above + json.dumps(document | nodes(of), indent=1))
+    assert right(read(path), of)
 
 
 def test_cut_evidence_is_refused_or_read_as_far_as_it_is_right(tmp_path):

@@ -17,8 +17,10 @@ _COUNT = re.compile(r"\s*\([\d,. ]+ [^\W\d]+\)\s*")
 _RECORD = re.compile(r"[-+*╔╒┌╭═─├╞╟|\[ ]+R[Ee][Cc][Oo][Rr][Dd] \d+\b\W*")
 #: A column that tells that a table is one of ours, and not part of a report.
 _OURS = re.compile(r"\bQUERY PLAN\b|\bcalls\b.*\btemp_blks_|\btemp_blks_.*\bcalls\b", re.I)
+#: Rows in JSON, or a heading: names beside each other, and no statement about them.
 _TABLE = re.compile(
-    r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_blks_)|[^\n]{,4000}\btemp_blks_\w+\"?[ \t]*[,;|\t])",
+    r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_blks_)"
+    r"|(?![^\n]{,4000}(?i:\bselect\b|\":))[^\n]{,4000}\btemp_blks_\w+\"?[ \t]*[,;|\t])",
     re.MULTILINE,
 )
 _JSON = re.compile(r"\s*[\[{]")
@@ -26,7 +28,7 @@ _JSON = re.compile(r"\s*[\[{]")
 
 def table_of(text: str) -> str:
     """The text from the heading of a table of ours, or from its rows in JSON; else all of it."""
-    match = _TABLE.search(text)
+    match = None if text.lstrip()[:1] in ("[", "{") else _TABLE.search(text)
     return text.strip() if match is None else text[match.start() :].strip()
 
 
