@@ -1,0 +1,108 @@
+"""Who did the temp I/O of a plan, and what a plan says besides its spill."""
+
+import pytest
+
+from spillcast.errors import InputError
+from spillcast.evidence.postgres import read_plan, recording_of_plan
+from spillcast.evidence.postgres.logs import read_logs
+from spillcast.evidence.postgres.nodes import nodes_of
+from spillcast.forecast.work_memory.spills import spills_of
+
+
+def node(kind, written, *below, loops=1, ms=None, **values):
+    ms = written / 10 if ms is None else ms
+    return {
+        "Node Type": kind, "Actual Rows": 1000, "Actual Loops": loops, "Temp Read Blocks": written,
+        "Temp Written Blocks": written, "Temp I/O Read Time": ms, "Temp I/O Write Time": ms,
+        "Plan Rows": 1000, "Plan Width": 97, "Plans": list(below), **values,
+    }  # fmt: skip
+
+
+def gather(*below):
+    written = sum(one["Temp Written Blocks"] for one in below)
+    return node("Gather", written, *below, **{"Workers Launched": 2})
+
+
+def temp(plan):
+    return recording_of_plan({"Plan": plan, "Execution Time": 1e4}).meta.temp
+
+
+def disk(kind, kb):
+    return {"Sort Space Type": kind, "Sort Space Used": kb, "Sort Method": "x"}
+
+
+def test_what_one_process_ran_is_of_one():
+    alone, idle = node("Sort", 300), node("Sort", 0)
+    parallel = {"loops": 3, "Parallel Aware": True}
+    append = node("Append", 300, alone, idle, **parallel)
+    assert temp(gather(append)).processes == 1
+    # Two that may have run side by side, or one after the other.
+    append = node("Append", 600, alone, node("Sort", 300), **parallel)
+    shared = temp(gather(append)).shared_by
+    assert (shared.least, shared.most) == (1, 2)
+
+
+def test_a_process_that_sorts_in_memory_shares_no_temp_io():
+    worker = {"Worker Number": 0, **disk("Memory", 900)}
+    sort = node("Sort", 300, loops=3, Workers=[worker], **disk("Disk", 1000))
+    assert temp(gather(sort)).processes == 1
+    quiet = {"Worker Number": 0, "Temp Read Blocks": 0, "Temp Written Blocks": 0}
+    assert temp(gather(node("Hash Join", 300, loops=3, Workers=[quiet]))).processes == 1
+
+
+def test_a_sort_inside_grouping_sets_is_a_sort():
+    sets = {"HashAgg Batches": 1, "Peak Memory Usage": 4505, "Grouping Sets": [{"Sort Key": ["a"]}]}
+    [spill] = spills_of(nodes_of(node("Aggregate", 300, node("Seq Scan", 0), **sets)), 2.0)
+    assert spill.kind == "sort"
+    assert 1000 * 97 < spill.needed_bytes < 3 * 1000 * 97
+
+
+def test_temp_tables_are_named_where_nothing_spills():
+    local = {"Local Read Blocks": 9, "Local I/O Read Time": 2000.0}
+    with pytest.raises(InputError, match=r"temp tables \(2 s\).*temp_tablespaces"):
+        temp(node("Seq Scan", 0, **local))
+
+
+def test_reads_of_tables_are_known():
+    shared = {"Shared I/O Read Time": 8000.0}
+    recording = recording_of_plan(
+        {"Plan": node("Sort", 9, node("Seq Scan", 0, **shared), **shared), "Execution Time": 1e4}
+    )
+    assert recording.meta.temp.data_read_s == pytest.approx(8.0)
+
+
+def test_a_node_that_did_more_than_the_whole_is_a_contradiction():
+    with pytest.raises(InputError, match=r"300.*missing or changed"):
+        temp(node("Sort", 0, node("Sort", 150)))
+
+
+NESTED = """\
+2026-11-23 10:00:01.100 UTC [42] LOG:  duration: 160.0 ms  plan:
+\tQuery Text: select id from orders order by id
+\tSort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..2.0 rows=9 loops=1)
+\t  Sort Method: external merge  Disk: 800kB
+\t  Buffers: temp read=100 written=100
+\t  I/O Timings: temp read=5.0 write=5.0
+2026-11-23 10:00:01.100 UTC [42] CONTEXT:  SQL statement "select id from orders order by id"
+2026-11-23 10:00:01.100 UTC [42] LOG:  duration: 170.0 ms  plan:
+\tQuery Text: select f()
+\tResult  (cost=0.00..0.26 rows=1 width=4) (actual time=1.0..2.0 rows=1 loops=1)
+\t  Buffers: temp read=100 written=100
+\t  I/O Timings: temp read=5.0 write=5.0
+"""
+
+
+def test_nested_statements_count_once(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_text(NESTED)
+    assert [one["Plan"]["Temp Written Blocks"] for one in read_logs(path).plans] == [100, 0]
+    assert read_plan(path).meta.statement.query == "select id from orders order by id"
+
+
+@pytest.mark.parametrize("line", ["Sort Mthd: external  Disk: 800kB", "-> (cost=1 (actual rows=1"])
+def test_figures_that_are_not_understood_are_shown(tmp_path, line):
+    text = "Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..2.0 rows=9 loops=1)\n"
+    path = tmp_path / "plan.txt"
+    path.write_text(f"{text}  {line}\n  Buffers: temp read=1 written=1\nExecution Time: 9.0 ms\n")
+    with pytest.raises(InputError, match="not understood"):
+        read_plan(path)
