@@ -84,7 +84,7 @@ def main():
             lines = [verb.format(path).split() for verb in VERBS]
             lines += [["sql", query, path] for query in SQL]
             for line in lines:
-                found = attempt(line, place, drawn=False)
+                found = attempt(line, place)
                 outcomes[found.what] += 1
                 if found.what not in FINE:
                     words.append(f"{found.what}: {file}, {line[0]}: {found.words.strip()[-300:]}")
