@@ -149,8 +149,9 @@ class Redactor:
             path = f"{key}.{name}"
             inner[shown] = self.value(part, path if path in _EVENT_KEYS else shown)
         # What a warning means is known by its code.
-        if "code" in inner and (about := explained().get(value["code"])) is not None:
-            inner |= {"code": value["code"], "title": about.title, "next_step": about.next_step}
+        code = value.get("code")
+        if isinstance(code, str) and (about := explained().get(code)) is not None:
+            inner |= {"code": code, "title": about.title, "next_step": about.next_step}
         return inner
 
     def _key(self, name: str) -> str:
