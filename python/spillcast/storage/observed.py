@@ -20,7 +20,8 @@ def observed(recording: Recording) -> Storage:
         return row["op"], row["size_class_bytes"]
 
     # Rows come by second and stay so within a group, for the sort is stable.
-    rows = groupby(sorted(recording.temp_seconds.to_pylist(), key=key), key)
+    counted = [row for row in recording.temp_seconds.to_pylist() if row["count"]]
+    rows = groupby(sorted(counted, key=key), key)
     groups = [_group(op, size, list(group)) for (op, size), group in rows if size]
     changes = [
         Changes(event, len(ns), sum(ns), *rounded(ns)) for event, ns in _changes_ns(recording)
