@@ -15,7 +15,7 @@ from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.workspace import workspace
 
-HERE = Emulated("1 ms", 0.001, 0.001)
+OLD_STORAGE = Emulated("1 ms", 0.001, 0.001)
 ELSEWHERE = (
     Emulated("0.3 ms", 0.0003, 0.0003),
     Emulated("2 ms", 0.002, 0.002),
@@ -34,7 +34,7 @@ def run() -> Iterator[Result]:
         def place(storage: Emulated) -> Place:
             return stack.enter_context(emulated(storage, room, memory))
 
-        here = place(HERE)
+        here = place(OLD_STORAGE)
         run_bare(engine, DEMO, here)
         ran, recording = run_recorded(engine, DEMO, here, room / "here.spill")
         there = [place(storage) for storage in ELSEWHERE]
@@ -44,7 +44,7 @@ def run() -> Iterator[Result]:
             ratio = about.forecast_s / measured_s
             low, high = about.interval_s
             yield Result(
-                f"the demo's join on {one.name}, from {ran.elapsed_s:.2f} s on {HERE.name}",
+                f"the demo's join on {one.name}, from {ran.elapsed_s:.2f} s on {OLD_STORAGE.name}",
                 f"{about.forecast_s:.2f} s forecast, {low:.2f} to {high:.2f} s",
                 f"{measured_s:.2f} s measured",
                 ratio,

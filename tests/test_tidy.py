@@ -308,3 +308,54 @@ def test_no_index_address_is_committed():
             pytest.skip(f"git cannot search here: {found.stderr.strip()}")
         allowed = {"Makefile", "Cargo.lock"}
         assert set(found.stdout.splitlines()) <= allowed, word
+
+
+#: Words that say nothing of what they name.
+EMPTY_NAMES = {
+    "asked", "came", "felt", "found", "here", "mend", "one", "own", "said", "there", "told", "what",
+}  # fmt: skip
+#: Of documents on disk, whose keys stay.
+KEYS = {"asked", "mend", "what", "told"}
+
+
+def empty_names(code):
+    """The identifiers of a file that are among them; keys of documents may be attributes."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Name | ast.arg):
+            name = getattr(node, "id", None) or node.arg
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            name = node.name
+        elif isinstance(node, ast.alias):
+            name = node.asname or node.name
+        elif isinstance(node, ast.AnnAssign | ast.Attribute):
+            name = getattr(node, "attr", "")
+            if name in KEYS:
+                continue
+        else:
+            continue
+        if name.strip("_").lower() in EMPTY_NAMES:
+            yield f"line {node.lineno}: {name}"
+
+
+def fields(code):
+    """The keys of documents that a file declares."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ClassDef):
+            yield from (
+                f"line {part.lineno}: {part.target.id}"
+                for part in node.body
+                if isinstance(part, ast.AnnAssign) and part.target.id in KEYS
+            )
+
+
+def test_identifiers_name_what_they_hold():
+    def violations(path):
+        code = path.read_text()
+        return sorted(set(empty_names(code)) - set(fields(code)))
+
+    assert offenders(python_files("python", "lab/spillcast_lab"), violations) == []
+
+
+@pytest.mark.parametrize("code", ["found = 1", "def f(one): pass", "class Told: pass", "a._own"])
+def test_an_identifier_that_names_nothing_is_seen(code):
+    assert list(empty_names(code))

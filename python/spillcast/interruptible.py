@@ -14,23 +14,23 @@ T = TypeVar("T")
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TICK_S = 0.1
 #: The last signal.
-_came = list[int]()
+_received = list[int]()
 
 
 def interrupt(number: int, _frame: FrameType | None) -> None:
     """Take a signal as Ctrl-C, and keep which it was."""
-    _came[:] = [number]
+    _received[:] = [number]
     raise KeyboardInterrupt
 
 
 def interrupted_status() -> int:
     """The exit status after an interruption, as a shell has it: 130 after Ctrl-C."""
-    return 128 + (_came[-1] if _came else signal.SIGINT)
+    return 128 + (_received[-1] if _received else signal.SIGINT)
 
 
 def kept_status() -> int:
     """The exit status where what there was is kept: 0 after Ctrl-C, which asks for it."""
-    return 0 if _came in ([], [signal.SIGINT]) else interrupted_status()
+    return 0 if _received in ([], [signal.SIGINT]) else interrupted_status()
 
 
 def run_interruptibly(
@@ -84,7 +84,7 @@ def interrupts_reported() -> Iterator[threading.Event]:
     interrupted = threading.Event()
 
     def tell(number: int, _frame: FrameType | None) -> None:
-        _came[:] = [number]
+        _received[:] = [number]
         interrupted.set()
 
     with _handled(tell):

@@ -53,7 +53,7 @@ def _after(lines: list[str]) -> list[str]:
 
 
 def _is_rule(line: str) -> bool:
-    return _RULE.fullmatch(line) is not None and sum(line.count(one) for one in "-═─━") >= 3
+    return _RULE.fullmatch(line) is not None and sum(line.count(stroke) for stroke in "-═─━") >= 3
 
 
 def _is_ours(lines: list[str], at: int) -> bool:
@@ -190,8 +190,11 @@ def expanded(lines: list[str]) -> list[str] | None:
         return None
     names = list(records[0])
     if len(names) == 1:
-        return [*before, *(line for one in records for line in one.get(names[0], "").split("\n"))]
-    return [*before, *_csv(names, ([one.get(name, "") for name in names] for one in records))]
+        return [
+            *before,
+            *(line for record in records for line in record.get(names[0], "").split("\n")),
+        ]
+    return [*before, *_csv(names, ([record.get(name, "") for name in names] for record in records))]
 
 
 def _field(line: str, width: int) -> tuple[str, str, str]:

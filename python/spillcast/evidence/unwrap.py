@@ -92,8 +92,8 @@ def unwrapped(text: str) -> str:
     for _ in range(_ROUNDS_MAX):
         before = lines
         for unwrap in WRAPPINGS:
-            found = unwrap(lines)
-            lines = lines if found is None else found
+            plain = unwrap(lines)
+            lines = lines if plain is None else plain
         if lines == before:
             break
     return "\n".join(lines)
@@ -102,7 +102,7 @@ def unwrapped(text: str) -> str:
 def without_shipper(line: str) -> str:
     """A line of a log without what a shipper put before it; tabs that it wrote as numbers."""
     for _ in range(2):
-        shipped = next((match for one in SHIPPERS if (match := one.match(line))), None)
+        shipped = next((match for pattern in SHIPPERS if (match := pattern.match(line))), None)
         if shipped is None:
             break
         line = line[shipped.end() :]
@@ -150,7 +150,7 @@ def _shipped(lines: Lines) -> Lines | None:
     if any("LOG:  " in line or line.startswith("{") for line in full):
         return None
     stripped = [without_shipper(line) for line in full]
-    changed = sum(one != line for one, line in zip(stripped, full, strict=True))
+    changed = sum(before != line for before, line in zip(stripped, full, strict=True))
     return stripped if full and changed >= _SHARE * len(full) and changed > 1 else None
 
 
@@ -222,13 +222,13 @@ def _json_rows(lines: Lines) -> Lines | None:
 
 def _rows_of(text: str) -> Any:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
         try:
             return [json.loads(line) for line in text.split("\n") if line.strip()]
         except ValueError:
             return None
-    return [found] if isinstance(found, dict) else found
+    return [value] if isinstance(value, dict) else value
 
 
 def _indent(lines: Lines) -> Lines | None:

@@ -108,7 +108,7 @@ def _shelves(
         _tell_damage(
             row,
             len(ash.damaged),
-            [(damage_line.line, damage_line.what) for damage_line in ash.damaged],
+            [(damage_line.line, damage_line.text) for damage_line in ash.damaged],
         )
         by_day = facts_of_ash(ash, content(), who)
         return {(FACTS_FOLDER, who.database, day): rows for day, rows in by_day.items()}

@@ -20,7 +20,7 @@ from spillcast.storage.page_cache import IN_MEMORY
 CHECK_SCHEMA = "spillcast.check/1"
 HOW = "keep one with: spillcast forecast run.spill --to TARGET --json > forecast.json"
 #: Where temp files were before.
-HERE = "the old storage"
+OLD_STORAGE = "the old storage"
 #: Temp I/O that is so much more or less is of other work.
 SAME_WORK = 0.2
 
@@ -56,7 +56,9 @@ class Check:
         """Why this run says nothing of the forecast; None where it does, as far as is known."""
         forecast, actual = self.forecast, self.actual
         if actual.elapsed_s == forecast.baseline_s and self.work == 1:
-            return f"not on that storage: it is the run that the forecast is made of, on {HERE}"
+            return (
+                f"not on that storage: it is the run that the forecast is made of, on {OLD_STORAGE}"
+            )
         if forecast.statement is not None and actual.statement is not None:
             known, statement = forecast.statement, actual.statement
             both = known.queryid is not None and statement.queryid is not None
@@ -161,13 +163,13 @@ def _case(check: Check, name: str) -> Case:
     forecast, actual = check.forecast, check.actual
     moved = [term for term in forecast.terms if term.op is not None]
     count = sum(term.count or 0 for term in moved) or 1
-    was_s, there_s = (sum(getattr(t, k) for t in moved) for k in ("baseline_s", "forecast_s"))
+    was_s, target_s = (sum(getattr(t, k) for t in moved) for k in ("baseline_s", "forecast_s"))
     size = sum(term.bytes or 0 for term in moved) / count
     source_runs, target_runs = (
         Runs([Ran(s, "", 0.0, 0.0)], 1) for s in (forecast.baseline_s, actual.elapsed_s)
     )
-    evidence = Evidence("recording", forecast.baseline_s, 0.0, 0.0, was_s / count, there_s / count)
-    way = direction(was_s / count, there_s / count, size)
+    evidence = Evidence("recording", forecast.baseline_s, 0.0, 0.0, was_s / count, target_s / count)
+    way = direction(was_s / count, target_s / count, size)
     return Case(
         "site",
         name,

@@ -65,7 +65,7 @@ def measure_machine(
         CALIBRATION_SCHEMA,
         time.time(),
         time.monotonic() - started_s,
-        CalibratedOn.here(),
+        CalibratedOn.this_machine(),
         costs,
         points,
         chases,

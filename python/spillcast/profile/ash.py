@@ -27,7 +27,7 @@ def of_ash(
     else:
         rows = _by_event(ash)
     total_s = pc.sum(ash.samples["weight_us"]).as_py() / 1e6
-    damaged = [{"file": str(d.file), "line": d.line, "what": d.what} for d in ash.damaged]
+    damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in ash.damaged]
     matching = executions(ash)
     return Profile(
         by,

@@ -75,7 +75,7 @@ def _of_ash(
             "the samples contain no plan lines", "export SQL_PLAN_LINE_ID, as collect oracle does"
         )
     whole_s = sum(source.elapsed_us for source in sources) / 1e6
-    damaged = [{"file": str(d.file), "line": d.line, "what": d.what} for d in ash.damaged]
+    damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in ash.damaged]
     return Profile([ROW_SOURCE], whole_s, [], damaged, [*ash.notes, *hints(ash)]), sources
 
 

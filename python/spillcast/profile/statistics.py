@@ -23,5 +23,5 @@ def of_statistics(paths: Sequence[Path], by: Sequence[str], where: str | None) -
         seen["value"] = int(str(seen["value"])) + (row["value"] or 0)
         seen["per_second_max"] = max(int(str(seen["per_second_max"])), row["per_second"] or 0)
         seen["accumulated"] = row["accumulated"]
-    damaged = [{"file": str(d.file), "line": d.line, "what": d.what} for d in read.damaged]
+    damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in read.damaged]
     return Profile(["event"], 0.0, list(rows.values()), damaged)

@@ -65,7 +65,7 @@ class CalibratedOn:
     cpus: int | None = key("CPUs of the machine", example=64)
 
     @staticmethod
-    def here() -> "CalibratedOn":
+    def this_machine() -> "CalibratedOn":
         """This machine, as it is now."""
         return CalibratedOn(
             platform.node(), _core.__version__, platform.release(), cpu_model(), os.cpu_count()
@@ -88,7 +88,7 @@ class Calibration:
     skipped: Sequence[str] = key("engines that were not measured, and why")
 
     @property
-    def told(self) -> MachineCalibration | None:
+    def for_recordings(self) -> MachineCalibration | None:
         """The part of it that a recording contains."""
         return MachineCalibration(self.measured_at_s, self.costs) if self.costs else None
 
@@ -109,7 +109,7 @@ def kept_calibration() -> Calibration | None:
         kept = read(Calibration, json_of(text_of(path), path, AGAIN), str(path), AGAIN)
     except (OSError, InputError):
         return None
-    holds = kept.schema == CALIBRATION_SCHEMA and kept.machine == CalibratedOn.here()
+    holds = kept.schema == CALIBRATION_SCHEMA and kept.machine == CalibratedOn.this_machine()
     return kept if holds else None
 
 

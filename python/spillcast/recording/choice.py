@@ -38,12 +38,12 @@ class Choice:
         text: str | None = None,
         calls: Sequence[str] | None = None,
     ) -> None:
-        self._what = text or ("a command" if pid is None else f"process {pid}")
+        self._label = text or ("a command" if pid is None else f"process {pid}")
         self._pid, self._calls = pid, calls
         self._is_auto = capture == AUTO
         if pid is not None:
             hint = f"start it under: spillcast record --capture {capture} -- COMMAND"
-            check_attaches(capture, self._what, hint)
+            check_attaches(capture, self._label, hint)
         self._left = [source for source in named(capture) if pid is None or source.attaches]
         #: Sources that did not work, each with what the kernel said.
         self._refusals: list[tuple[type[Source], OSError]] = []
@@ -58,7 +58,7 @@ class Choice:
                 self._refusals.append((source, error))
         # The last one wants the least rights.
         last, reason = self._refusals[-1]
-        raise refused(reason, self._what, self._pid, last) from reason
+        raise refused(reason, self._label, self._pid, last) from reason
 
     def begin(self, pid: int, temp_dirs: Sequence[str]) -> Capture:
         """Observe a process by the best source that can.

@@ -12,7 +12,7 @@ class Unknown:
     """Says which figure is unknown, and which evidence contains it."""
 
     words: str
-    mend: str
+    hint: str
 
 
 @dataclass(frozen=True)

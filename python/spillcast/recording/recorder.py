@@ -58,7 +58,7 @@ class RunSoFar:
     #: What goes with it, by name.
     documents: Mapping[str, object] = field(default_factory=dict)
 
-    def told(self, meta: Meta, share: float) -> Meta:
+    def extrapolated(self, meta: Meta, share: float) -> Meta:
         """What a recorder says of it, whose counts are told of a share of the time."""
         # What others were the cause of is told of whole windows only.
         delay_s = share * meta.capture.run_queue_delay_s
@@ -333,7 +333,7 @@ class Recorder:
             problem = nothing_seen(status, self.method, samples=self._samples)
             if problem is not None:
                 raise problem
-            tool = self._own()
+            tool = self._tool_cost()
             if self._source is not None:
                 # Only now, when nobody that was observed is disturbed by it.
                 self.cost = cost_of(self._source)
@@ -354,7 +354,7 @@ class Recorder:
         """
         clock = Clock.of(self.origin_ns, started_ns)
         return replace(
-            self._meta(self.status(), elapsed_s, self._own(), clock), recorded_s=elapsed_s
+            self._meta(self.status(), elapsed_s, self._tool_cost(), clock), recorded_s=elapsed_s
         )
 
     def stop(self, *, over: bool = False) -> None:
@@ -387,8 +387,10 @@ class Recorder:
         elapsed_s = until_s - clock.zero_ns / 1e9
         if elapsed_s < 1:
             return None
-        meta = replace(self._meta(status, elapsed_s, self._own(), clock), ended_by=self._ended_by)
-        meta = run.told(meta, until_s * 1e9 / max(status["elapsed_ns"], 1))
+        meta = replace(
+            self._meta(status, elapsed_s, self._tool_cost(), clock), ended_by=self._ended_by
+        )
+        meta = run.extrapolated(meta, until_s * 1e9 / max(status["elapsed_ns"], 1))
         before_s = None if self._stopped else self._whole_s
         recording = self.running.recording(meta, clock, before_s=before_s)
         recording.documents.update(run.documents)
@@ -398,11 +400,11 @@ class Recorder:
     def _about(self) -> Machine:
         """The machine; its caches measured once, which takes 0.5 s, unless real work told more."""
         kept = kept_calibration()
-        known = None if kept is None else kept.told
+        known = None if kept is None else kept.for_recordings
         caches = [CpuCache(*cache) for cache in _core.cold_caches()] if known is None else []
         return replace(self._machine, caches=caches, calibration=known)
 
-    def _own(self) -> ToolCost:
+    def _tool_cost(self) -> ToolCost:
         cpu_s = time.process_time() - self._cpu_before_s
         return ToolCost(cpu_s, high_water_bytes(os.getpid()), self.cost)
 

@@ -37,7 +37,7 @@ class Damage:
 
     file: str
     line: int
-    what: str
+    text: str
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ class TimedWithin:
     least_s: float = key("for figures, never on disk: lower bound of the time of all temp I/O")
     most_s: float = key("for figures, never on disk: upper bound")
     because: str = key("for figures, never on disk: what the bounds are based on")
-    mend: str = key("for figures, never on disk: evidence that would contain it")
+    hint: str = key("for figures, never on disk: evidence that would contain it")
     counts_too: bool = key(
         "for figures, never on disk: whether the counts follow from the time and a mean latency"
     )

@@ -90,7 +90,9 @@ def _causes(meta: "Meta") -> Iterator[tuple[float, str]]:
     if (query := meta.server_query) is not None:
         each = temp.operations / (1 + len(query.workers))
         # What a worker did before the recording began is as little a part of it as the session's.
-        late = [one for one in query.workers if one.late and (one.started_s or 0) >= -TICK_S]
+        late = [
+            worker for worker in query.workers if worker.late and (worker.started_s or 0) >= -TICK_S
+        ]
         before = [
             each if late_worker.missed is None else late_worker.missed.calls for late_worker in late
         ]

@@ -32,18 +32,18 @@ class Part(Protocol):
 class Words:
     """Sentences, each broken into lines of its own; further lines are indented."""
 
-    said: Sequence[str]
+    sentences: Sequence[str]
     indent: str = "    "
 
     def text(self, width: int) -> str:
         """Broken at ``width``, or before where lines would be too long to read."""
         return "\n".join(
-            paragraph(sentence, self.indent, min(width, WIDTH)) for sentence in self.said
+            paragraph(sentence, self.indent, min(width, WIDTH)) for sentence in self.sentences
         )
 
     def markdown(self) -> str:
         """A sentence, or a list."""
-        lines = [sentence.strip() for sentence in self.said]
+        lines = [sentence.strip() for sentence in self.sentences]
         return lines[0] if len(lines) == 1 else "\n".join(f"- {sentence}" for sentence in lines)
 
 

@@ -58,7 +58,7 @@ def _rows(path: Path) -> list[Row]:
         raise InputError(f"{path}: it lacks the column {(lacks or [_RUN])[0].upper()}", HOW)
     if spooled.damaged:
         damage = spooled.damaged[0]
-        raise InputError(f"{path}: line {damage.line}: {damage.what}", HOW)
+        raise InputError(f"{path}: line {damage.line}: {damage.text}", HOW)
     names = list(spooled.columns)
     columns = spooled.columns.values()
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -86,7 +86,7 @@ def _rows(path: Path) -> Iterator[Row]:
     for damage in spooled.damaged:
         # Words around the table are none of its rows.
         if FIGURES.search(lines[damage.line - 1]):
-            raise InputError(f"{path}: line {damage.line}: {damage.what}", HOW)
+            raise InputError(f"{path}: line {damage.line}: {damage.text}", HOW)
     rule = next((len(line.rstrip()) for line in lines if _RULE.fullmatch(line)), 0)
     for line in lines:
         # Numbers stand at the right end of their column.

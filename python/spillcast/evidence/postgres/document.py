@@ -50,7 +50,7 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
             raise InputError(f"{path}: {error.message}", error.hint or HOW) from None
     if not documents:
         raise InputError(f"{path}: holds no plan of EXPLAIN", HOW)
-    if ELSEWHERE.search(text) and not any(_blocks(one["Plan"]) for one in documents):
+    if ELSEWHERE.search(text) and not any(_blocks(document["Plan"]) for document in documents):
         raise InputError(*_elsewhere(path, text))
     return documents
 
@@ -66,15 +66,15 @@ def read_log(path: Path) -> "Logs | None":
 
 def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
     """The plans in a plain text, in their order, of whichever format the first one is."""
-    found = list(_of_json(text, path))
-    if not found and "<explain" in text:
-        found = [_of_xml(match[0], path) for match in _XML.finditer(text)]
-        if not found:
+    documents = list(_of_json(text, path))
+    if not documents and "<explain" in text:
+        documents = [_of_xml(match[0], path) for match in _XML.finditer(text)]
+        if not documents:
             raise damaged(path, "a plan in XML without its end", HOW)
-    if not found and (match := _YAML.search(text)) and "Node Type:" in text:
-        found = _of_yaml(text[match.start() :], path)
-    found = found or documents_of_text(text.split("\n"))
-    for document in found:
+    if not documents and (match := _YAML.search(text)) and "Node Type:" in text:
+        documents = _of_yaml(text[match.start() :], path)
+    documents = documents or documents_of_text(text.split("\n"))
+    for document in documents:
         settings = document.get("Settings")
         if isinstance(settings, dict):
             document["Settings"] = {
@@ -82,7 +82,7 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
                 for name, value in settings.items()
             }
         check_shape(document)
-    return found
+    return documents
 
 
 def logged_plan(message: str, path: Path) -> dict[str, Any] | None:
@@ -92,12 +92,12 @@ def logged_plan(message: str, path: Path) -> dict[str, Any] | None:
         return None
     body = message[match.end() :].lstrip("\n").split("\n")
     text, lines = _after_the_query(body)
-    found = documents_of("\n".join(lines), path)
-    if not found:
+    documents = documents_of("\n".join(lines), path)
+    if not documents:
         return None
     named = {"Query Text": text} if text else {}
-    found[0].pop("Cut", None)
-    return {"Execution Time": float(match["ms"]), **named, **found[0]}
+    documents[0].pop("Cut", None)
+    return {"Execution Time": float(match["ms"]), **named, **documents[0]}
 
 
 def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
@@ -116,8 +116,8 @@ def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
 
 
 def _blocks(plan: dict[str, Any]) -> int:
-    own = plan.get("Temp Written Blocks", 0) or 0
-    return own or sum(_blocks(child) for child in plan.get("Plans", ()))
+    blocks = plan.get("Temp Written Blocks", 0) or 0
+    return blocks or sum(_blocks(child) for child in plan.get("Plans", ()))
 
 
 def _elsewhere(path: Path, text: str) -> tuple[str, str]:
@@ -145,8 +145,8 @@ def _of_json(text: str, path: Path) -> Iterator[dict[str, Any]]:
                 raise damaged(path, f"not JSON: {error}", HOW) from error
             at = max(text.find("\n", match.end()), match.end() + 1)
             continue
-        found = json_of(text[match.end() : end], path, HOW)
-        for each in found if isinstance(found, list) else [found]:
+        value = json_of(text[match.end() : end], path, HOW)
+        for each in value if isinstance(value, list) else [value]:
             if isinstance(each, dict) and isinstance(each.get("Plan"), dict):
                 any_found = True
                 yield each
@@ -157,20 +157,20 @@ def _of_xml(text: str, path: Path) -> dict[str, Any]:
     query = next(iter(xml_of(text, path, HOW)), None)
     if query is None:
         raise damaged(path, "a plan in XML without a query", HOW)
-    found = _element(query)
-    if not isinstance(found, dict) or not isinstance(found.get("Plan"), dict):
+    record = _element(query)
+    if not isinstance(record, dict) or not isinstance(record.get("Plan"), dict):
         raise damaged(path, "a plan in XML without a plan", HOW)
-    return found
+    return record
 
 
 def _element(element: Any) -> Any:
     """An object, a list (of elements that are alike) or a value, as FORMAT JSON has it."""
     children = list(element)
     names = [child.tag.rpartition("}")[2] for child in children]
-    own = element.tag.rpartition("}")[2]
+    tag = element.tag.rpartition("}")[2]
     if not children:
-        return [] if own in NODES else _scalar(element.text or "")
-    if own == "Plans" or own == f"{names[0]}s" or (own.endswith("Key") and names[0] == "Item"):
+        return [] if tag in NODES else _scalar(element.text or "")
+    if tag == "Plans" or tag == f"{names[0]}s" or (tag.endswith("Key") and names[0] == "Item"):
         return [_element(child) for child in children]
     pairs = zip(names, children, strict=True)
     return {name.replace("I-O", "I/O").replace("-", " "): _element(child) for name, child in pairs}
@@ -188,9 +188,9 @@ def _scalar(text: str) -> Any:
 def _of_yaml(text: str, path: Path) -> list[dict[str, Any]]:
     """Documents as PostgreSQL writes YAML: blanks for depth, and values as in JSON."""
     lines = [line for line in text.split("\n") if line.strip()]
-    found, _ = _block(lines, 0, path)
-    each = found if isinstance(found, list) else [found]
-    return [one for one in each if isinstance(one, dict) and isinstance(one.get("Plan"), dict)]
+    value, _ = _block(lines, 0, path)
+    each = value if isinstance(value, list) else [value]
+    return [plan for plan in each if isinstance(plan, dict) and isinstance(plan.get("Plan"), dict)]
 
 
 def _indent(line: str) -> int:

@@ -119,14 +119,14 @@ def _begins(line: bytes) -> bool:
 def _json_lines(text: str) -> Iterator[str]:
     """The records of a document in JSON, each in a line; the lines as they are where it is none."""
     try:
-        found = json.loads(text)
+        record = json.loads(text)
     except (ValueError, RecursionError):
         yield from text.split("\n")
         return
-    if isinstance(found, dict):
-        rows = next((value for value in found.values() if isinstance(value, list)), [found])
+    if isinstance(record, dict):
+        rows = next((value for value in record.values() if isinstance(value, list)), [record])
     else:
-        rows = found
+        rows = record
     yield from (json.dumps(row) for row in rows if isinstance(row, dict))
 
 
@@ -189,12 +189,12 @@ def _of_csv(line: str, more: Iterator[str]) -> Iterator[Entry]:
 def _of_json(line: str) -> Iterator[Entry]:
     """A record of jsonlog, as it is or within another; or the lines that one holds as text."""
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError):
         return
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         return
-    inner: dict[str, Any] = found
+    inner: dict[str, Any] = record
     for name in _RECORDS:
         inner = inner[name] if isinstance(inner.get(name), dict) else inner
     if isinstance(inner.get("message"), str) and {"error_severity", "statement"} & inner.keys():

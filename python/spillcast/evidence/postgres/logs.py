@@ -72,8 +72,8 @@ def logs_of(path: Path, text: str) -> Logs:
 
 
 def _need(path: Path, each: Sequence[Logs]) -> Logs:
-    temp = [one for logs in each for one in logs.temp]
-    plans = [one for logs in each for one in logs.plans]
+    temp = [file for logs in each for file in logs.temp]
+    plans = [file for logs in each for file in logs.plans]
     times = [time for logs in each for time in logs.times]
     if not temp and not plans and path.is_file() and (pasted := _pasted(path)):
         return Logs(1, [], pasted, None)
@@ -95,8 +95,8 @@ def _of_blocks(file: Path, blocks: Iterator[bytes]) -> Logs:
     times: list[str] = []
     with reading(file, HOW):
         temp, plans = _read(file, entries_of(blocks, times))
-    temp = [one for one in temp if MARK not in (one.query or "")]
-    plans = [one for one in plans if MARK not in str(one.get("Query Text", ""))]
+    temp = [temp_file for temp_file in temp if MARK not in (temp_file.query or "")]
+    plans = [temp_file for temp_file in plans if MARK not in str(temp_file.get("Query Text", ""))]
     return Logs(1, temp, plans, _window_s(times), times)
 
 
@@ -106,7 +106,9 @@ def _each_once(folder: Path) -> list[Path]:
     # The last of a name stays: CSV rather than JSON, either rather than text, and no packed copy.
     formats = {"csv": 2, "json": 1}
     files = sorted(path for path in folder.iterdir() if path.is_file())
-    for file in sorted(files, key=lambda one: (formats.get(_format(one), 0), one.suffix != ".gz")):
+    for file in sorted(
+        files, key=lambda candidate: (formats.get(_format(candidate), 0), candidate.suffix != ".gz")
+    ):
         name = _NAME.fullmatch(file.name)
         last[file.name if name is None else name["name"] + name["rotated"]] = file
     return sorted(last.values())
@@ -157,7 +159,7 @@ def _read(file: Path, entries: Iterator[Entry]) -> tuple[list[TempFile], list[di
                 plans.append((session, {**named, **plan, **_context(entry)}))
         elif duration := _DURATION.match(entry.message):
             _time(temp, untimed.pop(session, []), duration)
-    return temp, _own(plans)
+    return temp, _without_inner(plans)
 
 
 def _session(entry: Entry) -> str:
@@ -176,11 +178,11 @@ def _time(temp: list[TempFile], files: Sequence[int], duration: re.Match[str]) -
     call = min(files, default=0) + 1
     for at in files:
         query = duration["query"]
-        own = temp[at].query or (struck_text(query) if query else None)
-        temp[at] = replace(temp[at], query=own, elapsed_s=float(duration["ms"]) / 1e3, call=call)
+        text = temp[at].query or (struck_text(query) if query else None)
+        temp[at] = replace(temp[at], query=text, elapsed_s=float(duration["ms"]) / 1e3, call=call)
 
 
-def _own(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+def _without_inner(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Plans without the temp I/O of statements that they called, whose plans stand above them."""
     kept: list[dict[str, Any]] = []
     inner: dict[str, list[dict[str, Any]]] = {}
@@ -192,7 +194,8 @@ def _own(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
             continue
         called = inner.pop(session, [])
         left = [
-            plan["Plan"].get(name, 0) - sum(one["Plan"].get(name, 0) for one in called)
+            plan["Plan"].get(name, 0)
+            - sum(called_plan["Plan"].get(name, 0) for called_plan in called)
             for name in names
         ]
         nodes = plan["Plan"].get("Plans", ())

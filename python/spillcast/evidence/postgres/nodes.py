@@ -152,10 +152,10 @@ def _spread(values: Mapping[str, Any], processes: int) -> float:
     else:
         each = [values, *workers]
         parts = [
-            amount(one.get("Sort Space Used", 0), "Sort Space Used")
-            for one in each
-            if one.get("Sort Space Type") == "Disk"
-        ] or [amount(one.get("Disk Usage", 0), "Disk Usage") for one in each]
+            amount(process.get("Sort Space Used", 0), "Sort Space Used")
+            for process in each
+            if process.get("Sort Space Type") == "Disk"
+        ] or [amount(process.get("Disk Usage", 0), "Disk Usage") for process in each]
     if processes == 1 or not any(parts) or not (workers or len(parts) > 1):
         return float(processes)
     return min(float(processes), sum(parts) / max(parts))
@@ -167,14 +167,14 @@ def elapsed_share(top: Node, weights: Callable[[Node], float]) -> tuple[float, f
     What one node did took its weight over the processes that shared it. Parts of a Parallel Append
     run side by side as far as there are processes, or one after the other.
     """
-    own = weights(top) / top.spread
+    top_share = weights(top) / top.spread
     parts = [elapsed_share(child, weights) for child in top.children]
-    most = own + sum(part for _, part in parts)
+    most = top_share + sum(part for _, part in parts)
     if top.kind != "Append" or not top.values.get("Parallel Aware") or top.processes < 2:
-        return own + sum(part for part, _ in parts), most
+        return top_share + sum(part for part, _ in parts), most
     whole = sum(weights(node) for child in top.children for node in child.walk())
     least = max(max((part for part, _ in parts), default=0.0), whole / top.processes)
-    return own + min(least, most - own), most
+    return top_share + min(least, most - top_share), most
 
 
 def _temp(values: Mapping[str, Any]) -> TempIO:

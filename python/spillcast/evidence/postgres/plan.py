@@ -65,7 +65,7 @@ def read_plan(
         return recording_of_files(path, logs, elapsed_s=elapsed_s, timed=timed, item=item)
     documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
-        documents = [one for each in documents for one in _with_tasks(each)]
+        documents = [task for each in documents for task in _with_tasks(each)]
         most = picked(path, documents, item)
         spilling = sum(blocks_of(document["Plan"]) > 0 for document in documents)
     recording = recording_of_plan(most, path=path, elapsed_s=elapsed_s, timed=timed)
@@ -90,7 +90,7 @@ def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for task in tasks
     ]
-    return [one for one in shown if blocks_of(one["Plan"])] or [document]
+    return [document_ for document_ in shown if blocks_of(document_["Plan"])] or [document]
 
 
 def picked(
@@ -101,22 +101,26 @@ def picked(
         if not 1 <= item <= len(documents):
             raise InputError(f"{path}: there is no item {item}", f"there are {len(documents):,}")
         return documents[item - 1]
-    spilling = [one for one in documents if blocks_of(one["Plan"])]
-    logged = any("Query Text" in one for one in documents)
+    spilling = [document for document in documents if blocks_of(document["Plan"])]
+    logged = any("Query Text" in document for document in documents)
     if len(documents) == 1 or (logged and len(spilling) < 2):
         return (spilling or list(documents))[0]
-    alike = {(str(one.get("Query Text")), blocks_of(one["Plan"])) for one in spilling}
+    alike = {
+        (str(document.get("Query Text")), blocks_of(document["Plan"])) for document in spilling
+    }
     if logged and len(alike) == 1:
         return spilling[0]
     numbered = sorted(enumerate(documents, 1), key=lambda each: -blocks_of(each[1]["Plan"]))
     rows = [
         (
             f"{at}",
-            _milliseconds(one),
-            format_bytes(blocks_of(one["Plan"]) * BLOCK_BYTES),
-            one_line(str(one.get("Query Text") or one["Plan"].get("Node Type", "?")), TEXT_MAX),
+            _milliseconds(document),
+            format_bytes(blocks_of(document["Plan"]) * BLOCK_BYTES),
+            one_line(
+                str(document.get("Query Text") or document["Plan"].get("Node Type", "?")), TEXT_MAX
+            ),
         )
-        for at, one in numbered[:LISTED]
+        for at, document in numbered[:LISTED]
     ]
     lines = aligned([("item", "elapsed", "temp I/O", "plan"), *rows], right=True)
     lines += [f"and {len(documents) - LISTED:,} more"] * (len(documents) > LISTED)

@@ -85,7 +85,7 @@ class _Plan:
     """One plan as its lines come in."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Any] = {}
+        self.plan: dict[str, Any] = {}
         #: Nodes from the top to where the last line stands, each with its column.
         self.nodes: list[tuple[int, dict[str, Any]]] = []
         self.headings: list[tuple[int, str]] = []
@@ -102,7 +102,7 @@ class _Plan:
         flat = bool(self.nodes) and at <= self.nodes[0][0]
         if flat:
             # Without its indent each node may be below the one above, or beside it.
-            self.found["Unindented"] = True
+            self.plan["Unindented"] = True
         while self.nodes and self.nodes[-1][0] >= at and not flat:
             self.nodes.pop()
         if self.nodes:
@@ -110,7 +110,7 @@ class _Plan:
             if self.headings and self.nodes[-1][0] < self.headings[-1][0] < at:
                 node["Subplan Name"] = self.headings.pop()[1]
         else:
-            self.found["Plan"] = node
+            self.plan["Plan"] = node
         self.nodes.append((at, node))
         self.worker, self.planning = None, None
 
@@ -127,9 +127,9 @@ class _Plan:
         elif summary := _SUMMARY.match(line):
             self._ran(indent, float(summary["ms"]))
         elif text.startswith("Settings:"):
-            self.found["Settings"] = {name: value for name, value in _SETTING.findall(text)}
+            self.plan["Settings"] = {name: value for name, value in _SETTING.findall(text)}
         elif match := re.match(r"Query Identifier: (-?\d+)", text):
-            self.found["Query Identifier"] = int(match[1])
+            self.plan["Query Identifier"] = int(match[1])
         elif not self.ended:
             return self._of_node(indent, text)
         return True
@@ -143,13 +143,11 @@ class _Plan:
         if task is not None:
             task["Execution Time"] = ms
         else:
-            self.found["Execution Time"] = ms
+            self.plan["Execution Time"] = ms
             self.ended = True
 
     def _of_node(self, indent: int, text: str) -> bool:
-        while (
-            len(self.nodes) > 1 and indent <= self.nodes[-1][0] and "Unindented" not in self.found
-        ):
+        while len(self.nodes) > 1 and indent <= self.nodes[-1][0] and "Unindented" not in self.plan:
             self.nodes.pop()
             self.worker = None
         node = self.nodes[-1][1]
@@ -172,13 +170,13 @@ class _Plan:
 
     def document(self) -> dict[str, Any]:
         """As FORMAT JSON would have it; ``Cut`` where its end is not there."""
-        if "Execution Time" not in self.found:
-            self.found["Cut"] = True
+        if "Execution Time" not in self.plan:
+            self.plan["Cut"] = True
         if self.buffers:
-            for node in _all(self.found["Plan"]):
+            for node in _all(self.plan["Plan"]):
                 node.setdefault("Temp Read Blocks", 0)
                 node.setdefault("Temp Written Blocks", 0)
-        return self.found
+        return self.plan
 
 
 def _logical(lines: list[str]) -> Iterator[str]:
@@ -262,18 +260,18 @@ def _sort(match: re.Match[str]) -> dict[str, Any]:
 
 def _buffers(match: re.Match[str]) -> dict[str, Any]:
     return {
-        f"{found['kind'].title()} {name.title()} Blocks": int(value)
-        for found in _TEMP.finditer(match[0])
-        for name, value in _PAIR.findall(found["pairs"])
+        f"{temp['kind'].title()} {name.title()} Blocks": int(value)
+        for temp in _TEMP.finditer(match[0])
+        for name, value in _PAIR.findall(temp["pairs"])
     }
 
 
 def _timings(match: re.Match[str]) -> dict[str, Any]:
     times = {}
-    for found in _TEMP.finditer(match[0]):
+    for temp in _TEMP.finditer(match[0]):
         prefix = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}
-        for name, value in _PAIR.findall(found["pairs"]):
-            times[f"{prefix[found['kind']]}I/O {name.title()} Time"] = float(value)
+        for name, value in _PAIR.findall(temp["pairs"]):
+            times[f"{prefix[temp['kind']]}I/O {name.title()} Time"] = float(value)
     if not times:
         pairs = _PAIR.findall(match[0])
         times = {f"I/O {name.title()} Time": float(value) for name, value in pairs}

@@ -82,9 +82,9 @@ def unknown_words(recording: Recording) -> str | None:
 def known_from(recording: Recording) -> str:
     """What would tell it."""
     if recording.ends is not None:
-        return recording.ends.unknown.mend
+        return recording.ends.unknown.hint
     within = recording.meta.temp.within
-    return HINT if within is None else within.mend
+    return HINT if within is None else within.hint
 
 
 def bounds_s(forecast: Forecast) -> tuple[float, float] | None:

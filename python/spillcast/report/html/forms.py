@@ -196,7 +196,7 @@ class CacheRun(Traffic):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class CacheRequest:
     """A cache of the size that was asked for."""
 
     size_bytes: int
@@ -209,7 +209,7 @@ class Asked:
 class Cache:
     """spillcast.cache."""
 
-    cache: Asked | None
+    cache: CacheRequest | None
     curve: Curve
 
 

@@ -9,7 +9,7 @@ from spillcast.errors import SpillcastError
 from spillcast.evidence.postgres.logs import MARK
 
 #: Of one session and its parallel workers; the parameter is its process id.
-ONE = b"a.pid = $1 or a.leader_pid = $1"
+SESSION = b"a.pid = $1 or a.leader_pid = $1"
 #: Of all that work now or did a moment ago; the parameter is that moment's length in seconds.
 ALL = b"""a.pid <> pg_backend_pid()
       and (a.state in ('active', 'fastpath function call') or a.leader_pid is not null

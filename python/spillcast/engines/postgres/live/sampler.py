@@ -14,7 +14,7 @@ from spillcast.engines.postgres.connection import Connection
 from spillcast.engines.postgres.live.look import (
     ACTIVE,
     ALL,
-    ONE,
+    SESSION,
     Backend,
     Look,
     Statement,
@@ -179,7 +179,7 @@ class Sampler(threading.Thread):
         self._origin_ns = origin_ns
         self._list_temp = list_temp
         self._listed_s = 0.0
-        self._look = Look(connection, ALL if session is None else ONE, list_temp=list_temp)
+        self._look = Look(connection, ALL if session is None else SESSION, list_temp=list_temp)
         self._lock = threading.Lock()
         self._rows: list[dict[str, Any]] = []
         self._queries: dict[int, SessionQuery] = {}

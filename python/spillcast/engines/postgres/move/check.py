@@ -75,10 +75,10 @@ def _check_directory(connection: Connection, facts: Situation, wish: Wish) -> No
     owner, word = facts.owner or "", shell_word(path)
     root = os.geteuid() == 0
     mine = user_id(owner) == os.geteuid()
-    if not directory.there and not (root or (mine and os.access(parent, os.W_OK))):
+    if not directory.exists and not (root or (mine and os.access(parent, os.W_OK))):
         hint = f"as root: mkdir -m 700 {word} && {chown_empty(owner, path)}"
         raise InputError(f"--to {path}: cannot be created without being root", hint)
-    if not directory.there:
+    if not directory.exists:
         return
     if directory.uid != user_id(owner) and not (directory.made and root):
         hint = f"{chown_empty(owner, path)}, or name a directory in it that does not exist yet"

@@ -53,7 +53,7 @@ class Wish:
 class Directory:
     """Describes a directory: whether it exists, comes from an unfinished move, and its owner."""
 
-    there: bool = False
+    exists: bool = False
     made: bool = False
     uid: int | None = None
 
@@ -66,7 +66,7 @@ class Directory:
             return cls()
         if not stat.S_ISDIR(status.st_mode):
             raise InputError(f"--to {path} is not a directory")
-        return cls(there=True, made=bool(status.st_mode & stat.S_ISVTX), uid=status.st_uid)
+        return cls(exists=True, made=bool(status.st_mode & stat.S_ISVTX), uid=status.st_uid)
 
 
 def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory) -> Move:
@@ -79,7 +79,7 @@ def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory)
     finished = existing is not None and existing.name == name
     old = existing.note if existing else None
     made = (
-        old.made_directory if old else existing is None and (directory.made or not directory.there)
+        old.made_directory if old else existing is None and (directory.made or not directory.exists)
     )
     note = old or Note(made, existing is None, existing.comment if existing else None)
     note = _noted(note, wish.scope, facts, name, lacking)
@@ -158,14 +158,14 @@ def _unfinished(made_directory: bool) -> str:
 
 def _directory_steps(path: Path, facts: Situation, directory: Directory) -> list[Step]:
     steps, word = [], shell_word(path)
-    if not directory.there:
+    if not directory.exists:
         why = (
             "Create the directory on the server's machine. The sticky bit marks it as made by "
             "spillcast."
         )
         steps.append(Step(why, command=f"mkdir -m 1700 {word}"))
     owner = facts.owner or "postgres"
-    if user_id(owner) != (directory.uid if directory.there else os.geteuid()):
+    if user_id(owner) != (directory.uid if directory.exists else os.geteuid()):
         why = "It has to belong to the server's user; one that holds files is left as it is."
         steps.append(Step(why, command=chown_empty(owner, path)))
     return steps

@@ -93,9 +93,9 @@ def rank_postgres(
 def _calibration(connection: Connection) -> MachineCalibration | None:
     """The calibration of this machine, if the server surely runs on it (connected by a socket)."""
     kept = kept_calibration() if connection.info.host.startswith("/") else None
-    if kept is None or kept.told is None:
+    if kept is None or kept.for_recordings is None:
         return None
-    return replace(kept.told, costs=[kept.told.cost_of(ENGINE)])
+    return replace(kept.for_recordings, costs=[kept.for_recordings.cost_of(ENGINE)])
 
 
 def _with_workers(look: Look, seen: WorkersSeen) -> Look:

@@ -99,7 +99,7 @@ def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Exec
     """By the session's own times, with the temp I/O that was counted of this call."""
     find(connection, Wanted(backend=pid), say)
     say(f"waiting for the query of session {pid} to end; Ctrl-C ends it")
-    activity = sessions.Look(connection, sessions.ONE, list_temp=False)
+    activity = sessions.Look(connection, sessions.SESSION, list_temp=False)
     life = QueryLife()
     before: Look | None = None
     queryid: str | None = None

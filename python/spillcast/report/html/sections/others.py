@@ -428,7 +428,7 @@ def verification(verifications: Sequence[Document]) -> Section:
 
 def server_answers(servers: Sequence[Document]) -> list[str]:
     """The verdict on each server."""
-    return [sentence for document in servers for sentence in _ranking(document)[0].said]
+    return [sentence for document in servers for sentence in _ranking(document)[0].sentences]
 
 
 def server(document: Document) -> Section:
@@ -437,7 +437,7 @@ def server(document: Document) -> Section:
     tables, commands = [], []
     for part in _ranking(document)[1:]:
         if isinstance(part, terminal.Words):
-            words += [sentence(line.strip()) for line in part.said]
+            words += [sentence(line.strip()) for line in part.sentences]
         elif isinstance(part, terminal.Commands):
             commands.append((words.pop().rstrip(":."), "\n".join(part.lines)))
         elif isinstance(part, terminal_table.Table):
