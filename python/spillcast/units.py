@@ -153,7 +153,7 @@ def format_duration(seconds: float) -> str:
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if size >= 0.9995 * scale:
             return f"{_three_digits(seconds / scale)} {unit}"
-    return "0 s" if seconds == 0 else f"{seconds * 1e9:.0f} ns"
+    return "0 s" if size < 5e-10 else f"{seconds * 1e9:.0f} ns"
 
 
 def format_bytes(count: float) -> str:

@@ -6,7 +6,11 @@ from spillcast.errors import InputError
 from spillcast.evidence.postgres import read_plan, recording_of_plan
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.nodes import nodes_of
+from spillcast.forecast import forecast
+from spillcast.forecast.verdict import verdict
 from spillcast.forecast.work_memory.spills import spills_of
+from spillcast.report.forecast import targets_table
+from spillcast.storage.target import resolve
 
 
 def node(kind, written, *below, loops=1, ms=None, **values):
@@ -74,6 +78,19 @@ def test_reads_of_tables_are_known():
 def test_a_node_that_did_more_than_the_whole_is_a_contradiction():
     with pytest.raises(InputError, match=r"300.*missing or changed"):
         temp(node("Sort", 0, node("Sort", 150)))
+
+
+def test_without_times_nothing_is_slower_than_today_for_less_temp_io():
+    """0.1 s with 600 temp blocks, of which no one knows the time: anything from 0 s to 0.1 s."""
+    recording = recording_of_plan({"Plan": node("Sort", 300, ms=0.0), "Execution Time": 100.0})
+    given = forecast(recording, resolve("latency:100us", recording))
+    for low_s, high_s in (given.ceiling_interval_s, given.work_memory.enough.interval_s):
+        assert (low_s, high_s) == (pytest.approx(0.0, abs=1e-3), pytest.approx(0.1))
+    assert "little-io" not in {warning.code for warning in given.warnings}
+    assert "0 % to 100 %" in verdict([given]).text
+    # Bounds alone are shown: their middle is no forecast.
+    rows = {row[0]: row for row in targets_table([given]).rows}
+    assert [rows[name][1] for name in ("latency:100us", "today")] == [None, pytest.approx(0.1)]
 
 
 NESTED = """\

@@ -37,12 +37,14 @@ class Fix:
         saved_s = baseline_s - self.interval_s[1]
         return saved_s > 0 and not negligible(saved_s, baseline_s)
 
-    @property
-    def words(self) -> str:
-        """``nvme.json, 2.1 s (1.8 s to 2.6 s)``."""
+    def words(self, *, bounds_only: bool) -> str:
+        """``nvme.json, 2.1 s (1.8 s to 2.6 s)``, or ``nvme.json, 1.8 s to 2.6 s``."""
         price = "" if self.cost is None else f" at {self.cost:g}"
         low, high = map(format_duration, self.interval_s)
-        return f"{self.target}{price}, {format_duration(self.forecast_s)} ({low} to {high})"
+        times = f"{low} to {high}"
+        if not bounds_only:
+            times = f"{format_duration(self.forecast_s)} ({times})"
+        return f"{self.target}{price}, {times}"
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
     query = given[0]
     fixes = _fixes(given)
     cached = {f.target: f.without_cache_s for f in given if f.without_cache_s is not None}
-    place: Kind = "partly" if _unknown(query) else _kind(query)
+    place: Kind = "partly" if unknown_share(query) else _kind(query)
     kind: Kind = "memory" if cached else place
     # Where most of the time is reads of tables, that is said first in any case.
     lines = [_where(query, place if place == "data" else kind)]
@@ -168,7 +170,7 @@ def _where(query: Forecast, kind: Kind) -> str:
     temp, data = (_percent(_share(query, s)) for s in times_s)
     moved, comma = _moved(query), "," if "," in of else ""
     rest = ", ".join(_largest(query))
-    if (bounds := _unknown(query)) is not None:
+    if (bounds := unknown_share(query)) is not None:
         sentence = f"how long {moved} took is not known: {bounds} of {of}."
     elif kind == "storage":
         sentence = f"{moved} is {temp} of {of}: storage is the problem."
@@ -186,8 +188,8 @@ def _where(query: Forecast, kind: Kind) -> str:
     return f"{sentence[0].upper()}{sentence[1:]}"
 
 
-def _unknown(query: Forecast) -> str | None:
-    """The parts of the time that temp I/O may be, where nothing tells more."""
+def unknown_share(query: Forecast) -> str | None:
+    """The parts of the time that temp I/O may be, where only bounds of it are known."""
     if not {"time-unknown", "io-unknown"} & {warned.code for warned in query.warnings}:
         return None
     if query.ceiling_interval_s is None:
@@ -242,7 +244,7 @@ def work_memory_fix(memory: WorkMemory) -> Fix:
 
 def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
     """What to do first, and next, in a sentence; or that nothing asked about is of any use."""
-    now = format_duration(query.baseline_s)
+    now, bounds_only = format_duration(query.baseline_s), unknown_share(query) is not None
     if _is_all_data(query, kind):
         return "No other storage for temp files will help."
     if kind == "other":
@@ -250,14 +252,15 @@ def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
     gaining = [fix for fix in fixes if fix.gains(query.baseline_s)]
     if not gaining:
         best = min(fixes, key=lambda fix: fix.forecast_s)
+        words = best.words(bounds_only=bounds_only)
         faster = "certainly faster" if best.forecast_s < query.baseline_s else "faster"
         low, high = map(format_duration, best.interval_s)
         if len(fixes) == 1 and best.interval_s[0] > query.baseline_s:
             then = format_duration(best.forecast_s)
             return f"{best.target} makes it slower: {then} ({low} to {high}) instead of {now}."
         if len(fixes) == 1:
-            return f"It is not {faster} than the {now} now: {best.words}."
-        return f"No target is {faster} than the {now} now; the fastest is {best.words}."
+            return f"It is not {faster} than the {now} now: {words}."
+        return f"No target is {faster} than the {now} now; the fastest is {words}."
     first, *others = gaining
     if first.work_mem_bytes is not None:
         lead = "Cheapest fix"
@@ -265,8 +268,8 @@ def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
         lead = "Best value"
     else:
         lead = "Fastest" if len(fixes) > 1 else "Forecast"
-    text = f"{lead}: {first.words} instead of {now}"
-    return f"{text}; then {others[0].words}." if others else f"{text}."
+    text = f"{lead}: {first.words(bounds_only=bounds_only)} instead of {now}"
+    return f"{text}; then {others[0].words(bounds_only=bounds_only)}." if others else f"{text}."
 
 
 def in_memory_sentences(without_cache_s: Mapping[str, float], now_s: float) -> list[str]:

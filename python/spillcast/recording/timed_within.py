@@ -27,6 +27,11 @@ class TimedWithin:
         return self.least_s >= CLOSE * self.most_s
 
     @property
+    def middle_s(self) -> float:
+        """As far from either bound."""
+        return (self.least_s + self.most_s) / 2
+
+    @property
     def words(self) -> str:
         """A sentence that names the unknown time."""
         least, most = format_duration(self.least_s), format_duration(self.most_s)

@@ -6,7 +6,7 @@ from typing import Any
 from spillcast.explained import title_of
 from spillcast.forecast import Forecast
 from spillcast.forecast.ranking import ranked
-from spillcast.forecast.verdict import rank_s, verdict, work_memory_fix
+from spillcast.forecast.verdict import rank_s, unknown_share, verdict, work_memory_fix
 from spillcast.recording.postgres_meta import Statement
 from spillcast.report.forecast_details import common_warnings, details
 from spillcast.report.page import Page, Part, Words
@@ -66,8 +66,11 @@ def targets_table(order: Sequence[Forecast]) -> Table:
         Column("", None, "words"),
     ]
     priced = len(columns) == 6
+    # Midway between bounds that are far apart is no forecast.
+    bounds_only = unknown_share(first) is not None
 
     def row(name: str, seconds: float | None, bounds: Any, cost: Any, remark: str) -> list[Any]:
+        seconds = None if bounds_only else seconds
         speedup = first.baseline_s / seconds if seconds else None
         return [name, seconds, bounds, speedup, *([cost] if priced else []), remark]
 

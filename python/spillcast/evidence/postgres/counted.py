@@ -67,8 +67,7 @@ def recording_of(counted: Counted) -> Recording:
     )
     recording = Recording(counted.path, meta)
     if counted.within is not None:
-        # Midway, as a factor.
-        middle_s = (counted.within.least_s * counted.within.most_s) ** 0.5
+        middle_s = counted.within.middle_s
         each_s = middle_s / temp.blocks
         temp = TempIO(temp.read, temp.written, temp.read * each_s, temp.written * each_s)
         recording.meta = replace(meta, temp=replace(meta.temp, total_s=middle_s))

@@ -67,8 +67,7 @@ def _cached(recording: Recording, name: str, io_s: float, threads: float) -> Rec
         "record the query: spillcast record",
         False,
     )
-    # Midway, as a factor.
-    total_s = (within.least_s * within.most_s) ** 0.5
+    total_s = within.middle_s
     each_ns = round(total_s * 1e9 / max(temp.operations, 1))
     rows = [
         {**row, "total_ns": each_ns * row["count"], "latency_ns": [each_ns]}

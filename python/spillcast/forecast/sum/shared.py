@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 
 from spillcast.forecast.load import temp_load
 from spillcast.forecast.refusals import too_wide
@@ -52,13 +53,14 @@ def forecast_between(
         if (ends_s := bounds_s(bounding)) is None:
             return bounding
         bounds.append(ends_s)
-    low_s, high_s = _around(bounds)
+    low_s, high_s = around(bounds)
     ceilings = [
         bounding.ceiling_interval_s
         for bounding in forecasts
         if bounding.ceiling_interval_s is not None
     ]
-    central = replace(central, uncertainty=None, ceiling_interval_s=_around(ceilings))
+    limit_s = around(ceilings, most_s=max(central.baseline_s, central.ceiling_s))
+    central = replace(central, uncertainty=None, ceiling_interval_s=limit_s)
     if too_wide(low_s, high_s) is None:
         return replace(central, interval_s=(low_s, high_s))
     text = (
@@ -94,6 +96,7 @@ def bounds_s(forecast: Forecast) -> tuple[float, float] | None:
     return forecast.uncertainty.bounds_s(forecast.confidence)
 
 
-def _around(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """From the lowest to the highest of all."""
-    return min(low for low, _ in intervals), max(high for _, high in intervals)
+def around(intervals: Sequence[tuple[float, float]], most_s: float = inf) -> tuple[float, float]:
+    """From the lowest to the highest of all, but no more than ``most_s``."""
+    low_s, high_s = min(low for low, _ in intervals), max(high for _, high in intervals)
+    return min(low_s, most_s), min(high_s, most_s)

@@ -136,8 +136,10 @@ def _about_recording(baseline: Baseline) -> list[Warned]:
             warnings.append(Warned("io-unknown", text))
         elif (within := recording.meta.temp.within) is None:
             warnings.append(Warned("processes", text))
+        elif within.close:
+            warnings.append(Warned("untold", text))
         else:
-            warnings.append(Warned("untold" if within.close else "time-unknown", text))
+            warnings.append(Warned("time-unknown", text))
     if (storage := recording.meta.temp.timed_on) is not None:
         text = f"temp I/O was not timed: the latency of {storage} is assumed"
         warnings.append(Warned("assumed", text))
@@ -166,7 +168,8 @@ def _about_little_io(baseline: Baseline, ceiling_s: float) -> list[Warned]:
     little = f"temp I/O is only {share:.0%} of the time"
     if (text := unrecognised(recording)) is not None:
         return [Warned("other-io", text)]
-    if ceiling_s <= LITTLE * baseline.whole_s:
+    within = recording.meta.temp.within
+    if ceiling_s <= LITTLE * baseline.whole_s or (within is not None and not within.close):
         return []
     if large_other_io(recording):
         other = format_duration(recording.meta.other_io.total_s)

@@ -11,6 +11,8 @@ from spillcast.forecast.assumptions import MEMORY_SPREAD
 from spillcast.forecast.more_memory import Spill, WorkMemory, WorkMemorySetting, io_share
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.sum.ceiling import Ceiling
+from spillcast.forecast.sum.shared import around, ends_of
 from spillcast.forecast.work_memory.postgres import rounded_up
 from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, spills_of
 from spillcast.gate import reading
@@ -56,12 +58,17 @@ def work_memory(baseline: Baseline, confidence: float = CONFIDENCE) -> WorkMemor
 
 def _without_spill(baseline: Baseline, work_mem_bytes: int, confidence: float) -> WorkMemorySetting:
     """With what is enough: as on storage of no latency, as far as other memory is no other work."""
-    ceiling = baseline.ceiling
-    known = ceiling.uncertainty
-    drawn = replace(
-        known, below=hypot(known.below, MEMORY_SPREAD), above=hypot(known.above, MEMORY_SPREAD)
-    )
-    return WorkMemorySetting(work_mem_bytes, ceiling.about_s, drawn.bounds_s(confidence))
+
+    def bounds_s(ceiling: Ceiling) -> tuple[float, float]:
+        known = ceiling.uncertainty
+        below, above = (hypot(spread, MEMORY_SPREAD) for spread in (known.below, known.above))
+        return replace(known, below=below, above=above).bounds_s(confidence)
+
+    about_s, interval_s = baseline.ceiling.about_s, bounds_s(baseline.ceiling)
+    if ends := ends_of(baseline):
+        each = [interval_s, *(bounds_s(end.ceiling) for end in ends)]
+        interval_s = around(each, most_s=max(baseline.whole_s, about_s))
+    return WorkMemorySetting(work_mem_bytes, about_s, interval_s)
 
 
 def _between(
