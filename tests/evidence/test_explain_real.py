@@ -232,6 +232,6 @@ def test_without_times_it_says_what_takes_them(server):
     document = explain(server, SORT, "format json", before=("set track_io_timing = off",))
     within = recording_of_plan(document).meta.temp.within
     assert 0 < within.least_s < within.most_s <= document["Execution Time"] / 1e3
-    assert "track_io_timing" in within.mend
+    assert "track_io_timing" in within.hint
     counts = recording_of_plan(document, timed=False)
     assert counts.meta.temp.total_s == 0

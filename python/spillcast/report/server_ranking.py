@@ -16,6 +16,8 @@ TEXT_MAX = 60
 #: Sessions that are named.
 LIVE_MAX = 3
 NO_SPILL = "no spill"
+#: The ratio of bounds below which their middle tells nothing.
+VAGUE = 0.05
 
 
 def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> Page:
@@ -179,7 +181,9 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
 
 def _middle_s(of: Ranked) -> float | None:
     """Of its bounds; None where temp I/O took anything from nothing to the whole call."""
-    return None if of.temp_s is None or not of.temp_s[0] else sum(of.temp_s) / 2
+    if of.temp_s is None or of.temp_s[0] <= VAGUE * of.temp_s[1]:
+        return None
+    return sum(of.temp_s) / 2
 
 
 def _cells(gain: Gain, of: Ranked, scale: float) -> list[Any]:

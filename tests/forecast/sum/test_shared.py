@@ -70,3 +70,15 @@ def test_counts_of_a_server_that_times_nothing(tmp_path):
     slow = spillcast("forecast", path, "--from", "latency:9ms", "--to", "latency:1ms")
     assert slow.returncode == 3
     assert "page cache" in " ".join(slow.stdout.split())
+
+
+def test_counts_without_times_are_bounded_by_the_call(tmp_path):
+    """Calls of 0.1 s, in which 1,200 blocks took anything: on the target they take 48 ms."""
+    untimed = row(mean_ms=100.0, max_parallel_workers_per_gather=0)
+    recording = read_statements(export(tmp_path / "s.csv", 13, untimed))
+    given = forecast(recording, storage({("read", BLOCK): 40_000, ("write", BLOCK): 40_000}))
+    low_s, high_s = given.interval_s
+    assert 0.03 < low_s < 0.05
+    assert 0.14 < high_s < 0.25
+    assert given.ceiling_interval_s == (pytest.approx(0, abs=1e-3), pytest.approx(0.1))
+    assert "time-unknown" in {one.code for one in given.warnings}

@@ -53,7 +53,9 @@ def executed_plan(
     if "Temp Written Blocks" not in document["Plan"]:
         return Executed(call_s, None)
     try:
-        recording = recording_of_plan(document, path=path, elapsed_s=elapsed_s) if blocks else None
+        recording = (
+            _timed(recording_of_plan(document, path=path, elapsed_s=elapsed_s)) if blocks else None
+        )
     except Refusal:
         recording = None
     return Executed(call_s, blocks, recording)
@@ -76,10 +78,15 @@ def executed_row(row: Row, path: Path, elapsed_s: float | None = None) -> Execut
     recording = None
     try:
         if row.spills:
-            recording = recording_of_row(path, row, elapsed_s=elapsed_s)
+            recording = _timed(recording_of_row(path, row, elapsed_s=elapsed_s))
     except Refusal:
         recording = None
     return Executed(call_s, round(row.blocks / row.calls), recording)
+
+
+def _timed(recording: Recording) -> Recording | None:
+    """The recording; None where its temp I/O has only bounds."""
+    return None if recording.meta.temp.within else recording
 
 
 def _weight(path: Path, document: Mapping[str, Any]) -> tuple[int, float]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.evidence.postgres.counted import Counted, recording_of
 from spillcast.evidence.postgres.logs import Logs, TempFile
-from spillcast.evidence.postgres.nodes import BLOCK_BYTES, TempIO
-from spillcast.evidence.postgres.plan import LISTED, MEMORY_BLOCK_S, TEXT_MAX
+from spillcast.evidence.postgres.nodes import BLOCK_BYTES, MEMORY_BLOCK_S, TempIO
+from spillcast.evidence.postgres.plan import LISTED, TEXT_MAX
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.recording import Recording

@@ -7,6 +7,8 @@ from typing import Any
 from spillcast.gate import COUNT_MAX
 
 BLOCK_BYTES = 8192
+#: One in the page cache takes at least so long.
+MEMORY_BLOCK_S = 1e-6
 #: What is read of a node as a number, here or by who asks what more memory would do.
 _AMOUNTS = frozenset(
     (

@@ -10,6 +10,7 @@ from spillcast.evidence.postgres.counted import Counted, recording_of
 from spillcast.evidence.postgres.document import HOW, read_documents, read_log
 from spillcast.evidence.postgres.nodes import (
     BLOCK_BYTES,
+    MEMORY_BLOCK_S,
     Node,
     TempIO,
     amount,
@@ -39,8 +40,6 @@ TIMED = (
     "or name the storage with --from"
 )
 _SPLIT = "EXPLAIN (ANALYZE, BUFFERS, VERBOSE) counts the blocks of each process"
-#: A block in the page cache takes at least so long.
-MEMORY_BLOCK_S = 1e-6
 _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
 
 
@@ -185,7 +184,7 @@ def recording_of_plan(
 
 def _untimed(top: Node, elapsed_s: float, shared: SharedBy) -> TimedWithin:
     """From memory's speed to all of the run but reads of tables, in all processes."""
-    most_s = max(elapsed_s - _data_read_s(top, elapsed_s), 0.1 * elapsed_s) * shared.least
+    most_s = max(elapsed_s - _data_read_s(top, elapsed_s), 0.1 * elapsed_s) * shared.middle
     least_s = min(top.all_temp.blocks * MEMORY_BLOCK_S, most_s)
     why = "the plan has no times of it, so it took from the speed of memory to the whole run"
     return TimedWithin(least_s, most_s, why, TIMED, False)

@@ -4,13 +4,15 @@ from pathlib import Path
 
 from spillcast.errors import Refusal
 from spillcast.evidence.postgres.counted import Counted, recording_of
-from spillcast.evidence.postgres.nodes import TempIO
+from spillcast.evidence.postgres.nodes import MEMORY_BLOCK_S, TempIO
 from spillcast.evidence.postgres.statement_choice import chosen
 from spillcast.evidence.postgres.statement_processes import shared_by
 from spillcast.evidence.postgres.statement_rows import PER_GATHER, Row, read_rows
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.recording import Recording
+from spillcast.recording.shared_by import SharedBy
+from spillcast.recording.timed_within import TimedWithin
 
 _FROM = "or name the storage with --from"
 #: Of a server that could have timed it.
@@ -37,9 +39,9 @@ def read_statements(
     """The recording of one query: the mean of its calls.
 
     ``queryid`` names it where several spill. ``elapsed_s`` is the time of one call where it is
-    known better. InputError for a file that is cut or lacks columns, where no query spills, and
-    where several do; Refusal, if ``timed``, where I/O was not timed, and where it cannot have been
-    done by any number of processes that there may have been.
+    known better. Times that were not taken have bounds, if ``timed``. InputError for a file that
+    is cut or lacks columns, where no query spills, and where several do; Refusal where I/O cannot
+    have been done by any number of processes that there may have been.
     """
     path = Path(path)
     row = chosen(path, read_rows(path), queryid)
@@ -53,9 +55,6 @@ def recording_of_row(
     temp = _temp_of_a_call(row)
     if temp.total_s == 0:
         temp = TempIO(temp.read, temp.written, None, None)
-        if timed:
-            why = _NO_TIMES if row.read_s is None else _UNTIMED
-            raise Refusal(f"{path}: temp I/O was not timed: {why}")
     elapsed_s = elapsed_s or row.elapsed_s / row.calls
     try:
         shared = shared_by(row).within(elapsed_s, temp.total_s, row.other_s / row.calls)
@@ -63,9 +62,20 @@ def recording_of_row(
         raise Refusal(f"{path}: {refusal}", _MORE_PROCESSES) from refusal
     engine = ObservedEngine("postgresql", query=row.query)
     statement = Statement(row.queryid, row.query, row.calls, 1, row.spread)
+    within = _untimed(row, temp, elapsed_s, shared) if timed and not temp.total_s else None
     return recording_of(
-        Counted(path, elapsed_s, temp, shared.middle, None, 1, engine, shared, statement),
+        Counted(path, elapsed_s, temp, shared.middle, None, 1, engine, shared, statement, within)
     )
+
+
+def _untimed(row: Row, temp: TempIO, elapsed_s: float, shared: SharedBy) -> TimedWithin:
+    """From memory's speed to all of a call but other I/O, in all processes."""
+    most_s = max(elapsed_s - row.other_s / row.calls / shared.most, 0.1 * elapsed_s)
+    most_s *= shared.middle
+    least_s = min(temp.blocks * MEMORY_BLOCK_S, most_s)
+    why = "its times are 0 or missing, so it took from the speed of memory to the whole call"
+    hint = _NO_TIMES if row.read_s is None else _UNTIMED
+    return TimedWithin(least_s, most_s, why, hint, False)
 
 
 def _temp_of_a_call(row: Row) -> TempIO:

@@ -21,10 +21,10 @@ def ends_of(baseline: Baseline) -> Sequence[Baseline]:
     """
     ends = baseline.recording.ends
     if ends is None:
-        recordings = _ends(baseline.recording)
+        recordings = bounding(baseline.recording)
     else:
         recordings = [
-            recording for run in (ends.least, ends.most) for recording in _ends(run) or [run]
+            recording for run in (ends.least, ends.most) for recording in bounding(run) or [run]
         ]
     return [
         replace(baseline, recording=recording, loads=temp_load(recording))
@@ -32,13 +32,20 @@ def ends_of(baseline: Baseline) -> Sequence[Baseline]:
     ]
 
 
-def _ends(recording: Recording) -> list[Recording]:
-    shared, within = recording.meta.temp.shared_by, recording.meta.temp.within
-    if shared is not None:
-        return [shared_among(recording, processes) for processes in (shared.least, shared.most)]
-    if within is not None:
-        return [timed_in_all(recording, s) for s in (within.least_s, within.most_s)]
-    return []
+def bounding(recording: Recording) -> list[Recording]:
+    """The counts at each bound of processes and of times; empty where both are known."""
+    temp = recording.meta.temp
+    each = [recording]
+    if temp.shared_by is not None:
+        each = [shared_among(recording, n) for n in (temp.shared_by.least, temp.shared_by.most)]
+    if temp.within is None:
+        return [] if temp.shared_by is None else each
+    # The bounds are parts of the elapsed time, in as many processes as there are taken to be.
+    return [
+        timed_in_all(run, s * (run.meta.temp.processes or 1.0) / (temp.processes or 1.0))
+        for run in each
+        for s in (temp.within.least_s, temp.within.most_s)
+    ]
 
 
 def forecast_between(
@@ -49,16 +56,12 @@ def forecast_between(
     if not ends:
         return central
     forecasts, bounds = [central, *map(of, ends)], list[tuple[float, float]]()
-    for bounding in forecasts:
-        if (ends_s := bounds_s(bounding)) is None:
-            return bounding
+    for end in forecasts:
+        if (ends_s := bounds_s(end)) is None:
+            return end
         bounds.append(ends_s)
     low_s, high_s = around(bounds)
-    ceilings = [
-        bounding.ceiling_interval_s
-        for bounding in forecasts
-        if bounding.ceiling_interval_s is not None
-    ]
+    ceilings = [end.ceiling_interval_s for end in forecasts if end.ceiling_interval_s is not None]
     limit_s = around(ceilings, most_s=max(central.baseline_s, central.ceiling_s))
     central = replace(central, uncertainty=None, ceiling_interval_s=limit_s)
     if too_wide(low_s, high_s) is None:
@@ -77,7 +80,7 @@ def unknown_words(recording: Recording) -> str | None:
     if recording.ends is not None:
         return recording.ends.unknown.words
     temp = recording.meta.temp
-    bounds = temp.shared_by or temp.within
+    bounds = temp.within or temp.shared_by
     return None if bounds is None else bounds.words
 
 

@@ -16,10 +16,11 @@ from spillcast.evidence.postgres.statement_rows import HOW, PER_GATHER, Row, mer
 from spillcast.evidence.postgres.statements import recording_of_row
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.sum.assumed import timed_on
-from spillcast.forecast.sum.shared import bounds_s
+from spillcast.forecast.sum.shared import bounding, bounds_s
 from spillcast.gate import reading
 from spillcast.recording import Recording
-from spillcast.recording.between import calibrated_by, shared_among, timed_in_all
+from spillcast.recording.between import calibrated_by, shared_among
+from spillcast.recording.timed_within import TimedWithin
 from spillcast.recording.wait_cost import MachineCalibration
 from spillcast.redaction import struck_text
 from spillcast.storage import Storage
@@ -133,6 +134,8 @@ def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest |
     try:
         recording = recording_of_row(_PLACE, row, timed=request.origin is None)
         recording = calibrated_by(_timed(recording, request), request.calibration)
+        if (within := recording.meta.temp.within) is not None:
+            ranked = replace(ranked, temp_s=_elapsed_within(within, recording, row.calls))
         ranked = _with_gains(ranked, _at_ends(recording, plans), row.calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix(f"{_PLACE}: "))
@@ -147,8 +150,8 @@ def _at_ends(recording: Recording, plans: Sequence[Mapping[str, Any]]) -> list[R
     Plans of the statement tell how many there were, within what the counts allow for.
     """
     shared = recording.meta.temp.shared_by
-    if shared is None or shared.known:
-        return [recording]
+    if shared is None or recording.meta.temp.within is not None:
+        return bounding(recording) or [recording]
     processes = [recording_of_plan(plan, timed=False).meta.temp.processes or 1.0 for plan in plans]
     ends = sorted({min(max(plan, shared.least), shared.most) for plan in processes})
     ends = ends or [shared.least, shared.most]
@@ -175,27 +178,25 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
         recording = recording_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
         recording = _timed(recording, request)
         temp = recording.meta.temp
-        bounds = (
-            [temp.total_s] if temp.within is None else [temp.within.least_s, temp.within.most_s]
-        )
-        temp_s = [calls * s / (temp.processes or 1.0) for s in bounds]
+        took_s = calls * temp.total_s / (temp.processes or 1.0)
+        temp_s = took_s, took_s
+        if temp.within is not None:
+            temp_s = _elapsed_within(temp.within, recording, calls)
         ranked = replace(
             ranked,
             temp_bytes=max(ranked.temp_bytes, calls * temp.bytes),
-            temp_s=(temp_s[0], temp_s[-1]),
+            temp_s=temp_s,
         )
-        ranked = _with_gains(ranked, _ends(recording), calls, request)
+        ranked = _with_gains(ranked, bounding(recording) or [recording], calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix("a plan: "))
     return replace(ranked, work_mem_bytes=_enough(plan, request))
 
 
-def _ends(recording: Recording) -> list[Recording]:
-    """The run itself, or with the least and the most time of temp I/O that it may have taken."""
-    within = recording.meta.temp.within
-    if within is None:
-        return [recording]
-    return [timed_in_all(recording, s) for s in (within.least_s, within.most_s)]
+def _elapsed_within(within: TimedWithin, recording: Recording, calls: int) -> tuple[float, float]:
+    """Bounds of the elapsed time of all calls in temp I/O."""
+    each = calls / (recording.meta.temp.processes or 1.0)
+    return each * within.least_s, each * within.most_s
 
 
 def _timed(recording: Recording, request: RankRequest) -> Recording:
