@@ -7,6 +7,7 @@ import pytest
 
 from spillcast.engines.postgres.rank.between import between
 from spillcast.engines.postgres.rank.look import Look
+from spillcast.engines.postgres.rank.rank import RankRequest, of_logs
 from spillcast.errors import InputError
 from spillcast.evidence.postgres.logs import normal, read_logs
 
@@ -147,3 +148,22 @@ def test_rotated_logs_are_of_the_time_from_the_oldest_to_the_newest(tmp_path):
     for day, name in ((25, "pg.log"), (24, "pg.log.1"), (23, "pg.log.2")):
         (tmp_path / name).write_text(TEXT.replace("2026-11-23", f"2026-11-{day}"))
     assert read_logs(tmp_path).window_s == pytest.approx(2 * 86400 + 1799.9)
+
+
+def test_the_sizes_of_temp_files_bound_work_mem(tmp_path):
+    """A file of 30 MiB of one call is of a sort, or a part of a hash; calls of 10 MiB need less."""
+    line = "2026-11-23 10:0{0}:01.100 UTC [42] LOG:  "
+    file = 'temporary file: path "b/pgsql_tmp42.{0}", size {1}\n'
+    took = "duration: 900.0 ms  statement: select 1 order by 1\n"
+    calls = [(line + file).format(at, size << 20) + line.format(at) + took
+             for at, size in enumerate((10, 30, 10))]  # fmt: skip
+    path = tmp_path / "a.log"
+    path.write_text("".join(calls))
+    [ranked] = of_logs(read_logs(path), RankRequest([], None, 0.9))
+    least, most = ranked.work_mem_between
+    assert least == 30 << 20
+    assert 5 * least < most < 14 * least
+    # Without durations no one knows which files are of one call.
+    path.write_text("".join(calls).replace("duration", "x"))
+    [ranked] = of_logs(read_logs(path), RankRequest([], None, 0.9))
+    assert ranked.work_mem_between == (30 << 20, None)

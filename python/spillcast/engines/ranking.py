@@ -42,6 +42,9 @@ class Ranked:
     work_mem_bytes: int | None = None
     #: Why there are no gains.
     refused: str | None = None
+    #: Of a statement without a plan, bounds of what its largest temp files need in memory; the
+    #: upper one is None where no log tells which files are of one call.
+    work_mem_between: tuple[int, int | None] | None = None
 
     @property
     def weight(self) -> tuple[float, float]:

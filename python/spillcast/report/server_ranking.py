@@ -6,6 +6,7 @@ from typing import Any
 
 from spillcast.engines.ranking import Gain, Ranked, ServerRanking
 from spillcast.forecast.verdict import in_memory_sentences, negligible
+from spillcast.forecast.work_memory.file_sizes import SORT_MOST
 from spillcast.report.page import Commands, Page, Part, Words
 from spillcast.report.table import Column, Table, saved_text
 from spillcast.units import format_bytes, format_count, format_duration, format_setting
@@ -175,8 +176,15 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
             gain = ranked.no_spill if name == NO_SPILL else ranked.gains.get(name)
             row += [None, None] if gain is None else _cells(gain, ranked, scale)
         enough = ranked.work_mem_bytes
-        rows.append([*row, None if enough is None else format_setting(enough)])
+        between = ranked.work_mem_between
+        words = _between(between) if between else None
+        rows.append([*row, words if enough is None else format_setting(enough)])
     return Table(columns, rows)
+
+
+def _between(bounds: tuple[int, int | None]) -> str:
+    low, high = (None if size is None else format_setting(size) for size in bounds)
+    return f"{low} or more" if high is None else f"{low} to {high}"
 
 
 def _middle_s(of: Ranked) -> float | None:
@@ -219,6 +227,11 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
         text = _shown(statement.query)
         size, since = format_bytes(statement.temp_bytes), format_duration(statement.running_s)
         lines.append(f"  now: pid {statement.pid}, {size} of temp files after {since}: {text}")
+    if any(statement.work_mem_between for statement in ranking.statements[:top]):
+        lines.append(
+            "  work_mem: by the sizes of temp files alone: a sort needs at least its file, at most "
+            f"{SORT_MOST} times that; a hash, or a sort with LIMIT, may need less"
+        )
     refused = dict.fromkeys(
         statement.refused for statement in ranking.statements[:top] if statement.refused
     )

@@ -8,7 +8,7 @@ from typing import Any
 from spillcast.engines.postgres.rank.look import Look
 from spillcast.engines.ranking import Gain, Ranked
 from spillcast.errors import InputError, Refusal, SpillcastError
-from spillcast.evidence.postgres.logs import Logs, normal
+from spillcast.evidence.postgres.logs import Logs, TempFile, normal
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES, amount
 from spillcast.evidence.postgres.plan import recording_of_plan
 from spillcast.evidence.postgres.statement_processes import shared_by
@@ -17,6 +17,7 @@ from spillcast.evidence.postgres.statements import recording_of_row
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.sum.assumed import timed_on
 from spillcast.forecast.sum.shared import bounding, bounds_s
+from spillcast.forecast.work_memory.file_sizes import work_mem_between
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.between import calibrated_by, shared_among
@@ -93,12 +94,11 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
     """The statements that logs tell of: temp files by their sizes, plans by what they counted."""
     sizes: dict[str, int] = {}
     texts: dict[str, tuple[str | None, str | None]] = {}
-    calls: dict[str, dict[int, float]] = {}
+    files: dict[str, list[TempFile]] = {}
     for file in logs.temp:
         key = normal(file.query or "")
+        files.setdefault(key, []).append(file)
         sizes[key] = sizes.get(key, 0) + file.bytes
-        if file.elapsed_s is not None:
-            calls.setdefault(key, {})[file.call] = file.elapsed_s
         texts.setdefault(key, (file.queryid, file.query))
     plans = _plans_by_text(logs)
     counts = {key: len(plans_of_statement) for key, plans_of_statement in _all_plans(logs).items()}
@@ -115,12 +115,8 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
         statement = Ranked(queryid, query, counts.get(key), elapsed.get(key), sizes.get(key, 0))
         if (plan := plans.get(key)) is not None and number < 2 * FORECAST_MAX:
             statement = _of_plan(statement, plan, counts[key], request)
-        elif key in calls:
-            # A file that is logged took some of the call's time, and no more than all.
-            took_s = sum(calls[key].values())
-            statement = replace(
-                statement, calls=len(calls[key]), elapsed_s=took_s, temp_s=(0.0, took_s)
-            )
+        elif key in files:
+            statement = _of_files(statement, files[key])
         ranked.append(statement)
     return sorted(ranked, key=lambda statement: statement.weight, reverse=True)
 
@@ -170,6 +166,16 @@ def _temp_s(row: Row) -> tuple[float, float] | None:
     except Refusal:
         return row.temp_s / shared.most, min(row.temp_s, row.elapsed_s)
     return row.temp_s / shared.most, row.temp_s / shared.least
+
+
+def _of_files(ranked: Ranked, files: Sequence[TempFile]) -> Ranked:
+    """Temp files alone: they took some of their calls' time, and no more than all."""
+    ranked = replace(ranked, work_mem_between=work_mem_between(files))
+    calls = {file.call: file.elapsed_s for file in files if file.elapsed_s is not None}
+    if not calls:
+        return ranked
+    took_s = sum(calls.values())
+    return replace(ranked, calls=len(calls), elapsed_s=took_s, temp_s=(0.0, took_s))
 
 
 def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankRequest) -> Ranked:
