@@ -6,9 +6,11 @@ import json
 import pytest
 
 from spillcast.engines.postgres.rank.between import between
+from spillcast.engines.postgres.rank.command import rank_postgres
 from spillcast.engines.postgres.rank.look import Look
 from spillcast.engines.postgres.rank.rank import RankRequest, of_logs
 from spillcast.errors import InputError
+from spillcast.evidence.postgres import read_plan
 from spillcast.evidence.postgres.logs import normal, read_logs
 
 TEXT = """\
@@ -167,3 +169,32 @@ def test_the_sizes_of_temp_files_bound_work_mem(tmp_path):
     path.write_text("".join(calls).replace("duration", "x"))
     [ranked] = of_logs(read_logs(path), RankRequest([], None, 0.9))
     assert ranked.work_mem_between == (30 << 20, None)
+
+
+LIMITS = """\
+2026-11-23 10:00:01.100 UTC [42] ERROR:  temporary file size exceeds "temp_file_limit" (1024kB)
+2026-11-23 10:00:01.100 UTC [42] STATEMENT:  select 1
+\torder by 1
+2026-11-23 10:10:01.100 UTC [43] ERROR:  could not write to file "b/pgsql_tmp43.7": {no_space}
+2026-11-23 10:10:01.100 UTC [43] STATEMENT:  select 2
+2026-11-23 10:20:01.100 UTC [44] ERROR:  could not extend file "base/16384/1": {no_space}
+2026-11-23 10:20:01.100 UTC [44] STATEMENT:  insert into c select 3
+2026-11-23 10:21:01.100 UTC [45] ERROR:  failed to offload data block of size 8.0 KiB (9/10 used).
+\tThis limit was set by the 'max_temp_directory_size' setting.
+2026-11-23 10:21:01.100 UTC [45] STATEMENT:  select 4
+""".format(no_space="No space left on device")
+
+
+def test_limits_that_spills_met_are_shown(tmp_path):
+    """Three calls failed for their temp files, and one for a table."""
+    path = tmp_path / "a.log"
+    path.write_text(LIMITS)
+    each = read_logs(path).exceeded
+    assert [failure.query for failure in each] == ["select 1\norder by 1", "select 2", "select 4"]
+    assert "temp_file_limit (1024kB)" in each[0].limit
+    assert "max_temp_directory_size" in each[2].limit
+    # Nothing is known of times, and that it does not spill is not said.
+    with pytest.raises(InputError, match="temp_file_limit"):
+        read_plan(path)
+    page = rank_postgres(str(path), [])
+    assert [failure.calls for failure in page.exceeded] == [1, 1, 1]

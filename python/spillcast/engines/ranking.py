@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spillcast.document import key
+from spillcast.evidence.postgres.log_limits import Exceeded
 
 DAY_S = 86_400.0
 SCHEMA = "spillcast.server/1"
@@ -103,6 +104,8 @@ class ServerRanking:
     settings: Mapping[str, str] = field(default_factory=dict)
     #: Hidden figures, and the remedy.
     unseen: Sequence[str] = ()
+    #: By logs, calls that failed at a limit of temp files.
+    exceeded: Sequence[Exceeded] = ()
     #: The command that records the first.
     record: str | None = None
     #: How long the server was asked.

@@ -16,6 +16,8 @@ from spillcast.visible import one_line
 TEXT_MAX = 60
 #: Sessions that are named.
 LIVE_MAX = 3
+#: Statements that failed.
+FAILED_MAX = 5
 NO_SPILL = "no spill"
 #: The ratio of bounds below which their middle tells nothing.
 VAGUE = 0.05
@@ -44,6 +46,8 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
     if ranking.is_blind:
         return _blind(ranking)
     count = len(ranking.statements)
+    if not count and ranking.exceeded:
+        return [f"Calls failed at a limit of their temp files, {_whole(ranking)}."]
     if not count:
         return [f"Nothing spills: {_whole(ranking)}."]
     spill = "spill" if count > 1 else "spills"
@@ -232,6 +236,9 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
             "  work_mem: by the sizes of temp files alone: a sort needs at least its file, at most "
             f"{SORT_MOST} times that; a hash, or a sort with LIMIT, may need less"
         )
+    for failure in ranking.exceeded[:FAILED_MAX]:
+        calls, text = format_count(failure.calls, "call"), _shown(failure.query or "(hidden)")
+        lines.append(f"  failed: {calls} spilled more than {failure.limit} allows: {text}")
     refused = dict.fromkeys(
         statement.refused for statement in ranking.statements[:top] if statement.refused
     )

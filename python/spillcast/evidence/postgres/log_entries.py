@@ -15,7 +15,16 @@ from spillcast.redaction import struck_text
 #: A message of more lines is cut: its plan is not read then.
 LINES_MAX = 20_000
 #: What is looked for; the statement and its duration stand within so many lines below.
-_MARKS, _BELOW = (b"temporary file: path", b"plan:"), 200
+_MARKS, _BELOW = (
+    (
+        b"temporary file: path",
+        b"plan:",
+        b"temp_file_limit",
+        b": No space left on device",
+        b"failed to offload data block",
+    ),
+    200,
+)
 #: What a person pastes is no longer.
 _PASTED_BYTES = 1 << 20
 #: A log's first and last time stand in so much of either end.

@@ -31,6 +31,12 @@ def recording_of_files(
 
     InputError where there are several calls, and where no duration is known.
     """
+    if not logs.temp:
+        limit = logs.exceeded[0].limit
+        raise InputError(
+            f"{path}: no temp file and no plan, but a call that spilled more than {limit} allows",
+            "forecast a plan or a recording of it; spillcast postgres lists all such calls",
+        )
     by_call: dict[tuple[str, int], list[TempFile]] = {}
     for at, file in enumerate(logs.temp):
         key = ("call", file.call) if file.call else ("file", at)

@@ -10,6 +10,7 @@ from typing import Any
 from spillcast.errors import InputError
 from spillcast.evidence.postgres.document import LOGGED, documents_of, logged_plan
 from spillcast.evidence.postgres.log_entries import TIME, Entry, entries_of
+from spillcast.evidence.postgres.log_limits import Exceeded, ExceededLimits
 from spillcast.evidence.text import blocks_of, head_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import reading
@@ -58,6 +59,8 @@ class Logs:
     window_s: float | None
     #: The first and the last of each file.
     times: Sequence[str] = ()
+    #: Calls that failed at a limit of temp files.
+    exceeded: Sequence[Exceeded] = ()
 
 
 def read_logs(path: Path) -> Logs:
@@ -75,14 +78,15 @@ def _need(path: Path, each: Sequence[Logs]) -> Logs:
     temp = [file for logs in each for file in logs.temp]
     plans = [file for logs in each for file in logs.plans]
     times = [time for logs in each for time in logs.times]
-    if not temp and not plans and path.is_file() and (pasted := _pasted(path)):
+    exceeded = [failure for logs in each for failure in logs.exceeded]
+    if not temp and not plans and not exceeded and path.is_file() and (pasted := _pasted(path)):
         return Logs(1, [], pasted, None)
-    if not temp and not plans:
+    if not temp and not plans and not exceeded:
         raise InputError(
             f"{path}: no temp file and no plan in {format_count(len(each), 'file')}",
             f"{HOW}; its messages have to be in English (lc_messages = 'C')",
         )
-    return Logs(len(each), temp, plans, _window_s(times), times)
+    return Logs(len(each), temp, plans, _window_s(times), times, exceeded)
 
 
 def _pasted(path: Path) -> list[dict[str, Any]]:
@@ -93,11 +97,12 @@ def _pasted(path: Path) -> list[dict[str, Any]]:
 
 def _of_blocks(file: Path, blocks: Iterator[bytes]) -> Logs:
     times: list[str] = []
+    limits = ExceededLimits()
     with reading(file, HOW):
-        temp, plans = _read(file, entries_of(blocks, times))
+        temp, plans = _read(file, entries_of(blocks, times), limits)
     temp = [temp_file for temp_file in temp if MARK not in (temp_file.query or "")]
     plans = [temp_file for temp_file in plans if MARK not in str(temp_file.get("Query Text", ""))]
-    return Logs(1, temp, plans, _window_s(times), times)
+    return Logs(1, temp, plans, _window_s(times), times, limits.each)
 
 
 def _each_once(folder: Path) -> list[Path]:
@@ -127,7 +132,9 @@ def normal(query: str) -> str:
     return " ".join(text.split()).rstrip(" ;").lower()
 
 
-def _read(file: Path, entries: Iterator[Entry]) -> tuple[list[TempFile], list[dict[str, Any]]]:
+def _read(
+    file: Path, entries: Iterator[Entry], limits: ExceededLimits
+) -> tuple[list[TempFile], list[dict[str, Any]]]:
     """Temp files with their statements and calls; plans, each of what it did itself."""
     temp: list[TempFile] = []
     plans: list[tuple[str, dict[str, Any]]] = []
@@ -136,6 +143,7 @@ def _read(file: Path, entries: Iterator[Entry]) -> tuple[list[TempFile], list[di
     untimed: dict[str, list[int]] = {}
     for entry in entries:
         session = _session(entry)
+        limits.take(session, entry)
         if match := _TEMP.search(entry.message):
             pid = _PID.search(match["path"])
             session = pid[1] if pid and not session else session

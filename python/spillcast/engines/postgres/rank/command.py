@@ -24,6 +24,7 @@ from spillcast.engines.postgres.rank.workers import WorkersSeen
 from spillcast.engines.ranking import Ranked, ServerRanking
 from spillcast.errors import InputError
 from spillcast.evidence.find import kind_of
+from spillcast.evidence.postgres.log_limits import counted
 from spillcast.evidence.postgres.logs import Logs, read_logs
 from spillcast.evidence.postgres.statement_processes import LOOKS_MIN
 from spillcast.evidence.postgres.statement_rows import read_rows
@@ -122,6 +123,7 @@ def _of_server(shown: str, look: Look, logs: Logs | None, request: RankRequest) 
         database_temp_bytes=sum(database.temp_bytes for database in look.databases),
         data_read_s=look.data_read_s,
         live=look.live,
+        exceeded=[] if logs is None else counted(logs.exceeded),
         settings=look.settings,
         unseen=look.unseen,
         record=_record(shown, statements),
@@ -147,6 +149,7 @@ def _of_databases(
         statements=statements,
         window_s=ranked.window_s if logs is None else logs.window_s,
         databases=databases,
+        exceeded=[] if logs is None else counted(logs.exceeded),
         enable=enable,
         record=_record(shown, statements),
     )
@@ -162,14 +165,15 @@ def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
             "times of temp I/O: the logs tell only how long the calls took, so it took no longer; "
             "load auto_explain"
         )
-    elif not logs.plans:
+    elif not logs.plans and statements:
         unseen.append("times and plans: the logs contain only temp files; load auto_explain")
     if any(statement.query is None for statement in statements):
         unseen.append("statements: the log has some temp files without their statement")
     ranking = ServerRanking(
         struck_text(str(path)), logs.window_s, statements, request.targets, request.confidence
     )
-    return replace(ranking, unseen=unseen, record=_record("DSN", statements))
+    record = _record("DSN", statements)
+    return replace(ranking, unseen=unseen, record=record, exceeded=counted(logs.exceeded))
 
 
 def _words(query: str) -> str:

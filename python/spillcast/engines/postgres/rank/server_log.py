@@ -27,7 +27,7 @@ def server_log(connection: Connection) -> Logs | None:
             logs = logs_of(Path(str(name[0])), _end(connection, str(name[0])))
         except psycopg.Error:
             return None
-        return logs if logs.temp or logs.plans else None
+        return logs if logs.temp or logs.plans or logs.exceeded else None
     return None
 
 
