@@ -12,6 +12,7 @@ names the file and the place.
 import json
 import math
 import os
+import re
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -44,6 +45,9 @@ _MEMORY_SHARE = 0.5
 
 #: What parsers raise for what they cannot read; any other error is a fault in this program.
 UNREADABLE = (ValueError, LookupError, ArithmeticError, EOFError, RecursionError, zlib.error)
+_VALUE = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
+#: A value shows within so much of its text what it is.
+_MARKED_LENGTH = 200
 #: Libraries that parse files and raise errors of their own.
 LIBRARIES = {"pyarrow", "_duckdb", "_csv", "_lzma", "zipfile"}
 
@@ -121,6 +125,28 @@ def json_of(text: str, where: str | Path, hint: str | None = None, *, rest: bool
     except ValueError as error:
         raise damaged(where, str(error), hint) from error
     return document
+
+
+def json_values(text: str, where: str | Path, hint: str | None, mark: str) -> Iterator[Any]:
+    """The JSON values that begin a line, among other text.
+
+    InputError as ``json_of``, also where the first that begins with a match of ``mark`` is cut.
+    """
+    decoder, at, any_found = json.JSONDecoder(), 0, False
+    while (match := _VALUE.search(text, at)) is not None:
+        try:
+            _, end = decoder.raw_decode(text, match.end())
+        except RecursionError:
+            raise damaged(where, "nested too deep", hint) from None
+        except ValueError as error:
+            if not any_found and re.search(mark, text[match.end() : match.end() + _MARKED_LENGTH]):
+                raise damaged(where, f"not JSON: {error}", hint) from error
+            at = max(text.find("\n", match.end()), match.end() + 1)
+            continue
+        value = text[match.end() : end]
+        any_found = any_found or re.search(mark, value) is not None
+        yield json_of(value, where, hint)
+        at = end
 
 
 def object_of(text: str, where: str | Path, hint: str | None = None) -> dict[str, Any]:

@@ -36,6 +36,20 @@ def test_a_statement_stands_below_its_temp_file(tmp_path):
     assert found.window_s == pytest.approx(1799.9)
 
 
+@pytest.mark.parametrize("prefix", ["> ", ">> ", "    "])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_log_from_a_mail_reads_as_the_log_itself(tmp_path, prefix, end):
+    row = [""] * 26
+    row[0], row[3], row[11] = "2026-11-23 10:00:01.100 UTC", "42", "LOG"
+    row[13], row[19] = '"temporary file: path ""b/pgsql_tmp42.0"", size 8192"', "select 1"
+    for text in (TEXT, ",".join(row) + "\n"):
+        plain, quoted = tmp_path / "plain.log", tmp_path / "quoted.log"
+        plain.write_text(text)
+        quoted.write_text("\n".join(prefix + line for line in text.splitlines()) + end)
+        assert read_logs(quoted).temp == read_logs(plain).temp
+        assert read_logs(quoted).window_s == read_logs(plain).window_s
+
+
 def test_the_statement_of_a_function_that_spills_is_below_its_context(tmp_path):
     (tmp_path / "a.log").write_text(
         """\

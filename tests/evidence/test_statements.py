@@ -218,3 +218,13 @@ def test_a_text_of_any_length_and_one_that_is_cut(exported):
     assert read_statements(path).meta.statement.calls == 4
     path.write_text(path.read_text()[:5000])
     assert "cut or damaged" in only_line(spillcast("forecast", path, "--to", "latency:1ms"), 2)
+
+
+def test_the_prompt_below_a_table_is_no_row_and_a_second_table_is_refused(exported):
+    path = exported(18, row(temp_ms=1000.0))
+    plain, text = read_statements(path), path.read_text()
+    path.write_text(text + "\ndw=> \n")
+    assert read_statements(path).meta.temp == plain.meta.temp
+    path.write_text(text + text)
+    with pytest.raises(InputError, match="heading"):
+        read_statements(path)

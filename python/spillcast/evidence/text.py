@@ -73,13 +73,15 @@ def blocks_of(path: Path, hint: str | None = None) -> Iterator[bytes]:
                 raise InputError(f"{path}: unpacks to more than {UNPACKED_BYTES_MAX >> 30} GiB")
             if wide is not None:
                 block = wide.decode(block).encode()
-            end = block.rfind(b"\n") + 1
+            more = file.read(BLOCK_BYTES)
+            # The last line may lack its end, as pasted text does.
+            end = block.rfind(b"\n") + 1 if more else len(block)
             if end:
                 yield kept + block[:end]
                 kept = block[end:]
             elif len(kept) < LINE_BYTES_MAX:
                 kept += block
-            block = file.read(BLOCK_BYTES)
+            block = more
         if kept:
             yield kept
 

@@ -43,8 +43,9 @@ _ENTITY = re.compile(r"&(?:gt|lt|amp|quot|nbsp|#x?[0-9a-fA-F]+);")
 _MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|!DOCTYPE)\b", re.I)
 _FENCE = re.compile(r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\])\s*")
 #: What stands before each line; the text follows.
+_QUOTED_MAIL = re.compile(r" {0,3}(?:> ?)+")
 _PREFIXES = (
-    re.compile(r" {0,3}(?:> ?)+"),
+    _QUOTED_MAIL,
     re.compile(r"\s*-- ?(?!>)"),
     re.compile(r"\s*# ?"),
     re.compile(r"\s*(?://|\*) ?"),
@@ -134,6 +135,9 @@ def _fences(lines: Lines) -> Lines | None:
 def _prefixes(lines: Lines) -> Lines | None:
     """Quoted mail, comments of SQL and of shells, numbered lines."""
     judged = [line for line in lines if FIGURES.search(line)]
+    full = [line for line in lines if line.strip()]
+    if not judged and all(_QUOTED_MAIL.match(line) for line in full):
+        judged = full
     for prefix in _PREFIXES:
         if judged and sum(prefix.match(line) is not None for line in judged) >= _SHARE * len(
             judged

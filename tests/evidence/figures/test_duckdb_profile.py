@@ -182,3 +182,15 @@ def test_a_cut_one_is_refused(tmp_path):
     path.write_text(path.read_text()[:-20])
     with pytest.raises(InputError, match="not JSON"):
         read_figures([path], timed=False)
+
+
+def test_one_among_words_is_read_and_two_are_refused(tmp_path):
+    path = document_in(tmp_path)
+    plain, text = read_figures([path], timed=False), path.read_text()
+    quoted = "\n".join(f"> {line}" for line in json.dumps(OLD, indent=2).split("\n"))
+    for pasted in (f"Hi,\n\n```\n{text}\n```\n\nAny ideas?\n", quoted, f"{text}\nD \n"):
+        path.write_text(pasted)
+        assert read_figures([path], timed=False).meta.temp == plain.meta.temp
+    path.write_text(f"{text}\n{text}\n")
+    with pytest.raises(InputError, match="2 profiles"):
+        read_figures([path], timed=False)

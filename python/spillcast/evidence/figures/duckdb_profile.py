@@ -12,7 +12,8 @@ from spillcast.errors import InputError
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import PROFILE, Figures, Moved
 from spillcast.evidence.text import text_of
-from spillcast.gate import JSON_LENGTH_MAX, object_of
+from spillcast.evidence.unwrap import unwrapped
+from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values
 from spillcast.recording.ends import Unknown
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
@@ -32,9 +33,10 @@ HOW = (
     "then the query"
 )
 _HINT = "a recording of the query shows it: spillcast record -o run.spill -- COMMAND"
-#: Before it there is no size of temp files in a profile.
+_MEMBER = r'"[\w-]+"\s*:'
 #: The end of EXPLAIN ANALYZE's box.
 _BOX = re.compile(r"[│|┃]\s*Total Time:\s*([\d.]+\s*[mun]?s)\b")
+#: Before it there is no size of temp files in a profile.
 _SIZED = "DuckDB 1.2 and newer report it, unless the metric is turned off"
 
 
@@ -87,8 +89,12 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
     text = text_of(path, HOW, bytes_max=JSON_LENGTH_MAX)
     if (box := _BOX.search(text)) is not None:
         raise _unsized(path, parse_duration_s(box[1]))
-    document = object_of(text, path, HOW)
-    elapsed_s, query, peak_bytes = _facts_of(document, path)
+    documents = list(json_values(unwrapped(text), path, HOW, _MEMBER))
+    if len(documents) > 1:
+        raise InputError(f"{path}: {len(documents)} profiles", "give one, in a file of its own")
+    if not documents or not isinstance(documents[0], dict):
+        raise damaged(path, "it is not an object", HOW)
+    elapsed_s, query, peak_bytes = _facts_of(documents[0], path)
     if peak_bytes is None:
         raise _unsized(path, elapsed_s)
     if not peak_bytes:

@@ -58,7 +58,7 @@ def _stated(text: str) -> bool:
 
 def _profile(text: str) -> bool:
     """Whether it is a profile of DuckDB: of any version, in JSON or as a box."""
-    if text.lstrip()[:1] != "{":
+    if re.search(r"^\s*\{", text, re.MULTILINE) is None:
         return "Total Time:" in text and "\u2502" in text
     marks = ("cumulative_cardinality", "operator_timing", "peak_temp_dir_size", "extra-info")
     sizes = ("total_intermediate_size_bytes", "intermediate_size_bytes", "total_bytes_spilled")

@@ -11,7 +11,7 @@ from spillcast.evidence.postgres.shape import NODES, check_shape
 from spillcast.evidence.postgres.text import ELSEWHERE, documents_of_text
 from spillcast.evidence.text import head_of, text_of
 from spillcast.evidence.unwrap import unwrapped
-from spillcast.gate import damaged, json_of, reading, xml_of
+from spillcast.gate import damaged, json_values, reading, xml_of
 
 if TYPE_CHECKING:
     from spillcast.evidence.postgres.logs import Logs
@@ -132,25 +132,10 @@ def _of_json(text: str, path: Path) -> Iterator[dict[str, Any]]:
     """Objects with a plan, wherever in the text they begin a line."""
     if '"Plan"' not in text:
         return
-    decoder, at = json.JSONDecoder(), 0
-    begins = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
-    any_found = False
-    while (match := begins.search(text, at)) is not None:
-        try:
-            _, end = decoder.raw_decode(text, match.end())
-        except RecursionError:
-            raise damaged(path, "nested too deep", HOW) from None
-        except ValueError as error:
-            if not any_found and '"Plan"' in text[match.end() : match.end() + 200]:
-                raise damaged(path, f"not JSON: {error}", HOW) from error
-            at = max(text.find("\n", match.end()), match.end() + 1)
-            continue
-        value = json_of(text[match.end() : end], path, HOW)
+    for value in json_values(text, path, HOW, '"Plan"'):
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, dict) and isinstance(each.get("Plan"), dict):
-                any_found = True
                 yield each
-        at = end
 
 
 def _of_xml(text: str, path: Path) -> dict[str, Any]:

@@ -166,6 +166,8 @@ def _of_json(text: str, path: Path) -> list[dict[str, Any]]:
         document = json_of(text, path, HOW, rest=text.startswith("["))
     except InputError:
         lines = [line for line in text.split("\n") if line.strip().startswith("{")]
+        if not lines:
+            raise
         document = [json_of(line, path, HOW) for line in lines]
     rows = [document] if isinstance(document, dict) else document
     if not all(isinstance(row, dict) for row in rows):
@@ -187,9 +189,12 @@ def _of_csv(text: str) -> list[dict[str, Any]]:
 def _of_full_length(rows: Iterable[dict[Any, Any]]) -> Iterable[Mapping[str, str]]:
     for row in rows:
         first, *others = row.values()
-        if others and not any(others) and re.search(r"[^\W\d] ?\S* [^\W\d]", str(first)):
-            # Words below the table.
+        below = re.search(r"[^\W\d] ?\S* [^\W\d]|[-=*!(][>#]$", str(first).strip())
+        if others and not any(others) and below is not None:
+            # Words below the table, or the prompt of psql.
             return
+        if all(name == value for name, value in row.items()):
+            raise ValueError("a second heading: put each export into a file of its own")
         if None in row or None in row.values():
             raise ValueError("a row and the heading have different numbers of values")
         yield row
