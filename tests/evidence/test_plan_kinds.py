@@ -116,6 +116,32 @@ def test_nested_statements_count_once(tmp_path):
     assert read_plan(path).meta.statement.query == "select id from orders order by id"
 
 
+SEGMENTS = """\
+Gather Motion 4:1  (slice1; segments: 4)  (cost=0.0..9.0 rows=9 width=3) (actual rows=9 loops=1)
+  ->  Sort  (cost=0.00..9.00 rows=9 width=36) (actual time=1.0..2.0 rows=9 loops=1)
+        Sort Key: id
+        Sort Method:  external merge  Disk: 71696kB
+        Executor Memory: 8192kB  Segments: 4  Max: 2048kB (segment 0)
+        Work_mem used:  2048K bytes avg, 2048K bytes max (seg0). Workfile: ({0} spilling)
+        ->  Seq Scan on t  (cost=0.00..4.00 rows=9 width=36) (actual time=0.1..1.0 rows=9 loops=1)
+ Optimizer: Pivotal Optimizer (GPORCA)
+   (slice0)    Executor memory: 44K bytes.
+ Execution Time: 2600.500 ms
+"""
+
+
+def test_segments_that_spill_are_named(tmp_path):
+    path = tmp_path / "plan.txt"
+    path.write_text(SEGMENTS.format(3))
+    with pytest.raises(InputError, match=r"segments spill.*\(3 spilling\)"):
+        read_plan(path)
+    path.write_text(SEGMENTS.format(0).replace("external merge  Disk", "quicksort  Memory"))
+    with pytest.raises(InputError) as refused:
+        read_plan(path)
+    assert "segments spill" not in str(refused.value)
+    assert "not understood" not in str(refused.value)
+
+
 @pytest.mark.parametrize("line", ["Sort Mthd: external  Disk: 800kB", "-> (cost=1 (actual rows=1"])
 def test_figures_that_are_not_understood_are_shown(tmp_path, line):
     text = "Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..2.0 rows=9 loops=1)\n"

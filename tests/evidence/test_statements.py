@@ -7,6 +7,7 @@ import pytest
 from harness import only_line, spillcast
 from spillcast.errors import InputError, Refusal
 from spillcast.evidence.postgres import read_statements
+from spillcast.evidence.postgres.statement_rows import read_rows
 from statement_files import VERSIONS, export, row
 
 DEFAULT = "max_parallel_workers_per_gather is not in the file and assumed to be 2"
@@ -121,6 +122,21 @@ def test_more_io_than_its_processes_can_do(exported):
     # So it is where the user knows a call to take less.
     with pytest.raises(Refusal, match="the query 900 ms"):
         read_statements(exported(16, row(temp_ms=3000.0)), elapsed_s=0.9)
+
+
+def test_buckets_of_pg_stat_monitor_add_up(tmp_path):
+    """Rows of one statement in two buckets, as pg_stat_monitor has them, are its calls."""
+    path = tmp_path / "monitor.csv"
+    path.write_text(
+        "bucket,bucket_start_time,queryid,query,calls,total_exec_time,mean_exec_time,"
+        "temp_blks_read,temp_blks_written,temp_blk_read_time,temp_blk_write_time,resp_calls\n"
+        + "".join(
+            f'{at},{at}:00,5E,select 1,2,4000.5,2000.25,800,1600,900,100,"{{0,2}}"\n'
+            for at in (0, 1)
+        )
+    )
+    [statement] = read_rows(path)
+    assert (statement.calls, statement.blocks, statement.temp_s) == (4, 4800, 2.0)
 
 
 def test_without_timing_it_says_what_turns_it_on(exported):

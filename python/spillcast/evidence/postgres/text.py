@@ -32,7 +32,7 @@ _BEGINS = re.compile(
 )
 #: Figures of a spill: a line that holds one and is not understood is no line to pass over.
 FIGURES = re.compile(
-    r"\(cost=\d|\(actual |\btemp (?:read|written)=\d|\b(?:Disk|Disk Usage): +\d|Workfile: \(\d"
+    r"\(cost=\d|\(actual |\btemp (?:read|written)=\d|\b(?:Disk|Disk Usage): +\d|Workfile: \([1-9]"
 )
 _TEMP = re.compile(r"\b(?P<kind>shared/local|shared|local|temp)(?P<pairs>(?: \w+=[\d.]+)+)")
 _PAIR = re.compile(r"\b(\w+)=([\d.]+)")
@@ -42,14 +42,14 @@ _BATCHES = re.compile(
 )
 _STORAGE = re.compile(r"Storage: (?P<kind>\w+)\s+Maximum Storage: (?P<kb>\d+)kB")
 _SORT = re.compile(
-    r"Sort Method: (?P<method>\S(?:.*?\S)??)\s++(?P<kind>Disk|Memory): (?P<kb>\d+)kB"
+    r"Sort Method: {1,2}(?P<method>\S(?:.*?\S)??)\s++(?P<kind>Disk|Memory): (?P<kb>\d+)kB"
 )
 _GROUPS = re.compile(r"(?P<kind>Full|Pre)-sorted? Groups: (?P<groups>\d+)\s.*Sort Methods?:.*")
 _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
 _COUNT = re.compile(r"(Workers Planned|Workers Launched|Rows Removed by Filter|Task Count): (\d+)")
 _RAN = re.compile(rf"{_ACTUAL}\s*")
 #: Hosts where a server that shares its work lets others spill, in lines of their own.
-ELSEWHERE = re.compile(r"Workfile: \((?P<spilling>\d+) spilling|Work_mem wanted: ")
+ELSEWHERE = re.compile(r"Workfile: \([1-9]\d* spilling|Work_mem wanted: ")
 _SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime|Total runtime): (?P<ms>[\d.]+) ms")
 #: So long a line, of which there are several, was broken by a terminal and not between words.
 _TERMINAL_MIN = 60
@@ -164,7 +164,7 @@ class _Plan:
             values = {"Temp Read Blocks": 0, "Temp Written Blocks": 0, **(values or {})}
         if values is not None:
             target.update(values)
-        elif FIGURES.search(text) and not re.match(_SKIPPED, text):
+        elif FIGURES.search(text) and not re.match(_SKIPPED, text) and not ELSEWHERE.search(text):
             raise InputError(f"a line is not understood: {text[:200]}")
         return True
 
