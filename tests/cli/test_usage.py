@@ -190,3 +190,29 @@ def test_a_time_that_is_none_is_told_before_a_server_is_asked():
         2,
         "spillcast: --since: 'yesterday' is not a duration",
     )
+
+
+UNTIMED = """\
+Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..900.0 rows=9 loops=1)
+  Sort Method: external merge  Disk: 32000kB
+  Buffers: temp read=4000 written=4000
+Execution Time: 1000.0 ms
+"""
+
+
+@pytest.mark.parametrize("verb", ["forecast", "report", "probe"])
+def test_a_verb_has_the_options_that_its_hints_name(tmp_path, verb):
+    (tmp_path / "plans.txt").write_text(f"{UNTIMED}\n{UNTIMED}")
+    words = {"forecast": ["--to", "tmpfs"], "report": ["--to", "tmpfs", "-o", "x.html"]}
+    result = spillcast(verb, *words.get(verb, [".", "--like"]), "plans.txt", cwd=tmp_path)
+    named = set(re.findall(r"(?<!\S)--[a-z-]+", result.stderr))
+    assert named
+    assert named <= {name for names in options_by_heading(verb).values() for name in names}
+
+
+def test_a_report_takes_the_storage_of_an_untimed_plan_as_a_forecast_does(tmp_path):
+    (tmp_path / "plan.txt").write_text(UNTIMED)
+    words = ("plan.txt", "--to", "latency:1ms", "--from", "latency:20us")
+    forecast = spillcast("forecast", *words, cwd=tmp_path).stdout.split("\n\n")[0]
+    report = spillcast("report", *words, "-o", "x.html", cwd=tmp_path).stdout
+    assert " ".join(forecast.split()) in " ".join(report.split())

@@ -8,7 +8,6 @@ import typer
 
 from spillcast.cli.options import (
     ORACLE,
-    POSTGRES,
     RECORDING,
     REHEARSAL,
     TARGET,
@@ -23,6 +22,7 @@ from spillcast.cli.options import (
     Json,
     Lenient,
     Markdown,
+    Origin,
     Progress,
     Queryid,
     RecordedTemp,
@@ -77,14 +77,7 @@ def forecast(
         ),
     ] = "counts",
     queryid: Queryid = None,
-    origin: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            help="Storage that temp files were on, if the plan has no I/O times.",
-            rich_help_panel=POSTGRES,
-        ),
-    ] = None,
+    origin: Origin = None,
     temp: RecordedTemp = None,
     lenient: Lenient = False,
     cpus: Annotated[

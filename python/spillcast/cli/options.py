@@ -117,6 +117,14 @@ Queryid = Annotated[
     str | None,
     typer.Option(help="Only this query of pg_stat_statements.", rich_help_panel=POSTGRES),
 ]
+Origin = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="Storage that temp files were on, if the plan has no I/O times.",
+        rich_help_panel=POSTGRES,
+    ),
+]
 ExecId = Annotated[
     int | None,
     typer.Option(

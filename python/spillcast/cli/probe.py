@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Budget, Csv, Json, Markdown
+from spillcast.cli.options import Budget, Csv, Item, Json, Markdown
 
 if TYPE_CHECKING:
     from spillcast.recording import Recording
@@ -37,6 +37,7 @@ def probe(
     block: Annotated[
         str | None, typer.Option(help="Block size of an Oracle trace, such as 16K.")
     ] = None,
+    item: Item = None,
     psync: Annotated[bool, typer.Option("--psync", help="Do not use io_uring for --grid.")] = False,
     budget: Budget = "60s",
     json: Json = False,
@@ -60,16 +61,18 @@ def probe(
     from spillcast.cli.output import emit, show
     from spillcast.report.storage import iolog_text, storage_page
 
-    _check(directory, like, grid=grid, psync=psync, iolog=iolog, output=output, block=block)
+    _check(
+        directory, like, grid=grid, psync=psync, iolog=iolog, output=output, block=block, item=item
+    )
     if iolog is not None and like is not None:
         from spillcast.storage.iolog import write_iolog
 
-        written = write_iolog(_recording(like, block), iolog)
+        written = write_iolog(_recording(like, block, item), iolog)
         if directory is None:
             emit(written.to_json()) if json else print(iolog_text(written))
             return
     assert directory is not None
-    storage = _measure(directory, like, budget, psync=psync, block=block)
+    storage = _measure(directory, like, budget, psync=psync, block=block, item=item)
     if output is not None:
         storage.save(output)
     show(
@@ -90,6 +93,7 @@ def _check(
     iolog: Path | None,
     output: Path | None,
     block: str | None,
+    item: int | None,
 ) -> None:
     from spillcast.errors import InputError
     from spillcast.workspace import check_output_file
@@ -98,6 +102,8 @@ def _check(
         raise InputError("give either --like RECORDING or --grid")
     if grid and iolog is not None:
         raise InputError("--iolog exports a recording: give --like RECORDING")
+    if grid and item is not None:
+        raise InputError("--item chooses a run of a file: give --like FILE")
     if grid and block is not None:
         raise InputError("--block is for an Oracle trace: give --like TRACE")
     if psync and not grid:
@@ -112,7 +118,13 @@ def _check(
 
 
 def _measure(
-    directory: Path, like: Path | None, budget: str, *, psync: bool, block: str | None
+    directory: Path,
+    like: Path | None,
+    budget: str,
+    *,
+    psync: bool,
+    block: str | None,
+    item: int | None,
 ) -> "Storage":
     from spillcast.cli.progress import progress_bar
     from spillcast.storage.budget import parse_budget
@@ -125,12 +137,12 @@ def _measure(
             return probe_grid(directory, budget=parsed, psync=psync, on_progress=show)
     from spillcast.storage.probe import probe as replay
 
-    recording = _recording(like, block)
+    recording = _recording(like, block, item)
     with progress_bar(f"probing {directory}") as show:
         return replay(directory, recording, budget=parsed, on_progress=show)
 
 
-def _recording(path: Path, block: str | None) -> "Recording":
+def _recording(path: Path, block: str | None, item: int | None) -> "Recording":
     from spillcast.errors import InputError
     from spillcast.evidence.find import find_evidence
     from spillcast.evidence.postgres import read_plan, with_counts
@@ -146,11 +158,11 @@ def _recording(path: Path, block: str | None) -> "Recording":
         from spillcast.evidence.figures.choice import Choice
         from spillcast.evidence.figures.reading import read_figures
 
-        return read_figures(evidence.figures, Choice(block=block), timed=False)
+        return read_figures(evidence.figures, Choice(block=block, item=item), timed=False)
     if block is not None:
         raise InputError("--block is for an Oracle trace: give --like TRACE")
     if evidence is not None and evidence.plans:
-        return read_plan(path, timed=False)
+        return read_plan(path, timed=False, item=item)
     recording = with_counts(Recording.open(path), timed=False)
     recording.need_io()
     return recording

@@ -15,6 +15,7 @@ from spillcast.cli.options import (
     Item,
     Json,
     Lenient,
+    Origin,
     Progress,
     Queryid,
     RecordedTemp,
@@ -61,6 +62,7 @@ def report(
     temp_events: TempEvents = None,
     sql_id: SqlId = None,
     queryid: Queryid = None,
+    origin: Origin = None,
     exec_id: ExecId = None,
     item: Item = None,
     since: Since = None,
@@ -137,6 +139,7 @@ def report(
             temp_events=temp_events,
             sql_id=sql_id,
             queryid=queryid,
+            origin=origin,
             exec_id=exec_id,
             item=item,
             since=since,
@@ -151,8 +154,8 @@ def report(
             reading=reading_bar,
         )
         _add_forecasts(page, to, ask(words, to, question), lenient=lenient)
-    elif elapsed or temp_events or queryid or history or progress or written:
-        given = "--elapsed, --history, --progress, --written, --temp-events and --queryid"
+    elif elapsed or temp_events or queryid or origin or history or progress or written:
+        given = "--elapsed, --history, --progress, --written, --temp-events, --queryid and --from"
         raise InputError(f"{given} are for a forecast", "name a target with --to")
     elif evidence.plans or evidence.statements or evidence.figures:
         reason = "a plan holds" if not evidence.figures else "figures of a run hold"
