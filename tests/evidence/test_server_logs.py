@@ -50,6 +50,21 @@ def test_a_log_from_a_mail_reads_as_the_log_itself(tmp_path, prefix, end):
         assert read_logs(quoted).window_s == read_logs(plain).window_s
 
 
+def test_a_plan_without_a_log_and_what_is_no_log(tmp_path):
+    """A plan that has no elapsed time is no forecast, and its blocks are those that it tells."""
+    path = tmp_path / "pasted.txt"
+    path.write_text(
+        "Sort (actual rows=9 loops=1)\n  Sort Method: external merge  Disk: 24kB\n"
+        "  Buffers: temp read=3 written=4\n  I/O Timings: temp read=1.0 write=2.0\n"
+    )
+    [ranked] = of_logs(read_logs(path), RankRequest([], None, 0.9))
+    assert (ranked.temp_bytes, ranked.refused is None) == (7 * 8192, False)
+    path.write_text("SQL Monitoring Report\n\nGlobal Information\n Status : DONE\n")
+    with pytest.raises(InputError) as refused:
+        read_logs(path)
+    assert "spillcast forecast" in refused.value.hint
+
+
 def test_the_statement_of_a_function_that_spills_is_below_its_context(tmp_path):
     (tmp_path / "a.log").write_text(
         """\

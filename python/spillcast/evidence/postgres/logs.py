@@ -11,6 +11,7 @@ from spillcast.errors import InputError
 from spillcast.evidence.postgres.document import LOGGED, documents_of, logged_plan
 from spillcast.evidence.postgres.log_entries import TIME, Entry, entries_of
 from spillcast.evidence.postgres.log_limits import Exceeded, ExceededLimits
+from spillcast.evidence.recognise import recognise
 from spillcast.evidence.text import blocks_of, head_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import reading
@@ -82,6 +83,12 @@ def _need(path: Path, each: Sequence[Logs]) -> Logs:
     if not temp and not plans and not exceeded and path.is_file() and (pasted := _pasted(path)):
         return Logs(1, [], pasted, None)
     if not temp and not plans and not exceeded:
+        recognised = recognise(path) if path.is_file() else None
+        if recognised is not None and recognised.kind.name == "figures":
+            raise InputError(
+                f"{path}: figures of a run, and no log of PostgreSQL",
+                "forecast that run: spillcast forecast FILE --to TARGET",
+            )
         raise InputError(
             f"{path}: no temp file and no plan in {format_count(len(each), 'file')}",
             f"{HOW}; its messages have to be in English (lc_messages = 'C')",
@@ -92,7 +99,7 @@ def _need(path: Path, each: Sequence[Logs]) -> Logs:
 def _pasted(path: Path) -> list[dict[str, Any]]:
     """Plans that are in no log."""
     text = head_of(path)
-    return documents_of(unwrapped(text), path) if "Plan" in text or "(cost=" in text else []
+    return documents_of(unwrapped(text), path) if re.search(r"Plan|\((?:cost|actual)", text) else []
 
 
 def _of_blocks(file: Path, blocks: Iterator[bytes]) -> Logs:

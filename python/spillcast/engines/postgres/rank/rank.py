@@ -180,6 +180,8 @@ def _of_files(ranked: Ranked, files: Sequence[TempFile]) -> Ranked:
 
 def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankRequest) -> Ranked:
     """Extrapolate the plan of one call to all logged calls."""
+    moved_bytes = round(calls * _blocks(plan) * BLOCK_BYTES)
+    ranked = replace(ranked, temp_bytes=max(ranked.temp_bytes, moved_bytes))
     try:
         recording = recording_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
         recording = _timed(recording, request)
@@ -188,11 +190,7 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
         temp_s = took_s, took_s
         if temp.within is not None:
             temp_s = _elapsed_within(temp.within, recording, calls)
-        ranked = replace(
-            ranked,
-            temp_bytes=max(ranked.temp_bytes, calls * temp.bytes),
-            temp_s=temp_s,
-        )
+        ranked = replace(ranked, temp_s=temp_s)
         ranked = _with_gains(ranked, bounding(recording) or [recording], calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix("a plan: "))
