@@ -177,7 +177,7 @@ def test_without_times_it_is_refused_or_said_where_it_stood(tmp_path):
     document = json.loads(said.stdout)
     assert document["forecast_s"] == pytest.approx(2.5 - 0.9 * 0.976)
     assert "assumed" in {warning["code"] for warning in document["warnings"]}
-    slow = spillcast("forecast", path, "--from", "latency:9ms", "--to", "latency:30us")
+    slow = spillcast("forecast", path, "--from", "latency:9ms", "--to", "latency:30us", "--details")
     assert "page cache" in slow.stdout
 
 

@@ -140,7 +140,8 @@ def test_buckets_of_pg_stat_monitor_add_up(tmp_path):
 
 
 def test_without_timing_it_says_what_turns_it_on(exported):
-    result = spillcast("forecast", exported(17, row(temp_ms=0.0)), "--to", "latency:1ms")
+    path = exported(17, row(temp_ms=0.0))
+    result = spillcast("forecast", path, "--to", "latency:1ms", "--details")
     told = " ".join(result.stdout.split())
     assert "track_io_timing = on" in told
     assert "pg_stat_statements_reset()" in told

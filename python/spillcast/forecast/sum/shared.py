@@ -64,7 +64,9 @@ def forecast_between(
     ceilings = [end.ceiling_interval_s for end in forecasts if end.ceiling_interval_s is not None]
     limit_s = around(ceilings, most_s=max(central.baseline_s, central.ceiling_s))
     central = replace(central, uncertainty=None, ceiling_interval_s=limit_s)
-    if too_wide(low_s, high_s) is None:
+    within = baseline.recording.meta.temp.within
+    # Of times that are not known bounds are the answer, however wide.
+    if too_wide(low_s, high_s) is None or (within is not None and not within.close):
         return replace(central, interval_s=(low_s, high_s))
     text = (
         f"{unknown_words(baseline.recording)}, so that it may take {format_duration(low_s)} or "
