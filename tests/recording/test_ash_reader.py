@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillcast.errors import InputError
+from spillcast.evidence.find import find_evidence
 from spillcast.recording.ash import Chosen, read_ash
 from spillcast.recording.ash.values import parse_integer, parse_time_ns
 from spillcast.recording.schema import SAMPLES_SCHEMA
@@ -262,9 +263,9 @@ def test_damaged_lines_are_named_and_the_rest_is_read(tmp_path):
         (str(path), 4),
         (str(path), 6),
     ]
-    assert "3 values where the heading has 6" in ash.damaged[0].what
-    assert "'never'" in ash.damaged[1].what
-    assert "'####'" in ash.damaged[2].what
+    assert "3 values where the heading has 6" in ash.damaged[0].text
+    assert "'never'" in ash.damaged[1].text
+    assert "'####'" in ash.damaged[2].text
 
 
 def test_a_lost_quote_costs_its_own_line_only(tmp_path):
@@ -369,3 +370,18 @@ def test_dates_without_a_clock_are_noted(tmp_path):
     ash = read_ash(written(export([("14-OCT-24", READ)] * 3, ["SAMPLE_TIME", "EVENT"]), tmp_path))
     assert ash.samples.num_rows == 3
     assert "without a time of day" in ash.notes[0]
+
+
+@pytest.mark.parametrize(
+    "wrapped", ["SQL> @ash\n\n{}\nSQL> spool off\n", "Hi,\n\n```\n{}```\n", ">"]
+)
+def test_an_export_in_a_mail_or_a_spool_is_recognised_and_read(tmp_path, wrapped):
+    text = "SAMPLE_TIME,SESSION_ID,EVENT\n" + "".join(
+        f"2024-09-03 20:26:0{second},7,direct path read temp\n" for second in range(4)
+    )
+    path = tmp_path / "ash.csv"
+    quoted = "".join(f"> {line}\n" for line in text.splitlines())
+    path.write_text(wrapped.format(text) if "{}" in wrapped else quoted)
+    assert find_evidence([path]).ash == [path]
+    samples = read_ash(path).samples
+    assert samples["event"].to_pylist() == ["direct path read temp"] * 4

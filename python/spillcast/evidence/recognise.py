@@ -4,6 +4,7 @@ import csv
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from spillcast.evidence.figures.kinds import READERS, Reader
@@ -15,6 +16,8 @@ from spillcast.evidence.unwrap import unwrapped
 _UNWRAPPED_LENGTH = 1 << 17
 #: A table says in its first lines what its columns are.
 _HEADING_LENGTH = 1 << 16
+#: Lines before a heading: echoed commands and words of a mail.
+_HEADING_LINES_MAX = 200
 _HEADING = re.compile(r'"?\w+"?(?:,"?\w+"?)+\s*?(?:\n|$)')
 
 _DOCUMENT = re.compile(r'"schema":\s*"spillcast\.')
@@ -108,6 +111,16 @@ def _parquet(sample: Sample) -> float:
     return 3.0 if sample.raw.startswith("PAR1") else 0.0
 
 
+def _samples(sample: Sample) -> float:
+    """A heading of ASH's columns, also below what a client echoed or what a mail says."""
+    for line in islice(sample.text[:_HEADING_LENGTH].split("\n"), _HEADING_LINES_MAX):
+        names = {name.lower() for name in re.split(r'[\s",;|]+', line) if name}
+        known = "sample_time" in names and names & {"event", "session_id", "sql_id"}
+        if known and all(re.fullmatch(r"[\w#$]+", name) for name in names):
+            return 2.0
+    return 0.0
+
+
 def _export(sample: Sample) -> float:
     """A table that is nothing else: samples of ASH are asked for what they lack by their reader."""
     return 0.2 if _HEADING.match(sample.text.lstrip()[:_HEADING_LENGTH]) is not None else 0.0
@@ -148,6 +161,7 @@ KINDS: Sequence[Kind] = (
     Kind("temp_usage", "temp usage", columns(2.0, "segtype", "extents")),
     Kind("statistics", "statistics of sessions", columns(2.0, "accumulated", "value")),
     Kind("ash", "an ASH export", columns(2.0, "sample_time", "event session_id sql_id")),
+    Kind("ash", "an ASH export", _samples),
     Kind("ash", "an ASH export", _parquet),
     Kind("ash", "an ASH export", _export),
     Kind("plans", "a plan of EXPLAIN", _json),

@@ -26,6 +26,7 @@ _FEEDBACK = re.compile(
     r"SQL> |SQL>$|\s*\d+\s+rows? selected|no rows selected|Elapsed: |sep=.$|Disconnected from ",
     re.IGNORECASE,
 )
+_QUOTED = re.compile(r"(?:> ?)+")
 _NULLS = {"", "null", "(null)"}
 
 _Split = Callable[[str], list[str]]
@@ -75,12 +76,17 @@ def read_spooled(
 def spooled_of(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spooled:
     """The same of the lines of a file."""
     with reading(path):
-        lines = (line.rstrip("\r\n").replace("\f", "") for line in text)
+        lines = (_unquoted(line.rstrip("\r\n").replace("\f", "")) for line in text)
         head = list(islice(lines, _HEADING_LINES_MAX))
         at, split = _find_heading(head, names)
         heading = split(head[at]) if head else []
         rows = enumerate(chain(head[at + 1 :], lines), start=at + 2)
         return _read_rows(path, heading, split, rows, names)
+
+
+def _unquoted(line: str) -> str:
+    """A line without the marks of a quoted mail."""
+    return _QUOTED.sub("", line, count=1) if line.startswith(">") else line
 
 
 def _bounded(file: TextIO, path: Path) -> Iterator[str]:
