@@ -10,6 +10,7 @@ from spillcast.forecast import forecast
 from spillcast.forecast.verdict import verdict
 from spillcast.forecast.work_memory.spills import spills_of
 from spillcast.report.forecast import targets_table
+from spillcast.report.forecast_details import details
 from spillcast.storage.target import resolve
 
 
@@ -91,6 +92,7 @@ def test_without_times_nothing_is_slower_than_today_for_less_temp_io():
     # Bounds alone are shown: their middle is no forecast.
     rows = {row[0]: row for row in targets_table([given]).rows}
     assert [rows[name][1] for name in ("latency:100us", "today")] == [None, pytest.approx(0.1)]
+    assert "speed-up" not in str(details([given]))
 
 
 NESTED = """\

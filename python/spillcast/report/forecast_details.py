@@ -7,7 +7,7 @@ from typing import Any
 from spillcast.explained import explained
 from spillcast.forecast import Forecast, Term, Warned
 from spillcast.forecast.result import CHANGES, RECORDING, Rehearsed
-from spillcast.forecast.verdict import recommended
+from spillcast.forecast.verdict import recommended, unknown_share
 from spillcast.report.page import Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.work_memory import work_memory_text
@@ -53,8 +53,11 @@ def _forecast_parts(
     forecast: Forecast, beside: Sequence[Forecast], shared: Sequence[Warned], *, advised: bool
 ) -> list[Part]:
     """Sentence, terms and warnings, but those ``told`` of all; what to do if ``advised``."""
-    parts: list[Part] = [Words([forecast.sentence(beside)], indent="")]
-    if forecast.forecast_s is not None and forecast.speedup is not None:
+    if forecast.interval_s is not None and unknown_share(forecast) is not None:
+        parts: list[Part] = [Words([_bounds(forecast)], indent=""), _terms(forecast)]
+    else:
+        parts = [Words([forecast.sentence(beside)], indent="")]
+    if forecast.speedup is not None and len(parts) == 1:
         slower = ": the query gets slower" if forecast.speedup < 1 else ""
         parts += [
             _terms(forecast),
@@ -75,6 +78,15 @@ def _forecast_parts(
     if forecast.rehearsed is not None:
         lines.insert(0, f"  {_rehearsed(forecast.rehearsed)}")
     return [*parts, *([Words(lines)] if lines else [])]
+
+
+def _bounds(forecast: Forecast) -> str:
+    """What is known where the middle between bounds is no forecast."""
+    low, high = map(format_duration, forecast.interval_s or (0.0, 0.0))
+    return (
+        f"On {forecast.target} this run would take {low} to {high} instead of "
+        f"{format_duration(forecast.baseline_s)}; its terms, midway between the bounds:"
+    )
 
 
 def _rehearsed(done: Rehearsed) -> str:
