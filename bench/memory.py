@@ -66,7 +66,7 @@ def _nearest_s(sweep: Sweep, point: Point) -> float:
     measured = [
         other
         for other in sweep.points
-        if other.between is None and (other.storage == point.storage or other.told.state == "none")
+        if other.between is None and (other.storage == point.storage or other.state.state == "none")
     ]
     nearest = min(measured, key=lambda other: abs(log(other.memory_bytes / point.memory_bytes)))
     return nearest.elapsed_s

@@ -98,7 +98,7 @@ def test_postgres_counts_between_are_those_of_runs(postgres):
 
 def test_postgres_turns_are_those_of_its_passes(postgres):
     assert [turn.after for turn in postgres.turns] == ["one-pass", "none"]
-    passes = [p.told.passes for p in postgres.points if p.storage == STORAGES[0]]
+    passes = [p.state.passes for p in postgres.points if p.storage == STORAGES[0]]
     assert passes == sorted(passes, reverse=True)
     assert passes[0] > 1
 

@@ -35,7 +35,7 @@ def path(tmp_path, monkeypatch):
 
 
 def calibration(costs=COSTS):
-    here = CalibratedOn.here()
+    here = CalibratedOn.this_machine()
     slow = Point(**{**vars(POINT), "storage": "latency:1ms", "latency_s": 1e-3})
     return Calibration(
         CALIBRATION_SCHEMA, time.time(), 99.5, here, costs, [POINT, slow], [CHASE], ["X: lacks"]
@@ -52,10 +52,10 @@ def test_what_is_kept_is_found_again(path):
 
 def test_a_recording_is_told_the_fit_alone():
     made = calibration()
-    told = made.told
+    told = made.for_recordings
     assert (told.costs, told.measured_at_s) == (COSTS, made.measured_at_s)
     assert [told.cost_of(engine).engine for engine in ("paper", "process")] == ["paper", "any"]
-    assert calibration(costs=[]).told is None
+    assert calibration(costs=[]).for_recordings is None
 
 
 @pytest.mark.parametrize(
