@@ -11,7 +11,6 @@ import pytest
 
 from spillcast import gate
 from spillcast.errors import InputError
-from spillcast.units import parse_bytes
 
 SCHEMA = pa.schema(
     [
@@ -136,8 +135,6 @@ def test_text_that_is_too_long_is_not_read(tmp_path):
 def test_what_a_reader_did_not_expect_is_told_of_its_file_and_place():
     with refused(r"^run\.trc: cut or damaged: it lacks 'x'$"), gate.reading("run.trc"):
         {}["x"]
-    with refused(r"\(AttributeError in units\.parse_bytes\)$"), gate.reading("run.trc"):
-        parse_bytes(7, "size")
 
 
 def test_what_is_said_already_stays_as_it_is():

@@ -171,9 +171,9 @@ def test_it_is_shown_and_a_redacted_page_lacks_the_host(probed, tmp_path):
     made = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, cpu_s=0.3)
     said = tmp_path / "forecast.json"
     said.write_text(spillcast("forecast", made.path, "--to", path, "--json").stdout)
-    for more, there in ([], True), (["--redact"], False):
+    for more, shown in ([], True), (["--redact"], False):
         page = tmp_path / "page.html"
         done = spillcast("report", made.path, path, said, "--to", path, "-o", page, *more)
         assert done.returncode == 0, done.stderr
-        assert ("db-7" in page.read_text()) is there
-        assert "days old" in page.read_text()
+        assert ("db-7" in page.read_text()) is shown
+        assert ("days old" in page.read_text()) is shown

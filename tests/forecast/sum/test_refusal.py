@@ -101,7 +101,8 @@ def test_page_faults_that_may_take_long_are_a_warning(tmp_path):
 def test_an_op_that_the_target_has_no_figures_for(tmp_path):
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0)
     said = forecast(run, storage({("read", BIG): 300_000}, name="nvme"))
-    assert said.refused == "nvme has no figures for writes, which the query does"
+    assert "nvme" in said.refused
+    assert "writes" in said.refused
 
 
 def test_temp_io_that_takes_longer_than_the_run_is_refused(tmp_path):

@@ -77,7 +77,7 @@ def logs_of(path: Path, text: str) -> Logs:
 
 def _need(path: Path, each: Sequence[Logs]) -> Logs:
     temp = [file for logs in each for file in logs.temp]
-    plans = [file for logs in each for file in logs.plans]
+    plans = [plan for logs in each for plan in logs.plans]
     times = [time for logs in each for time in logs.times]
     exceeded = [failure for logs in each for failure in logs.exceeded]
     if not temp and not plans and not exceeded and path.is_file() and (pasted := _pasted(path)):
@@ -108,7 +108,7 @@ def _of_blocks(file: Path, blocks: Iterator[bytes]) -> Logs:
     with reading(file, HOW):
         temp, plans = _read(file, entries_of(blocks, times), limits)
     temp = [temp_file for temp_file in temp if MARK not in (temp_file.query or "")]
-    plans = [temp_file for temp_file in plans if MARK not in str(temp_file.get("Query Text", ""))]
+    plans = [plan for plan in plans if MARK not in str(plan.get("Query Text", ""))]
     return Logs(1, temp, plans, _window_s(times), times, limits.each)
 
 
@@ -148,12 +148,14 @@ def _read(
     #: By session: which of ``temp`` wait for their statement, and for their duration.
     unnamed: dict[str, list[int]] = {}
     untimed: dict[str, list[int]] = {}
+    session = ""
     for entry in entries:
-        session = _session(entry)
+        # Where the prefix does not tell, a message belongs to the session of the one above.
+        session = _session(entry) or session
         limits.take(session, entry)
         if match := _TEMP.search(entry.message):
             pid = _PID.search(match["path"])
-            session = pid[1] if pid and not session else session
+            session = pid[1] if pid and not _session(entry) else session
             if entry.query is None:
                 unnamed.setdefault(session, []).append(len(temp))
             untimed.setdefault(session, []).append(len(temp))
