@@ -260,7 +260,7 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
         (["whole.json", "-o", "nowhere/report.html"], "nowhere/report.html: there is no directory"),
         (
             ["whole.json", "--elapsed", "5m"],
-            "--queryid and --from are for a forecast",
+            "are for a forecast",
         ),
         (["plan.json"], "a plan holds counts, not waits"),
         (["whole.json", "--to", "tmpfs"], "--to is for evidence"),
