@@ -157,7 +157,9 @@ def test_other_formats_have_the_nodes_of_json(server, tmp_path, form, name):
     assert kinds[0] == kinds[1]
     assert document["Settings"] == as_json["Settings"]
     blocks = [one["Plan"]["Temp Written Blocks"] for one in (document, as_json)]
-    assert blocks[0] == pytest.approx(blocks[1], rel=0.2)
+    # Of several processes, those that got fewer rows may spill none of them.
+    assert min(blocks) > 0
+    assert name.startswith("parallel") or blocks[0] == pytest.approx(blocks[1], rel=0.2)
     assert read_plan(path).meta.temp.total_s > 0
 
 

@@ -157,8 +157,8 @@ type Mounted = (String, String, Option<bool>, PathBuf, String, Option<String>);
 
 /// What is mounted where a path lies.
 #[pyfunction]
-pub fn mounted(path: &str) -> PyResult<Option<Mounted>> {
-    let mount = spillcast_core::probe::mounted(Path::new(path)).map_err(os_error)?;
+pub fn mounted(path: PathBuf) -> PyResult<Option<Mounted>> {
+    let mount = spillcast_core::probe::mounted(&path).map_err(os_error)?;
     Ok(mount.map(|mount| {
         let (network, name) = (is_network(&mount.filesystem), device_name(&mount.device));
         (mount.device, mount.filesystem, network, mount.point, mount.options, name)
