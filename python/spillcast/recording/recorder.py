@@ -385,7 +385,7 @@ class Recorder:
         run = ITSELF if self.run_so_far is None else self.run_so_far()
         clock = Clock.of(self.origin_ns, run.started_ns)
         elapsed_s = until_s - clock.zero_ns / 1e9
-        if elapsed_s < 1:
+        if elapsed_s <= 0 or (elapsed_s < 1 and not self._stopped):
             return None
         meta = replace(
             self._meta(status, elapsed_s, self._tool_cost(), clock), ended_by=self._ended_by

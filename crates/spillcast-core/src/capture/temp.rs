@@ -12,7 +12,6 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::event::FileIdentity;
 use super::joined::{start_ticks, ticks_per_s};
-use super::proc::ended;
 use crate::system::boot_ns;
 
 /// How much older than its process a file may look that the process made: the clocks of births
@@ -183,10 +182,12 @@ impl Default for Process {
 }
 
 impl Process {
-    /// None where it has ended.
+    /// None where it has ended or is ending. Its memory goes first, and with that what it was
+    /// started with; one with an empty environment still has arguments.
     fn look(pid: i32) -> Option<Process> {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        if environment.is_empty() && ended(pid) {
+        let started_with = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let environment = started_with("environ");
+        if environment.is_empty() && started_with("cmdline").is_empty() {
             return None;
         }
         let tmpdir = environment
