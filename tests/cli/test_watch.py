@@ -75,6 +75,8 @@ def test_lines_of_json_count_every_operation(places):
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert {line["schema"] for line in lines} == {"spillcast.watch/1"}
     assert [line["ended"] for line in lines] == [False] * (len(lines) - 1) + [True]
+    # Of a run that has ended there is a forecast, however short it was.
+    assert lines[-1]["forecast"]["forecast_s"] > 0, lines[-1]["because"]
     section = SCHEMA_PAGE.read_text().partition("\n## Watch")[2].partition("\n## ")[0]
     assert [key for key in lines[-1] if f"`{key}" not in section and key != "schema"] == []
     account = account_of(result.stderr)
