@@ -123,12 +123,12 @@ def beginnings(tree, before=""):
     """What stands before each repetition without a bound, and a text that it repeats."""
     for op, given in tree:
         name = str(op)
-        if name in ("MAX_REPEAT", "MIN_REPEAT"):
+        if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
             if given[1] is parser.MAXREPEAT or given[1] > 1_000:
                 yield before, sample(given[2])
             yield from beginnings(given[2], before)
-        elif name == "SUBPATTERN":
-            yield from beginnings(given[3], before)
+        elif name in ("SUBPATTERN", "ATOMIC_GROUP"):
+            yield from beginnings(given if name == "ATOMIC_GROUP" else given[3], before)
         elif name == "BRANCH":
             for branch in given[1]:
                 yield from beginnings(branch, before)

@@ -33,7 +33,8 @@ _CHARACTERS = str.maketrans(
         **dict.fromkeys("\u2192\u21d2\u2794\u27f6\u279c", "->"),
     }
 )
-_LONG_DASH = re.compile(r"^(\W*?)[\u2010-\u2015\u2212\u00ad]+>", re.MULTILINE)
+_DASH = r"\u2010-\u2015\u2212\u00ad"
+_LONG_DASH = re.compile(rf"^((?:[^\w\n{_DASH}]++|[{_DASH}]++(?!>))*)[{_DASH}]+>", re.MULTILINE)
 _TAG = re.compile(
     r"</?(?:pre|code|div|span|p|td|tr|font|b|i|body|html|samp|tt)\b[^<>]{,200}>", re.I
 )
@@ -46,17 +47,18 @@ _FENCE = re.compile(r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?c
 _QUOTED_MAIL = re.compile(r" {0,3}(?:> ?)+")
 _PREFIXES = (
     _QUOTED_MAIL,
-    re.compile(r"\s*-- ?(?!>)"),
-    re.compile(r"\s*# ?"),
-    re.compile(r"\s*(?://|\*) ?"),
-    re.compile(r"\s*\d{1,5}(?:[:.|\t]| \|) ?"),
+    re.compile(r"^\s*-- ?(?!>)"),
+    re.compile(r"^\s*# ?"),
+    re.compile(r"^\s*(?://|\*) ?"),
+    re.compile(r"^\s*\d{1,5}(?:[:.|\t]| \|) ?"),
 )
 _ISO = r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)"
 #: What log shippers put before each line, also before those that go on with a message.
 SHIPPERS = (
     # syslog, by its older form; a server numbers its messages and their lines.
     re.compile(
-        r"(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w./-]+\[?\d*\]?: (?:\[[\d-]+\] ?)?"
+        r"(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d "
+        r"\S+ [\w./-]+(?:\[\d*)?\]?: (?:\[[\d-]+\] ?)?"
     ),
     # Containers on Kubernetes, as their node keeps them.
     re.compile(rf"{_ISO} std(?:out|err) [FP] "),
@@ -68,14 +70,15 @@ SHIPPERS = (
     # Heroku.
     re.compile(rf"{_ISO} \w+\[[\w.-]+\]: (?:\[\w+\] )?(?:\[[\d-]+\] ?)?"),
     # docker compose.
-    re.compile(r"\[?[\w./-]+\]?\s+\| ?"),
+    re.compile(r"^\[?[\w./-]+\]?\s+\| ?"),
     # kubectl logs --timestamps, docker logs -t, aws logs tail.
     re.compile(rf"{_ISO}(?: (?=[ \t])|[ \t])"),
 )
 _TAB = re.compile(r"#011")
 #: One string, and no row of several.
-_QUOTED = re.compile(
-    r"[\s\[(]*(?P<quote>[\"'])(?P<text>(?:(?!(?P=quote)\s*[,;\t:]\s*\S).)*)(?P=quote)[\s,)\];+]*"
+_QUOTED_LINE = re.compile(
+    r"[\s\[(]*(?P<quote>[\"'])"
+    r"(?P<text>(?:(?!(?P=quote)(?:\s*+[,;:]|[^\S\t]*+\t)\s*+\S).)*)(?P=quote)[\s,)\];+]*"
 )
 _IDE_QUOTED = re.compile(r'"(?P<text>(?:[^"]|"")*)"')
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
@@ -179,7 +182,7 @@ def _cells(lines: Lines) -> Lines | None:
 def _quotes(lines: Lines) -> Lines | None:
     """Quotes around each line, as of tuples and strings; or around those with a comma."""
     full = [line for line in lines if line.strip()]
-    matches = [_QUOTED.fullmatch(line) for line in full]
+    matches = [_QUOTED_LINE.fullmatch(line) for line in full]
     if full and full[0].lstrip()[:2] in ("[{", "{"):
         return None
     judged = [match for line, match in zip(full, matches, strict=True) if FIGURES.search(line)]

@@ -31,7 +31,7 @@ _LOG = re.compile(
 _TEXT, _PARAMETERS = "Query Text:", "Query Parameters:"
 _XML = re.compile(r"<explain\b.*?</explain>", re.DOTALL)
 _YAML = re.compile(r"^(?P<indent> *)(?:- )?(?:Plan: *$|Query Text: \")", re.MULTILINE)
-_PAIR = re.compile(r"(?P<key>\"[^\"]+\"|[^:\"\s][^:\"]*):(?: (?P<value>.*))?")
+_YAML_PAIR = re.compile(r"(?P<key>\"[^\"]+\"|[^:\"\s][^:\"]*):(?: (?P<value>.*))?")
 
 
 def read_documents(path: Path) -> list[dict[str, Any]]:
@@ -190,7 +190,7 @@ def _block(lines: list[str], at: int, path: Path) -> tuple[Any, int]:
         items = []
         while at < len(lines) and _indent(lines[at]) == indent and lines[at].lstrip()[:2] == "- ":
             inner = lines[at].replace("- ", "  ", 1)
-            if _PAIR.fullmatch(inner.strip()) is None:
+            if _YAML_PAIR.fullmatch(inner.strip()) is None:
                 items.append(_value(inner))
                 at += 1
                 continue
@@ -200,7 +200,7 @@ def _block(lines: list[str], at: int, path: Path) -> tuple[Any, int]:
         return items, at
     values: dict[str, Any] = {}
     while at < len(lines) and _indent(lines[at]) == indent:
-        match = _PAIR.fullmatch(lines[at].strip())
+        match = _YAML_PAIR.fullmatch(lines[at].strip())
         if match is None or lines[at].lstrip().startswith("- "):
             break
         key = match["key"].strip('"')

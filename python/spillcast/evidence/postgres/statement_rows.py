@@ -29,6 +29,8 @@ _NEEDED = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
 _OTHER_TIMES = tuple(f"{kind}blk_{op}_time" for kind in ("", "shared_", "local_") for op in OPS)
 #: The server keeps 5,000 statements, unless it is told to keep more.
 _BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
+#: Words below a table, or the prompt of psql.
+_BELOW_TABLE = re.compile(r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\W\d]|[-=*!(][>#]$")
 PER_GATHER = "max_parallel_workers_per_gather"
 MAINTENANCE = "max_parallel_maintenance_workers"
 HOW = "export it with: \\copy (select * from pg_stat_statements) to 'statements.csv' csv header"
@@ -189,9 +191,7 @@ def _of_csv(text: str) -> list[dict[str, Any]]:
 def _of_full_length(rows: Iterable[dict[Any, Any]]) -> Iterable[Mapping[str, str]]:
     for row in rows:
         first, *others = row.values()
-        below = re.search(r"[^\W\d] ?\S* [^\W\d]|[-=*!(][>#]$", str(first).strip())
-        if others and not any(others) and below is not None:
-            # Words below the table, or the prompt of psql.
+        if others and not any(others) and _BELOW_TABLE.search(str(first).strip()) is not None:
             return
         if all(name == value for name, value in row.items()):
             raise ValueError("a second heading: put each export into a file of its own")

@@ -11,12 +11,14 @@ from typing import Any
 from spillcast.errors import InputError
 
 _ACTUAL = (
-    r"actual(?: time=[\d.]+\.\.(?P<time>[\d.]+))? rows=(?P<rows>[\d.]+) n?loops=(?P<loops>\d+)"
+    r"actual(?: time=(?>[\d.]+\.\.(?=[\d.]))(?P<time>[\d.]++))?"
+    r" rows=(?P<rows>[\d.]+) n?loops=(?P<loops>\d+)"
 )
-_COST = r"cost=\d[\d.]*\.\.[\d.]+ rows=(?P<plan_rows>\d+) width=(?P<width>\d+)"
+_COST = r"cost=\d(?>[\d.]*\.\.(?=[\d.]))[\d.]++ rows=(?P<plan_rows>\d+) width=(?P<width>\d+)"
 _NODE = re.compile(
-    r"(?P<indent>[ \t]*)(?P<arrow>->[ \t]*)?(?P<name>[^\s(](?:[^(]|\((?!cost=|actual|never))*?)\s*"
-    rf"(?:\({_COST}\))?\s*(?:\((?:{_ACTUAL}|never executed)\))?\s*"
+    r"(?P<indent>[ \t]*)(?P<arrow>->[ \t]*)?"
+    r"(?P<name>[^\s(](?:\s*+(?:[^\s(]|\((?!cost=|actual|never)))*)\s*+"
+    rf"(?:\({_COST}\)\s*+)?(?:\((?:{_ACTUAL}|never executed)\)\s*+)?"
 )
 #: What a node's line has, whole or cut.
 _OF_NODE = re.compile(r"\(cost=\d|\(actual (?:time|rows)=|\(never executed\)")
