@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+import monitor_reports
 from evidence import recording
 from harness import only_line, spillcast
+from spillcast.forecast.question import Question
+from spillcast.lab.actual import actual_run_of_evidence
 
 #: 1,000 reads and 500 writes in a run that does 1 s of other work.
 READS, WRITES = 1000, 500
@@ -49,6 +52,16 @@ def test_what_came_as_it_was_forecast_is_true(forecast, tmp_path):
     assert words.startswith("The forecast held: ")
     assert "; the forecast was " in " ".join(words.split())
     assert "44 % less than before" in " ".join(words.split())
+
+
+def test_terms_are_unknown_where_the_run_has_bounds_of_them(tmp_path):
+    lines = [(*line[:4], {}) for line in monitor_reports.LINES]
+    path = tmp_path / "run.txt"
+    for given, known in ((monitor_reports.LINES, True), (lines, False)):
+        path.write_text(monitor_reports.text(lines=given))
+        actual = actual_run_of_evidence([path], Question())
+        assert actual.elapsed_s == 773
+        assert bool(actual.terms_s) == known
 
 
 def test_what_came_otherwise_is_not(forecast, tmp_path):

@@ -9,6 +9,7 @@ from spillcast.evidence.postgres.executed import Executed, executed_plan, execut
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
+from spillcast.forecast.verdict import unknown_share
 from spillcast.recording import Recording
 from spillcast.recording.observed import TempPlace, named_temp_places
 from spillcast.recording.postgres_meta import Statement
@@ -65,7 +66,8 @@ def actual_run(executed: Executed) -> ActualRun:
 
 def _of_terms(forecast: Forecast) -> ActualRun:
     terms_s: dict[str, float] = {}
-    for term in forecast.terms:
+    # Between bounds of the time of temp I/O no term is known, but the total is.
+    for term in () if unknown_share(forecast) else forecast.terms:
         terms_s[term.name] = terms_s.get(term.name, 0.0) + term.baseline_s
     moved = [term for term in forecast.terms if term.op is not None]
     operations = sum(term.count or 0 for term in moved) or None
