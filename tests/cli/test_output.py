@@ -46,11 +46,18 @@ def test_a_closed_stream_leads_nowhere(tmp_path, closed):
 
 
 def test_a_refused_forecast_is_one_document(tmp_path):
-    """Statements without times of temp I/O tell no time at all."""
-    rows = export(tmp_path / "statements.csv", 16, row(temp_ms=0.0))
-    result = spillcast("forecast", rows, "--to", "factor:2", "--json")
+    """A target that was measured with reads alone, for statements that also write."""
+    target = tmp_path / "reads.json"
+    group = {
+        "op": "read", "size_class_bytes": 8192, "depth": 1, "count": 9, "bytes": 73728,
+        "total_ns": 900, "latency_ns": [100], "latency_count": [9], "block_count": [9],
+        "block_mean_ns": [100],
+    }  # fmt: skip
+    document = {"schema": "spillcast.storage/1", "name": "reads", "source": "probe"}
+    target.write_text(json.dumps(document | {"groups": [group], "facts": {}}))
+    rows = export(tmp_path / "statements.csv", 16, row())
+    result = spillcast("forecast", rows, "--to", target, "--json")
     assert result.returncode == 3
     said = json.loads(result.stdout)
-    assert (said["schema"], said["targets"]) == ("spillcast.forecast/1", [])
-    assert said["refused"] in said["verdict"]["text"]
-    assert said["refused"] in result.stderr
+    assert (said["schema"], said["forecast_s"]) == ("spillcast.forecast/1", None)
+    assert "writes" in said["refused"]
