@@ -18,6 +18,7 @@ _APART = 5.0
 #: Ends of intervals are drawn up to so many times the whole.
 _REACH_MAX = 3.0
 _STEPS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)
+DAY_S = 86_400.0
 #: Widths of a page, of a letter and of a tick's words, px: they decide how many ticks fit.
 WIDE_PX, NARROW_PX, _LETTER_PX, _TICK_PX = 720, 344, 7.7, 76
 _NAME_WIDE_PX, _NAME_NARROW_PX = 240, 112
@@ -89,12 +90,18 @@ def duration_ticks(most_s: float, count: int = 6) -> list[float]:
     """Round durations (s) from 0 to ``most_s``, about ``count`` of them."""
     wanted = max(most_s, 1e-9) / count
     if wanted < 1:
-        power = 10.0 ** math.floor(math.log10(wanted))
-        step = next(power * times for times in (1, 2, 5, 10) if power * times >= wanted * 0.999)
+        step = _round_up(wanted)
+    elif wanted <= _STEPS_S[-1]:
+        step = next(float(s) for s in _STEPS_S if s >= wanted * 0.999)
     else:
-        days = (day * 86400.0 for day in range(1, 10_000))
-        step = next(float(s) for s in (*_STEPS_S, *days) if s >= wanted * 0.999)
+        step = DAY_S * _round_up(wanted / DAY_S)
     return [round(step * n, 10) for n in range(int(most_s / step + 1e-9) + 1)]
+
+
+def _round_up(value: float) -> float:
+    """The next of 1, 2, 5 or 10 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(power * times for times in (1, 2, 5, 10) if power * times >= value * 0.999)
 
 
 def clock(seconds: float) -> str:
