@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from spillcast.errors import is_interruption
-from spillcast.interruptible import interrupts_reported, no_interrupts
+from spillcast.interruptible import interrupts_reported
 
 pytestmark = pytest.mark.usefixtures("signals_by_default")
 
@@ -21,13 +21,6 @@ def test_it_is_told_and_interrupts_nothing():
         interrupt()
         interrupt()
         assert told.is_set()
-    with pytest.raises(KeyboardInterrupt):
-        interrupt()
-
-
-def test_it_does_nothing_while_something_is_kept():
-    with no_interrupts():
-        interrupt()
     with pytest.raises(KeyboardInterrupt):
         interrupt()
 

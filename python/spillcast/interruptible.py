@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 #: The signals that end spillcast as Ctrl-C does.
@@ -72,13 +72,6 @@ def interrupted_once() -> None:
 
 
 @contextmanager
-def no_interrupts() -> Iterator[None]:
-    """Ignore a second Ctrl-C, which would lose results; only the main thread gets signals."""
-    with _handled(signal.SIG_IGN):
-        yield
-
-
-@contextmanager
 def interrupts_reported() -> Iterator[threading.Event]:
     """Let Ctrl-C set the event and interrupt nothing; only the main thread gets signals."""
     interrupted = threading.Event()
@@ -87,18 +80,12 @@ def interrupts_reported() -> Iterator[threading.Event]:
         _received[:] = [number]
         interrupted.set()
 
-    with _handled(tell):
-        yield interrupted
-
-
-@contextmanager
-def _handled(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> Iterator[None]:
     before = {}
     if threading.current_thread() is threading.main_thread():
-        taken = [number_ for number_ in ENDING if signal.getsignal(number_) != signal.SIG_IGN]
-        before = {number: signal.signal(number, handler) for number in taken}
+        taken = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
+        before = {number: signal.signal(number, tell) for number in taken}
     try:
-        yield
+        yield interrupted
     finally:
         for number, old in before.items():
             signal.signal(number, old)

@@ -24,8 +24,6 @@ _LISTED = 10
 _GAP_S = 60
 _GAP_INTERVALS = 6
 
-#: Instance and session.
-Owner = tuple[int | None, int | None]
 Row = dict[str, Any]
 
 
