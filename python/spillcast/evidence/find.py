@@ -179,8 +179,6 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
 
 def kind_of(path: Path) -> str | None:
     """The kind of a file, as a field of ``Evidence``; None for documents of ours and the unsure."""
-    if _DOCUMENT.match(head_of(path)):
-        return None
     recognised = recognise(path)
     return recognised.kind.name if recognised is not None and recognised.score >= 1 else None
 
