@@ -9,10 +9,10 @@ import pytest
 from evidence import recording, table
 from large_recording import write_large_recording
 from oracle_files import READ, WRITE, blocks, make_example, write_trace
+from spillcast.evidence.oracle.trace import profile_traces
 from spillcast.profile import timeline
 from spillcast.recording import Recording
 from spillcast.recording.schema import WAITS_SCHEMA
-from spillcast.recording.trace import profile_traces
 
 
 def test_samples_are_told_apart_as_the_published_case_has_them(tmp_path):

@@ -9,9 +9,9 @@ import pytest
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast import _core
 from spillcast.errors import InputError
+from spillcast.evidence.oracle.trace import TABLES
 from spillcast.profile.sql import run_sql
 from spillcast.profile.trace_tables import requested
-from spillcast.recording.trace import TABLES
 
 WAITS = [(READ, 100 + n % 700, blocks(n % 32)) for n in range(4_000)] + [
     (WRITE, 7, blocks(31, 203))

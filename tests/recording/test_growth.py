@@ -16,12 +16,12 @@ from evidence import storage
 from spillcast.cache.evidence import read_requests
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.reading import read_figures
+from spillcast.evidence.oracle.ash.reader import read_ash
+from spillcast.evidence.oracle.statistics import read_statistics
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.postgres.statements import read_statements
 from spillcast.forecast.oracle.events import read_traces
-from spillcast.recording.ash.reader import read_ash
-from spillcast.recording.statistics import read_statistics
 from spillcast.storage import Storage
 
 #: Linear work of ten times as much input takes ten times as long, a square a hundred times.

@@ -11,8 +11,8 @@ from spillcast.cache.evidence import read_requests
 from spillcast.errors import InputError
 from spillcast.evidence.figures.reading import read_figures
 from spillcast.evidence.find import find_evidence
-from spillcast.recording.ash import read_ash
-from spillcast.recording.trace import profile_traces
+from spillcast.evidence.oracle.ash import read_ash
+from spillcast.evidence.oracle.trace import profile_traces
 
 HEADING = "SAMPLE_TIME,SESSION_ID,SESSION_STATE,EVENT\n"
 

@@ -21,11 +21,11 @@ from spillcast.cache.rows import (
     is_sequential,
 )
 from spillcast.errors import InputError
+from spillcast.evidence.oracle.trace import ReadFailures, open_reader
+from spillcast.evidence.oracle.trace_run import name_blocks
+from spillcast.evidence.same_file import distinct, repeated_words
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
-from spillcast.recording.same_file import distinct, repeated_words
-from spillcast.recording.trace import ReadFailures, open_reader
-from spillcast.recording.trace_run import name_blocks
 from spillcast.units import format_count
 
 #: Waits of scans in Oracle's traces.

@@ -145,10 +145,10 @@ def _measure(
 def _recording(path: Path, block: str | None, item: int | None) -> "Recording":
     from spillcast.errors import InputError
     from spillcast.evidence.find import find_evidence
+    from spillcast.evidence.oracle.block_size import block_size
+    from spillcast.evidence.oracle.trace_run import recording_of_traces
     from spillcast.evidence.postgres import read_plan, with_counts
     from spillcast.recording import Recording
-    from spillcast.recording.block_size import block_size
-    from spillcast.recording.trace_run import recording_of_traces
 
     evidence = find_evidence([path]) if path.exists() else None
     if evidence is not None and evidence.traces:

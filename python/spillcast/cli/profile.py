@@ -67,11 +67,11 @@ def profile(
 
     options: dict[str, Any] = {}
     if any(given is not None for given in (sql_id, exec_id, since, until)):
-        from spillcast.recording.ash import Chosen
+        from spillcast.evidence.oracle.ash import Chosen
 
         options["chosen"] = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
     if block is not None:
-        from spillcast.recording.block_size import parse_block
+        from spillcast.evidence.oracle.block_size import parse_block
 
         options["block_bytes"] = parse_block(block)
     with reading_bar(evidence) as read:

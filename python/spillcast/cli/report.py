@@ -104,10 +104,10 @@ def report(
     from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.errors import InputError
     from spillcast.evidence.find import Evidence, find_evidence
+    from spillcast.evidence.oracle.ash import Chosen
     from spillcast.forecast.ask import ask
     from spillcast.forecast.question import Question
     from spillcast.forecast.remaining import hints_of
-    from spillcast.recording.ash import Chosen
     from spillcast.report.html.inputs import Inputs, split_inputs
     from spillcast.report.html.runs import add_runs, target_latencies
     from spillcast.report.html.write import write_report

@@ -1,7 +1,7 @@
 """An ASH export -> facts: wall clock by statement, day and event, as a forecast counts it.
 
-The sums are those of recording/ash/wall_clock.py and recording/ash/profile.py, for all statements
-and days of an export at once.
+The sums are those of wall_clock.py and profile.py in evidence/oracle/ash/, for all statements and
+days of an export at once.
 """
 
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import InputError
+from spillcast.evidence.oracle.ash import ON_CPU, Ash
+from spillcast.evidence.oracle.ash.reader import MEMORY_INTERVAL_US
+from spillcast.evidence.oracle.spooled import read_spooled
 from spillcast.fleet.identity import Identity
 from spillcast.fleet.schema import ACTIVE, UNKNOWN, WAIT
 from spillcast.gate import any_table_of
-from spillcast.recording.ash import ON_CPU, Ash
-from spillcast.recording.ash.reader import MEMORY_INTERVAL_US
-from spillcast.recording.spooled import read_spooled
 
 #: Kinds by where the rows come from: DBA_HIST repeats one in ten of those in memory.
 KINDS = {"V$": "ash", "DBA_HIST": "ash history"}

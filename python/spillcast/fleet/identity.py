@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from spillcast.evidence.oracle.trace_header import head_of
 from spillcast.fleet.schema import UNKNOWN
 from spillcast.recording.meta import Meta
-from spillcast.recording.trace_header import head_of
 
 # diag/rdbms/UNIQUE_NAME/INSTANCE/trace: the name that all instances of a database share.
 _PATH = re.compile(rb"^Trace file \S*/rdbms/([^/\s]+)/[^/\s]+/trace/", re.MULTILINE)

@@ -8,6 +8,7 @@ from typing import Any
 
 from spillcast.errors import InputError, Refusal
 from spillcast.evidence.find import find_evidence
+from spillcast.evidence.oracle.ash import read_ash
 from spillcast.fleet import identity
 from spillcast.fleet.ash import KINDS as ASH_KINDS
 from spillcast.fleet.ash import database_of_export, facts_of_ash
@@ -20,7 +21,6 @@ from spillcast.fleet.traces import KIND as TRACE
 from spillcast.fleet.traces import facts_of_trace, read_trace
 from spillcast.gate import COUNT_MAX, damaged, reading
 from spillcast.recording import Recording
-from spillcast.recording.ash import read_ash
 from spillcast.visible import visible
 
 #: Damaged lines of a source to keep for display.

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from spillcast import _core
+from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
 from spillcast.fleet.identity import Identity
 from spillcast.fleet.schema import CPU, WAIT
-from spillcast.recording.trace import ReadFailures, Traces, open_reader
 
 KIND = "trace"
 _under_way: set[_core.TraceReader] = set()

@@ -15,7 +15,7 @@ from spillcast.storage.budget import Budget, parse_budget
 from spillcast.storage.rehearsal import Rehearsal
 
 if TYPE_CHECKING:
-    from spillcast.recording.ash import Chosen
+    from spillcast.evidence.oracle.ash import Chosen
     from spillcast.storage.probe import Progress
 
 CONFIDENCE = 0.9
@@ -86,7 +86,7 @@ class Question:
     @property
     def chosen(self) -> "Chosen":
         """Which samples of ASH are meant."""
-        from spillcast.recording.ash import Chosen
+        from spillcast.evidence.oracle.ash import Chosen
 
         return Chosen(sql_id=self.sql_id, exec_id=self.exec_id, since=self.since, until=self.until)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from spillcast.evidence.oracle.ash import ALL, Ash, Chosen, executions, hints, profile_ash, read_ash
+from spillcast.evidence.oracle.trace import Progress
 from spillcast.profile.result import QUANTILES, Profile
 from spillcast.profile.samples import grouped
-from spillcast.recording.ash import ALL, Ash, Chosen, executions, hints, profile_ash, read_ash
-from spillcast.recording.trace import Progress
 
 
 def of_ash(

@@ -8,14 +8,14 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import InputError, first_line
+from spillcast.evidence.oracle.trace import Progress
+from spillcast.evidence.oracle.trace_spool import spool_traces
+from spillcast.evidence.oracle.trace_window import Window
 from spillcast.exact_name import rows_of
 from spillcast.profile.call_tree import add_call_tree
 from spillcast.profile.expressions import check_keys, condition_of, confine, keys_of, named
 from spillcast.profile.result import QUANTILES, Profile
 from spillcast.profile.traces import trace_warnings
-from spillcast.recording.trace import Progress
-from spillcast.recording.trace_spool import spool_traces
-from spillcast.recording.trace_window import Window
 
 _COLUMNS = {
     "call": "call",

@@ -16,9 +16,9 @@ from spillcast.recording.event_names import is_like
 from spillcast.several import several
 
 if TYPE_CHECKING:
-    from spillcast.recording.ash import Chosen
-    from spillcast.recording.trace import Progress
-    from spillcast.recording.trace_window import Window
+    from spillcast.evidence.oracle.ash import Chosen
+    from spillcast.evidence.oracle.trace import Progress
+    from spillcast.evidence.oracle.trace_window import Window
 
 
 def profile(
@@ -57,8 +57,8 @@ def profile(
 
         return by_row_source(files, by, where, chosen, window, block_bytes, lenient, on_progress)
     if kind == "ash":
+        from spillcast.evidence.oracle.ash import ALL
         from spillcast.profile.ash import of_ash
-        from spillcast.recording.ash import ALL
 
         result = of_ash(files.ash, by, where, chosen or ALL, on_progress)
         if files.traces:
@@ -84,7 +84,7 @@ def profile(
 
 def _window(chosen: "Chosen | None", kind: str) -> "Window":
     """The time window of traces."""
-    from spillcast.recording.trace_window import ALWAYS, Window
+    from spillcast.evidence.oracle.trace_window import ALWAYS, Window
 
     if chosen is None or kind == "ash":
         return ALWAYS

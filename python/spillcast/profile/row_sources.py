@@ -8,21 +8,21 @@ from typing import Any
 
 from spillcast.errors import InputError
 from spillcast.evidence.find import Evidence
-from spillcast.profile.result import ROW_SOURCE, Profile, bare_row
-from spillcast.profile.traces import trace_warnings
-from spillcast.recording.ash import ALL, Chosen, hints, read_ash
-from spillcast.recording.block_size import BlockSize, block_size
-from spillcast.recording.row_sources import (
+from spillcast.evidence.oracle.ash import ALL, Chosen, hints, read_ash
+from spillcast.evidence.oracle.block_size import BlockSize, block_size
+from spillcast.evidence.oracle.row_sources import (
     RowSource,
     line_words,
     row_sources_of_samples,
     row_sources_of_trace,
     spilling,
 )
-from spillcast.recording.trace import Progress
-from spillcast.recording.trace_spool import spool_traces
-from spillcast.recording.trace_window import Window
-from spillcast.recording.work_areas import passes_by_line, read_work_areas
+from spillcast.evidence.oracle.trace import Progress
+from spillcast.evidence.oracle.trace_spool import spool_traces
+from spillcast.evidence.oracle.trace_window import Window
+from spillcast.evidence.oracle.work_areas import passes_by_line, read_work_areas
+from spillcast.profile.result import ROW_SOURCE, Profile, bare_row
+from spillcast.profile.traces import trace_warnings
 from spillcast.units import format_bytes
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from spillcast.errors import InputError, first_line
+from spillcast.evidence.oracle.trace import Progress
+from spillcast.evidence.oracle.trace_window import ALWAYS, Window
 from spillcast.histogram import quantiles
 from spillcast.profile.expressions import check_keys, condition_of, confine, keys_of, named
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
 from spillcast.profile.trace_tables import ask_no_traces, ask_traces
 from spillcast.profile.traces import WAITS_ALONE, trace_warnings
-from spillcast.recording.trace import Progress
-from spillcast.recording.trace_window import ALWAYS, Window
 
 if TYPE_CHECKING:
     from spillcast.recording import Recording

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillcast.errors import InputError, first_line
+from spillcast.evidence.oracle.ash import ON_CPU
 from spillcast.profile.expressions import check_keys, condition_of, confine, keys_of, named
 from spillcast.profile.result import DIMENSIONS, Profile, bare_row
 from spillcast.recording import Recording
-from spillcast.recording.ash import ON_CPU
 
 _COLUMNS = {
     "event": f"coalesce(event::varchar, '{ON_CPU}')",

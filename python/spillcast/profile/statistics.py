@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spillcast.errors import InputError
+from spillcast.evidence.oracle.statistics import read_statistics
 from spillcast.profile.result import Profile
-from spillcast.recording.statistics import read_statistics
 
 
 def of_statistics(paths: Sequence[Path], by: Sequence[str], where: str | None) -> Profile:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spillcast.evidence.oracle.ash import ALL, Chosen, read_ash
 from spillcast.recording import Recording
-from spillcast.recording.ash import ALL, Chosen, read_ash
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spillcast.recording.trace import Traces
+    from spillcast.evidence.oracle.trace import Traces
 
 CPU, READ, WRITE, OTHER_IO, WAITS = "CPU", "temp reads", "temp writes", "other I/O", "other waits"
 STATES = (CPU, READ, WRITE, OTHER_IO, WAITS)

@@ -16,10 +16,7 @@ from typing import Any
 import duckdb
 
 from spillcast import _core
-from spillcast.interruptible import run_interruptibly
-from spillcast.profile.call_tree import add_call_tree
-from spillcast.profile.expressions import confine
-from spillcast.recording.trace import (
+from spillcast.evidence.oracle.trace import (
     TABLES,
     Progress,
     Read,
@@ -29,7 +26,10 @@ from spillcast.recording.trace import (
     profile_traces,
     read_once,
 )
-from spillcast.recording.trace_window import ALWAYS, Window
+from spillcast.evidence.oracle.trace_window import ALWAYS, Window
+from spillcast.interruptible import run_interruptibly
+from spillcast.profile.call_tree import add_call_tree
+from spillcast.profile.expressions import confine
 
 #: A table and a column of it.
 Column = tuple[str, str]
@@ -61,7 +61,7 @@ def ask_traces(
             raise
         columns, scans = None, 2
     if scans > 1:
-        from spillcast.recording.trace_spool import spool_traces
+        from spillcast.evidence.oracle.trace_spool import spool_traces
 
         read = spool_traces(
             paths, folder, columns=columns, lenient=lenient, on_progress=on_progress, window=window

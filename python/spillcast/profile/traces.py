@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from spillcast import histogram
+from spillcast.evidence.oracle.trace import Progress, Traces, profile_traces
+from spillcast.evidence.oracle.trace_window import ALWAYS, Window
+from spillcast.evidence.same_file import repeated_words
 from spillcast.profile.result import DIMENSIONS, QUANTILES, Profile, bare_row
-from spillcast.recording.same_file import repeated_words
-from spillcast.recording.trace import Progress, Traces, profile_traces
-from spillcast.recording.trace_window import ALWAYS, Window
 from spillcast.units import format_count, format_duration
 
 #: CPU time and waits use different clocks; old servers count CPU in ticks of 10 ms.

@@ -1,4 +1,4 @@
-"""Recordings: making, writing and reading them, and reading other evidence of a run."""
+"""Recordings: making, writing and reading them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ __all__ = ["Recording"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``Recording`` on first use: much of this package reads other evidence."""
+    """Import ``Recording`` on first use: it loads Arrow."""
     if name != "Recording":
         raise AttributeError(f"module 'spillcast.recording' has no attribute {name!r}")
     from spillcast.recording.recording import Recording

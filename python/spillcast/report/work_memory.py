@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from spillcast.evidence.oracle.row_sources import line_words
 from spillcast.forecast.more_memory import (
     PGA_TARGET,
     MorePga,
@@ -9,7 +10,6 @@ from spillcast.forecast.more_memory import (
     WorkMemory,
     WorkMemorySetting,
 )
-from spillcast.recording.row_sources import line_words
 from spillcast.units import format_bytes, format_duration, format_setting
 
 #: Part of pga_aggregate_target that a work area of a serial query gets at most, and that those of

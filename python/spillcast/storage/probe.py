@@ -6,8 +6,8 @@ from typing import Any
 
 from spillcast import _core
 from spillcast.evidence.figures.figures import REPORT
+from spillcast.evidence.oracle.trace_run import TRACE
 from spillcast.recording import Recording
-from spillcast.recording.trace_run import TRACE
 from spillcast.storage.bounded import bounded_run
 from spillcast.storage.budget import Budget
 from spillcast.storage.failures import failures_as_errors

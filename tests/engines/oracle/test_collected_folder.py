@@ -10,7 +10,7 @@ from made_up_sqlplus import NOW, database, insert, run_script
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast.engines.oracle.collect import collect
 from spillcast.evidence.find import SPOOLS, find_evidence
-from spillcast.recording.ash import executions, read_ash
+from spillcast.evidence.oracle.ash import executions, read_ash
 
 SQL_ID = "4q7zf0d2m8kcx"
 SESSION = "35,65385"

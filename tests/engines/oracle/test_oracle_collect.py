@@ -15,8 +15,8 @@ from harness import spillcast
 from made_up_sqlplus import NOW, VIEWS, database, insert, parsed, run
 from spillcast.engines.oracle.collect import collect, parse_session
 from spillcast.errors import InputError
-from spillcast.recording.ash import executions, read_ash
-from spillcast.recording.statistics import read_statistics
+from spillcast.evidence.oracle.ash import executions, read_ash
+from spillcast.evidence.oracle.statistics import read_statistics
 
 SQL_ID = "09bmj7j9q8a5z"
 SESSION = "33,4711"

@@ -10,10 +10,10 @@ from emulator import skip_without_fuse
 from harness import available, spillcast
 from postgres_rig import JOIN, recorder, rig, until_attached
 from spillcast.engines.postgres.server import embedded
+from spillcast.evidence.oracle.trace_run import recording_of_traces
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
-from spillcast.recording.trace_run import recording_of_traces
 from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
 from spillcast.storage.plan import plan

@@ -7,11 +7,11 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import Figures
+from spillcast.evidence.oracle.ash.values import parse_integer
 from spillcast.evidence.oracle.monitored import Line, Monitored, figures_of
 from spillcast.evidence.oracle.report_text import table_lines
-from spillcast.recording.ash.values import parse_integer
+from spillcast.evidence.oracle.spooled import spooled_of
 from spillcast.recording.event_names import OPS
-from spillcast.recording.spooled import spooled_of
 
 _NAMES = (
     *("sql_id", "sql_exec_id", "sql_exec_start", "last_refresh_time", "status", "elapsed_time"),

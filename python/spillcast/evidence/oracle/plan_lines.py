@@ -7,7 +7,7 @@ from pathlib import Path
 from spillcast.errors import InputError
 from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.numbers import Number
-from spillcast.recording.row_sources import may_spill
+from spillcast.evidence.oracle.row_sources import may_spill
 
 
 @dataclass(frozen=True)

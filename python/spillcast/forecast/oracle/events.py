@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError
-from spillcast.recording.ash import (
+from spillcast.evidence.oracle.ash import (
     ALL,
     Ash,
     Chosen,
@@ -20,10 +20,10 @@ from spillcast.recording.ash import (
     read_ash,
     wall_clock_share,
 )
-from spillcast.recording.block_size import BLOCKS_MAX
+from spillcast.evidence.oracle.block_size import BLOCKS_MAX
+from spillcast.evidence.oracle.trace import Progress, Traces, profile_traces
+from spillcast.evidence.same_file import repeated_words
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
-from spillcast.recording.same_file import repeated_words
-from spillcast.recording.trace import Progress, Traces, profile_traces
 
 
 @dataclass(frozen=True)

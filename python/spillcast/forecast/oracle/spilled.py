@@ -8,16 +8,16 @@ from typing import Any
 import pyarrow as pa
 
 from spillcast.evidence.find import Evidence
-from spillcast.forecast.more_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
-from spillcast.recording.block_size import bytes_of, read_parameters
-from spillcast.recording.row_sources import (
+from spillcast.evidence.oracle.block_size import bytes_of, read_parameters
+from spillcast.evidence.oracle.row_sources import (
     RowSource,
     row_sources_of_samples,
     row_sources_of_trace,
     spilling,
 )
-from spillcast.recording.trace_spool import spool_traces
-from spillcast.recording.work_areas import read_work_areas
+from spillcast.evidence.oracle.trace_spool import spool_traces
+from spillcast.evidence.oracle.work_areas import read_work_areas
+from spillcast.forecast.more_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
 
 #: STAT lines stand at the end of a trace, which is read once more for them; not of a larger one.
 _TRACES_BYTES_MAX = 64 << 20

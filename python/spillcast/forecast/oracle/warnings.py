@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from spillcast.evidence.oracle.block_size import BlockSize
+from spillcast.evidence.oracle.statistics import TempOnFlash
 from spillcast.forecast.assumptions import AMPLIFIED, FLASH_S, NEW_SHARE, SERVED
 from spillcast.forecast.oracle.events import TraceEvidence
 from spillcast.forecast.oracle.evidence import OracleEvidence
@@ -9,8 +11,6 @@ from spillcast.forecast.oracle.parts import Part, Target
 from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.provenance import about_provenance
 from spillcast.forecast.sum.target_warnings import about_measuring
-from spillcast.recording.block_size import BlockSize
-from spillcast.recording.statistics import TempOnFlash
 from spillcast.storage import Storage
 from spillcast.storage.page_cache import IN_MEMORY
 from spillcast.storage.source import ASSUMED

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.engines.registry import known_as
+from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
 from spillcast.profile import Profile, profile
 from spillcast.recording import Recording
 from spillcast.recording.meta import (
@@ -18,7 +19,6 @@ from spillcast.recording.meta import (
 from spillcast.recording.observed import CpuLimits
 from spillcast.recording.postgres_meta import Sampling
 from spillcast.recording.source import SOURCES
-from spillcast.recording.trace import ReadFailures, Traces, open_reader
 from spillcast.report.capture_cost import cost_sentence
 from spillcast.units import format_bytes, format_count, format_duration
 

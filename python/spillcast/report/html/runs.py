@@ -7,10 +7,10 @@ from typing import Any
 
 from spillcast.errors import InputError
 from spillcast.evidence.find import Evidence
+from spillcast.evidence.oracle.ash import ALL, Chosen
 from spillcast.histogram import merged
 from spillcast.profile import Profile, profile, timeline
 from spillcast.recording import Recording
-from spillcast.recording.ash import ALL, Chosen
 from spillcast.recording.event_names import OPS
 from spillcast.recording.relabelled import with_temp
 from spillcast.redaction import struck_document
@@ -79,7 +79,7 @@ def _events_of_samples(recording: Recording) -> list[dict[str, Any]]:
 
 
 def _of_traces(paths: Sequence[Path], lenient: bool) -> Document:
-    from spillcast.recording.trace import profile_traces
+    from spillcast.evidence.oracle.trace import profile_traces
 
     by_event = profile(*paths, lenient=lenient)
     read = profile_traces(paths, ["event", "second"], lenient=lenient)

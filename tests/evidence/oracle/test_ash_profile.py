@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from spillcast.errors import InputError
-from spillcast.recording.ash import Ash, profile_ash, wall_clock_share
+from spillcast.evidence.oracle.ash import Ash, profile_ash, wall_clock_share
 from spillcast.recording.schema import SAMPLES_SCHEMA
 
 READ = "direct path read temp"

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillcast.errors import InputError
-from spillcast.recording.ash import values
+from spillcast.evidence.oracle.ash import values
 
 _DAY_NS = 86_400_000_000_000
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from spillcast.errors import InputError
-from spillcast.recording.ash.values import parse_integer
-from spillcast.recording.spooled import read_spooled
+from spillcast.evidence.oracle.ash.values import parse_integer
+from spillcast.evidence.oracle.spooled import read_spooled
 
 #: Headings of the spool and what they are called here; sizes are bytes.
 _WORK_AREAS = {

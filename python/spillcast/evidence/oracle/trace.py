@@ -8,9 +8,9 @@ from typing import Any
 
 from spillcast import _core
 from spillcast.errors import InputError
+from spillcast.evidence.oracle.trace_window import ALWAYS, Window, nothing_inside, windows_us
+from spillcast.evidence.same_file import Repeated, distinct
 from spillcast.interruptible import run_interruptibly
-from spillcast.recording.same_file import Repeated, distinct
-from spillcast.recording.trace_window import ALWAYS, Window, nothing_inside, windows_us
 
 Progress = Callable[[int], None]
 #: Standard input, which is read once.

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillcast.errors import InputError
-from spillcast.recording.ash.values import parse_integer
-from spillcast.recording.spooled import Damage, Spooled, read_spooled
+from spillcast.evidence.oracle.ash.values import parse_integer
+from spillcast.evidence.oracle.spooled import Damage, Spooled, read_spooled
 
 _NAMES = {
     "name": "name",

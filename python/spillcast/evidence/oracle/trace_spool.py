@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spillcast import _core
-from spillcast.interruptible import run_interruptibly
-from spillcast.recording.trace import (
+from spillcast.evidence.oracle.trace import (
     TABLES,
     Progress,
     Read,
@@ -17,7 +16,8 @@ from spillcast.recording.trace import (
     open_reader,
     read_once,
 )
-from spillcast.recording.trace_window import ALWAYS, Window
+from spillcast.evidence.oracle.trace_window import ALWAYS, Window
+from spillcast.interruptible import run_interruptibly
 
 
 def spool_traces(

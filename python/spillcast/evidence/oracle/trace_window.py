@@ -58,7 +58,7 @@ def _tim_us(
 ) -> int | None:
     """One end; ``more_us`` is the time of the day less ``tim``."""
     # With Arrow, which a trace without a window does without.
-    from spillcast.recording.ash import values
+    from spillcast.evidence.oracle.ash import values
 
     if text is None:
         return None

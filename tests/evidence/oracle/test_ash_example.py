@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spillcast.recording.ash import profile_ash, read_ash, wall_clock_share
+from spillcast.evidence.oracle.ash import profile_ash, read_ash, wall_clock_share
 
-MAKE = Path(__file__).parents[2] / "examples" / "oracle" / "make_example.py"
+MAKE = Path(__file__).parents[3] / "examples" / "oracle" / "make_example.py"
 READ = "direct path read temp"
 SIZE_MAX = 1_500_000
 

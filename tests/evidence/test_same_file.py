@@ -8,11 +8,11 @@ import pytest
 
 from harness import spillcast
 from oracle_files import READ, blocks, write_trace
+from spillcast.evidence.oracle.ash import read_ash
+from spillcast.evidence.same_file import distinct
 from spillcast.forecast.ask import ask
 from spillcast.profile import profile
 from spillcast.profile.sql import run_sql
-from spillcast.recording.ash import read_ash
-from spillcast.recording.same_file import distinct
 
 WAITS = [(READ, 3_000, blocks(31)), (READ, 200, blocks(15))] * 20
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillcast.errors import InputError
+from spillcast.evidence.oracle.ash.chosen import ALL, Chosen
+from spillcast.evidence.oracle.ash.columns import Columns
+from spillcast.evidence.oracle.spooled import Damage, normal_name, read_spooled
+from spillcast.evidence.same_file import distinct, repeated_words
 from spillcast.gate import any_table_of, reading
-from spillcast.recording.ash.chosen import ALL, Chosen
-from spillcast.recording.ash.columns import Columns
-from spillcast.recording.same_file import distinct, repeated_words
 from spillcast.recording.schema import SAMPLES_SCHEMA
-from spillcast.recording.spooled import Damage, normal_name, read_spooled
 
 Source = Literal["V$", "DBA_HIST"]
 

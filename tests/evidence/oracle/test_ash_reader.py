@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from spillcast.errors import InputError
 from spillcast.evidence.find import find_evidence
-from spillcast.recording.ash import Chosen, read_ash
-from spillcast.recording.ash.values import parse_integer, parse_time_ns
+from spillcast.evidence.oracle.ash import Chosen, read_ash
+from spillcast.evidence.oracle.ash.values import parse_integer, parse_time_ns
 from spillcast.recording.schema import SAMPLES_SCHEMA
 
 READ = "direct path read temp"

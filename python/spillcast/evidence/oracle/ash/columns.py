@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillcast.errors import InputError
-from spillcast.recording.ash import values
-from spillcast.recording.spooled import Damage
+from spillcast.evidence.oracle.ash import values
+from spillcast.evidence.oracle.spooled import Damage
 
 
 class Columns:

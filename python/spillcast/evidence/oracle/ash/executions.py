@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillcast.errors import InputError
-from spillcast.recording.ash.reader import Ash
+from spillcast.evidence.oracle.ash.reader import Ash
 from spillcast.tabular import aligned
 from spillcast.units import format_duration
 

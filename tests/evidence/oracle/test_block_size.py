@@ -7,7 +7,7 @@ import pytest
 from oracle_files import READ, blocks, write_trace
 from spillcast.errors import InputError
 from spillcast.evidence.find import find_evidence
-from spillcast.recording.block_size import BlockSize, block_size, parse_block
+from spillcast.evidence.oracle.block_size import BlockSize, block_size, parse_block
 
 
 def parameters(path, size):

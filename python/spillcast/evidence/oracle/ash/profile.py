@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from spillcast.recording.ash.reader import MEMORY_INTERVAL_US, Ash
+from spillcast.evidence.oracle.ash.reader import MEMORY_INTERVAL_US, Ash
 
 ON_CPU = "(on CPU)"
 

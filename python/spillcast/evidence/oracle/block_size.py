@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spillcast.errors import InputError
-from spillcast.recording.ash.values import parse_integer
-from spillcast.recording.spooled import read_spooled
-from spillcast.recording.trace_header import block_bytes_of
+from spillcast.evidence.oracle.ash.values import parse_integer
+from spillcast.evidence.oracle.spooled import read_spooled
+from spillcast.evidence.oracle.trace_header import block_bytes_of
 from spillcast.units import format_bytes, parse_bytes
 
 #: Numbers of blocks have 32 bits: with more a line is damaged.

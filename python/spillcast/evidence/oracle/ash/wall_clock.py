@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spillcast.errors import InputError
-from spillcast.recording.ash.profile import ON_CPU
-from spillcast.recording.ash.reader import Ash
+from spillcast.evidence.oracle.ash.profile import ON_CPU
+from spillcast.evidence.oracle.ash.reader import Ash
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 
 # At each instant an execution spends its time on what its active sessions do, in equal parts. RAC
