@@ -359,3 +359,17 @@ def test_identifiers_name_what_they_hold():
 @pytest.mark.parametrize("code", ["found = 1", "def f(one): pass", "class Told: pass", "a._own"])
 def test_an_identifier_that_names_nothing_is_seen(code):
     assert list(empty_names(code))
+
+
+def unclassified_errors(path):
+    """Where an error is made of a base class, which has no code of its own."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        bases = {"SpillcastError", "InputError", "Refusal"}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in bases:
+            yield f"line {node.lineno}: {node.func.id}: raise the kind, see errors.py"
+
+
+def test_errors_are_of_a_kind_with_a_code(tmp_path):
+    assert not offenders(python_files("python", "lab"), unclassified_errors)
+    (tmp_path / "x.py").write_text("raise InputError('x')")
+    assert list(unclassified_errors(tmp_path / "x.py"))

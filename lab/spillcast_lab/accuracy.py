@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import OutputUnwritable
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.summary import of_evidence, refusals, worst
 from spillcast.lab.variant import REHEARSED_S, REHEARSED_SHARE
@@ -51,7 +51,9 @@ def write_accuracy(truth: Truth, page: Path) -> None:
         _write(truth, page, folder)
     except OSError as error:
         hint = "name another with --markdown"
-        raise InputError(f"{error.filename or page}: {error.strerror or error}", hint) from error
+        raise OutputUnwritable(
+            f"{error.filename or page}: {error.strerror or error}", hint
+        ) from error
 
 
 def _write(truth: Truth, page: Path, folder: Path) -> None:

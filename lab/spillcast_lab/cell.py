@@ -8,7 +8,7 @@ from random import Random
 
 from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.held import Ran
-from spillcast.errors import InputError, Refusal, SpillcastError
+from spillcast.errors import InputError, Refusal, SpillcastError, TimesUnknown
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
@@ -193,7 +193,7 @@ class CellRun:
             whole_s = elapsed_s if of_part else None
             answer = forecast(recording, storage, elapsed_s=whole_s, known=known)
             if name in PARTS and answer.part is not None:
-                raise Refusal("nothing tells how long the whole query takes")
+                raise TimesUnknown("nothing tells how long the whole query takes")
             if name == "recording":
                 seed_s = seed_formula_s(recording, storage)
                 rehearsed = partial(self._rehearsed, recording, storage)

@@ -70,14 +70,14 @@ def verify(
     cases of completed queries are kept.
     """
     from spillcast.cli.output import show
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionConflict, OptionInvalid
     from spillcast.lab.case import document
     from spillcast.report.verify import verify_page
     from spillcast.workspace import check_output_file
 
     printed, markdown = markdown == Path("-"), None if markdown == Path("-") else markdown
     if printed and (json or csv):
-        raise InputError(
+        raise OptionConflict(
             f"--{'json' if json else 'csv'} and --markdown -: stdout has one format, give one"
         )
     for option, path in (("-o", output), ("--markdown", markdown)):
@@ -85,7 +85,7 @@ def verify(
             check_output_file(path, option)
     if markdown is not None and not markdown.suffix:
         hint = f"its charts go to {markdown}/: {markdown}.md"
-        raise InputError(f"--markdown {markdown}: name it with a suffix", hint)
+        raise OptionInvalid(f"--markdown {markdown}: name it with a suffix", hint)
     if from_ is not None:
         from spillcast.lab.truth_file import read_truth
 
@@ -135,13 +135,13 @@ def _run(
 ) -> "Truth":
     """Measure what was drawn. InputError where there is time for nothing."""
     from spillcast.cli.stage import TerminalStage
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionInvalid
     from spillcast.lab.truth_file import write_truth
     from spillcast_lab.verify import verify as run_verify
 
     if not drawn.cells:
         hint = "allow more, or run less with --repeat 1"
-        raise InputError(f"--minutes {minutes:g}: there is no time for one query", hint)
+        raise OptionInvalid(f"--minutes {minutes:g}: there is no time for one query", hint)
     with TerminalStage(budget_s=60 * minutes) as stage:
         return run_verify(
             stage,

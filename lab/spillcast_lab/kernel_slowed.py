@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from spillcast.errors import SpillcastError
+from spillcast.errors import ExperimentFailed, SpillcastError
 from spillcast.lab.storages import Place
 from spillcast.recording.event_names import OPS
 from spillcast.recording.memory import meminfo_bytes
@@ -144,7 +144,7 @@ def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Pl
     """
     reason = _missing()
     if reason is not None:
-        raise SpillcastError(reason)
+        raise ExperimentFailed(reason)
     folder = re.sub(r"\W+", "-", storage.name)
     mountpoint, image = (room / f"mnt-{folder}").resolve(), (below / f"{folder}.img").resolve()
     mountpoint.mkdir()
@@ -154,7 +154,7 @@ def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Pl
         try:
             memory = stack.enter_context(memory_group(meminfo_bytes()["MemTotal"]))
             if not (memory / "memory.limit_in_bytes").exists():
-                raise SpillcastError("the memory cgroups are of version 2; version 1 is needed")
+                raise ExperimentFailed("the memory cgroups are of version 2; version 1 is needed")
             _mount(image, mountpoint, storage)
             device = os.stat(mountpoint).st_dev
             numbers = f"{os.major(device)}:{os.minor(device)}"
@@ -164,7 +164,7 @@ def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Pl
             for name, limit in storage.limits().items():
                 (blkio / f"blkio.throttle.{name}_device").write_text(f"{numbers} {limit}")
         except (OSError, NoMemoryGroup) as error:
-            raise SpillcastError(f"{storage.name}: {error}") from error
+            raise ExperimentFailed(f"{storage.name}: {error}") from error
         directory = mountpoint / "spill"
         directory.mkdir()
         groups = SlowGroups(blkio, memory)
@@ -205,7 +205,7 @@ def _own_cgroup(controller: str) -> str:
         _, controllers, path = line.split(":", 2)
         if controller in controllers.split(","):
             return path
-    raise SpillcastError(f"this process is in no {controller} cgroup")
+    raise ExperimentFailed(f"this process is in no {controller} cgroup")
 
 
 @contextmanager
@@ -215,7 +215,7 @@ def _moved(group: Path, controller: str) -> Iterator[None]:
     try:
         join(group)
     except NoMemoryGroup as error:
-        raise SpillcastError(str(error)) from error
+        raise ExperimentFailed(str(error)) from error
     try:
         yield
     finally:
@@ -235,4 +235,4 @@ def _mount(image: Path, mountpoint: Path, storage: KernelSlowed) -> None:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-            raise SpillcastError(f"{command[0]}: {reason}")
+            raise ExperimentFailed(f"{command[0]}: {reason}")

@@ -8,7 +8,7 @@ from itertools import chain, islice, permutations, zip_longest
 from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.registry import lab_of
 from spillcast.engines.workload import THREADS_MAX, Workload
-from spillcast.errors import InputError
+from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown
 from spillcast.lab.storages import Emulated, Plain
 from spillcast_lab.kernel_slowed import KernelSlowed, why_not
 from spillcast_lab.tpch import tpch_labs_of
@@ -87,9 +87,11 @@ def choose_storages(
     known = {storage.name: storage for storage in storages}
     for name in names or ():
         if name not in known:
-            raise InputError(f"--storage {name}: no such storage", f"there are: {', '.join(known)}")
+            raise TargetUnknown(
+                f"--storage {name}: no such storage", f"there are: {', '.join(known)}"
+            )
     if names and len(set(names)) < STORAGES_MIN:
-        raise InputError("--storage: a forecast is from one storage to another: name two")
+        raise OptionMissing("--storage: a forecast is from one storage to another: name two")
     return [known[name] for name in dict.fromkeys(names or known)]
 
 
@@ -106,7 +108,7 @@ def all_cells(
     """
     for count in threads:
         if not 1 <= count <= THREADS_MAX:
-            raise InputError(f"--threads {count}: 1 to {THREADS_MAX} can be verified")
+            raise OptionInvalid(f"--threads {count}: 1 to {THREADS_MAX} can be verified")
     by_engine = []
     for shift, engine in enumerate(engines):
         usual = _in_turn(engine, [None], threads, shift)
@@ -117,7 +119,9 @@ def all_cells(
     known = dict.fromkeys(name for cell in cells for name in _names(cell.workload))
     for name in workloads or ():
         if name not in known:
-            raise InputError(f"--workload {name}: no such query", f"there are: {', '.join(known)}")
+            raise ChoiceUnknown(
+                f"--workload {name}: no such query", f"there are: {', '.join(known)}"
+            )
     return [cell for cell in cells if not workloads or {*workloads} & {*_names(cell.workload)}]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from spillcast.engines.engine import Lab
 from spillcast.engines.workload import Workload
-from spillcast.errors import Refusal
+from spillcast.errors import RehearsalFailed
 from spillcast.lab.run import observed, recorder_for
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
@@ -39,7 +39,9 @@ def rehearse(
             if held.wait(0):
                 elapsed_s = held.result().elapsed_s
         if not recorder.saw_temp_io():
-            raise Refusal(f"{workload.name}: no temp I/O in {duration_s:g} s on {place.name}")
+            raise RehearsalFailed(
+                f"{workload.name}: no temp I/O in {duration_s:g} s on {place.name}"
+            )
         extra = {"engine": engine.describe(workload)}
         return Rehearsal.of(
             recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns, extra=extra)

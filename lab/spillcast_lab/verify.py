@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.engines.engine import Lab
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import InputError, SpaceInsufficient, SpillcastError
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.demo import Stage
 from spillcast.lab.storages import Place, Plain, emulated, fast_parent, plain
@@ -45,7 +45,9 @@ def verify(
     """
     memory = fast_parent(NEED_BYTES)
     if memory is None:
-        raise InputError("verify needs 4 GiB of space in /dev/shm", "run demo for a smaller check")
+        raise SpaceInsufficient(
+            "verify needs 4 GiB of space in /dev/shm", "run demo for a smaller check"
+        )
     end = None if budget_s is None else time.monotonic() + budget_s
     with workspace(memory) as fast, workspace(work) as room:
         cases: list[Case] = []

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged
 from spillcast.gate import INTEGER_MAX
 
 Document = TypeVar("Document")
@@ -76,7 +76,7 @@ def read(kind: type[Document], document: Any, where: str, hint: str) -> Document
     try:
         result: Document = _object(kind, document, "")
     except _Damage as damage:
-        raise InputError(f"{where}: damaged: {damage}", hint) from damage
+        raise EvidenceDamaged(f"{where}: damaged: {damage}", hint) from damage
     return result
 
 

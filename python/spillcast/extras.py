@@ -4,7 +4,7 @@ import re
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, requires
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, PackageMissing
 
 #: Extras for developers of spillcast.
 _OURS = {"dev", "docs"}
@@ -43,7 +43,7 @@ def wanted(error: ModuleNotFoundError) -> InputError | None:
         for package in packages:
             if module == package.replace("-", "_"):
                 message = f"this needs {package}, which is not installed"
-                return InputError(message, install(extra))
+                return PackageMissing(message, install(extra))
     return None
 
 

@@ -19,7 +19,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import InputError, SpillcastError, first_line, is_interruption
+from spillcast.errors import (
+    EvidenceDamaged,
+    FileTooLarge,
+    FileUnreadable,
+    InputError,
+    PathUnusable,
+    SpillcastError,
+    first_line,
+    is_interruption,
+)
 from spillcast.units import format_count
 
 if TYPE_CHECKING:
@@ -62,7 +71,7 @@ def reading(where: str | Path, hint: str | None = None) -> Iterator[None]:
     except OSError as error:
         # Arrow puts much more than the reason into what it raises.
         text = os.strerror(error.errno) if error.errno else f"cut or damaged: {first_line(error)}"
-        raise InputError(f"{where}: {text}", hint) from error
+        raise FileUnreadable(f"{where}: {text}", hint) from error
     except Exception as error:
         if is_interruption(error):
             raise KeyboardInterrupt from error
@@ -74,7 +83,7 @@ def reading(where: str | Path, hint: str | None = None) -> Iterator[None]:
 
 def damaged(where: str | Path, text: str, hint: str | None = None) -> InputError:
     """The error of a file that is not what it should be."""
-    return InputError(f"{where}: cut or damaged: {text}", hint)
+    return EvidenceDamaged(f"{where}: cut or damaged: {text}", hint)
 
 
 def check_kind(path: Path) -> None:
@@ -87,7 +96,7 @@ def check_kind(path: Path) -> None:
     if path.is_fifo() and str(path).startswith(("/dev/fd/", "/proc/")):
         return
     text = "a named pipe" if path.is_fifo() else "a device or a socket"
-    raise InputError(f"{path} is {text}, not a file", "copy what it holds to a file")
+    raise PathUnusable(f"{path} is {text}, not a file", "copy what it holds to a file")
 
 
 def text_of(path: Path, hint: str | None = None, *, bytes_max: int = TEXT_BYTES_MAX) -> str:
@@ -100,7 +109,9 @@ def text_of(path: Path, hint: str | None = None, *, bytes_max: int = TEXT_BYTES_
 def bounded(content: bytes, where: str | Path, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
     """The same, or InputError where it is longer than can be read."""
     if len(content) > bytes_max:
-        raise InputError(f"{where}: more than {bytes_max >> 20} MiB, which is too long to be read")
+        raise FileTooLarge(
+            f"{where}: more than {bytes_max >> 20} MiB, which is too long to be read"
+        )
     return content
 
 
@@ -111,9 +122,9 @@ def json_of(text: str, where: str | Path, hint: str | None = None, *, rest: bool
     finite or text that is none.
     """
     if len(text) > JSON_LENGTH_MAX:
-        raise InputError(f"{where}: more than {JSON_LENGTH_MAX >> 20} MiB of JSON")
+        raise FileTooLarge(f"{where}: more than {JSON_LENGTH_MAX >> 20} MiB of JSON")
     if text.count("[") + text.count("{") > JSON_PARTS_MAX or text.count(",") > JSON_VALUES_MAX:
-        raise InputError(f"{where}: more than {JSON_PARTS_MAX:,} lists and objects, or values")
+        raise FileTooLarge(f"{where}: more than {JSON_PARTS_MAX:,} lists and objects, or values")
     decoder = json.JSONDecoder(parse_constant=_no_number)
     try:
         document = decoder.raw_decode(text.strip())[0] if rest else decoder.decode(text)
@@ -208,7 +219,9 @@ def xml_of(text: str, where: str | Path, hint: str | None = None) -> "Element":
     from xml.etree.ElementTree import ParseError, TreeBuilder, XMLParser
 
     if len(text) > XML_LENGTH_MAX or text.count("<") > 2 * JSON_PARTS_MAX:
-        raise InputError(f"{where}: more than {XML_LENGTH_MAX >> 20} MiB or too many parts of XML")
+        raise FileTooLarge(
+            f"{where}: more than {XML_LENGTH_MAX >> 20} MiB or too many parts of XML"
+        )
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise damaged(where, "it defines entities, as no report does", hint)
 
@@ -344,7 +357,7 @@ def _check_size(path: Path | str, metadata: Any, *, whole: bool = True) -> None:
         wanted = max(packed, 8 * rows * metadata.num_columns)
         if min(packed, rows, metadata.num_rows) < 0 or wanted > _MEMORY_SHARE * memory:
             text = "" if whole else " in a row group"
-            raise InputError(
+            raise FileTooLarge(
                 f"{path}: {rows:,} rows{text}, which would take {wanted >> 20:,} MiB of memory"
             )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import CaptureUnavailable, SpillcastError
 from spillcast.several import several
 from spillcast.units import format_count, format_duration
 
@@ -188,9 +188,9 @@ def observe(pid: str, output: str, force: str, *temp: str) -> None:
 def _check(text: str) -> None:
     """InputError where a recorder said why it could not."""
     if not text:
-        raise InputError("the recorder ended by itself", _REFUSED)
+        raise CaptureUnavailable("the recorder ended by itself", _REFUSED)
     if (answer := json.loads(text)).get("message"):
-        raise InputError(answer["message"], f"{answer['hint'] or ''} {_REFUSED}".strip())
+        raise CaptureUnavailable(answer["message"], f"{answer['hint'] or ''} {_REFUSED}".strip())
 
 
 def record(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spillcast.errors import SpillcastError
+from spillcast.errors import PackageMissing
 from spillcast.visible import one_line
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def polars_of(table: "pa.Table") -> "pl.DataFrame":
     try:
         import polars as pl
     except ImportError as error:
-        raise SpillcastError(
+        raise PackageMissing(
             "polars is not installed", "pip install 'spillcast[polars]'"
         ) from error
     frame = pl.from_arrow(table)

@@ -2,7 +2,7 @@
 
 import re
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid
 
 _SECONDS = {
     **dict.fromkeys(("ns", "nsec", "nanoseconds"), 1e-9),
@@ -33,9 +33,9 @@ def parse_duration_s(text: str, option: str = "") -> float:
     seconds = _duration_s(text)
     if seconds is None:
         message = f"{_named(option)}'{text}' is not a duration"
-        raise InputError(message, _decimal_point(text, _DURATIONS))
+        raise OptionInvalid(message, _decimal_point(text, _DURATIONS))
     if seconds > _DURATION_MAX_S:
-        raise InputError(f"{_named(option)}'{text}' is longer than 300 years", _DURATIONS)
+        raise OptionInvalid(f"{_named(option)}'{text}' is longer than 300 years", _DURATIONS)
     return seconds
 
 
@@ -48,10 +48,12 @@ def parse_latency_s(text: str, option: str = "") -> float:
     if seconds and re.fullmatch(_NUMBER, text.strip()):
         units = ("us", "ms") if seconds >= 1 else ("ms", "s")
         meant = " or ".join(f"{text.strip()}{unit}" for unit in units)
-        raise InputError(f"{_named(option)}'{text}' has no unit", f"write {meant}")
+        raise OptionInvalid(f"{_named(option)}'{text}' has no unit", f"write {meant}")
     if seconds > _LATENCY_MAX_S:
         message = f"{_named(option)}'{text}' is longer than an hour"
-        raise InputError(message, "it is what one operation takes: write for example 150us or 9ms")
+        raise OptionInvalid(
+            message, "it is what one operation takes: write for example 150us or 9ms"
+        )
     return seconds
 
 
@@ -81,7 +83,7 @@ def parse_factor(target: str, value: str) -> float:
         factor = 0.0
     if not 1 / _FACTOR_MAX <= factor <= _FACTOR_MAX:
         message = f"--to {target}: a factor is a number above 0, from 1e-9 to 1e9"
-        raise InputError(message, "for example factor:60")
+        raise OptionInvalid(message, "for example factor:60")
     return factor
 
 
@@ -94,11 +96,11 @@ def parse_bytes(text: str, option: str = "") -> int:
     match = re.fullmatch(rf"\s*({_NUMBER})\s*+([kmgt]?)(?:i?b)?\s*", text.lower())
     if match is None:
         hint = _decimal_point(text, "write for example 256K, 200M or 10G")
-        raise InputError(f"{_named(option)}'{text}' is not a size", hint)
+        raise OptionInvalid(f"{_named(option)}'{text}' is not a size", hint)
     if re.fullmatch(_NUMBER, text.strip()) and 0 < float(match[1]) < _BARE_BYTES_MIN:
         meant = ", ".join(f"{match[1]}{unit}" for unit in "KMG")
         message = f"{_named(option)}'{text}' has no unit: it is not a size"
-        raise InputError(message, f"write one of {meant}")
+        raise OptionInvalid(message, f"write one of {meant}")
     return round(float(match[1]) * _BYTES[match[2]])
 
 
@@ -108,7 +110,7 @@ def parse_rate(text: str, option: str = "") -> float:
         rf"\s*((?:\d{{1,3}}(?:,\d{{3}})+)|{_NUMBER})\s*+([km]?)\s*+(?:iops|/s)?\s*", text.lower()
     )
     if match is None:
-        raise InputError(
+        raise OptionInvalid(
             f"{_named(option)}'{text}' is not a rate", "write for example 12000 or 12k"
         )
     return float(match[1].replace(",", "")) * {"": 1.0, "k": 1e3, "m": 1e6}[match[2]]
@@ -124,7 +126,7 @@ def parse_bytes_per_s(text: str, option: str = "") -> float:
     )
     if match is None:
         hint = _decimal_point(text, "write for example 500MiB/s or 1GB/s")
-        raise InputError(f"{_named(option)}'{text}' is not a rate of bytes", hint)
+        raise OptionInvalid(f"{_named(option)}'{text}' is not a rate of bytes", hint)
     base = 1000.0 if match[3] in ("b", "bit") else 1024.0
     bytes_per_s = float(match[1]) * base ** (" kmgt".index(match[2]))
     return bytes_per_s / 8 if match[3] == "bit" else bytes_per_s

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import OutputUnwritable, PathMissing, PathUnusable
 
 #: Reads until the other end of the pipe closes, which it does however the work ends. A mount in
 #: there and a server that writes there are about to go then, and may take a moment.
@@ -68,20 +68,20 @@ def refuse_planted_link(path: Path) -> None:
     """
     for place in (path, *path.absolute().parents):
         if place.is_symlink() and (place.lstat().st_uid not in (0, os.geteuid())):
-            raise InputError(f"{place} is a symbolic link of another user", "name another place")
+            raise PathUnusable(f"{place} is a symbolic link of another user", "name another place")
 
 
 def check_output_file(path: Path, option: str = "-o") -> None:
     """InputError if no file can be written, before the work and not after it."""
     refuse_planted_link(path)
     if path.is_dir():
-        raise InputError(f"{option} {path} is a directory", "name a file in it")
+        raise PathUnusable(f"{option} {path} is a directory", "name a file in it")
     parent = path.absolute().parent
     if not parent.is_dir():
-        raise InputError(f"{option} {path}: there is no directory {parent}")
+        raise PathMissing(f"{option} {path}: there is no directory {parent}")
     is_file = path.is_file() or not path.exists()
     if not os.access(parent if is_file else path, os.W_OK):
-        raise InputError(f"{option} {path}: cannot be written to", "name another file")
+        raise OutputUnwritable(f"{option} {path}: cannot be written to", "name another file")
 
 
 @contextmanager

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import (
+    ExperimentFailed,
+    ProgramMissing,
+    SpaceInsufficient,
+)
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes
 
@@ -38,19 +42,23 @@ def made(room: Path, rows: int) -> Path:
     """
     command, scale = generator(), rows / ROWS_OF_SCALE_1
     if command is None:
-        raise InputError("TPC-H's tables are made by tpchgen-cli, which is not installed", INSTALL)
+        raise ProgramMissing(
+            "TPC-H's tables are made by tpchgen-cli, which is not installed", INSTALL
+        )
     folder = room / f"tpch-{rows}"
     if folder.is_dir():
         return folder
     need_bytes = round(scale * NEED_BYTES_OF_SCALE_1)
     if free_bytes(room) < need_bytes:
         message = f"{room.parent}: TPC-H needs {format_bytes(need_bytes)} of free space"
-        raise InputError(message, "name another directory with --work DIR")
+        raise SpaceInsufficient(message, "name another directory with --work DIR")
     partial = room / f"tpch-{rows}.partial"
     words = [str(command), "csv", "-s", f"{scale:g}", "-o", str(partial), "--quiet"]
     ran = subprocess.run(words, capture_output=True, text=True)
     if ran.returncode:
-        raise SpillcastError(f"tpchgen-cli: {(ran.stderr.strip().splitlines() or ['failed'])[-1]}")
+        raise ExperimentFailed(
+            f"tpchgen-cli: {(ran.stderr.strip().splitlines() or ['failed'])[-1]}"
+        )
     for file in partial.iterdir():
         file.chmod(0o644)
     partial.chmod(0o755)

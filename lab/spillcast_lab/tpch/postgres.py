@@ -11,7 +11,7 @@ from spillcast.engines.postgres.lab import SETTINGS, PostgresLab
 from spillcast.engines.postgres.queries import PARALLEL
 from spillcast.engines.postgres.server import DEBIAN, Installation, embedded, of_system, serve
 from spillcast.engines.workload import Workload
-from spillcast.errors import SpillcastError
+from spillcast.errors import ExperimentFailed
 from spillcast_lab.tpch.data import TABLES, copies, definitions, made
 from spillcast_lab.tpch.queries import Spilling, workloads
 from spillcast_lab.tpch.temperature import chill, warm
@@ -146,7 +146,7 @@ class DebianTpch(PostgresTpch):
     def _installation() -> Installation:
         installation = of_system()
         if installation is None:
-            raise SpillcastError(f"no PostgreSQL of Debian's packages is in {DEBIAN}")
+            raise ExperimentFailed(f"no PostgreSQL of Debian's packages is in {DEBIAN}")
         return installation
 
     def _enable(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:

@@ -8,7 +8,12 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.cache.evidence import Requests
-from spillcast.errors import InputError
+from spillcast.errors import (
+    EvidenceIncomplete,
+    OptionConflict,
+    OptionInvalid,
+    SelectionEmpty,
+)
 from spillcast.tabular import Display, Tabular
 from spillcast.units import format_bytes
 
@@ -105,14 +110,14 @@ def curve(
     ``on_progress`` gets the number of requests done, as in ``simulate``.
     """
     if rate is not None and not 0 < rate <= 1:
-        raise InputError(f"--sample {rate:g}: a share is above 0 and at most 1")
+        raise OptionInvalid(f"--sample {rate:g}: a share is above 0 and at most 1")
     if error_points is not None and not 0 < error_points <= 100:
-        raise InputError(
+        raise OptionInvalid(
             f"--error {error_points:g}: points are above 0 and at most 100",
             "for example --error 0.2",
         )
     if rate is not None and error_points is not None:
-        raise InputError(
+        raise OptionConflict(
             "--error follows all lines and --sample a share of them", "give one of the two"
         )
     core, share, error = requests.core, rate or 1.0, (error_points or 0.0) / 100
@@ -121,7 +126,7 @@ def curve(
         on_progress,
     )
     if not core_curve.references:
-        raise InputError("there are no reads that a cache could serve")
+        raise EvidenceIncomplete("there are no reads that a cache could serve")
     if not core_curve.lines:
-        raise InputError(f"--sample {rate:g} picked none of the lines", "give a larger share")
+        raise SelectionEmpty(f"--sample {rate:g} picked none of the lines", "give a larger share")
     return Curve(core_curve, requests.line_bytes, share)

@@ -9,7 +9,15 @@ from spillcast import _core
 from spillcast.cache.from_csv import is_csv, read_csv
 from spillcast.cache.from_waits import of_recording, of_traces
 from spillcast.cache.observed import is_observed, read_observed
-from spillcast.errors import InputError, first_line
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceMixed,
+    EvidenceUnsuited,
+    OptionInvalid,
+    PathMissing,
+    SelectionEmpty,
+    first_line,
+)
 from spillcast.evidence.find import find_evidence
 from spillcast.gate import check_kind, damaged
 from spillcast.interruptible import run_interruptibly
@@ -41,7 +49,7 @@ class Requests:
         try:
             return run_interruptibly(work, self.core.cancel, report_progress)
         except ValueError as error:
-            raise InputError(str(error)) from error
+            raise OptionInvalid(str(error)) from error
         except OSError as error:
             # Only an oracleGeneral file is read this late, and its name is its object.
             raise damaged(self.objects[0], first_line(error)) from error
@@ -51,7 +59,9 @@ class Requests:
         for name in names:
             if name not in self.objects:
                 known = ", ".join(sorted(self.objects)[:12])
-                raise InputError(f"--keep {name}: there is no I/O of it", f"there is of: {known}")
+                raise SelectionEmpty(
+                    f"--keep {name}: there is no I/O of it", f"there is of: {known}"
+                )
         return [self.objects.index(name) for name in names]
 
 
@@ -69,7 +79,7 @@ def read_requests(
     general = [path for path in paths if "oraclegeneral" in path.name.lower()]
     if general:
         if len(paths) > 1:
-            raise InputError("an oracleGeneral file is a whole trace: give it alone")
+            raise EvidenceMixed("an oracleGeneral file is a whole trace: give it alone")
         return _oracle_general(general[0], line_bytes)
     if any(is_csv(path) for path in paths):
         rows = read_csv(paths)
@@ -79,12 +89,12 @@ def read_requests(
         evidence = find_evidence(arguments)
         if evidence.only_waits() == "recordings":
             if len(evidence.recordings) > 1:
-                raise InputError("several recordings were given", "simulate one at a time")
+                raise EvidenceMixed("several recordings were given", "simulate one at a time")
             rows = of_recording(Recording.open(evidence.recordings[0]))
         elif evidence.traces:
             rows = of_traces(evidence.traces, block_bytes, lenient=lenient)
         else:
-            raise InputError(
+            raise EvidenceUnsuited(
                 "samples and statistics contain no offsets: they do not show what was read again",
                 "give traces, a recording, a CSV file with offsets, or an oracleGeneral file",
             )
@@ -95,12 +105,12 @@ def read_requests(
 def _oracle_general(path: Path, line_bytes: int | None) -> Requests:
     """Requests of an oracleGeneral file: each id is one line, whatever its size."""
     if not path.is_file():
-        raise InputError(f"{path}: there is no such file")
+        raise PathMissing(f"{path}: there is no such file")
     if line_bytes is None:
         first = _first_record(path)
         line_bytes = int.from_bytes(first[12:16], "little")
         if len(first) < _RECORD_BYTES or line_bytes == 0:
-            raise InputError(
+            raise EvidenceDamaged(
                 f"{path}: not an oracleGeneral trace: it does not begin with a 24-byte record "
                 "and a size",
                 "records are time u32, id u64, size u32, next i64, little-endian",
@@ -118,4 +128,4 @@ def _first_record(path: Path) -> bytes:
         with pa.input_stream(path, compression="zstd") as stream:
             return bytes(stream.read(_RECORD_BYTES))
     except OSError as error:
-        raise InputError(f"{path}: not compressed by zstd, or cut") from error
+        raise EvidenceDamaged(f"{path}: not compressed by zstd, or cut") from error

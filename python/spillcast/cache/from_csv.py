@@ -11,7 +11,13 @@ import pyarrow.csv
 
 from spillcast import _core
 from spillcast.cache.rows import Integers, Rows, coded
-from spillcast.errors import InputError
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceMixed,
+    OptionInvalid,
+    PathMissing,
+)
 from spillcast.gate import COUNT_MAX, reading
 
 _NEEDED = ("object", "offset", "bytes")
@@ -33,11 +39,13 @@ def read_csv(paths: Sequence[Path]) -> Rows:
     """Read files one after the other. InputError names the column or the value that is wrong."""
     for path in paths:
         if not is_csv(path):
-            raise InputError(f"{path} is not a CSV file, but others are", "give one kind at a time")
+            raise EvidenceMixed(
+                f"{path} is not a CSV file, but others are", "give one kind at a time"
+            )
     tables = [_read(path) for path in paths]
     table = pa.concat_tables(tables)
     if table.num_rows == 0:
-        raise InputError(f"{paths[0]}: holds no rows", _HINT)
+        raise EvidenceIncomplete(f"{paths[0]}: holds no rows", _HINT)
     object_, objects = coded(table["object"].combine_chunks())
     query, _ = coded(table["query"].combine_chunks())
     classes = _core.CacheRequests.classes()
@@ -45,7 +53,7 @@ def read_csv(paths: Sequence[Path]) -> Rows:
     unknown = set(names) - set(classes)
     if unknown:
         problem = f"{paths[0]}: there is no class {min(map(str, unknown))!r}"
-        raise InputError(problem, f"the classes are {', '.join(classes)}")
+        raise OptionInvalid(problem, f"the classes are {', '.join(classes)}")
     return Rows(
         np.floor(table["time_s"].to_numpy()).astype(np.int64),
         object_,
@@ -62,7 +70,7 @@ def _read(path: Path) -> pa.Table:
     types = {"object": pa.string(), "class": pa.string(), "query": pa.string()}
     types |= {"offset": pa.int64(), "bytes": pa.int64(), "time_s": pa.float64()}
     if not path.exists():
-        raise InputError(f"{path}: there is no such file")
+        raise PathMissing(f"{path}: there is no such file")
     with reading(path, _HINT):
         with path.open("rb") as file:
             heading = file.readline().decode(errors="replace")
@@ -75,10 +83,10 @@ def _read(path: Path) -> pa.Table:
         table = table.rename_columns([names.get(name, name) for name in table.column_names])
         table.validate(full=True)
     if twice := [name for name in types if table.column_names.count(name) > 1]:
-        raise InputError(f"{path}: there are several columns {twice[0]}", _HINT)
+        raise EvidenceDamaged(f"{path}: there are several columns {twice[0]}", _HINT)
     missing = [name for name in _NEEDED if name not in table.column_names]
     if missing:
-        raise InputError(
+        raise EvidenceIncomplete(
             f"{path}: there is no column {' and no '.join(missing)}, "
             "so what is read again is not known",
             _HINT,
@@ -112,13 +120,13 @@ def _names(heading: str, delimiter: str) -> dict[str, str]:
 def _check(path: Path, name: str, column: pa.ChunkedArray) -> None:
     """InputError for empty fields and for impossible numbers."""
     if column.null_count:
-        raise InputError(f"{path}: {name} is empty in some row", _HINT)
+        raise EvidenceDamaged(f"{path}: {name} is empty in some row", _HINT)
     if pa.types.is_string(column.type) or not len(column):
         return
     least, most = pa.compute.min_max(column).as_py().values()
     if not (least >= 0 and most <= COUNT_MAX):
         wrong = least if least < 0 else most
-        raise InputError(f"{path}: {name} is {wrong:,} in some row", _HINT)
+        raise EvidenceDamaged(f"{path}: {name} is {wrong:,} in some row", _HINT)
 
 
 def _whole(table: pa.Table, name: str) -> Integers:

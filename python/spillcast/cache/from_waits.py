@@ -20,7 +20,7 @@ from spillcast.cache.rows import (
     coded,
     is_sequential,
 )
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete, EvidenceUnsuited
 from spillcast.evidence.oracle.trace import ReadFailures, open_reader
 from spillcast.evidence.oracle.trace_run import name_blocks
 from spillcast.evidence.same_file import distinct, repeated_words
@@ -139,9 +139,11 @@ def _with_temp(
 
 def _need_offsets(where: str, rows: int, known: int, needed: str) -> None:
     if rows == 0:
-        raise InputError(f"{where}: holds no reads and no writes", f"a cache needs {needed}")
+        raise EvidenceIncomplete(
+            f"{where}: holds no reads and no writes", f"a cache needs {needed}"
+        )
     if known == 0:
-        raise InputError(
+        raise EvidenceUnsuited(
             f"{where}: {format_count(rows, 'operation')}, none with an offset",
             f"what is read again is known by file and offset: give {needed}",
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from spillcast.cache.rows import SCAN, Rows
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete, FileTooLarge
 from spillcast.gate import COUNT_MAX, reading, text_of
 from spillcast.units import format_bytes, format_duration
 
@@ -82,12 +82,12 @@ def read_observed(paths: Sequence[Path]) -> Rows:
             scans += [*_of_session(lines), *_of_contents(lines), *_of_metrics(lines)]
     scans = [scan for scan in scans if scan.bytes > 0]
     if not scans:
-        raise InputError(f"{paths[0]}: no counts of a scan, before and after", _HINT)
+        raise EvidenceIncomplete(f"{paths[0]}: no counts of a scan, before and after", _HINT)
     largest: dict[str, int] = {}
     for scan in scans:
         largest[scan.object] = max(largest.get(scan.object, 0), scan.bytes)
     if sum(largest.values()) > _LINES_MAX * MIB:
-        raise InputError(f"{paths[0]}: more than {format_bytes(_LINES_MAX * MIB)} were read")
+        raise FileTooLarge(f"{paths[0]}: more than {format_bytes(_LINES_MAX * MIB)} were read")
     notes = [scan.words for scan in scans]
     notes.append("which blocks were read is not known: each object is taken to be read in order")
     return _rows(largest, notes)

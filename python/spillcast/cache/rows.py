@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged
 
 Integers = NDArray[np.int64]
 SCAN, READ, WRITE, TEMP_READ, TEMP_WRITE = range(5)
@@ -55,7 +55,7 @@ class Rows:
         try:
             return _core.CacheRequests.rows(batch, line_bytes)
         except ValueError as error:
-            raise InputError(f"the I/O cannot be cut into lines: {error}") from error
+            raise EvidenceDamaged(f"the I/O cannot be cut into lines: {error}") from error
 
 
 def coded(names: Sequence[str | None]) -> tuple[Integers, list[str]]:

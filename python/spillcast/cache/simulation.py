@@ -7,7 +7,7 @@ from typing import Any
 from spillcast import _core
 from spillcast.cache.elapsed import Device, Traffic
 from spillcast.cache.evidence import Requests
-from spillcast.errors import InputError
+from spillcast.errors import ChoiceUnknown, OptionConflict, OptionInvalid
 from spillcast.units import format_bytes
 
 #: Share of the cache that temp data may take by the rules of ``keep``.
@@ -33,14 +33,16 @@ class CacheOptions:
         """InputError for parameters that no cache can have."""
         policies = _core.CacheRequests.policies()
         if self.policy not in policies:
-            raise InputError(
+            raise ChoiceUnknown(
                 f"--policy {self.policy}: there is no such policy",
                 f"the policies are {', '.join(policies)}",
             )
         if self.size_bytes == 0:
-            raise InputError("--size 0: a cache of no size holds nothing", "for example --size 10G")
+            raise OptionInvalid(
+                "--size 0: a cache of no size holds nothing", "for example --size 10G"
+            )
         if self.keep and self.policy != "keep":
-            raise InputError("--keep is a rule of --policy keep")
+            raise OptionConflict("--keep is a rule of --policy keep")
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def lines_of(size_bytes: int, line_bytes: int) -> int:
         problem = (
             f"--size {format_bytes(size_bytes)} is less than a line of {format_bytes(line_bytes)}"
         )
-        raise InputError(problem, "give a smaller --line, or a larger --size")
+        raise OptionInvalid(problem, "give a smaller --line, or a larger --size")
     return min(lines, _LINES_MAX)
 
 

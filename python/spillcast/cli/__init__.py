@@ -220,9 +220,9 @@ def application(arguments: list[str]) -> "Typer":
     application_.callback()(any_verb)
     word = arguments[0] if arguments else ""
     if word in FORMER_VERBS:
-        from spillcast.errors import InputError
+        from spillcast.errors import UsageInvalid
 
-        raise InputError(f"the verb {word} is gone", f"use {FORMER_VERBS[word]}")
+        raise UsageInvalid(f"the verb {word} is gone", f"use {FORMER_VERBS[word]}")
     for verb in (word,) if word in VERBS else VERBS:
         module = MODULES.get(verb, f"spillcast.cli.{verb}")
         if word == verb or find_spec(module.split(".")[0]):

@@ -99,7 +99,7 @@ def cache(
     from spillcast.cache.simulation import CacheOptions, simulate
     from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionConflict
     from spillcast.report.cache import cache_document, cache_page
     from spillcast.units import parse_bytes
 
@@ -111,7 +111,7 @@ def cache(
         )
         options.check()
     elif keep or flash or disk:
-        raise InputError("--keep, --flash and --disk describe a cache: give --size")
+        raise OptionConflict("--keep, --flash and --disk describe a cache: give --size")
     line_bytes = _positive("--line", line) if line else None
     block_bytes = _positive("--block", block)
     with progress_bar(f"reading {trace[0]}"):
@@ -140,25 +140,25 @@ def cache(
 
 
 def _positive(option: str, text: str) -> int:
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionInvalid
     from spillcast.units import parse_bytes
 
     count = parse_bytes(text)
     if not 0 < count < 1 << 32:
-        raise InputError(f"{option} {text}: not a possible size", f"for example {option} 64K")
+        raise OptionInvalid(f"{option} {text}: not a possible size", f"for example {option} 64K")
     return count
 
 
 def _devices(
     flash: str | None, disk: str | None, operation_bytes: int
 ) -> "tuple[Device, Device] | None":
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionMissing
     from spillcast.storage.device import device
 
     if flash is None and disk is None:
         return None
     if flash is None or disk is None:
-        raise InputError(
+        raise OptionMissing(
             "flash and disk are read at the same time: give both --flash and --disk",
             "for example --flash 9G/s,3.4G/s --disk 4.26G/s",
         )

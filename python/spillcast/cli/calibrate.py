@@ -45,13 +45,13 @@ def calibrate(
 
 
 def _kept() -> "Calibration":
-    from spillcast.errors import InputError
+    from spillcast.errors import CalibrationMissing
     from spillcast.recording.calibration import calibration_path, kept_calibration
 
     calibration = kept_calibration()
     if calibration is None:
         message = f"{calibration_path()}: there is no calibration for this machine as it is now"
-        raise InputError(message, "run `spillcast calibrate`, two minutes")
+        raise CalibrationMissing(message, "run `spillcast calibrate`, two minutes")
     return calibration
 
 

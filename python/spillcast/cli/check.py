@@ -74,7 +74,7 @@ def check(
     from spillcast.cli.output import show
     from spillcast.engines.engine import Meant
     from spillcast.engines.postgres.rank.took import took_on_postgres
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionInvalid
     from spillcast.forecast.question import Question
     from spillcast.lab.actual import actual_run, actual_run_of_evidence
     from spillcast.lab.check import Check, kept_forecast, meant_of
@@ -93,7 +93,7 @@ def check(
     else:
         of_server = {"--query": query, "--since": since, "--backend": backend}
         if given := next((name for name, value in of_server.items() if value is not None), None):
-            raise InputError(f"{given} is for a server: {after[0]} is not a DSN")
+            raise OptionInvalid(f"{given} is for a server: {after[0]} is not a DSN")
         statement_id = None if kept.statement is None else kept.statement.queryid
         elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
         actual = actual_run_of_evidence(

@@ -57,7 +57,7 @@ def emulate(
 
     from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar
-    from spillcast.errors import InputError
+    from spillcast.errors import PathMissing
     from spillcast.interruptible import interrupted_once
     from spillcast.report.emulation import emulation_page, mounted_text
     from spillcast.storage.emulated_run import check_program
@@ -66,7 +66,7 @@ def emulate(
     from spillcast.workspace import workspace
 
     if backing is not None and not backing.is_dir():
-        raise InputError(f"--backing {backing}: there is no such directory", "make it")
+        raise PathMissing(f"--backing {backing}: there is no such directory", "make it")
     if command:
         check_program(command)
     model = model_of_options(storage, read, write, bandwidth, servers)

@@ -45,16 +45,16 @@ def export(
     """
     from spillcast.cli.output import emit
     from spillcast.cli.terminal import obeyed
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionConflict
     from spillcast.workspace import check_output_file, whole_file
 
     if json and output is None:
-        raise InputError("--json: stdout is used by the export itself", "write it with -o FILE")
+        raise OptionConflict("--json: stdout is used by the export itself", "write it with -o FILE")
     if output is not None:
         check_output_file(output)
     if format_ == "perfetto":
         if by is not None:
-            raise InputError("--by is for --format openmetrics")
+            raise OptionConflict("--by is for --format openmetrics")
         pieces = _time_line(evidence, where)
     else:
         pieces = _metrics(evidence, by or "event", where)
@@ -72,14 +72,14 @@ def export(
 
 
 def _time_line(evidence: list[str], where: str | None) -> Iterator[str]:
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionConflict
     from spillcast.evidence.find import find_evidence
     from spillcast.recording import Recording
     from spillcast.report.perfetto import trace_text
 
     given = find_evidence(evidence)
     if given.only_kind() != "recordings" or len(given.recordings) != 1:
-        raise InputError(
+        raise OptionConflict(
             "--format perfetto is for one recording", "make one with: spillcast record -- COMMAND"
         )
     return trace_text(Recording.open(given.recordings[0]), where)

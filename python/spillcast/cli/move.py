@@ -46,11 +46,11 @@ def tmpfs(
 
 def _check_printable(to: str) -> None:
     """InputError for a place that no statement and no command could name in every program."""
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionInvalid
     from spillcast.visible import has_control
 
     if has_control(to):
-        raise InputError(
+        raise OptionInvalid(
             f"--to {to}: has control characters in its name", "give the directory another name"
         )
 
@@ -58,7 +58,7 @@ def _check_printable(to: str) -> None:
 def _show(run: "partial[Move]", *, json: bool) -> None:
     """Print what a move has done, or would do."""
     from spillcast.cli.output import emit
-    from spillcast.errors import SpillcastError
+    from spillcast.errors import MoveFailed
     from spillcast.report.move import done_text, plan_text
 
     _check_printable(str(run.keywords.get("to") or ""))
@@ -70,7 +70,7 @@ def _show(run: "partial[Move]", *, json: bool) -> None:
     else:
         print(plan_text(move))
     if move.left:
-        raise SpillcastError(
+        raise MoveFailed(
             f"tablespace {move.tablespace} is in use and stays: {'; '.join(move.left)}",
             "run --revert again when nothing uses it any more",
         )

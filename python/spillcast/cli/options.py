@@ -14,11 +14,11 @@ KEPT, CAPTURE = "What is written", "What is observed"
 
 def _single_format(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> bool:
     """Refuse a second form before any work is done."""
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionConflict
 
     before = next((name for name in ("json", "csv", "markdown") if context.params.get(name)), None)
     if given and before is not None:
-        raise InputError(f"--{before} and --{parameter.name}: stdout has one format, give one")
+        raise OptionConflict(f"--{before} and --{parameter.name}: stdout has one format, give one")
     return given
 
 
@@ -162,7 +162,7 @@ Master = Annotated[str | None, typer.Option(help="Spark's master, such as spark:
 
 def only_with_spark(workers: str, master: str | None) -> None:
     """InputError for a Spark master without an engine that uses it."""
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionConflict
 
     if master is not None and workers != "spark":
-        raise InputError("--master goes with --engine spark")
+        raise OptionConflict("--master goes with --engine spark")

@@ -95,23 +95,23 @@ def _check(
     block: str | None,
     item: int | None,
 ) -> None:
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionConflict, OptionMissing
     from spillcast.workspace import check_output_file
 
     if grid == (like is not None):
-        raise InputError("give either --like RECORDING or --grid")
+        raise OptionMissing("give either --like RECORDING or --grid")
     if grid and iolog is not None:
-        raise InputError("--iolog exports a recording: give --like RECORDING")
+        raise OptionConflict("--iolog exports a recording: give --like RECORDING")
     if grid and item is not None:
-        raise InputError("--item chooses a run of a file: give --like FILE")
+        raise OptionConflict("--item chooses a run of a file: give --like FILE")
     if grid and block is not None:
-        raise InputError("--block is for an Oracle trace: give --like TRACE")
+        raise OptionConflict("--block is for an Oracle trace: give --like TRACE")
     if psync and not grid:
-        raise InputError("--psync is for --grid: a replay makes the calls that were recorded")
+        raise OptionConflict("--psync is for --grid: a replay makes the calls that were recorded")
     if directory is None and iolog is None:
-        raise InputError("give the directory to measure, such as /mnt/nvme")
+        raise OptionMissing("give the directory to measure, such as /mnt/nvme")
     if directory is None and output is not None:
-        raise InputError("-o keeps what was measured: give the directory to measure")
+        raise OptionMissing("-o keeps what was measured: give the directory to measure")
     for option, path in (("-o", output), ("--iolog", iolog)):
         if path is not None:
             check_output_file(path, option)
@@ -143,7 +143,7 @@ def _measure(
 
 
 def _recording(path: Path, block: str | None, item: int | None) -> "Recording":
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionConflict
     from spillcast.evidence.find import find_evidence
     from spillcast.evidence.oracle.block_size import block_size
     from spillcast.evidence.oracle.trace_run import recording_of_traces
@@ -160,7 +160,7 @@ def _recording(path: Path, block: str | None, item: int | None) -> "Recording":
 
         return read_figures(evidence.figures, Choice(block=block, item=item), timed=False)
     if block is not None:
-        raise InputError("--block is for an Oracle trace: give --like TRACE")
+        raise OptionConflict("--block is for an Oracle trace: give --like TRACE")
     if evidence is not None and evidence.plans:
         return read_plan(path, timed=False, item=item)
     recording = with_counts(Recording.open(path), timed=False)

@@ -60,7 +60,7 @@ def profile(
     """
     from spillcast.cli.output import show
     from spillcast.cli.progress import reading_bar
-    from spillcast.errors import InputError
+    from spillcast.errors import EvidenceUnsuited
     from spillcast.profile import profile as make
     from spillcast.profile.split import split_by
     from spillcast.report.profile import profile_page
@@ -86,7 +86,7 @@ def profile(
             **options,
         )
     if histogram and not result.histograms:
-        raise InputError(
+        raise EvidenceUnsuited(
             "--histogram: samples are no single waits", "give a trace, or a recording of I/O"
         )
     result = result.top(top)

@@ -258,12 +258,14 @@ def _tell_of_the_rest(recorder: "Recorder") -> None:
 
 def _running(live: bool) -> "Running | None":
     """What a live view is made of. InputError where there is no terminal for one."""
-    from spillcast.errors import InputError
+    from spillcast.errors import TerminalMissing
 
     if not live:
         return None
     if not sys.stderr.isatty():
-        raise InputError("--live draws on stderr, which is not a terminal here", "leave it out")
+        raise TerminalMissing(
+            "--live draws on stderr, which is not a terminal here", "leave it out"
+        )
     from spillcast.recording.running import Running
 
     return Running()
@@ -319,12 +321,12 @@ def described(command: list[str] | None, pid: int | None, server: str | None) ->
 
 def require_target(verb: str, *ways: object) -> None:
     """InputError unless just one way to find what is observed is given."""
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionMissing
 
     given = len(ways) - ways.count(None)
     if given != 1:
         takes = "needs" if given == 0 else "takes only"
-        raise InputError(
+        raise OptionMissing(
             f"{verb} {takes} one of --pid PID or -- COMMAND or --postgres DSN",
             f"see: spillcast {verb} --help",
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.engines.engine import Wanted
-from spillcast.errors import InputError
+from spillcast.errors import OptionMissing
 from spillcast.interruptible import interrupted_once
 from spillcast.units import format_duration
 
@@ -24,7 +24,7 @@ _TICK_S = 0.25
 def check_minute(command: Sequence[str] | None, options: "RecordOptions", *, others: bool) -> None:
     """InputError for what does not go with it."""
     if command is not None or others or options.slices is not None:
-        raise InputError(
+        raise OptionMissing(
             "--minute needs a process or session that is already running, and no other mode",
             "leave out --all, --explain, --live, --rehearse and --slices; give --pid or a session",
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.engines.engine import Wanted
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict, OptionInvalid, OptionMissing
 
 if TYPE_CHECKING:
     from spillcast.cli.live import View
@@ -34,7 +34,7 @@ def check_options(
     if server is None:
         if asks or every:
             given = "--backend, --query, --wait-for-spill, --all, --explain and --set"
-            raise InputError(f"{given} need --postgres")
+            raise OptionConflict(f"{given} need --postgres")
         return
     if not every:
         return
@@ -48,7 +48,7 @@ def check_options(
     }
     for option, (is_given, instead) in refused.items():
         if is_given:
-            raise InputError(f"{option} does not go with --all", instead)
+            raise OptionConflict(f"{option} does not go with --all", instead)
 
 
 def record_all(server: str, output: Path | None, options: "RecordOptions", *, json: bool) -> None:
@@ -84,12 +84,14 @@ def record_server(
 
     finds = wanted != Wanted()
     if finds == (explain is not None):
-        raise InputError(
+        raise OptionMissing(
             "--postgres needs --backend PID, --query PATTERN, --wait-for-spill or --explain SQL",
             "see: spillcast record --help",
         )
     if settings and explain is None:
-        raise InputError("--set is for the session of --explain; other sessions cannot be changed")
+        raise OptionConflict(
+            "--set is for the session of --explain; other sessions cannot be changed"
+        )
     return record_postgres(
         server,
         output,
@@ -106,5 +108,5 @@ def record_server(
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise InputError(f"--set '{text}' is not NAME=VALUE", "for example --set work_mem=4MB")
+        raise OptionInvalid(f"--set '{text}' is not NAME=VALUE", "for example --set work_mem=4MB")
     return name.strip(), value.strip()

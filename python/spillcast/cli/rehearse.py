@@ -15,15 +15,15 @@ def check_options(
     rehearse: str | None, command: str | None, server: str | None, to: Sequence[str]
 ) -> None:
     """InputError for options of a rehearsal without one, and for one of nothing."""
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionConflict, OptionMissing
     from spillcast.storage.target import is_place
 
     if rehearse is None:
         for given, option in ((command, "--command"), (server, "--postgres")):
             if given is not None:
-                raise InputError(f"{option} goes with --rehearse", "for example --rehearse 10s")
+                raise OptionConflict(f"{option} goes with --rehearse", "for example --rehearse 10s")
     elif not any(is_place(Path(word)) for word in to):
-        raise InputError("--rehearse needs a directory to rehearse on", "give one with --to DIR")
+        raise OptionMissing("--rehearse needs a directory to rehearse on", "give one with --to DIR")
 
 
 def check_rehearse(
@@ -33,16 +33,16 @@ def check_rehearse(
     server: str | None,
 ) -> None:
     """InputError for what `record` cannot run again, and for what is not a directory."""
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionConflict, PathMissing
 
     if not directories:
         return
     if pid is not None or (server is not None and explain is None):
         hint = "for others: spillcast forecast --rehearse 10s --command '...'"
-        raise InputError("--rehearse repeats a command that record started", hint)
+        raise OptionConflict("--rehearse repeats a command that record started", hint)
     for directory in directories:
         if not directory.is_dir():
-            raise InputError(f"--rehearse {directory}: there is no such directory")
+            raise PathMissing(f"--rehearse {directory}: there is no such directory")
 
 
 #: How long `record --rehearse` rehearses.
@@ -86,7 +86,7 @@ def rehearsing(
 
     A recorded command that may write runs again only if ``confirmed``.
     """
-    from spillcast.errors import Refusal
+    from spillcast.errors import Refusal, RehearsalRefused
     from spillcast.storage.rehearse.command import rehearse_command
 
     def say(text: str) -> None:
@@ -97,7 +97,9 @@ def rehearsing(
             return attempt(recording, directory)
         except Refusal as refusal:
             # A refused forecast has one line for the reason and what mends it.
-            raise Refusal("; ".join(filter(None, (refusal.message, refusal.hint)))) from None
+            raise RehearsalRefused(
+                "; ".join(filter(None, (refusal.message, refusal.hint)))
+            ) from None
 
     def attempt(recording: "Recording", directory: Path) -> "Rehearsal":
         if server is not None:
@@ -107,7 +109,9 @@ def rehearsing(
                 server, recording, directory, duration_s, folder, statement=command, say=say
             )
         if recording.meta.server_query is not None:
-            raise Refusal("its query ran in a server", "name the server with --postgres DSN")
+            raise RehearsalRefused(
+                "its query ran in a server", "name the server with --postgres DSN"
+            )
         words = None if command is None else _words(command)
         return rehearse_command(
             recording, directory, duration_s, folder, command=words, confirmed=confirmed, say=say
@@ -118,10 +122,10 @@ def rehearsing(
 
 def _words(command: str) -> list[str]:
     """The words of a command, as a shell has them. InputError where a quote is left open."""
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionInvalid
 
     try:
         return shlex.split(command)
     except ValueError as error:
         hint = "close its quotes, as in: --command 'duckdb dw.db -c \"select 1\"'"
-        raise InputError(f"--command {command}: {str(error).lower()}", hint) from error
+        raise OptionInvalid(f"--command {command}: {str(error).lower()}", hint) from error

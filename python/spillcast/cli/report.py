@@ -102,7 +102,7 @@ def report(
     """
     from spillcast.cli.output import emit, terminal_columns
     from spillcast.cli.progress import progress_bar, reading_bar
-    from spillcast.errors import InputError
+    from spillcast.errors import EvidenceUnsuited, OptionConflict
     from spillcast.evidence.find import Evidence, find_evidence
     from spillcast.evidence.oracle.ash import Chosen
     from spillcast.forecast.ask import ask
@@ -128,11 +128,11 @@ def report(
     for part in [find_evidence([word]) for word in words] if each else [evidence]:
         add_runs(page, part, chosen, temp_dirs=temp or (), lenient=lenient)
     if to and each:
-        raise InputError(
+        raise OptionConflict(
             "--each compares runs", "a forecast is for one run: leave out --each or --to"
         )
     if to and not words:
-        raise InputError("--to is for evidence", "a forecast's document has its target already")
+        raise OptionConflict("--to is for evidence", "a forecast's document has its target already")
     if to:
         question = Question(
             elapsed_s=None if elapsed is None else parse_duration_s(elapsed, "--elapsed"),
@@ -156,10 +156,10 @@ def report(
         _add_forecasts(page, to, ask(words, to, question), lenient=lenient)
     elif elapsed or temp_events or queryid or origin or history or progress or written:
         given = "--elapsed, --history, --progress, --written, --temp-events, --queryid and --from"
-        raise InputError(f"{given} are for a forecast", "name a target with --to")
+        raise OptionConflict(f"{given} are for a forecast", "name a target with --to")
     elif evidence.plans or evidence.statements or evidence.figures:
         reason = "a plan holds" if not evidence.figures else "figures of a run hold"
-        raise InputError(f"{reason} counts, not waits", "name a target with --to")
+        raise EvidenceUnsuited(f"{reason} counts, not waits", "name a target with --to")
     summary = write_report(page, output, redact=redact)
     if json:
         emit(summary)

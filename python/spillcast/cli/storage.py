@@ -45,7 +45,7 @@ def show(
     Example: spillcast storage show nvme.json --op read --size 256K
     """
     from spillcast.cli.output import show as show_answer
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionInvalid
     from spillcast.report.storage_show import show_page
     from spillcast.storage.description import described
     from spillcast.storage.target import resolve_storage
@@ -54,7 +54,7 @@ def show(
     shown = resolve_storage(storage)
     size_bytes = None if size is None else parse_bytes(size, "--size")
     if size_bytes == 0:
-        raise InputError("--size 0: no operation has this size", "write for example 256K")
+        raise OptionInvalid("--size 0: no operation has this size", "write for example 256K")
     ops = _ops(storage, shown, op)
     groups = [group for op_ in ops for group in shown.of(op_) if group.count]
     groups = [group for group in groups if size_bytes in (None, group.size_class_bytes)]
@@ -69,14 +69,14 @@ def show(
 
 def _ops(text: str, storage: "Storage", op: str | None) -> list[str]:
     """The ops to show. InputError where the storage has no figures for what is asked."""
-    from spillcast.errors import InputError
+    from spillcast.errors import TargetIncomplete
 
     ops = [name for name in OPS if any(g.count for g in storage.of(name))]
     if op is not None and op not in ops:
         others = f"it has figures for {ops[0]}s" if ops else None
-        raise InputError(f"{text}: has no figures for {op}s", others)
+        raise TargetIncomplete(f"{text}: has no figures for {op}s", others)
     if not ops:
-        raise InputError(f"{text}: has no figures at all", "probe again")
+        raise TargetIncomplete(f"{text}: has no figures at all", "probe again")
     return ops if op is None else [op]
 
 
@@ -93,13 +93,13 @@ def compare(
     Example: spillcast storage compare disk.json nvme.json
     """
     from spillcast.cli.output import show as show_answer
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionMissing
     from spillcast.report.comparison import comparison_page
     from spillcast.storage.comparison import compare as compare_storages
     from spillcast.storage.target import resolve_storage
 
     if len(storages) < 2:
-        raise InputError(
+        raise OptionMissing(
             f"{storages[0]}: there is nothing to compare it with", "name two storages or more"
         )
     compared = [resolve_storage(text) for text in storages]

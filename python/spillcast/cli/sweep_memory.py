@@ -82,7 +82,7 @@ def memory(
     """
     from spillcast.cli.output import show
     from spillcast.cli.stage import TerminalStage
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionConflict, PathMissing
     from spillcast.forecast.ranking import parse_costs
     from spillcast.forecast.work_memory.cheapest import cheapest
     from spillcast.lab.memory_points import memory_sizes
@@ -99,9 +99,9 @@ def memory(
     sizes = memory_sizes(engine, memory, points)
     open_lab = _lab(engine, named=sql is not None)
     if database is not None and sql is None:
-        raise InputError("--database is for --sql")
+        raise OptionConflict("--database is for --sql")
     if work is not None and not work.is_dir():
-        raise InputError(f"--work {work}: there is no such directory")
+        raise PathMissing(f"--work {work}: there is no such directory")
     plan = Plan(
         engine,
         _query(sql, threads) if sql else _workload(engine, workload, threads),
@@ -134,7 +134,7 @@ def _lab(name: str, *, named: bool) -> "Callable[[Path, Path | None], Lab]":
     """
     from spillcast.engines.engine import OpensOwn
     from spillcast.engines.registry import engine_of, engines, lab_of
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionConflict
 
     lab = lab_of(name)
     if not named:
@@ -150,7 +150,7 @@ def _lab(name: str, *, named: bool) -> "Callable[[Path, Path | None], Lab]":
             "several storages: the table has memory, too"
         )
         message = f"--sql is for --engine {' or '.join(able)}: an existing server is not swept"
-        raise InputError(message, hint if engine_of(name).server else None)
+        raise OptionConflict(message, hint if engine_of(name).server else None)
     return lab.on
 
 
@@ -158,26 +158,26 @@ def _workload(engine: str, name: str, threads: int) -> "Workload":
     """A query of the lab by its name."""
     from spillcast.engines.registry import lab_of
     from spillcast.engines.workload import THREADS_MAX
-    from spillcast.errors import InputError
+    from spillcast.errors import ChoiceUnknown, OptionInvalid
 
     if threads > THREADS_MAX:
-        raise InputError(f"--threads {threads}: {THREADS_MAX} at most")
+        raise OptionInvalid(f"--threads {threads}: {THREADS_MAX} at most")
     known = {workload.name: workload for workload in lab_of(engine).verified(threads)}
     if name not in known:
-        raise InputError(f"--workload {name}: no such query", f"there are: {', '.join(known)}")
+        raise ChoiceUnknown(f"--workload {name}: no such query", f"there are: {', '.join(known)}")
     return known[name]
 
 
 def _query(path: Path, threads: int) -> "Workload":
     """A query of the user's own, from a file."""
     from spillcast.engines.workload import Workload
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionInvalid
 
     try:
         text = path.read_text().strip().rstrip(";")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InputError(f"--sql {path}: {why}") from error
+        raise OptionInvalid(f"--sql {path}: {why}") from error
     if not text:
-        raise InputError(f"--sql {path}: it contains no query")
+        raise OptionInvalid(f"--sql {path}: it contains no query")
     return Workload(path.name, text, 0, "", threads)

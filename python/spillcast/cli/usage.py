@@ -8,7 +8,7 @@ from typing import Any
 from typer._click.exceptions import NoArgsIsHelpError, NoSuchOption, UsageError
 from typer.core import TyperCommand, TyperGroup
 
-from spillcast.errors import InputError
+from spillcast.errors import UsageInvalid
 from spillcast.recording.near import near_names
 
 #: Letters of a first sentence, at the most.
@@ -51,7 +51,7 @@ def usage_errors_explained(call: Callable[..., Any], *words: Any, **options: Any
     except NoArgsIsHelpError:
         raise
     except UsageError as error:
-        raise InputError(_named(error), _mended(error)) from error
+        raise UsageInvalid(_named(error), _mended(error)) from error
 
 
 def _named(error: UsageError) -> str:

@@ -88,7 +88,7 @@ def watch(
     from spillcast.cli.record import begin, described, require_target
     from spillcast.cli.record_server import record_server
     from spillcast.engines.engine import Wanted
-    from spillcast.errors import InputError
+    from spillcast.errors import OptionConflict, TerminalMissing
     from spillcast.forecast.remaining import hints_of
     from spillcast.forecast.running import RunningForecast
     from spillcast.recording.options import RecordOptions
@@ -96,17 +96,17 @@ def watch(
     from spillcast.units import parse_duration_s
 
     if server is None and (backend, query) != (None, None):
-        raise InputError("--backend and --query need --postgres")
+        raise OptionConflict("--backend and --query need --postgres")
     require_target("watch", command, pid, server)
     if not json and not sys.stderr.isatty():
-        raise InputError(
+        raise TerminalMissing(
             "watch draws on stderr, which is not a terminal here", "--json prints lines"
         )
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s)
     known = hints_of(history or (), written=written)
     if to is None and known.options:
-        raise InputError(f"{known.options} without --to", "say what storage to forecast for")
+        raise OptionConflict(f"{known.options} without --to", "say what storage to forecast for")
     forecast = None if to is None else RunningForecast(to, confidence, known)
     running = Running()
     others = OthersOutput(json=json) if command else None

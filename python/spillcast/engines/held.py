@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spillcast.errors import SpillcastError
+from spillcast.errors import ExperimentFailed
 from spillcast.recording.target import readable
 
 
@@ -84,5 +84,5 @@ class HeldQuery:
         answer: dict[str, Any] = json.loads(line) if line else {"error": "the process ended"}
         if "error" in answer:
             self.close()
-            raise SpillcastError(f"{self._engine}: {answer['error']}")
+            raise ExperimentFailed(f"{self._engine}: {answer['error']}")
         return answer

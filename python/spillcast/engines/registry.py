@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TypeVar
 
 from spillcast.engines.engine import Engine, Lab, WorkMemory
-from spillcast.errors import InputError
+from spillcast.errors import ChoiceUnknown, EngineUnsupported
 
 T = TypeVar("T")
 #: The package of each engine, which is imported when the engine is asked for; its ``ENGINE`` says
@@ -28,7 +28,7 @@ PACKAGES = {
 def engine_of(name: str) -> Engine:
     """The engine of a name. InputError where there is none."""
     if name not in PACKAGES:
-        raise InputError(f"--engine {name}: no such engine", f"there are: {', '.join(PACKAGES)}")
+        raise ChoiceUnknown(f"--engine {name}: no such engine", f"there are: {', '.join(PACKAGES)}")
     engine: Engine = import_module(PACKAGES[name]).ENGINE
     return engine
 
@@ -62,5 +62,7 @@ def known_as(name: str) -> Engine | None:
 
 def _offered(engine: Engine, capability: T | None, why: str) -> T:
     if capability is None:
-        raise InputError(f"--engine {engine.name}: {engine.label} does not support this: {why}")
+        raise EngineUnsupported(
+            f"--engine {engine.name}: {engine.label} does not support this: {why}"
+        )
     return capability

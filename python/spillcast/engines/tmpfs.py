@@ -4,7 +4,7 @@ import pwd
 from pathlib import Path
 
 from spillcast.engines.move import Move, Step
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import ChoiceUnknown, OptionInvalid, SpillTooLarge
 from spillcast.recording.memory import meminfo_bytes
 from spillcast.storage.tmpfs import mount_word
 from spillcast.units import format_bytes, parse_bytes
@@ -21,13 +21,13 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
     """
     size_bytes = parse_bytes(size, "--size")
     if size_bytes < SIZE_BYTES_MIN:
-        raise InputError(f"--size {size} is less than {format_bytes(SIZE_BYTES_MIN)}")
+        raise OptionInvalid(f"--size {size} is less than {format_bytes(SIZE_BYTES_MIN)}")
     if not to.is_absolute() or to == Path("/"):
-        raise InputError(f"--to {to} is not an absolute path such as /mnt/temp")
+        raise OptionInvalid(f"--to {to} is not an absolute path such as /mnt/temp")
     meminfo = meminfo_bytes()
     available, swap = meminfo["MemAvailable"], meminfo.get("SwapFree", 0)
     if size_bytes > available:
-        raise Refusal(
+        raise SpillTooLarge(
             f"{format_bytes(size_bytes)} of temp files do not fit: this machine has "
             f"{format_bytes(available)} of memory available, and {format_bytes(swap)} of swap",
             "a full mount would make the machine swap or stall; give a smaller --size",
@@ -72,7 +72,7 @@ def _mode(owner: str | None) -> str:
     try:
         user = pwd.getpwnam(owner)
     except KeyError:
-        raise InputError(f"--owner {owner}: there is no such user") from None
+        raise ChoiceUnknown(f"--owner {owner}: there is no such user") from None
     return f"mode=0700,uid={user.pw_uid},gid={user.pw_gid}"
 
 

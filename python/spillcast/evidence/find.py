@@ -8,7 +8,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import InputError
+from spillcast.errors import (
+    EvidenceMissing,
+    EvidenceMixed,
+    EvidenceUnknown,
+    EvidenceUnsuited,
+    PathMissing,
+)
 from spillcast.evidence.figures.kinds import is_word
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.text import HEAD_BYTES, head_of
@@ -81,7 +87,7 @@ class Evidence:
         kind = self.only_kind()
         if kind in {"plans", "statements", "figures"}:
             hint = "they can be a baseline: spillcast forecast FILE --to TARGET"
-            raise InputError(f"{_WORDS[kind]} hold counts, not waits", hint)
+            raise EvidenceUnsuited(f"{_WORDS[kind]} hold counts, not waits", hint)
         return kind
 
     def only_kind(self) -> str:
@@ -93,12 +99,12 @@ class Evidence:
         given = [kind for kind in _WORDS if getattr(self, kind)]
         if given and not set(given) - set(_MORE):
             words = " and ".join(_WORDS[kind] for kind in given)
-            raise InputError(f"{words} are not evidence by themselves", _BESIDE)
+            raise EvidenceMissing(f"{words} are not evidence by themselves", _BESIDE)
         given = [kind for kind in given if kind not in _MORE]
         if self.collected and set(given) <= set(_COLLECTED):
             return next(kind for kind in _COLLECTED if kind in given)
         if len(given) != 1:
-            raise InputError(
+            raise EvidenceMixed(
                 f"{' and '.join(_WORDS[kind] for kind in given)} are mixed",
                 "give files of one kind at a time",
             )
@@ -140,7 +146,7 @@ def spools_of(folder: Path) -> list[Path]:
 
 def _expand(argument: str) -> list[Path]:
     if not argument:
-        raise InputError("an argument is empty, and names no evidence", f"give {KNOWN}")
+        raise EvidenceMissing("an argument is empty, and names no evidence", f"give {KNOWN}")
     path = Path(argument)
     if argument != "-":
         check_kind(path)
@@ -150,7 +156,7 @@ def _expand(argument: str) -> list[Path]:
         return [path]
     if lines := sorted(glob.glob(argument, recursive=True)):
         return [Path(name) for name in lines]
-    raise InputError(f"{argument}: there is no such file or folder", mended(path))
+    raise PathMissing(f"{argument}: there is no such file or folder", mended(path))
 
 
 def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
@@ -163,17 +169,17 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
         return paths
     head = head_of(path)
     if not head.strip():
-        raise InputError(f"{path} is empty", f"give {KNOWN}")
+        raise EvidenceUnknown(f"{path} is empty", f"give {KNOWN}")
     if (document := _DOCUMENT.match(head)) is not None:
         kind = document[1]
         hint = _MEANT.get(kind, f"give {KNOWN}")
-        raise InputError(f"{path} is a spillcast {kind}, not evidence", hint)
+        raise EvidenceUnknown(f"{path} is a spillcast {kind}, not evidence", hint)
     recognised = recognise(path)
     if recognised is not None:
         of_kind: list[Any] = getattr(evidence, recognised.kind.name)
         return of_kind
     if len(head) < HEAD_BYTES:
-        raise InputError(f"{path} is not evidence of a known kind", f"give {KNOWN}")
+        raise EvidenceUnknown(f"{path} is not evidence of a known kind", f"give {KNOWN}")
     return evidence.traces
 
 
@@ -188,7 +194,7 @@ def _files(path: Path) -> list[Path]:
         return [path]
     if not (paths := traces_below(path)):
         hint = "a directory for temp files is a target: name it with --to"
-        raise InputError(f"{path}: the folder holds no traces ({', '.join(TRACES)})", hint)
+        raise EvidenceMissing(f"{path}: the folder holds no traces ({', '.join(TRACES)})", hint)
     return paths
 
 

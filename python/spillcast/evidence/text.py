@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceAmbiguous, FileTooLarge
 from spillcast.gate import TEXT_BYTES_MAX, bounded, reading
 
 #: What a file is recognised by.
@@ -70,7 +70,7 @@ def blocks_of(path: Path, hint: str | None = None) -> Iterator[bytes]:
         while block:
             total += len(block)
             if total > UNPACKED_BYTES_MAX:
-                raise InputError(f"{path}: unpacks to more than {UNPACKED_BYTES_MAX >> 30} GiB")
+                raise FileTooLarge(f"{path}: unpacks to more than {UNPACKED_BYTES_MAX >> 30} GiB")
             if wide is not None:
                 block = wide.decode(block).encode()
             more = file.read(BLOCK_BYTES)
@@ -118,7 +118,9 @@ def _zip(file: IO[bytes]) -> IO[bytes]:
     names = [info.filename for info in archive.infolist() if not info.is_dir()]
     if len(names) != 1:
         few = ", ".join(names[:3]) or "nothing"
-        raise InputError(f"{file.name}: an archive of {len(names)} files: {few}", _UNPACK_HINT)
+        raise EvidenceAmbiguous(
+            f"{file.name}: an archive of {len(names)} files: {few}", _UNPACK_HINT
+        )
     return archive.open(names[0])
 
 

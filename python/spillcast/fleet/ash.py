@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete, EvidenceMixed
 from spillcast.evidence.oracle.ash import ON_CPU, Ash
 from spillcast.evidence.oracle.ash.reader import MEMORY_INTERVAL_US
 from spillcast.evidence.oracle.spooled import read_spooled
@@ -77,10 +77,10 @@ def database_of_export(path: Path) -> str:
     if len(names) == 1:
         return names.pop()
     if names:
-        raise InputError(
+        raise EvidenceMixed(
             f"{path}: rows of {len(names)} databases", "export each database into its own file"
         )
-    raise InputError(f"{path}: names no database", "say which it is with: --database NAME")
+    raise EvidenceIncomplete(f"{path}: names no database", "say which it is with: --database NAME")
 
 
 def _columns(path: Path) -> Iterator[list[Any]]:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spillcast.errors import InputError
+from spillcast.errors import PathMissing, SchemaUnsupported
 from spillcast.fleet.place import Place, place
 from spillcast.fleet.schema import DATASET_SCHEMA, SOURCES
 from spillcast.gate import bounded, damaged, object_of, reading, table_of
@@ -114,13 +114,13 @@ def _check_version(where: Place, *, missing_is_fine: bool) -> None:
     except (FileNotFoundError, NotADirectoryError):
         if missing_is_fine and not [n for n in where.names("") if n != ".lock"]:
             return
-        raise InputError(
+        raise PathMissing(
             f"{where.address}: there is no dataset",
             "make one with: spillcast ingest SOURCE... -o DATASET",
         ) from None
     version = head.get("schema")
     if version != DATASET_SCHEMA:
-        raise InputError(
+        raise SchemaUnsupported(
             f"{where.address}: schema is {version!r}, this spillcast reads {DATASET_SCHEMA!r}",
             "use the spillcast that made it, or ingest into a new dataset",
         )

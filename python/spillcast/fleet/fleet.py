@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, NoTempIo, TargetUnsuited
 from spillcast.fleet import query
 from spillcast.fleet.dataset import FACTS_FOLDER, RUNS_FOLDER, Dataset
 from spillcast.fleet.engine import Engine, Rows, local
@@ -44,7 +44,7 @@ def fleet(
     with engine or local(dataset) as chosen_engine:
         facts = Facts(chosen_engine, dataset, to, temp_events, confidence, clashes)
         if not facts.outcomes:
-            raise InputError(
+            raise NoTempIo(
                 f"{address}: nothing in it waits for '{temp_events}'",
                 "name the events that change with --temp-events",
             )
@@ -78,7 +78,7 @@ class Facts:
         clashes: dict[str, set[str]],
     ) -> None:
         if is_place(Path(to)):
-            raise InputError(
+            raise TargetUnsuited(
                 f"--to {to}: a fleet is not replayed on a directory",
                 f"probe it once: spillcast probe {shell_word(to)} --grid -o storage.json",
             )

@@ -9,7 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import InputError, SpillcastError, first_line
+from spillcast.errors import (
+    LockTaken,
+    OptionInvalid,
+    PackageMissing,
+    PathUnusable,
+    SpillcastError,
+    WriteFailed,
+    first_line,
+)
 from spillcast.exact_name import exact_name
 from spillcast.visible import is_utf8
 
@@ -63,7 +71,7 @@ def place(address: str) -> Place:
     if not is_utf8(str(local.root)):
         # No database opens such files.
         problem = f"{address}: the path of a dataset must be UTF-8"
-        raise InputError(problem, "name another folder")
+        raise PathUnusable(problem, "name another folder")
     return local
 
 
@@ -125,7 +133,7 @@ class LocalPlace(Place):
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise SpillcastError(
+                raise LockTaken(
                     f"{self.address}: another ingest writes to it", "wait until it has ended"
                 ) from error
             for path in self.root.rglob("*.partial"):
@@ -181,13 +189,13 @@ def open_filesystem(address: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        raise InputError(
+        raise PackageMissing(
             f"{address}: addresses need fsspec", "pip install 'spillcast[fleet]'"
         ) from error
     try:
         filesystem, path = fsspec.core.url_to_fs(address)
     except (ValueError, ImportError) as error:
-        raise InputError(f"{address}: {first_line(error)}") from error
+        raise OptionInvalid(f"{address}: {first_line(error)}") from error
     return filesystem, str(path).rstrip("/")
 
 
@@ -209,7 +217,7 @@ def _flush_folder(folder: Path) -> None:
 
 
 def _not_written(address: str, error: OSError) -> SpillcastError:
-    return SpillcastError(
+    return WriteFailed(
         f"{address}: cannot be written to: {error.strerror or error}",
         "the dataset is intact; run the same command again when that is fixed",
     )

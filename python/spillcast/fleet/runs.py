@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from spillcast.errors import InputError
+from spillcast.errors import FileTooLarge
 from spillcast.evidence.postgres import read_plan
 from spillcast.fleet.identity import Identity
 from spillcast.gate import damaged, reading
@@ -28,7 +28,7 @@ def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
     files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
     total = sum(file.stat().st_size for file in files)
     if total > _BYTES_MAX:
-        raise InputError(
+        raise FileTooLarge(
             f"{path}: {total >> 20} MiB, and evidence of up to {_BYTES_MAX >> 20} MiB is kept",
             "record with --slices 10, which keeps what a forecast needs",
         )

@@ -13,7 +13,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import (
+    PackageMissing,
+    ProgramMissing,
+    ServiceUnavailable,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,9 +50,9 @@ def session(master: str | None) -> Iterator["SparkSession"]:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
     except ImportError as error:
-        raise InputError("Spark needs pyspark", "pip install 'spillcast[spark]'") from error
+        raise PackageMissing("Spark needs pyspark", "pip install 'spillcast[spark]'") from error
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        raise InputError("Spark needs Java 17 or newer", "install it, or set JAVA_HOME")
+        raise ProgramMissing("Spark needs Java 17 or newer", "install it, or set JAVA_HOME")
     master = master or "local[*]"
     _must_listen(master)
     with tempfile.TemporaryDirectory(prefix="spillcast-spark-") as folder:
@@ -58,7 +62,7 @@ def session(master: str | None) -> Iterator["SparkSession"]:
                 _must_have_workers(spark, master)
             yield spark
         except (PySparkException, Py4JError) as error:
-            raise SpillcastError(f"--master {master}: {_reason(error)}", _HOW) from error
+            raise ServiceUnavailable(f"--master {master}: {_reason(error)}", _HOW) from error
         finally:
             _stop(spark)
 
@@ -83,7 +87,7 @@ def _must_listen(master: str) -> None:
         except (OSError, ValueError) as error:
             failure = error
     why = getattr(failure, "strerror", None) or failure
-    raise SpillcastError(
+    raise ServiceUnavailable(
         f"--master {master}: does not answer: {why}",
         "start it, or look at its page for the address; --engine local needs none",
     )
@@ -136,7 +140,7 @@ def _started(master: str, folder: Path) -> "SparkSession":
     if made:
         why = str(made[0]).strip().splitlines()[-1]
     _kill_java()
-    raise SpillcastError(f"--master {master}: does not answer: {why}", _HOW)
+    raise ServiceUnavailable(f"--master {master}: does not answer: {why}", _HOW)
 
 
 def _has_context() -> bool:
@@ -176,7 +180,7 @@ def _must_have_workers(spark: "SparkSession", master: str) -> None:
     """SpillcastError if the cluster provides no executor; the driver counts as one."""
     java: Any = spark.sparkContext._jsc
     if not _wait(lambda: java.sc().getExecutorMemoryStatus().size() > 1, _WORKERS_S):
-        raise SpillcastError(
+        raise ServiceUnavailable(
             f"--master {master}: provides no worker within {_WORKERS_S:.0f} s",
             "start workers, or wait until others have ended",
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceMissing, FileUnreadable, PathMissing
 from spillcast.evidence.find import TRACES
 from spillcast.fleet.place import fetched, open_filesystem
 from spillcast.gate import check_kind
@@ -72,7 +72,7 @@ def content_hash(path: Path) -> str:
 def _local(argument: str) -> Iterator[Source]:
     paths = [argument] if os.path.exists(argument) else sorted(glob.glob(argument, recursive=True))
     if not paths:
-        raise InputError(f"{argument}: there is no such file or folder")
+        raise PathMissing(f"{argument}: there is no such file or folder")
     before = None
     for path in paths:
         check_kind(Path(path))
@@ -80,7 +80,7 @@ def _local(argument: str) -> Iterator[Source]:
             before = source
             yield source
     if before is None:
-        raise InputError(
+        raise EvidenceMissing(
             f"{argument}: the folder holds no evidence",
             f"looked for {', '.join(_PATTERNS)}, *.spill",
         )
@@ -121,7 +121,7 @@ def _remote(argument: str) -> Iterator[Source]:
         for recording in listed:
             files.update(filesystem.find(recording, detail=True))
     except (OSError, ValueError) as error:
-        raise InputError(f"{argument}: cannot be listed: {error}") from error
+        raise FileUnreadable(f"{argument}: cannot be listed: {error}") from error
     recordings = {name.rpartition("/")[0] for name in files if name.endswith(f"/{META_FILE}")}
     sizes: dict[str, int] = {}
     for name, facts in files.items():
@@ -132,7 +132,7 @@ def _remote(argument: str) -> Iterator[Source]:
             key = folder or name
             sizes[key] = sizes.get(key, 0) + int(facts["size"] or 0)
     if not sizes:
-        raise InputError(f"{argument}: there is no evidence")
+        raise EvidenceMissing(f"{argument}: there is no evidence")
     for name, size in sizes.items():
         yield Source(f"{scheme}://{name.lstrip('/')}", size)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import EvidenceUnsuited, FileTooLarge, InputError, Refusal
 from spillcast.evidence.find import find_evidence
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.fleet import identity
@@ -99,7 +99,7 @@ def _shelves(
         return {(FACTS_FOLDER, who.database, who.day): facts_of_trace(read, content(), who)}
     if kind == "ash":
         if path.stat().st_size > _ASH_BYTES_MAX and path.suffix.lower() == ".csv":
-            raise InputError(
+            raise FileTooLarge(
                 f"an export of more than {_ASH_BYTES_MAX >> 20} MiB", "export each day by itself"
             )
         ash = read_ash(path)
@@ -122,9 +122,11 @@ def _shelves(
         who = Identity().named(database)
         _name(row, PLAN, who)
     elif kind == "figures":
-        raise InputError("figures of a run: spillcast forecast reads them, a dataset does not")
+        raise EvidenceUnsuited(
+            "figures of a run: spillcast forecast reads them, a dataset does not"
+        )
     else:
-        raise InputError("sums over many queries: no single query can be forecast")
+        raise EvidenceUnsuited("sums over many queries: no single query can be forecast")
     return {(RUNS_FOLDER, who.database, who.day): [pack(path, row["kind"], content(), who)]}
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import EvidenceMixed, Refusal
 from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
@@ -111,7 +111,9 @@ def _recording(evidence: Evidence, recorded: Recording | None, question: Questio
     # Several figures may tell of one run, each a part.
     if len(paths := getattr(evidence, kind)) > 1 and kind != "figures":
         names = f"{paths[0]}, {paths[1]}{', ...' if len(paths) > 2 else ''}"
-        raise InputError(f"{len(paths)} files are given: {names}", "forecast one query at a time")
+        raise EvidenceMixed(
+            f"{len(paths)} files are given: {names}", "forecast one query at a time"
+        )
     if recorded is not None and recorded.plan_alone is None:
         return with_temp(recorded, question.temp_dirs)
     from spillcast.evidence.figures.choice import Choice

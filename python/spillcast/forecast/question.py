@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict
 from spillcast.evidence.find import Evidence
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
@@ -122,4 +122,4 @@ class Question:
 def _only_for(kind: str, given: bool, **options: object) -> None:
     for name, value in options.items():
         if value is not None and not given:
-            raise InputError(f"--{name.replace('_', '-')} is for {kind}")
+            raise OptionConflict(f"--{name.replace('_', '-')} is for {kind}")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid, TargetUnknown
 from spillcast.forecast.result import FORECAST_SCHEMA, Forecast
 from spillcast.forecast.verdict import Verdict, negligible, rank_s, verdict
 
@@ -61,11 +61,11 @@ def parse_costs(
         except ValueError:
             cost = -1.0
         if not name or not 0 <= cost < float("inf"):
-            raise InputError(f"--cost {text}: not a price", "for example --cost /mnt/nvme=120")
+            raise OptionInvalid(f"--cost {text}: not a price", "for example --cost /mnt/nvme=120")
         if name not in words:
             kind = "targets" if option == "--to" else "storages"
             hint = f"the {kind} are: {', '.join(words)}"
-            raise InputError(f"--cost {text}: there is no {option} {name}", hint)
+            raise TargetUnknown(f"--cost {text}: there is no {option} {name}", hint)
         costs[name] = cost
     return costs
 

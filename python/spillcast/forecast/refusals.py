@@ -1,6 +1,6 @@
 """Elapsed times and intervals that no forecast can be made of, whatever the evidence."""
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceContradictory
 from spillcast.forecast.assumptions import SHORTER, USELESS
 from spillcast.units import format_duration
 
@@ -8,7 +8,7 @@ from spillcast.units import format_duration
 def check_elapsed(elapsed_s: float | None, seen_s: float, least: float = SHORTER) -> None:
     """InputError for less than a ``least`` share of the time that the evidence covers."""
     if elapsed_s is not None and 0 < elapsed_s < least * seen_s:
-        raise InputError(
+        raise EvidenceContradictory(
             f"an elapsed time of {format_duration(elapsed_s)} is less than the "
             f"{format_duration(seen_s)} that were recorded",
             "--elapsed is the time of the whole query: write minutes as 12m or 12:53",

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import SpillcastError, TargetUnsuited
 from spillcast.forecast.ask import forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
@@ -89,7 +89,7 @@ def known_target(target: str) -> Storage | None:
     if colon and kind == "cache":
         return None
     if target == "tmpfs" or is_place(Path(target)):
-        raise InputError(
+        raise TargetUnsuited(
             f"--to {target}: a probe would disturb what is watched",
             f"probe before: spillcast probe {shell_word(target)} --grid -o storage.json",
         )

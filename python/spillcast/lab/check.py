@@ -7,7 +7,7 @@ from typing import Any
 from spillcast.document import read
 from spillcast.engines.engine import Meant
 from spillcast.engines.held import Ran
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited
 from spillcast.forecast import Forecast
 from spillcast.forecast.sum.interval import direction
 from spillcast.gate import json_of, text_of
@@ -121,19 +121,19 @@ def kept_forecast(path: Path, target: str | None) -> Forecast:
     InputError for a file that is not a forecast, and if several could be meant.
     """
     if path.is_dir():
-        raise InputError(f"{path} is not a forecast: give the forecast first", HOW)
+        raise EvidenceUnknown(f"{path} is not a forecast: give the forecast first", HOW)
     document = json_of(text_of(path), path, HOW)
     if not isinstance(document, dict) or document.get("schema") != "spillcast.forecast/1":
-        raise InputError(f"{path} is not a forecast", HOW)
+        raise EvidenceUnknown(f"{path} is not a forecast", HOW)
     parts = document.get("targets", [document])
     forecasts = [read(Forecast, part, str(path), HOW) for part in parts]
     names = ", ".join(forecast.target for forecast in forecasts)
     chosen = [forecast for forecast in forecasts if target in (None, forecast.target)]
     if len(chosen) != 1:
         reason = "is for several targets" if target is None else f"has no target {target}"
-        raise InputError(f"{path}: {reason}", f"name one with --target: {names}")
+        raise EvidenceUnsuited(f"{path}: {reason}", f"name one with --target: {names}")
     if chosen[0].forecast_s is None:
-        raise InputError(f"{path}: it was refused: {chosen[0].refused}")
+        raise EvidenceUnsuited(f"{path}: it was refused: {chosen[0].refused}")
     return chosen[0]
 
 
@@ -147,7 +147,7 @@ def meant_of(forecast: Forecast, named: Meant) -> Meant:
     statement = forecast.statement
     if statement is None or (statement.queryid, statement.query) == (None, None):
         hint = "name it with --query or --queryid, or its session with --backend"
-        raise InputError("the forecast names no statement that a server counts", hint)
+        raise EvidenceIncomplete("the forecast names no statement that a server counts", hint)
     return replace(named, queryid=statement.queryid, text=statement.query)
 
 

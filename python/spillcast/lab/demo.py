@@ -8,7 +8,7 @@ from typing import Protocol
 
 from spillcast.engines.registry import lab_of
 from spillcast.engines.workload import Workload
-from spillcast.errors import InputError
+from spillcast.errors import SpaceInsufficient
 from spillcast.forecast import forecast
 from spillcast.forecast.seed import seed_formula_s
 from spillcast.lab.case import Case, Runs, evidence_of
@@ -67,7 +67,7 @@ def run_demo(
     with workspace(work) as room, _candidate(room) as fast, ExitStack() as stack:
         if free_bytes(room) < DISK_BYTES:
             message = f"{room.parent}: the demo needs {format_bytes(DISK_BYTES)} of free space"
-            raise InputError(message, "name another directory with --work DIR")
+            raise SpaceInsufficient(message, "name another directory with --work DIR")
         opened = lab(room)
         stage.step(f"making a table of {workload.rows // 1_000_000} million rows")
         opened.build(workload.rows)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnsuited
 from spillcast.recording.bursts import READ, WRITE, Bursts
 from spillcast.recording.wait_cost import ANY, WaitCost, filled_s
 
@@ -69,7 +69,7 @@ def fit(engine: str, kinds: Sequence[Kind], waits_s: Waits) -> WaitCost:
     InputError without any.
     """
     if not kinds:
-        raise InputError(f"{engine}: too few temp operations to tell what a wait costs")
+        raise EvidenceUnsuited(f"{engine}: too few temp operations to tell what a wait costs")
     queries = sorted({kind.query for kind in kinds})
     return WaitCost(
         engine,

@@ -10,7 +10,7 @@ from spillcast import _core
 from spillcast.engines.engine import Calibrates, Lab
 from spillcast.engines.registry import engines
 from spillcast.engines.workload import Workload
-from spillcast.errors import InputError
+from spillcast.errors import InputError, ProgramMissing, SpaceInsufficient
 from spillcast.forecast.load import Load, temp_load
 from spillcast.lab.demo import Stage
 from spillcast.lab.fit_waits import Kind, kinds_of, pooled
@@ -76,10 +76,12 @@ def measure_machine(
 def _check_room(room: Path) -> None:
     if free_bytes(room) < DATA_BYTES:
         message = f"{room.parent}: calibration needs {format_bytes(DATA_BYTES)} of free space"
-        raise InputError(message, "name another directory with --work DIR")
+        raise SpaceInsufficient(message, "name another directory with --work DIR")
     if fast_parent(SPILL_BYTES) is None:
         message = f"{SHARED_MEMORY}: calibration needs {format_bytes(SPILL_BYTES)} of free space"
-        raise InputError(message, "free some, or make it larger: mount -o remount,size=2G /dev/shm")
+        raise SpaceInsufficient(
+            message, "free some, or make it larger: mount -o remount,size=2G /dev/shm"
+        )
 
 
 def _opened(room: Path, queries: int | None) -> tuple[list[_Measured], list[str]]:
@@ -97,7 +99,7 @@ def _opened(room: Path, queries: int | None) -> tuple[list[_Measured], list[str]
             if isinstance(lab, Calibrates):
                 opened.append(_Measured(engine.name, lab, lab.calibrating()[:queries]))
     if not opened:
-        raise InputError("no engine to calibrate with is installed", ". ".join(skipped))
+        raise ProgramMissing("no engine to calibrate with is installed", ". ".join(skipped))
     return opened, skipped
 
 

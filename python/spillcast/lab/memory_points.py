@@ -5,7 +5,7 @@ from itertools import pairwise
 from math import log2
 
 from spillcast.engines.registry import engine_of, work_memory_of
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid
 from spillcast.units import format_bytes, parse_bytes
 
 #: Sizes are whole KiB, as engines take them.
@@ -22,15 +22,17 @@ def memory_sizes(engine: str, text: str | None, points: int | None = None) -> li
     text = text or setting.default_range
     first, dots, last = text.partition("..")
     if not dots:
-        raise InputError(f"--memory {text}: not a range", "write for example 1M..256M")
+        raise OptionInvalid(f"--memory {text}: not a range", "write for example 1M..256M")
     least, most = (parse_bytes(end, f"--memory {text}") for end in (first, last))
     if not 0 < least < most:
-        raise InputError(f"--memory {text}: it must go from less to more", "for example 1M..256M")
+        raise OptionInvalid(
+            f"--memory {text}: it must go from less to more", "for example 1M..256M"
+        )
     low, high = setting.bounds_bytes or (least, most)
     if not low <= least < most <= high:
         whose = f"{engine_of(engine).label}'s {setting.name}"
         message = f"--memory {text}: {whose} goes from {low >> 10}K to {high >> 30}G"
-        raise InputError(message, f"for example --memory {setting.default_range}")
+        raise OptionInvalid(message, f"for example --memory {setting.default_range}")
     if points is None:
         doublings = int(log2(most / least) + 1e-9)
         sizes = {least << number for number in range(doublings + 1)} | {most}
@@ -40,7 +42,7 @@ def memory_sizes(engine: str, text: str | None, points: int | None = None) -> li
     whole = sorted({max(size // UNIT_BYTES, 1) * UNIT_BYTES for size in sizes})
     if not 2 <= len(whole) <= POINTS_MAX:
         message = f"--memory {text}: {len(whole)} sizes from {format_bytes(least)} on"
-        raise InputError(message, f"2 to {POINTS_MAX} can be swept: name a range that has them")
+        raise OptionInvalid(message, f"2 to {POINTS_MAX} can be swept: name a range that has them")
     return whole
 
 

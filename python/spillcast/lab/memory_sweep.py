@@ -12,7 +12,7 @@ from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.held import Ran
 from spillcast.engines.registry import work_memory_of
 from spillcast.engines.workload import Workload
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, SpillcastError
 from spillcast.forecast.more_memory import Spill, State, io_share, state_with
 from spillcast.forecast.result import Warned
 from spillcast.forecast.work_memory.curve import Between, MemoryCurve, MemoryRun, memory_run
@@ -242,7 +242,7 @@ class _Run:
         free, needed = free_bytes(place.directory), ROOM * self.held_bytes
         if free < needed:
             text = f"--on {place.name}: {format_bytes(free)} are free, and the query spills "
-            raise InputError(text + format_bytes(self.held_bytes), "name a larger directory")
+            raise SpaceInsufficient(text + format_bytes(self.held_bytes), "name a larger directory")
 
     def _time_left(self, place: Place) -> str:
         """What the runs still to come may take, by those that were done; once there is one."""
@@ -278,4 +278,4 @@ def _refusal_explained(name: str, size: int) -> Iterator[None]:
         if "memory" not in error.message.lower():
             raise
         message = f"--memory {format_bytes(size)}: too little for {name}: {error.message}"
-        raise InputError(message, "begin with more, such as --memory 64M..1G") from error
+        raise OptionInvalid(message, "begin with more, such as --memory 64M..1G") from error

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict, OutputUnwritable, SpaceInsufficient
 from spillcast.lab.storages import Emulated, Modelled, Place, emulated, fast_parent, plain
 from spillcast.storage.behaviour import behaviour_of
 from spillcast.storage.meant import check_word
@@ -25,7 +25,7 @@ def named_places(words: Sequence[str], room: Path, option: str = "--on") -> Iter
     InputError names a word that is not a storage, before anything is made.
     """
     if len(set(words)) < len(words):
-        raise InputError(f"{option}: a storage is named twice")
+        raise OptionConflict(f"{option}: a storage is named twice")
     requested = [_requested(word, option) for word in words]
     with ExitStack() as stack:
         memory = fast_parent(SPILL_BYTES)
@@ -34,7 +34,7 @@ def named_places(words: Sequence[str], room: Path, option: str = "--on") -> Iter
         for word, storage in zip(words, requested, strict=True):
             if isinstance(storage, Path):
                 if not storage.parts and memory is None:
-                    raise InputError(f"{option} {word}: there is no room in shared memory")
+                    raise SpaceInsufficient(f"{option} {word}: there is no room in shared memory")
                 parent = storage if storage.parts else fast
                 places.append(plain(word, stack.enter_context(workspace(parent))))
             else:
@@ -54,6 +54,6 @@ def _requested(word: str, option: str) -> Path | Emulated | Modelled:
     path = Path(word)
     if is_place(path):
         if not os.access(path, os.W_OK | os.X_OK):
-            raise InputError(f"{option} {word}: nothing can be written there")
+            raise OutputUnwritable(f"{option} {word}: nothing can be written there")
         return path.absolute()
     return Modelled(word, behaviour_of(resolve_storage(word, f"{option} {word}", FORMS)))

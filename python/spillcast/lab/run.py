@@ -9,7 +9,7 @@ from typing import Any
 from spillcast.engines.engine import Lab
 from spillcast.engines.held import HeldQuery, Ran
 from spillcast.engines.workload import Workload
-from spillcast.errors import SpillcastError
+from spillcast.errors import ExperimentFailed
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
 from spillcast.recording.choice import StartAgain
@@ -49,7 +49,7 @@ def run_recorded(
         engine, workload, place, output, on_status, ahead_s=ahead_s
     )
     if recording is None:
-        raise SpillcastError(f"{workload.name}: no temp I/O was seen under {place.directory}")
+        raise ExperimentFailed(f"{workload.name}: no temp I/O was seen under {place.directory}")
     return ran, recording
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spillcast.engines.held import Ran
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnknown, FileUnreadable, PathMissing
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.forecast.sum.interval import Uncertainty
 from spillcast.gate import object_of, reading, table_of
@@ -117,19 +117,23 @@ def write_truth(path: Path, truth: Truth) -> None:
         with whole_file(path) as partial:
             pq.write_table(table, partial, compression="zstd")
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}", "name another with -o") from error
+        raise FileUnreadable(
+            f"{path}: {error.strerror or error}", "name another with -o"
+        ) from error
 
 
 def read_truth(path: Path) -> Truth:
     """Read what ``write_truth`` wrote. InputError says why it is no such file."""
     if not path.is_file():
-        raise InputError(f"{path}: no such file", "make one with: spillcast verify -o FILE")
+        raise PathMissing(f"{path}: no such file", "make one with: spillcast verify -o FILE")
     hint = "make one with: spillcast verify -o FILE"
     with reading(path, hint):
         metadata = pq.read_schema(path).metadata or {}
         about = object_of(metadata.get(ABOUT, b"{}").decode(), path, hint)
         if about.pop("schema", None) != CASES_SCHEMA:
-            raise InputError(f"{path}: holds no cases of a verification ({CASES_SCHEMA})", hint)
+            raise EvidenceUnknown(
+                f"{path}: holds no cases of a verification ({CASES_SCHEMA})", hint
+            )
         rows = table_of(path, CASES, hint, signed=("terms", "uncertainty"))
         return Truth([_case(row) for row in rows.to_pylist()], about)
 

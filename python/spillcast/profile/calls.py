@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from spillcast.errors import InputError, first_line
+from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.trace import Progress
 from spillcast.evidence.oracle.trace_spool import spool_traces
 from spillcast.evidence.oracle.trace_window import Window
@@ -52,7 +52,7 @@ def of_calls(
         elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
         records = _counted(connection, by, where)
     if where is not None and not records:
-        raise InputError(f"--where: no call meets '{where}'")
+        raise SelectionEmpty(f"--where: no call meets '{where}'")
     rows = [_row(row, by, read.paths, elapsed_us) for row in records]
     return Profile(by, elapsed_us / 1e6, rows, read.damaged(), trace_warnings(read))
 
@@ -74,7 +74,7 @@ def _counted(
         records: list[dict[str, Any]] = connection.sql(query).to_arrow_table().to_pylist()
     except duckdb.Error as error:
         columns = ", ".join(connection.sql("from call_tree limit 0").columns)
-        raise InputError(f"--where: {first_line(error)}", f"the columns are {columns}") from error
+        raise QueryInvalid(f"--where: {first_line(error)}", f"the columns are {columns}") from error
     return records
 
 

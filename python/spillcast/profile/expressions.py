@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from spillcast.errors import InputError, first_line
+from spillcast.errors import QueryInvalid, first_line
 
 _NAME = re.compile(r"\w+")
 
@@ -50,7 +50,7 @@ def check_keys(
             reason = "unknown" if _NAME.fullmatch(key) else first_line(error)
             known = ", ".join(columns)
             hint = f"it may be {known}, or SQL over the columns {available}"
-            raise InputError(f"--by {key}: {reason}", hint) from error
+            raise QueryInvalid(f"--by {key}: {reason}", hint) from error
 
 
 def named(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:

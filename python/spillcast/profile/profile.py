@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict, QueryInvalid, SelectionEmpty
 from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.profile.result import CALL, ROW_SOURCE, Profile, with_shares
 from spillcast.recording.event_names import is_like
@@ -42,15 +42,15 @@ def profile(
     """
     by = several(by)
     if where is not None and not where.strip():
-        raise InputError("--where: the condition is empty", "without --where all rows count")
+        raise QueryInvalid("--where: the condition is empty", "without --where all rows count")
     if not all(map(str.strip, by)):
-        raise InputError("--by: a name is empty", "names stand between commas: --by event,size")
+        raise QueryInvalid("--by: a name is empty", "names stand between commas: --by event,size")
     files = find_evidence(evidence)
     kind = files.only_waits()
     if temp_dirs and kind != "recordings":
-        raise InputError("--temp is for recordings")
+        raise OptionConflict("--temp is for recordings")
     if block_bytes is not None and kind not in {"traces", "ash"}:
-        raise InputError("--block is for traces")
+        raise OptionConflict("--block is for traces")
     window = _window(chosen, kind)
     if ROW_SOURCE in by:
         from spillcast.profile.row_sources import by_row_source
@@ -89,7 +89,7 @@ def _window(chosen: "Chosen | None", kind: str) -> "Window":
     if chosen is None or kind == "ash":
         return ALWAYS
     if kind != "traces" or chosen.sql_id is not None or chosen.exec_id is not None:
-        raise InputError(
+        raise OptionConflict(
             "--sql-id and --exec-id are for ASH exports, --since and --until for traces too",
             "for other evidence use --where, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
         )
@@ -161,11 +161,13 @@ def _of_traces(
 
 def _only_event(result: Profile, pattern: str) -> Profile:
     if "event" not in result.by:
-        raise InputError("--event goes with --by event,...")
+        raise OptionConflict("--event goes with --by event,...")
     keep = [is_like(row["event"], pattern) for row in result.rows]
     if not any(keep):
         names = sorted({row["event"] for row in result.rows})
-        raise InputError(f"--event: no event is like '{pattern}'", f"there are {', '.join(names)}")
+        raise SelectionEmpty(
+            f"--event: no event is like '{pattern}'", f"there are {', '.join(names)}"
+        )
     rows = [row for row, kept in zip(result.rows, keep, strict=True) if kept]
     histograms = result.histograms
     if histograms:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnsuited, OptionConflict
 from spillcast.evidence.find import Evidence
 from spillcast.evidence.oracle.ash import ALL, Chosen, hints, read_ash
 from spillcast.evidence.oracle.block_size import BlockSize, block_size
@@ -41,7 +41,7 @@ def by_row_source(
     InputError for evidence without plan lines, and if other groupings are given too.
     """
     if list(by) != [ROW_SOURCE] or where is not None:
-        raise InputError(
+        raise OptionConflict(
             f"--by {ROW_SOURCE} stands alone",
             "for more, query the table row_sources with spillcast sql",
         )
@@ -53,7 +53,7 @@ def by_row_source(
     elif kind == "traces":
         result, sources = _of_traces(evidence, window, block, lenient, on_progress)
     else:
-        raise InputError(f"--by {ROW_SOURCE} is for Oracle's traces and ASH exports")
+        raise OptionConflict(f"--by {ROW_SOURCE} is for Oracle's traces and ASH exports")
     if evidence.work_areas:
         passes = passes_by_line(read_work_areas(evidence.work_areas))
         sources = [
@@ -71,7 +71,7 @@ def _of_ash(
     ash = read_ash(evidence.ash, chosen, on_progress=on_progress)
     sources = row_sources_of_samples(ash.samples, block.bytes)
     if not sources:
-        raise InputError(
+        raise EvidenceUnsuited(
             "the samples contain no plan lines", "export SQL_PLAN_LINE_ID, as collect oracle does"
         )
     whole_s = sum(source.elapsed_us for source in sources) / 1e6
@@ -92,7 +92,7 @@ def _of_traces(
         )
         sources = row_sources_of_trace(Path(folder), block.bytes)
     if not sources:
-        raise InputError(
+        raise EvidenceUnsuited(
             "the traces hold no STAT lines, which a cursor writes when it is closed",
             "trace until the query has ended, or give an ASH export with SQL_PLAN_LINE_ID",
         )

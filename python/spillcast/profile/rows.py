@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from spillcast.errors import InputError, first_line
+from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.trace import Progress
 from spillcast.evidence.oracle.trace_window import ALWAYS, Window
 from spillcast.histogram import quantiles
@@ -209,7 +209,7 @@ class _Query:
         try:
             yield
         except duckdb.Error as error:
-            raise InputError(f"--where: {first_line(error)}", hint) from error
+            raise QueryInvalid(f"--where: {first_line(error)}", hint) from error
 
     def answer(
         self, connection: duckdb.DuckDBPyConnection
@@ -228,7 +228,7 @@ class _Query:
     def check_some(self, rows: Sequence[dict[str, Any]]) -> None:
         """InputError if the condition holds for no wait."""
         if self.where is not None and not rows:
-            raise InputError(f"--where: no wait meets '{self.where}'")
+            raise SelectionEmpty(f"--where: no wait meets '{self.where}'")
 
 
 def _add_quantiles(row: dict[str, Any], cut_ns: Sequence[int], counts: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillcast.errors import InputError, first_line
+from spillcast.errors import EvidenceUnsuited, QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.ash import ON_CPU
 from spillcast.profile.expressions import check_keys, condition_of, confine, keys_of, named
 from spillcast.profile.result import DIMENSIONS, Profile, bare_row
@@ -39,7 +39,9 @@ def grouped(samples: pa.Table, by: Sequence[str], where: str | None) -> list[dic
     for name in by:
         if name in DIMENSIONS and name not in _COLUMNS:
             known = ", ".join(_COLUMNS)
-            raise InputError(f"--by {name}: this evidence has only samples", f"ask by {known}")
+            raise EvidenceUnsuited(
+                f"--by {name}: this evidence has only samples", f"ask by {known}"
+            )
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         connection.register("samples", samples)
         confine(connection, Path(folder))
@@ -54,9 +56,9 @@ def grouped(samples: pa.Table, by: Sequence[str], where: str | None) -> list[dic
         except duckdb.Error as error:
             columns = ", ".join(samples.column_names)
             reason = first_line(error)
-            raise InputError(f"--where: {reason}", f"the columns are {columns}") from error
+            raise QueryInvalid(f"--where: {reason}", f"the columns are {columns}") from error
     if where is not None and not records:
-        raise InputError(f"--where: no sample meets '{where}'")
+        raise SelectionEmpty(f"--where: no sample meets '{where}'")
     whole_us = pc.sum(samples["weight_us"]).as_py() or 0
     bare = [bare_row("", row["total_us"], whole_us) for row in records]
     for row in bare:

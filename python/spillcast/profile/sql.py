@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from spillcast.errors import InputError, first_line
+from spillcast.errors import EvidenceMixed, QueryInvalid, first_line
 from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.evidence.oracle.trace import TABLES, Progress
 from spillcast.evidence.same_file import repeated_words
@@ -54,13 +54,13 @@ def run_sql(
             # Names are checked before the tables of traces are made.
             tables = ", ".join(shown or (*TABLES, "call_tree"))
             reason = first_line(error)
-            raise InputError(f"the query: {reason}", f"the tables are {tables}") from error
+            raise QueryInvalid(f"the query: {reason}", f"the tables are {tables}") from error
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], list[list[Any]]]:
     result = connection.sql(query)
     if result is None:
-        raise InputError("the query asks for nothing", 'for example "from waits limit 5"')
+        raise QueryInvalid("the query asks for nothing", 'for example "from waits limit 5"')
     return result.columns, [list(row) for row in result.fetchall()]
 
 
@@ -99,7 +99,7 @@ def _register(
         from spillcast.recording import Recording
 
         if len(evidence.recordings) != 1:
-            raise InputError("several recordings were given", "ask one at a time")
+            raise EvidenceMixed("several recordings were given", "ask one at a time")
         recording = Recording.open(evidence.recordings[0])
         files = view_of_waits(connection, recording, "waits")
         tables |= {"seconds": recording.seconds, "samples": recording.samples}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.oracle.statistics import read_statistics
 from spillcast.profile.result import Profile
 
@@ -11,7 +11,7 @@ from spillcast.profile.result import Profile
 def of_statistics(paths: Sequence[Path], by: Sequence[str], where: str | None) -> Profile:
     """One row a statistic; InputError for any other question."""
     if list(by) != ["event"] or where is not None:
-        raise InputError(
+        raise EvidenceUnsuited(
             "statistics are shown one by one only",
             'for more use: spillcast sql "select ... from statistics" FILE',
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spillcast import _core
 from spillcast.document import key, read, written
-from spillcast.errors import InputError
+from spillcast.errors import InputError, PathMissing
 from spillcast.gate import json_of, text_of
 from spillcast.recording.capture_cost import cpu_model
 from spillcast.recording.user_folder import user_folder
@@ -123,4 +123,4 @@ def calibration_path() -> Path:
     try:
         return user_folder("XDG_STATE_HOME", ".local/state") / "calibration.json"
     except RuntimeError as error:
-        raise InputError(f"no home directory: {error}", "set XDG_STATE_HOME") from error
+        raise PathMissing(f"no home directory: {error}", "set XDG_STATE_HOME") from error

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import InputError
+from spillcast.errors import CaptureUnavailable, InputError, NothingRecorded
 from spillcast.recording.capture_cost import CaptureCost
 from spillcast.recording.meta import CaptureAccount, OtherIO, Temp
 from spillcast.recording.source import SOURCES, Capture, PerfSource
@@ -88,10 +88,10 @@ def nothing_seen(status: Mapping[str, Any], method: str, *, samples: int) -> Inp
     if samples:
         return None
     if method == "none":
-        return InputError("nothing was recorded: no sample was taken while the query ran")
+        return NothingRecorded("nothing was recorded: no sample was taken while the query ran")
     if not status["connected"]:
         hint = f"record it with --capture {PerfSource.name}"
-        return InputError(SOURCES[method].unconnected, hint)
+        return CaptureUnavailable(SOURCES[method].unconnected, hint)
     return None
 
 

@@ -11,7 +11,14 @@ from itertools import count
 from pathlib import Path
 
 from spillcast import _core
-from spillcast.errors import InputError
+from spillcast.errors import (
+    InputError,
+    OutputExists,
+    OutputUnwritable,
+    PathMissing,
+    PathUnusable,
+    SpaceInsufficient,
+)
 from spillcast.recording.meta import RECORDING_SCHEMA
 from spillcast.recording.meta_file import META_FILE, check_name, is_recording
 from spillcast.recording.partial import (
@@ -103,27 +110,27 @@ def check_output(path: Path, *, force: bool = False) -> None:
     check_replaceable(path)
     refuse_planted_link(path)
     if path.exists() and not force:
-        raise InputError(f"{path}: exists", f"replace it with --force, or {OTHER}")
+        raise OutputExists(f"{path}: exists", f"replace it with --force, or {OTHER}")
     parent = path.absolute().parent
     if not parent.is_dir():
-        raise InputError(f"{path}: there is no directory {parent}")
+        raise PathMissing(f"{path}: there is no directory {parent}")
     if not os.access(parent, os.W_OK):
-        raise InputError(f"{path}: its directory is not writable", OTHER)
+        raise OutputUnwritable(f"{path}: its directory is not writable", OTHER)
     free = shutil.disk_usage(parent).free
     if free < ROOM_BYTES:
         room = f"no space for a recording: {format_bytes(free)} are free"
-        raise InputError(f"{path}: {room}", OTHER)
+        raise SpaceInsufficient(f"{path}: {room}", OTHER)
     check_free(path)
 
 
 def check_replaceable(path: Path) -> None:
     """InputError where something lies at ``path`` that is not a recording, or more than one."""
     if path.is_symlink():
-        raise InputError(f"{path} is a symbolic link", "name the folder it leads to with -o")
+        raise PathUnusable(f"{path} is a symbolic link", "name the folder it leads to with -o")
     if path.exists() and not _is_ours(path):
-        raise InputError(f"{path}: exists and is not a recording", OTHER)
+        raise OutputExists(f"{path}: exists and is not a recording", OTHER)
     if path.exists() and (foreign := sorted(names_of(path) - FINISHED)):
-        raise InputError(f"{path}: holds {foreign[0]}, which is not part of a recording", OTHER)
+        raise OutputExists(f"{path}: holds {foreign[0]}, which is not part of a recording", OTHER)
 
 
 def _is_ours(path: Path) -> bool:

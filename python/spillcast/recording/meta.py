@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from spillcast.document import key, read, written
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnsuited, SchemaUnsupported
 from spillcast.gate import object_of
 from spillcast.recording.capture_account import CaptureAccount as CaptureAccount
 from spillcast.recording.observed import CpuLimits, DoneBefore, SizedFile, TempPlace
@@ -365,12 +365,12 @@ class Meta:
         document = object_of(text, where, _AGAIN)
         schema = document.get("schema")
         if schema != RECORDING_SCHEMA:
-            raise InputError(
+            raise SchemaUnsupported(
                 f"{where}: schema is {schema!r}, this spillcast reads {RECORDING_SCHEMA!r}",
                 "use the spillcast that made it, or record again",
             )
         if document.get("perturbation") is not None:
-            raise InputError(f"{where}: its run was delayed on purpose", _AGAIN)
+            raise EvidenceUnsuited(f"{where}: its run was delayed on purpose", _AGAIN)
         del document["schema"]
         capture = document.get("capture")
         if not isinstance(capture, dict) or capture.get("method", "none") == "none":

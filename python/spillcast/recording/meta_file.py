@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import PathUnusable
 from spillcast.visible import is_utf8
 
 META_FILE = "meta.json"
@@ -17,4 +17,4 @@ def check_name(path: Path) -> None:
     """InputError for a path that readers of its tables cannot open."""
     if not is_utf8(str(path)):
         hint = "rename the folder, or go into it and name what is below"
-        raise InputError(f"{path}: the path of a recording must be UTF-8", hint)
+        raise PathUnusable(f"{path}: the path of a recording must be UTF-8", hint)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import InUse
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
 from spillcast.recording.meta_file import META_FILE
 from spillcast.workspace import gone_when_killed
@@ -92,7 +92,7 @@ def _locked(folder: Path) -> Iterator[None]:
         except OSError as error:
             if error.errno == errno.EWOULDBLOCK:
                 name = folder.with_name(PARTIAL.sub("", folder.name))
-                raise InputError(f"{name} is being recorded by another spillcast", OTHER) from None
+                raise InUse(f"{name} is being recorded by another spillcast", OTHER) from None
         yield
     finally:
         os.close(lock)

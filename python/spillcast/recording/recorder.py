@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spillcast import _core
-from spillcast.errors import InputError
+from spillcast.errors import CaptureUnavailable, PathMissing
 from spillcast.recording import machine
 from spillcast.recording.absent import AbsentCapture
 from spillcast.recording.calibration import kept_calibration
@@ -138,10 +138,10 @@ class Recorder:
         """InputError where a directory that is asked for cannot be used, or nothing is observed."""
         if not Path("/proc/self").exists():
             hint = "mount it: mount -t proc proc /proc"
-            raise InputError("there is no /proc, so no process can be observed", hint)
+            raise CaptureUnavailable("there is no /proc, so no process can be observed", hint)
         for path in self.options.temp_dirs:
             if not path.is_dir():
-                raise InputError(f"--temp {path}: there is no such directory")
+                raise PathMissing(f"--temp {path}: there is no such directory")
         if self.output is not None:
             check_output(self.output, force=self.options.force)
 

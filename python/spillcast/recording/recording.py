@@ -5,7 +5,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import (
+    EvidenceDamaged,
+    PathMissing,
+    PermissionDenied,
+    TimesUnknown,
+)
 from spillcast.gate import batches_of, table_of, text_of
 from spillcast.recording import sums
 from spillcast.recording.meta import Meta
@@ -53,16 +58,16 @@ class Recording(Displayed):
         check_name(path)
         meta_path = path / META_FILE
         if not path.exists():
-            raise InputError(f"{path}: no such recording", mended(path))
+            raise PathMissing(f"{path}: no such recording", mended(path))
         try:
             is_whole = meta_path.is_file()
         except PermissionError as error:
             hint = "become that user, or record with --share"
-            raise InputError(
+            raise PermissionDenied(
                 f"{path}: another user's recording, readable only by them", hint
             ) from error
         if not is_whole:
-            raise InputError(
+            raise EvidenceDamaged(
                 f"{path}: not a recording, or an incomplete one: it has no {META_FILE}",
                 "record again with: spillcast record -o run.spill -- COMMAND",
             )
@@ -74,7 +79,7 @@ class Recording(Displayed):
         """Refusal if there are only samples, which show shares but neither counts nor sizes."""
         if not self.meta.captured:
             because = self.meta.capture.absent_because
-            raise Refusal(
+            raise TimesUnknown(
                 f"{self.path} contains only samples of waits, no I/O: {because}",
                 "record on the server's own machine, as root or as its user; or with --explain: a "
                 "plan allows a forecast",

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from spillcast.document import as_text
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import NoTempIo, TimesUnknown
 from spillcast.recording.counted import seconds_of, totals
 from spillcast.recording.io_uring import beside_others, most_at_once
 from spillcast.recording.recording import Recording
@@ -33,7 +33,7 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
     recording.need_io()
     meta = recording.meta
     if not meta.raw.whole or meta.capture.dropped:
-        raise Refusal(
+        raise TimesUnknown(
             f"{recording.path}: single waits were kept for parts of the run only, so --temp cannot "
             "identify its temp files",
             f"record again with --temp {several(temp_dirs)[0]}",
@@ -43,7 +43,7 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
     temp, other_io = totals(waits)
     if not temp.operations:
         where = ", ".join(folders)
-        raise InputError(
+        raise NoTempIo(
             f"{recording.path}: none of the recorded I/O was under {where}", temp_option(recording)
         )
     mapped = [file for file in meta.capture.mapped_temp_files if _is_under(file, folders)]

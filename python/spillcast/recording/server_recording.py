@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.document import key, written
-from spillcast.errors import InputError
+from spillcast.errors import OutputExists, OutputUnwritable, PathMissing, PathUnusable
 from spillcast.recording.meta import EndedBy
 from spillcast.recording.meta_file import is_recording
 from spillcast.recording.partial import OTHER, PARTIAL, PartialFolder, check_free
@@ -101,20 +101,20 @@ class RecordingsFolder:
         path, parent = self.path, self.path.absolute().parent
         refuse_planted_link(parent)
         if path.is_symlink():
-            raise InputError(f"{path} is a symbolic link", "name the folder it leads to with -o")
+            raise PathUnusable(f"{path} is a symbolic link", "name the folder it leads to with -o")
         if not parent.is_dir():
-            raise InputError(f"{path}: there is no directory {parent}")
+            raise PathMissing(f"{path}: there is no directory {parent}")
         if not path.exists():
             if not os.access(parent, os.W_OK):
-                raise InputError(f"{path}: its directory is not writable", OTHER)
+                raise OutputUnwritable(f"{path}: its directory is not writable", OTHER)
             return
         if not path.is_dir() or is_recording(path):
-            raise InputError(f"{path}: exists and is not a folder of recordings", OTHER)
+            raise OutputExists(f"{path}: exists and is not a folder of recordings", OTHER)
         if not os.access(path, os.W_OK):
-            raise InputError(f"{path} is not writable", OTHER)
+            raise OutputUnwritable(f"{path} is not writable", OTHER)
         for inner in path.iterdir():
             if not is_recording(inner) and not PARTIAL.search(inner.name):
-                raise InputError(f"{path}: holds {inner.name}, which is not a recording", OTHER)
+                raise OutputExists(f"{path}: holds {inner.name}, which is not a recording", OTHER)
         check_free(path / _ROWS)
 
     def make(self, *, share: bool = False) -> Path:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from spillcast.document import key
-from spillcast.errors import Refusal
+from spillcast.errors import TimesContradictory
 from spillcast.units import format_duration
 
 #: The evidence that contains the number of processes.
@@ -48,7 +48,7 @@ class SharedBy:
         if temp_s > self.most * left_s:
             io, took = format_duration(temp_s + other_s), format_duration(elapsed_s)
             processes = "process" if self.most == 1 else "processes"
-            raise Refusal(
+            raise TimesContradictory(
                 f"its I/O took {io} in all its processes and the query {took}: that is more than "
                 f"{self.most:.3g} {processes} can do ({self.most_because})"
             )

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from spillcast.errors import InputError
+from spillcast.errors import CaptureUnavailable, ChoiceUnknown, InputError
 from spillcast.recording.capture_cost import CaptureCost, child_program
 
 #: Asks for the best source that works.
@@ -204,7 +204,7 @@ class PreloadSource(CoreSource):
 def check_attaches(capture: str, text: str, hint: str) -> None:
     """InputError where ``capture`` names a source that cannot join what runs already."""
     if capture != AUTO and not _named(capture).attaches:
-        raise InputError(
+        raise CaptureUnavailable(
             f"--capture {capture} cannot observe {text}, which is already running", hint
         )
 
@@ -217,5 +217,5 @@ def named(capture: str) -> list[type[Source]]:
 def _named(capture: str) -> type[Source]:
     if capture not in SOURCES:
         known = ", ".join([AUTO, *SOURCES])
-        raise InputError(f"--capture {capture}: there is no such source", f"give one of {known}")
+        raise ChoiceUnknown(f"--capture {capture}: there is no such source", f"give one of {known}")
     return SOURCES[capture]

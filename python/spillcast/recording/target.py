@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from spillcast import _core
-from spillcast.errors import InputError
+from spillcast.errors import InputError, ProcessMissing, ProgramMissing
 
 _GONE = "it may have ended; ps -e lists those that run"
 PRELOAD_LIBRARY = Path(__file__).parents[1] / "_preload.so"
@@ -47,7 +47,7 @@ class Command:
         try:
             self._held.release()
         except OSError as error:
-            raise InputError(f"cannot run the command: {error.strerror}") from error
+            raise ProgramMissing(f"cannot run the command: {error.strerror}") from error
 
     def send_signal(self, number: int) -> None:
         """Send a signal; do nothing if it has ended."""
@@ -73,10 +73,10 @@ def _no_program(word: str) -> InputError:
     first, *others = word.split()[:2] or [word]
     if others and shutil.which(first) is not None:
         hint = f"it is one word: leave out the quotes, as in -- {first} {others[0]}"
-        return InputError(f"'{word}': no such command", hint)
+        return ProgramMissing(f"'{word}': no such command", hint)
     if os.path.isfile(word):
-        return InputError(f"{word} is not a program", "give the program that runs it before it")
-    return InputError(f"{word}: no such command", "give its path, or fix PATH")
+        return ProgramMissing(f"{word} is not a program", "give the program that runs it before it")
+    return ProgramMissing(f"{word}: no such command", "give its path, or fix PATH")
 
 
 class Process:
@@ -88,11 +88,11 @@ class Process:
         try:
             self._pidfd = os.pidfd_open(pid)
         except (ProcessLookupError, OverflowError) as error:
-            raise InputError(f"--pid {pid}: there is no such process", _GONE) from error
+            raise ProcessMissing(f"--pid {pid}: there is no such process", _GONE) from error
         except OSError as error:
             # A number that is a thread of some process, and not the process itself.
             if error.errno in (errno.EINVAL, errno.ENOENT):
-                raise InputError(f"--pid {pid}: there is no such process", _GONE) from error
+                raise ProcessMissing(f"--pid {pid}: there is no such process", _GONE) from error
             raise
         weakref.finalize(self, os.close, self._pidfd)
 
@@ -104,7 +104,9 @@ class Process:
 def preload_variable() -> tuple[str, str]:
     """The variable that loads the library, beside what the user loads: name, value."""
     if not PRELOAD_LIBRARY.exists():
-        raise InputError(f"{PRELOAD_LIBRARY}: the preload library is missing", "run: make build")
+        raise ProgramMissing(
+            f"{PRELOAD_LIBRARY}: the preload library is missing", "run: make build"
+        )
     preload = [str(PRELOAD_LIBRARY), os.environ.get("LD_PRELOAD", "")]
     return "LD_PRELOAD", ":".join(path for path in preload if path)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast import _core
-from spillcast.errors import InputError
+from spillcast.errors import OutputUnwritable
 from spillcast.recording.clock import FROM_ITS_START, Clock
 from spillcast.recording.folder import RecordingFolder
 from spillcast.recording.meta import KeptWaits, Meta
@@ -51,7 +51,7 @@ class RecordingWriter:
         except OSError as error:
             self._output.discard()
             reason = f"cannot be written: {error.strerror or error}"
-            raise InputError(f"{path}: {reason}", "name another with -o") from error
+            raise OutputUnwritable(f"{path}: {reason}", "name another with -o") from error
 
     def add_waits(self, rows: Any) -> None:
         """Take raw waits, of the core or as columns of recording/schema.py."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnsuited
 from spillcast.profile import Profile
 from spillcast.recording import Recording
 
@@ -23,7 +23,7 @@ def openmetrics_text(profile: Profile, recording: Recording | None = None) -> It
     InputError for statistics, which hold neither times nor counts of waits.
     """
     if any("value" in row for row in profile.rows):
-        raise InputError(
+        raise EvidenceUnsuited(
             "session statistics hold no times of waits", "give a trace, ASH or a recording"
         )
     labels = [_labels(profile.by, row) for row in profile.rows]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import duckdb
 
-from spillcast.errors import InputError, first_line
+from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
 from spillcast.exact_name import exact_name
 from spillcast.recording import Recording
 
@@ -96,12 +96,12 @@ def _rows(
                 any_rows = True
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
         except duckdb.ConversionException as error:
-            raise InputError(f"--where: {first_line(error)}") from error
+            raise QueryInvalid(f"--where: {first_line(error)}") from error
         except duckdb.Error as error:
             problem = f"{path}: cut or damaged: {first_line(error)}"
-            raise InputError(problem, "record again") from error
+            raise QueryInvalid(problem, "record again") from error
     if where is not None and not any_rows:
-        raise InputError(f"--where: no row of {table} meets '{where}'")
+        raise SelectionEmpty(f"--where: no row of {table} meets '{where}'")
 
 
 def _meeting(recorded: duckdb.DuckDBPyRelation, where: str | None) -> duckdb.DuckDBPyRelation:
@@ -110,7 +110,7 @@ def _meeting(recorded: duckdb.DuckDBPyRelation, where: str | None) -> duckdb.Duc
         return recorded if where is None else recorded.filter(where)
     except duckdb.Error as error:
         known = f"the columns are {', '.join(recorded.columns)}"
-        raise InputError(f"--where: {first_line(error)}", known) from error
+        raise QueryInvalid(f"--where: {first_line(error)}", known) from error
 
 
 @dataclass

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, OptionInvalid
 from spillcast.units import parse_bytes, parse_duration_s
 
 _HINT = "write for example 60s, 4G or 60s,4G"
@@ -55,15 +55,15 @@ def parse_budget(text: str) -> Budget:
     parts = text.split(",")
     if len(parts) > 1 and any(re.fullmatch(r"\s*[\d.]+\s*", part) for part in parts):
         pointed = text.replace(",", ".")
-        raise InputError(f"--budget {text}: a number without a unit", f"{_HINT}; or {pointed}")
+        raise OptionInvalid(f"--budget {text}: a number without a unit", f"{_HINT}; or {pointed}")
     for part in parts:
         if re.fullmatch(r"\s*[\d.]+\s*(?:[KMGTkgt]|[KMGTkmgt]?i?[bB])\s*", part):
             if count is not None:
-                raise InputError(f"--budget {text}: bytes are given twice", _HINT)
+                raise OptionInvalid(f"--budget {text}: bytes are given twice", _HINT)
             count = parse_bytes(part)
         else:
             if time_s is not None:
-                raise InputError(f"--budget {text}: the time is given twice", _HINT)
+                raise OptionInvalid(f"--budget {text}: the time is given twice", _HINT)
             time_s = _time_s(text, part)
     return Budget(bytes=count) if time_s is None else Budget(time_s, count)
 
@@ -72,4 +72,6 @@ def _time_s(text: str, part: str) -> float:
     try:
         return parse_duration_s(part)
     except InputError as error:
-        raise InputError(f"--budget {text}: '{part}' is neither time nor bytes", _HINT) from error
+        raise OptionInvalid(
+            f"--budget {text}: '{part}' is neither time nor bytes", _HINT
+        ) from error

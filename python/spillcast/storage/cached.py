@@ -17,7 +17,7 @@ from spillcast import _core
 from spillcast.cache.evidence import LINE_BYTES, Requests
 from spillcast.cache.from_waits import of_recording
 from spillcast.cache.simulation import CacheOptions, simulate
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import TargetInvalid, TimesUnknown
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.recording.spill import sequential_share, spill_bytes
@@ -67,7 +67,7 @@ def parse_cache(text: str, value: str) -> tuple[str, str, CacheOptions]:
     flash, plus, disk = parts.partition("+")
     given = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
     if not (flash and plus and disk) or "size" not in given or not set(given) <= {"size", "policy"}:
-        raise InputError(
+        raise TargetInvalid(
             f"--to {text}: a cache has flash, a disk and a size",
             f"for example --to '{FORM}', or with &policy=s3fifo",
         )
@@ -86,7 +86,7 @@ def _shares(groups: Sequence[Group], baseline: Recording, options: CacheOptions)
     if spill_bytes(baseline) <= options.size_bytes and options.policy != "bypass":
         return {(g.op, g.size_class_bytes): 1.0 for g in groups}
     if not baseline.meta.raw.whole or baseline.temp_waits["offset"].null_count:
-        raise Refusal(
+        raise TimesUnknown(
             f"{baseline.path} does not show what was read again, because it does not contain every "
             "wait with its offset, and its temp files are larger than "
             f"{format_bytes(options.size_bytes)}"

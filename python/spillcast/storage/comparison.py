@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import OptionInvalid, Refusal, TargetIncomplete
 from spillcast.recording.event_names import OPS
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.storage import Storage
@@ -109,7 +109,7 @@ def compare(storages: Sequence[Storage], names: Sequence[str]) -> Comparison:
     from its others, and say so. InputError where there is no op that two of them have.
     """
     if len(storages) > STORAGES_MAX:
-        raise InputError(f"{len(storages)} storages: up to {STORAGES_MAX} can be compared")
+        raise OptionInvalid(f"{len(storages)} storages: up to {STORAGES_MAX} can be compared")
     models = [Model(storage) for storage in storages]
     rows = [row for op in OPS for row in _rows(models, op)]
     kinds = list(dict.fromkeys((row.op, row.pattern) for row in rows))
@@ -120,7 +120,9 @@ def compare(storages: Sequence[Storage], names: Sequence[str]) -> Comparison:
         if (verdict := _verdict(rows, *kind, at)) is not None
     ]
     if not verdicts:
-        raise InputError(f"{names[0]} has no op that another of these storages has figures for")
+        raise TargetIncomplete(
+            f"{names[0]} has no op that another of these storages has figures for"
+        )
     return Comparison(names, storages, rows, verdicts)
 
 

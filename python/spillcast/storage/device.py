@@ -1,7 +1,7 @@
 """What a storage reads and writes in a second, from its figures or as stated."""
 
 from spillcast.cache.elapsed import Device
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import Refusal, TargetInvalid
 from spillcast.recording.event_names import OPS
 from spillcast.storage.model import Model
 from spillcast.storage.target import resolve_storage
@@ -20,7 +20,7 @@ def device(text: str, option: str, operation_bytes: int) -> Device:
     if text.endswith("/s"):
         rates = [parse_bytes(rate.strip().removesuffix("/s")) for rate in text.split(",")]
         if len(rates) > 2 or not all(rates):
-            raise InputError(f"{option} {text}: not a rate", f"give {_FORMS}")
+            raise TargetInvalid(f"{option} {text}: not a rate", f"give {_FORMS}")
         return Device(text, rates[0], rates[-1])
     storage = resolve_storage(text, f"{option} {text}", _FORMS)
     model = Model(storage)
@@ -32,5 +32,5 @@ def device(text: str, option: str, operation_bytes: int) -> Device:
             for op in OPS
         ]
     except Refusal as refusal:
-        raise InputError(f"{option} {text}: {refusal}", f"give {_FORMS}") from refusal
+        raise TargetInvalid(f"{option} {text}: {refusal}", f"give {_FORMS}") from refusal
     return Device(storage.name, *rates_per_s)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 
-from spillcast.errors import InputError
+from spillcast.errors import ProgramMissing
 from spillcast.storage.emulation import Mount
 
 #: The interval of checks whether the mount still exists, and of its progress.
@@ -19,7 +19,7 @@ TICK_S = 0.25
 def check_program(command: Sequence[str]) -> None:
     """InputError if the program does not exist."""
     if shutil.which(command[0]) is None:
-        raise InputError(f"{command[0]}: there is no such program", "name one after --")
+        raise ProgramMissing(f"{command[0]}: there is no such program", "name one after --")
 
 
 def run_command(command: Sequence[str], on_tick: Callable[[], None]) -> int:

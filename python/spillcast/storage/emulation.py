@@ -9,7 +9,7 @@ from typing import Any
 
 from spillcast import _core
 from spillcast.document import written
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import IoFailed, OptionInvalid
 from spillcast.recording.event_names import OPS
 from spillcast.storage.behaviour import Behaviour, Point
 from spillcast.units import format_bytes, format_duration
@@ -130,9 +130,9 @@ def emulate(
     try:
         mounted = _core.Emulation(backing, mountpoint, behaviour, page_cache=page_cache)
     except ValueError as error:
-        raise InputError(*str(error).split("; ", 1)) from error
+        raise OptionInvalid(*str(error).split("; ", 1)) from error
     except OSError as error:
-        raise SpillcastError(*str(error.strerror or error).split("; ", 1)) from error
+        raise IoFailed(*str(error.strerror or error).split("; ", 1)) from error
     try:
         yield Mount(mounted, behaviour, mountpoint, backing, page_cache=page_cache)
     finally:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict, OptionInvalid
 from spillcast.storage.behaviour import Behaviour, behaviour_of, fixed_behaviour
 from spillcast.storage.limit import bytes_limit
 from spillcast.storage.target import resolve_storage
@@ -18,10 +18,12 @@ def model_of_options(
 ) -> Behaviour:
     """The model of the flags. InputError if they contradict each other."""
     if storage is not None and (read or write):
-        raise InputError("--storage says how long reads and writes take", "leave --read, --write")
+        raise OptionConflict(
+            "--storage says how long reads and writes take", "leave --read, --write"
+        )
     if not any((storage, read, write, bandwidth, servers)):
         message = "emulate needs --storage, or --read and --write"
-        raise InputError(message, "for example --read 9ms --write 4ms")
+        raise OptionInvalid(message, "for example --read 9ms --write 4ms")
     if storage is not None:
         model = behaviour_of(resolve_storage(storage, f"--storage {storage}"))
     else:
@@ -34,7 +36,7 @@ def model_of_options(
     if bandwidth is not None:
         per_s = parse_bytes(bandwidth.removesuffix("/s"), "--bandwidth")
         if per_s == 0:
-            raise InputError(f"--bandwidth {bandwidth}: nothing would ever move")
+            raise OptionInvalid(f"--bandwidth {bandwidth}: nothing would ever move")
         limit = bytes_limit(f"{format_bytes(per_s)}/s", per_s)
         model = replace(model, limits=[*model.limits, limit])
     return model if servers is None else replace(model, servers=servers)

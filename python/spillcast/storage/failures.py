@@ -5,27 +5,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import (
+    IoFailed,
+    OptionInvalid,
+    PathMissing,
+    PathUnusable,
+    SpaceExhausted,
+)
 
 
 @contextmanager
 def failures_as_errors(directory: Path) -> Iterator[None]:
     """Turn errors of the core while it measures ``directory`` into errors with a remedy."""
     if not directory.exists():
-        raise InputError(
+        raise PathMissing(
             f"{directory}: there is no such directory", "create it on the storage you mean"
         )
     if not directory.is_dir():
-        raise InputError(f"{directory} is not a directory", "give one on the storage to probe")
+        raise PathUnusable(f"{directory} is not a directory", "give one on the storage to probe")
     try:
         yield
     except ValueError as error:
-        raise InputError(str(error)) from error
+        raise OptionInvalid(str(error)) from error
     except OSError as error:
         if error.errno == errno.ENOSPC:
             hint = "free some space, name a larger directory, or give a smaller --budget"
-            raise SpillcastError(f"{directory}: filled up during the probe", hint) from error
+            raise SpaceExhausted(f"{directory}: filled up during the probe", hint) from error
         if error.errno == errno.EDQUOT:
             hint = "see it with quota(1); have it raised, or name a directory of another owner"
-            raise SpillcastError(f"{directory}: the disk quota there is used up", hint) from error
-        raise SpillcastError(error.strerror or str(error)) from error
+            raise SpaceExhausted(f"{directory}: the disk quota there is used up", hint) from error
+        raise IoFailed(error.strerror or str(error)) from error

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast import _core
-from spillcast.errors import InputError
+from spillcast.errors import TargetIncomplete
 from spillcast.evidence.figures.numbers import number_of
 from spillcast.gate import json_of, reading
 from spillcast.recording.event_names import OPS
@@ -24,12 +24,12 @@ _TEXT = re.compile(
 def check_foreign(path: Path, text: str) -> None:
     """InputError for output of other tools that cannot describe a storage."""
     if _IOSTAT.search(text):
-        raise InputError(
+        raise TargetIncomplete(
             f"{path}: iostat counts what ran on a device, not how long it would take other I/O",
             "measure the storage: spillcast probe DIR --grid -o storage.json",
         )
     if _TEXT.search(text) and not is_fio(text):
-        raise InputError(f"{path}: fio's text has no latencies by size", _HOW)
+        raise TargetIncomplete(f"{path}: fio's text has no latencies by size", _HOW)
 
 
 def is_fio(text: str) -> bool:
@@ -48,7 +48,7 @@ def fio_storage(path: Path, text: str) -> Storage:
             for group in _groups({**given, **job.get("job options", {})}, job)
         ]
     if not groups:
-        raise InputError(f"{path}: no job of fio did reads or writes", _HOW)
+        raise TargetIncomplete(f"{path}: no job of fio did reads or writes", _HOW)
     return Storage(path.stem, GRID, groups, {"fio": str(document["fio version"])})
 
 

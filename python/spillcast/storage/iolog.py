@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnsuited
 from spillcast.recording import Recording
 from spillcast.storage.plan import moved_waits, plan
 from spillcast.workspace import whole_file
@@ -42,7 +42,7 @@ def write_iolog(recording: Recording, path: Path) -> Iolog:
     times (us) are kept, operations that overlapped follow each other.
     """
     if recording.meta.only_counts:
-        raise InputError(f"{recording.path}: has only counts, no single operations to export")
+        raise EvidenceUnsuited(f"{recording.path}: has only counts, no single operations to export")
     steps = plan(recording)
     start_ns = moved_waits(recording)["start_ns"].to_numpy()
     start_us = (start_ns - start_ns[0]) // 1000

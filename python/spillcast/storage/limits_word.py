@@ -1,6 +1,6 @@
 """A storage given by its limits alone: ``limits:iops=12000,throughput=500MiB/s,latency=0.5ms``."""
 
-from spillcast.errors import InputError
+from spillcast.errors import TargetInvalid
 from spillcast.recording.event_names import OPS
 from spillcast.storage.limit import Limit, bytes_limit, operations_limit
 from spillcast.storage.source import ASSUMED
@@ -21,10 +21,12 @@ def limits_storage(text: str, value: str) -> Storage:
         key, equals, of_key = (each.strip() for each in part.partition("="))
         if not equals or key not in ("iops", "throughput", "latency") or key in given:
             known = "iops, throughput and latency, each once"
-            raise InputError(f"{text}: '{part.strip()}' is no limit; known are {known}", _EXAMPLE)
+            raise TargetInvalid(
+                f"{text}: '{part.strip()}' is no limit; known are {known}", _EXAMPLE
+            )
         given[key] = of_key
     if "latency" not in given:
-        raise InputError(f"{text}: the latency of one operation is missing", _EXAMPLE)
+        raise TargetInvalid(f"{text}: the latency of one operation is missing", _EXAMPLE)
     latency_s = parse_latency_s(given["latency"], f"{text}: latency")
     limits: list[Limit] = []
     if "iops" in given:
@@ -46,5 +48,5 @@ def limits_storage(text: str, value: str) -> Storage:
 
 def _positive(text: str, rate: float) -> float:
     if rate <= 0:
-        raise InputError(f"{text}: a limit of 0", _EXAMPLE)
+        raise TargetInvalid(f"{text}: a limit of 0", _EXAMPLE)
     return rate

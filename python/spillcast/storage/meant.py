@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, TargetUnknown
 from spillcast.recording.near import near_path
 from spillcast.units import parse_latency_s
 
@@ -22,7 +22,7 @@ _MEMORY = {"ram", "mem", "memory", "shm", "ramdisk", "ramfs"}
 def check_word(text: str, option: str) -> None:
     """InputError for an empty word, which is no path either: often a variable that is unset."""
     if not text.strip():
-        raise InputError(f"{option} '{text}': names nothing", "is a shell variable unset?")
+        raise TargetUnknown(f"{option} '{text}': names nothing", "is a shell variable unset?")
 
 
 def meant(text: str, forms: str) -> str | None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import histogram
-from spillcast.errors import Refusal
+from spillcast.errors import FiguresMissing
 from spillcast.storage import ceilings
 from spillcast.storage.cells import Cell, Cells
 from spillcast.storage.storage import Group, Storage
@@ -127,7 +127,7 @@ class Model:
         if key not in self._cells:
             groups = [g for g in self.storage.of(op) if g.count]
             if not groups:
-                raise Refusal(f"{self.storage.name} has no figures for {op}s")
+                raise FiguresMissing(f"{self.storage.name} has no figures for {op}s")
             groups = _of(groups, "access", (self._access,))
             patterns = ("sequential", "recorded") if sequential else ("random", "recorded")
             groups = _of(

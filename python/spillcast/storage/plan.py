@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spillcast.errors import InputError
+from spillcast.errors import NoTempIo
 from spillcast.recording import Recording
 from spillcast.recording.spill import codes
 from spillcast.storage.plan_of_counts import plan_of_counts
@@ -17,7 +17,7 @@ def moved_waits(recording: Recording) -> pa.Table:
     waits = recording.temp_waits
     waits = waits.filter(pa.compute.greater(waits["bytes"], 0))
     if waits.num_rows == 0:
-        raise InputError(f"{recording.path}: holds no temp I/O to replay")
+        raise NoTempIo(f"{recording.path}: holds no temp I/O to replay")
     return waits
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
-from spillcast.errors import Refusal
+from spillcast.errors import SpillTooLarge
 from spillcast.recording import Recording
 from spillcast.storage import tmpfs
 from spillcast.storage.observed import observed
@@ -67,7 +67,7 @@ def check_room(recording: Recording, directory: Path) -> None:
     if wrote > free:
         room = f"{directory} has {format_bytes(free)} free{limit}, "
         room += f"the query wrote {format_bytes(wrote)}"
-        raise Refusal(f"{room}: a rehearsal could fill it")
+        raise SpillTooLarge(f"{room}: a rehearsal could fill it")
 
 
 def keep_rehearsal(like: Recording, rehearsal: Rehearsal, directory: Path) -> Path:

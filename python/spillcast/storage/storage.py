@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast import histogram
 from spillcast.document import key, read, written
-from spillcast.errors import InputError
+from spillcast.errors import SchemaUnsupported
 from spillcast.gate import json_of, reading, text_of
 from spillcast.recording.event_names import OPS
 from spillcast.storage.facts import check_facts
@@ -197,7 +197,7 @@ class Storage(Tabular):
         """The storage of a document. InputError if it is invalid, naming ``where``."""
         schema = document.get("schema") if isinstance(document, dict) else None
         if schema != STORAGE_SCHEMA:
-            raise InputError(
+            raise SchemaUnsupported(
                 f"{where}: schema is {schema!r}, this spillcast reads {STORAGE_SCHEMA!r}",
                 "make it with: spillcast probe DIR --grid -o storage.json",
             )

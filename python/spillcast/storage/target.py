@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.errors import InputError
+from spillcast.errors import PathMissing, TargetUnknown
 from spillcast.evidence.figures.kinds import is_word
 from spillcast.evidence.find import kind_of
 from spillcast.evidence.text import text_of
@@ -113,12 +113,12 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
     if path.is_dir():
         word = shell_word(text)
         hint = f"probe it first: spillcast probe {word} --like run.spill -o storage.json"
-        raise InputError(f"{role or text} is a directory, and was not measured", hint)
+        raise TargetUnknown(f"{role or text} is a directory, and was not measured", hint)
     if path.exists():
-        raise InputError(f"{role or text} is not a file or directory", _mounted(path, forms))
+        raise TargetUnknown(f"{role or text} is not a file or directory", _mounted(path, forms))
     near = meant(text, forms)
     hint = f"name {forms}" if near is None else f"do you mean {near}? Otherwise name {forms}"
-    raise InputError(f"{role or text}: there is no such file or directory", hint)
+    raise PathMissing(f"{role or text}: there is no such file or directory", hint)
 
 
 def _measured(path: Path) -> Storage:

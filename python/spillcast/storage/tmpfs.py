@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast.errors import Refusal
+from spillcast.errors import SpillTooLarge
 from spillcast.recording import Recording
 from spillcast.recording.machine import command_of
 from spillcast.recording.memory import meminfo_bytes, memory_groups, resident_bytes
@@ -49,7 +49,7 @@ def check(baseline: Recording, directory: Path | None = None) -> list[str]:
         stat = os.statvfs(directory)
         if stat.f_blocks and stat.f_bavail * stat.f_frsize < spill:
             free = format_bytes(stat.f_bavail * stat.f_frsize)
-            raise Refusal(
+            raise SpillTooLarge(
                 f"the spill holds up to {format_bytes(spill)} and {directory} has {free} free: "
                 f"first {remedy}"
             )
@@ -93,7 +93,7 @@ def _check_room(spill: int, room: Room) -> None:
     holds = f"the spill holds up to {format_bytes(spill)}"
     group = room.group_bytes
     if group is not None and group < spill:
-        raise Refusal(
+        raise SpillTooLarge(
             f"{holds}, and the memory cgroup leaves {format_bytes(max(group, 0))} beside the "
             "query: it would run out of memory"
         )
@@ -102,8 +102,8 @@ def _check_room(spill: int, room: Room) -> None:
     beside = f"{format_bytes(max(room.free_bytes, 0))} of memory are free beside the query"
     if spill <= room.free_bytes + room.swap_free_bytes:
         swap = format_bytes(room.swap_free_bytes)
-        raise Refusal(f"{holds}, and {beside}: the rest would go to swap ({swap} free)")
-    raise Refusal(
+        raise SpillTooLarge(f"{holds}, and {beside}: the rest would go to swap ({swap} free)")
+    raise SpillTooLarge(
         f"{holds}, and {beside}, with {format_bytes(room.swap_free_bytes)} of swap: "
         "it would run out of memory"
     )

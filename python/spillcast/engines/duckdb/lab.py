@@ -9,7 +9,7 @@ from spillcast.engines.duckdb import calibrating, queries
 from spillcast.engines.engine import Calibrates, Lab, OpensOwn
 from spillcast.engines.held import HeldQuery
 from spillcast.engines.workload import Workload
-from spillcast.errors import InputError
+from spillcast.errors import PathMissing
 from spillcast.recording.meta import ObservedEngine
 
 
@@ -35,7 +35,7 @@ class DuckDbLab(Lab, Calibrates, OpensOwn):
             database = room / "empty.db"
             duckdb.connect(str(database)).close()
         elif not database.is_file():
-            raise InputError(f"--database {database}: there is no such file")
+            raise PathMissing(f"--database {database}: there is no such file")
         return cls(room, database)
 
     @staticmethod

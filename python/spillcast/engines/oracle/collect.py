@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict, OptionInvalid
 
 #: How long V$SESSION is sampled instead of ASH.
 SAMPLED_MINUTES = 10
@@ -68,14 +68,14 @@ def collect(
     # of a session and are skipped where none is named.
     session = None if sid is None else parse_session(sid)
     if sql_id is not None and re.fullmatch(r"[0-9a-z]{13}", sql_id) is None:
-        raise InputError(
+        raise OptionInvalid(
             f"--sql-id '{sql_id}' is not an SQL_ID",
             "it has 13 characters of 0-9 and a-z, such as 09bmj7j9q8a5z",
         )
     if minutes is None:
         minutes = SAMPLED_MINUTES if without_pack else MEMORY_MINUTES
     if without_pack and history is not None:
-        raise InputError("--history and --memory are of ASH, and --without-pack reads none")
+        raise OptionConflict("--history and --memory are of ASH, and --without-pack reads none")
     _check_range("--minutes", minutes, MINUTES_MAX)
     _check_range("--interval", interval, INTERVAL_S_MAX)
     samples = max(1, round(TRACE_S / interval))
@@ -100,7 +100,7 @@ def parse_session(text: str) -> Session:
     """A session from ``SID,SERIAL``."""
     match = re.fullmatch(r"\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*", text)
     if match is None:
-        raise InputError(
+        raise OptionInvalid(
             f"--sid '{text}' is not SID,SERIAL",
             "write for example 33,4711, as in: select sid, serial# from v$session",
         )
@@ -156,4 +156,4 @@ def _conditions(sql_id: str | None, session: Session | None) -> dict[str, str]:
 
 def _check_range(flag: str, value: int, most: int) -> None:
     if not 1 <= value <= most:
-        raise InputError(f"{flag} {value} is not between 1 and {most}")
+        raise OptionInvalid(f"{flag} {value} is not between 1 and {most}")

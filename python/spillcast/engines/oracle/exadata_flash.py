@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spillcast.engines.move import Move, Step
 from spillcast.engines.oracle.temp_tablespace import SYSDBA, check_name, oracle_move
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict, OptionInvalid
 from spillcast.units import format_bytes, parse_bytes
 
 SYSASM = "sqlplus / as sysasm"
@@ -40,12 +40,14 @@ def parse_flash(cells: int | None, flash: str | None, cache: str) -> Flash | Non
     if cells is None and flash is None:
         return None
     if cells is None or flash is None:
-        raise InputError("--cells and --cell-flash go together: the number, and the flash of each")
+        raise OptionConflict(
+            "--cells and --cell-flash go together: the number, and the flash of each"
+        )
     parsed = Flash(cells, parse_bytes(flash, "--cell-flash"), parse_bytes(cache, "--cell-cache"))
     if cells < 2:
-        raise InputError("--cells: normal redundancy needs at least two cells")
+        raise OptionInvalid("--cells: normal redundancy needs at least two cells")
     if parsed.cache_bytes >= parsed.bytes:
-        raise InputError(f"--cell-cache {cache} leaves nothing of --cell-flash {flash}")
+        raise OptionInvalid(f"--cell-cache {cache} leaves nothing of --cell-flash {flash}")
     return parsed
 
 
@@ -58,12 +60,14 @@ def exadata_flash_move(
     where ``size`` cannot fit.
     """
     if not to.startswith("+"):
-        raise InputError(f"--to {to}: flash disks make a disk group", "name it, such as +FLASH_DG")
+        raise OptionInvalid(
+            f"--to {to}: flash disks make a disk group", "name it, such as +FLASH_DG"
+        )
     check_name("--to", to[1:])
     wanted = parse_bytes(size, "--size")
     cache_word = f"{parse_bytes(cache, '--cell-cache') >> 30}g"
     if flash is not None and wanted > flash.usable_bytes:
-        raise InputError(
+        raise OptionInvalid(
             f"--size {size} does not fit: {_figures(flash)}",
             "take more of the cache with a smaller --cell-cache",
         )

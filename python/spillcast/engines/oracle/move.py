@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from spillcast.engines.move import Move
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict
 
 
 def move(
@@ -41,5 +41,5 @@ def move(
     if exadata_flash:
         return exadata_flash_move(to, user, size, cell_cache, flash)
     if flash is not None:
-        raise InputError("--cells and --cell-flash belong to --exadata-flash")
+        raise OptionConflict("--cells and --cell-flash belong to --exadata-flash")
     return oracle_move(to, user, size)

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from spillcast.engines.move import Move, Step, sql_literal
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid
 
 TABLESPACE = "TEMP_SPILLCAST"
 SYSDBA = "sqlplus / as sysdba"
@@ -26,9 +26,9 @@ def oracle_move(to: str, user: str | None, size: str, *, client: str = "") -> Mo
         file = f"{to.rstrip('/')}/{TABLESPACE.lower()}.dbf"
     else:
         hint = "write for example /u02/temp or +FLASH"
-        raise InputError(f"--to {to} is neither an absolute path nor a disk group", hint)
+        raise OptionInvalid(f"--to {to} is neither an absolute path nor a disk group", hint)
     if re.fullmatch(r"[1-9][0-9]*[KMGT]?", size.upper()) is None:
-        raise InputError(f"--size '{size}' is not a size of Oracle's", "write for example 32G")
+        raise OptionInvalid(f"--size '{size}' is not a size of Oracle's", "write for example 32G")
     steps = [
         Step("Keep what this prints: it is the statement that goes back.", sql=(_way_back(user),)),
         Step(
@@ -70,7 +70,7 @@ USERS = (
 def check_name(flag: str, name: str | None) -> None:
     """InputError where a name would have to be quoted, which is not done here."""
     if name is not None and re.fullmatch(r"[A-Za-z][A-Za-z0-9_$#]{0,127}", name) is None:
-        raise InputError(f"{flag} '{name}' is not a name of Oracle's")
+        raise OptionInvalid(f"{flag} '{name}' is not a name of Oracle's")
 
 
 def _who(user: str | None) -> str:

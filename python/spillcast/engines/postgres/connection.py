@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import (
+    OptionInvalid,
+    PackageMissing,
+    ServerUnreachable,
+    ServerUnsuited,
+    StatementFailed,
+)
 from spillcast.evidence.postgres.logs import MARK
 from spillcast.redaction import STRUCK
 from spillcast.visible import is_utf8
@@ -46,7 +52,9 @@ def open_session(dsn: str, name: str) -> Connection:
     try:
         import psycopg
     except ImportError:
-        raise InputError("PostgreSQL needs psycopg", "pip install 'spillcast[postgres]'") from None
+        raise PackageMissing(
+            "PostgreSQL needs psycopg", "pip install 'spillcast[postgres]'"
+        ) from None
     parts = {"connect_timeout": CONNECT_TIMEOUT_S, **_parts(dsn)}
     # Answers are UTF-8, whatever the environment or a database without encoding says.
     parts |= {"application_name": name, "client_encoding": "UTF8"}
@@ -60,7 +68,7 @@ def open_session(dsn: str, name: str) -> Connection:
         for key in SECRETS:
             secret = str(parts.get(key) or "")
             reason = reason.replace(secret, STRUCK) if secret else reason
-        raise InputError(f"PostgreSQL: {reason}", _remedy(reason)) from None
+        raise ServerUnreachable(f"PostgreSQL: {reason}", _remedy(reason)) from None
     try:
         _check(connection)
         _read_any_text(connection)
@@ -79,7 +87,7 @@ def while_it_answers() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise SpillcastError(
+        raise StatementFailed(
             f"PostgreSQL: {server_message(error)}", "start again when the server answers"
         ) from None
 
@@ -95,7 +103,7 @@ def shown_dsn(dsn: str) -> str:
 def check_text(name: str, text: str) -> None:
     """InputError for an argument of bytes that are no UTF-8, which no server can be given."""
     if not is_utf8(text):
-        raise InputError(f"{name}: its bytes are not UTF-8")
+        raise OptionInvalid(f"{name}: its bytes are not UTF-8")
 
 
 def row(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:
@@ -167,19 +175,19 @@ def _check(connection: Connection) -> None:
     try:
         (pid,) = row(connection, "select pg_backend_pid()")
     except psycopg.Error as error:
-        raise InputError(
+        raise ServerUnsuited(
             f"PostgreSQL: this is not a PostgreSQL server: {server_message(error)}",
             "connect to the server itself, not to a pooler's console",
         ) from None
     # The process that the handshake names is the one that runs the statements.
     if pid != connection.info.backend_pid:
-        raise InputError(
+        raise ServerUnsuited(
             "PostgreSQL: a connection pooler (such as pgbouncer) is in front of the server",
             "give the server's own host and port",
         )
     if connection.info.server_version < VERSION_MIN * 10_000:
         version = connection.info.parameter_status("server_version")
-        raise InputError(
+        raise ServerUnsuited(
             f"PostgreSQL: version {version} does not show which session a parallel worker serves",
             f"versions from {VERSION_MIN} on can be watched; record --pid records any process",
         )
@@ -195,12 +203,12 @@ def _parts(dsn: str) -> dict[str, Any]:
     except ProgrammingError:
         # libpq's own words may hold a piece of the password.
         hint = "write for example 'host=/run/postgresql dbname=dw user=postgres'"
-        raise InputError("the DSN is neither key=value pairs nor postgresql://", hint) from None
+        raise OptionInvalid("the DSN is neither key=value pairs nor postgresql://", hint) from None
     named = [str(parts.get(name) or "") for name in ("host", "port", "dbname")]
     if "@" in "".join(named) or not re.fullmatch(r"[0-9,]*", named[1]):
         # What was taken for them may be a piece of the password too.
         hint = "in a password of such an address write @ as %40 and / as %2F"
-        raise InputError("the DSN's host, port or database cannot be right", hint)
+        raise OptionInvalid("the DSN's host, port or database cannot be right", hint)
     return parts
 
 

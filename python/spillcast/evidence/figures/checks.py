@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceContradictory
 from spillcast.evidence.figures.numbers import Number
 
 #: Beside the rounding of what is printed: means of means, clocks read one after the other.
@@ -60,7 +60,7 @@ def hold(path: Path, comparisons: Iterable[Held], hint: str) -> None:
     """InputError for the first figures that contradict each other, with both."""
     for each in comparisons:
         if not each.holds:
-            raise InputError(
+            raise EvidenceContradictory(
                 f"{path}: {each.left_words} and {each.right_words} contradict each other: "
                 f"{CHECKS[each.check].words} ({each.check})",
                 hint,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceAmbiguous, InputError, SelectionEmpty
 from spillcast.tabular import aligned
 from spillcast.units import format_duration, parse_bytes
 
@@ -61,11 +61,15 @@ def pick(path: Path, items: Sequence[Item[Run]], choice: Choice) -> Run:
         if not left:
             known = dict.fromkeys(getattr(item, name) for item in items)
             names = ", ".join([each for each in known if each][:LISTED]) or "none"
-            raise InputError(f"{path}: no run has {_COLUMNS[name]} {wanted}", f"there are: {names}")
+            raise SelectionEmpty(
+                f"{path}: no run has {_COLUMNS[name]} {wanted}", f"there are: {names}"
+            )
     if choice.item is not None:
         left = [(at, item) for at, item in left if at == choice.item]
         if not left:
-            raise InputError(f"{path}: there is no item {choice.item}", f"there are {len(items):,}")
+            raise SelectionEmpty(
+                f"{path}: there is no item {choice.item}", f"there are {len(items):,}"
+            )
     if len(left) == 1:
         return left[0][1].run
     raise _several(path, left)
@@ -87,6 +91,6 @@ def _several(path: Path, left: Sequence[tuple[int, Item[Run]]]) -> InputError:
         if name in options and len({getattr(item, name) for _, item in left}) == len(left)
     ]
     summary = f"{path}: {len(left):,} runs, the longest first:"
-    return InputError(
+    return EvidenceAmbiguous(
         "\n    ".join([summary, *lines]), f"name one with {telling[0] if telling else '--item'}"
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from spillcast.document import key
 from spillcast.document import read as read_document
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import PROFILE, Figures, Moved
 from spillcast.evidence.text import text_of
@@ -91,14 +91,16 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
         raise _unsized(path, parse_duration_s(box[1]))
     documents = list(json_values(unwrapped(text), path, HOW, _MEMBER))
     if len(documents) > 1:
-        raise InputError(f"{path}: {len(documents)} profiles", "give one, in a file of its own")
+        raise EvidenceAmbiguous(
+            f"{path}: {len(documents)} profiles", "give one, in a file of its own"
+        )
     if not documents or not isinstance(documents[0], dict):
         raise damaged(path, "it is not an object", HOW)
     elapsed_s, query, peak_bytes = _facts_of(documents[0], path)
     if peak_bytes is None:
         raise _unsized(path, elapsed_s)
     if not peak_bytes:
-        raise InputError(f"{path}: this query does not spill: its temp files held nothing")
+        raise NoTempIo(f"{path}: this query does not spill: its temp files held nothing")
     middle = (WRITTEN_LEAST * WRITTEN_MOST) ** 0.5, (SMALLEST_BYTES * LARGEST_BYTES) ** 0.5
     figures = Figures(
         path=path,
@@ -130,7 +132,7 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
 
 def _unsized(path: Path, elapsed_s: float) -> InputError:
     """A profile that tells nothing of temp files: what else does."""
-    return InputError(
+    return EvidenceIncomplete(
         f"{path}: the profile has no size of temp files",
         f"{_SIZED}: {HOW}; or, if you know what spilled: "
         f"figures:elapsed={elapsed_s:.6g}s,spilled=12G,size=256K",

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import (
+    EvidenceContradictory,
+    EvidenceIncomplete,
+    NoTempIo,
+    TimesUnknown,
+)
 from spillcast.gate import COUNT_MAX
 from spillcast.recording.ends import Ends, Unknown
 from spillcast.recording.even_rows import even_seconds
@@ -81,7 +86,7 @@ def recording_of_figures(
     figures = _with_elapsed(figures, elapsed_s or figures.elapsed_s)
     _check(figures)
     if timed and not sum(figures.times_s):
-        raise Refusal(f"{figures.path}: no time of temp I/O is given: {_UNTIMED}")
+        raise TimesUnknown(f"{figures.path}: no time of temp I/O is given: {_UNTIMED}")
     reads, writes, shared_by = figures.reads, figures.writes, figures.shared_by
     cpu_s = figures.cpu_s if figures.threads == 1 else None
     meta = Meta(
@@ -132,24 +137,26 @@ def _check(figures: Figures) -> None:
     path, reads, writes = figures.path, figures.reads, figures.writes
     if figures.elapsed_s <= 0:
         because = f": {figures.elapsed_unknown}" if figures.elapsed_unknown else ""
-        raise InputError(
+        raise EvidenceIncomplete(
             f"{path}: no elapsed time{because}", "give it with --elapsed, such as 12m53s"
         )
     if not reads.count + writes.count:
-        raise InputError(
+        raise NoTempIo(
             f"{path}: no reads and writes of temp files",
             "a forecast needs their number and size",
         )
     if max(reads.count, writes.count, reads.bytes, writes.bytes) > COUNT_MAX:
-        raise InputError(f"{path}: more operations or bytes than any storage has")
+        raise EvidenceContradictory(f"{path}: more operations or bytes than any storage has")
     if not 1 <= figures.threads <= THREADS_MAX:
-        raise InputError(f"{path}: {figures.threads:g} threads", f"there are 1 to {THREADS_MAX:,}")
+        raise EvidenceContradictory(
+            f"{path}: {figures.threads:g} threads", f"there are 1 to {THREADS_MAX:,}"
+        )
     if max(figures.elapsed_s, figures.cpu_s or 0.0, *figures.times_s, 0.0) > LONGEST_S:
-        raise InputError(f"{path}: a time of more than 30 years", "times are in seconds")
+        raise EvidenceContradictory(f"{path}: a time of more than 30 years", "times are in seconds")
     most_s = figures.threads * figures.elapsed_s
     if (io_s := sum(figures.times_s)) > (1 + ROUNDED) * most_s:
         threads = "one thread" if figures.threads == 1 else f"{figures.threads:.3g} threads"
-        raise InputError(
+        raise EvidenceContradictory(
             f"{path}: temp I/O took {format_duration(io_s)} in {threads}, and "
             f"the run {format_duration(figures.elapsed_s)}",
             "give the mean number of threads, or the elapsed time of the whole run",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceMixed
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import recording_of_figures
 from spillcast.evidence.figures.kinds import Reader, is_word
@@ -43,5 +43,7 @@ def _reader(paths: Sequence[Path]) -> Reader:
     readers = {None if each is None else each.kind.reader for each in kinds}
     reader = readers.pop()
     if reader is None or readers or (len(paths) > 1 and not reader.joins):
-        raise InputError(f"{len(paths)} files of figures are given", "forecast one run at a time")
+        raise EvidenceMixed(
+            f"{len(paths)} files of figures are given", "forecast one run at a time"
+        )
     return reader

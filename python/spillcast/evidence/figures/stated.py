@@ -8,7 +8,7 @@ from typing import Any
 
 from spillcast.document import key
 from spillcast.document import read as read_document
-from spillcast.errors import InputError
+from spillcast.errors import ChoiceUnknown, EvidenceContradictory, EvidenceDamaged
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import Figures, Moved
 from spillcast.evidence.figures.kinds import WORD
@@ -109,13 +109,13 @@ def _put(document: dict[str, Any], name: str, value: str, where: str) -> None:
             "elapsed, io, cpu, threads, spilled, size, reads, read-bytes, read-time and the same "
             "of writes"
         )
-        raise InputError(f"{where}: there is no such figure; known are {known}", _EXAMPLE)
+        raise ChoiceUnknown(f"{where}: there is no such figure; known are {known}", _EXAMPLE)
 
 
 def _number(value: str, where: str) -> float:
     number = number_of(value)
     if number is None:
-        raise InputError(f"{where}: {value!r} is not a number", _EXAMPLE)
+        raise EvidenceDamaged(f"{where}: {value!r} is not a number", _EXAMPLE)
     return number.value
 
 
@@ -124,7 +124,7 @@ def _figures(path: Path, stated: StatedFigures) -> Figures:
     sides = stated.reads, stated.writes
     if stated.spilled_bytes is not None:
         if any(sides):
-            raise InputError(f"{path}: spilled_bytes beside reads or writes", "give one")
+            raise EvidenceContradictory(f"{path}: spilled_bytes beside reads or writes", "give one")
         spilled = StatedMoved(stated.spilled_bytes)
         sides = spilled, spilled
         untold.append("what was spilled is assumed to be written once and read once")
@@ -133,7 +133,9 @@ def _figures(path: Path, stated: StatedFigures) -> Figures:
         untold.append("the number of operations follows from the stated size of one")
     if stated.io_s is not None:
         if reads.time_s is not None or writes.time_s is not None:
-            raise InputError(f"{path}: io_s beside the times of reads and writes", "give one")
+            raise EvidenceContradictory(
+                f"{path}: io_s beside the times of reads and writes", "give one"
+            )
         moved = max(reads.bytes + writes.bytes, 1)
         reads, writes = (
             Moved(side.count, side.bytes, stated.io_s * side.bytes / moved)
@@ -158,7 +160,7 @@ def _moved(path: Path, stated: StatedMoved | None, operation_bytes: float | None
     count = stated.count
     if count is None:
         if not operation_bytes:
-            raise InputError(
+            raise EvidenceContradictory(
                 f"{path}: bytes without a count of operations",
                 "give the size of one, such as size=256K on the command line",
             )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnsuited, NoTempIo
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.numbers import number_of
@@ -40,10 +40,10 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
     shares = list(_shares(tables))
     temp = [share for share in shares if is_like(share.event, TEMP_EVENTS)]
     if not temp:
-        raise InputError(f"{path}: none of its events is a wait for temp files", HOW)
+        raise NoTempIo(f"{path}: none of its events is a wait for temp files", HOW)
     database_s = _database_s(text, shares)
     if not database_s:
-        raise InputError(f"{path}: it does not tell how long the database was busy", HOW)
+        raise EvidenceUnsuited(f"{path}: it does not tell how long the database was busy", HOW)
     times = {op: 0.0 for op in OPS}
     for share in temp:
         times[share.event.lower().split()[2]] += share.percent / 100 * database_s

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnknown, NoTempIo
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.oracle.awr_tables import Report, Sql, report_of
@@ -33,7 +33,7 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
     (path,) = paths
     text = report_text(path, HOW)
     if _COMPARED.search(text):
-        raise InputError(f"{path}: a report that compares two periods is not read", HOW)
+        raise EvidenceUnknown(f"{path}: a report that compares two periods is not read", HOW)
     report = report_of(path, text, HOW)
     if choice.sql_id is None:
         return _of_all(path, report, choice)
@@ -80,7 +80,7 @@ def _of_statement(path: Path, report: Report, sql: Sql, choice: Choice) -> Figur
     least_s = max(0.0, temp_s - (all_s - waited_s)) if report.user_io_s else 0.0
     middle_s = min(max(temp_s * waited_s / all_s, least_s), most_s) if all_s else 0.0
     if middle_s <= 0:
-        raise InputError(f"{path}: this statement did not wait for I/O", _HINT)
+        raise NoTempIo(f"{path}: this statement did not wait for I/O", _HINT)
     runs = max(sql.executions, 1.0)
     within = TimedWithin(
         least_s / runs,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, NoTempIo
 from spillcast.evidence.figures.checks import Held, hold, surer
 from spillcast.evidence.figures.numbers import ZERO, Number, number_of, seconds_of
 from spillcast.evidence.oracle.report_tables import Row, Table, is_page, tables_of
@@ -79,8 +79,10 @@ def report_of(path: Path, text: str, hint: str) -> Report:
     waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
     if not waits:
         if "direct path read temp" in plain.lower() or "direct path write temp" in plain.lower():
-            raise InputError(f"{path}: its waits for temp files are in no table that is read", hint)
-        raise InputError(f"{path}: it has no waits for temp files among its wait events", hint)
+            raise EvidenceIncomplete(
+                f"{path}: its waits for temp files are in no table that is read", hint
+            )
+        raise NoTempIo(f"{path}: it has no waits for temp files among its wait events", hint)
     minutes = _minutes(tables, plain)
     model = dict(_pairs(tables, "statistic", "time(s"))
     classes = dict(_pairs(tables, "waitclass", "totalwaittime(s", "waittime(s"))
@@ -91,7 +93,7 @@ def report_of(path: Path, text: str, hint: str) -> Report:
         database_s = _from_shares(all_waits)
         untold.append("the DB time follows from a wait's percentage of it")
     if database_s is None or database_s.value <= 0:
-        raise InputError(f"{path}: it has no DB time, and no percentages of it", hint)
+        raise EvidenceIncomplete(f"{path}: it has no DB time, and no percentages of it", hint)
     left_out = _left_out(lists, waits)
     if left_out.high:
         (op,) = set(OPS) - waits.keys()
@@ -157,7 +159,7 @@ def _waits(path: Path, tables: Sequence[Table], hint: str) -> Iterator[list[Wait
             if wait is not None:
                 waits.append(wait)
             if is_like(row[event], TEMP_EVENTS) and (wait is None or (mean and not wait.mean)):
-                raise InputError(f"{path}: the line of {row[event]} is cut", hint)
+                raise EvidenceDamaged(f"{path}: the line of {row[event]} is cut", hint)
         yield waits
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceMixed, OptionInvalid
 from spillcast.evidence.oracle.ash.values import parse_integer
 from spillcast.evidence.oracle.spooled import read_spooled
 from spillcast.evidence.oracle.trace_header import block_bytes_of
@@ -34,7 +34,7 @@ def parse_block(text: str) -> int:
     size = parse_bytes(text, "--block")
     if size not in _SIZES:
         known = ", ".join(f"{size >> 10}K" for size in _SIZES)
-        raise InputError(f"--block {text}: not a block size", f"choose one of {known}")
+        raise OptionInvalid(f"--block {text}: not a block size", f"choose one of {known}")
     return size
 
 
@@ -50,7 +50,7 @@ def block_size(
     sizes = {size: path for path in parameters if (size := _spooled(path))}
     if len(sizes) > 1:
         each = " and ".join(f"{format_bytes(size)} in {path}" for size, path in sizes.items())
-        raise InputError(f"{_PARAMETER} is {each}", "give the parameters of one database")
+        raise EvidenceMixed(f"{_PARAMETER} is {each}", "give the parameters of one database")
     for size, path in sizes.items():
         return BlockSize(size, path.name)
     for path in traces:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import Figures
 from spillcast.evidence.figures.numbers import number_of, seconds_of
@@ -51,7 +51,7 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
     (path,) = paths
     text = report_text(path, HOW)
     if _PAGE.search(text):
-        raise InputError(
+        raise EvidenceUnknown(
             f"{path}: SQL Monitor's report of type HTML is not read",
             "make it with type => 'TEXT', 'XML' or 'ACTIVE'",
         )
@@ -117,13 +117,13 @@ def _tables(path: Path, lines: Sequence[tuple[int, str]]) -> Iterator[Table]:
             if table is None:
                 heading.append(cells)
             elif len(cells) != len(table.names):
-                raise InputError(
+                raise EvidenceDamaged(
                     f"{path}: line {at + 1:,} has not as many columns as its table", HOW
                 )
             else:
                 table.rows.append((at, cells))
     if table is not None or heading:
-        raise InputError(f"{path}: it is cut: its last table has no end", HOW)
+        raise EvidenceDamaged(f"{path}: it is cut: its last table has no end", HOW)
 
 
 def _monitored(path: Path, report: Report) -> Monitored:
@@ -131,7 +131,7 @@ def _monitored(path: Path, report: Report) -> Monitored:
     stats = next((table for table in report.tables if "elapsed time(s)" in table.names), None)
     plan = next((table for table in report.tables if "operation" in table.names), None)
     if stats is None or plan is None or not stats.rows:
-        raise InputError(f"{path}: it lacks Global Stats or Plan Monitoring Details", HOW)
+        raise EvidenceIncomplete(f"{path}: it lacks Global Stats or Plan Monitoring Details", HOW)
     totals = dict(zip(stats.names, stats.rows[0][1], strict=True))
     seconds = {name: _seconds(text) for name, text in totals.items() if name.endswith("(s)")}
     parts = [s for name, s in seconds.items() if name == "cpu time(s)" or "waits(s)" in name]
@@ -175,7 +175,7 @@ def _lines(path: Path, plan: Table) -> Iterator[Line]:
         detail = cells.get("activity detail (# samples)", "")
         match = _SAMPLES.fullmatch(detail)
         if detail and (match is None or current is None):
-            raise InputError(f"{path}: line {at + 1:,} is not understood: {detail}", HOW)
+            raise EvidenceDamaged(f"{path}: line {at + 1:,} is not understood: {detail}", HOW)
         if match is not None and current is not None:
             samples = {**current.samples, match[1].strip(): _count(match[2], 1000)}
             current = replace(current, samples=samples)

@@ -4,7 +4,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    NoTempIo,
+    SelectionEmpty,
+)
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import Figures
 from spillcast.evidence.oracle.ash.values import parse_integer
@@ -38,7 +43,7 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
             runs += rows
     if not plans or not runs:
         lacks = "V$SQL_PLAN_MONITOR" if not plans else "V$SQL_MONITOR"
-        raise InputError(f"{paths[0]}: the rows of {lacks} are missing", HOW)
+        raise EvidenceIncomplete(f"{paths[0]}: the rows of {lacks} are missing", HOW)
     items = [
         Item((lines, sessions := _of(runs, sql_id, exec_id)), _elapsed_s(sessions), sql_id, exec_id)
         for sql_id, of_statement in _by(plans, "sql_id").items()
@@ -46,7 +51,7 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
         if any(_line(row).spills for row in lines)
     ]
     if not items:
-        raise InputError(f"{paths[0]}: no statement spills: no line of a plan used temp space", HOW)
+        raise NoTempIo(f"{paths[0]}: no statement spills: no line of a plan used temp space", HOW)
     lines, sessions = pick(paths[0], items, choice)
     return figures_of(_monitored(paths[0], str(lines[0].get("sql_id")), sessions, lines))
 
@@ -55,10 +60,10 @@ def _rows(path: Path) -> list[Row]:
     spooled = spooled_of(path, table_lines(path, HOW), {name: name for name in _NAMES})
     lacks = [damage for damage in ("sql_id", "sql_exec_id") if damage not in spooled.columns]
     if lacks or not {_PLAN, _RUN} & spooled.columns.keys():
-        raise InputError(f"{path}: it lacks the column {(lacks or [_RUN])[0].upper()}", HOW)
+        raise EvidenceIncomplete(f"{path}: it lacks the column {(lacks or [_RUN])[0].upper()}", HOW)
     if spooled.damaged:
         damage = spooled.damaged[0]
-        raise InputError(f"{path}: line {damage.line}: {damage.text}", HOW)
+        raise EvidenceDamaged(f"{path}: line {damage.line}: {damage.text}", HOW)
     names = list(spooled.columns)
     columns = spooled.columns.values()
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -78,7 +83,7 @@ def _of(runs: Sequence[Row], sql_id: str, exec_id: str) -> list[Row]:
 def _monitored(path: Path, sql_id: str, runs: Sequence[Row], lines: Sequence[Row]) -> Monitored:
     """One execution; each of its parallel servers has rows of its own."""
     if not runs:
-        raise InputError(f"{path}: V$SQL_MONITOR has no row of this execution of {sql_id}", HOW)
+        raise SelectionEmpty(f"{path}: V$SQL_MONITOR has no row of this execution of {sql_id}", HOW)
     by_line = _by(lines, _PLAN).values()
     database_s = _sum(runs, "elapsed_time") / 1e6
     return Monitored(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete, EvidenceUnknown
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import Figures
 from spillcast.evidence.oracle.monitored import Line, Monitored, picked
@@ -38,7 +38,7 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
     *parts, rest = text.split(_END)
     reports = [part[part.find(_BEGIN) :] + _END for part in parts if _BEGIN in part]
     if not reports or _BEGIN in rest:
-        raise InputError(f"{path}: holds no whole sql_monitor_report", HOW)
+        raise EvidenceUnknown(f"{path}: holds no whole sql_monitor_report", HOW)
     several = [_monitored(path, xml_of(report, path, HOW)) for report in reports]
     return picked(path, several, choice)
 
@@ -59,7 +59,7 @@ def _unpacked(content: str, path: Path) -> str:
 def _monitored(path: Path, report: "Element") -> Monitored:
     target, stats = report.find("target"), report.find("stats")
     if target is None or stats is None:
-        raise InputError(f"{path}: it lacks its target or its stats", HOW)
+        raise EvidenceIncomplete(f"{path}: it lacks its target or its stats", HOW)
     totals = _stats(stats)
     database_s = totals.get("elapsed_time", 0) / 1e6
     duration = target.findtext("duration") or "0"

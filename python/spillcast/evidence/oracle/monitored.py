@@ -6,7 +6,7 @@ from math import sqrt
 from pathlib import Path
 from statistics import NormalDist
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnknown, NoTempIo
 from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
@@ -103,7 +103,7 @@ class Monitored:
 def picked(path: Path, several: Sequence[Monitored], choice: Choice) -> Figures:
     """The figures of the execution that is chosen, or of the only one."""
     if not several:
-        raise InputError(f"{path}: holds no whole report of SQL Monitor", _REPORT_HINT)
+        raise EvidenceUnknown(f"{path}: holds no whole report of SQL Monitor", _REPORT_HINT)
     items = [
         Item(each, each.elapsed_s or each.database_s, each.sql_id, each.exec_id, each.plan)
         for each in several
@@ -125,7 +125,7 @@ def figures_of(monitored: Monitored) -> Figures:
     }
     reads, writes = (moved[op].count for op in OPS)
     if not spilling:
-        raise InputError(f"{path}: it does not spill: no line of its plan uses temp space")
+        raise NoTempIo(f"{path}: it does not spill: no line of its plan uses temp space")
     elapsed_s, elapsed_unknown, remarks = _elapsed(monitored)
     if reads + writes:
         times, why = _times(monitored, reads, writes)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged
 from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.numbers import Number
 from spillcast.evidence.oracle.row_sources import may_spill
@@ -36,7 +36,7 @@ def spilled(path: Path, lines: Sequence[PlanLine], hint: str) -> Spilled:
     InputError where a line has less than those below it, or where the indentation is lost.
     """
     if len(lines) > 1 and len({line.depth for line in lines}) == 1:
-        raise InputError(f"{path}: the lines of its plan have lost their indentation", hint)
+        raise EvidenceDamaged(f"{path}: the lines of its plan have lost their indentation", hint)
     reads = writes = 0
     elapsed_s: float | None = None
     for at, line in enumerate(lines):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged, FileTooLarge
 from spillcast.evidence.figures.numbers import with_decimal_points
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -24,7 +24,7 @@ def report_text(path: Path, hint: str) -> str:
     """The text with plain blanks and decimal points. InputError where it is too long."""
     text = text_of(path, hint, bytes_max=REPORT_BYTES_MAX)
     if text.count("<") > TAGS_MAX:
-        raise InputError(f"{path}: a page of more than {TAGS_MAX:,} tags is no report", hint)
+        raise FileTooLarge(f"{path}: a page of more than {TAGS_MAX:,} tags is no report", hint)
     return with_decimal_points(unwrapped(text).translate(BLANKS).expandtabs())
 
 
@@ -38,4 +38,4 @@ def check_all_read(path: Path, lines: Sequence[str], read: Collection[int], hint
     for at, line in enumerate(lines):
         if at not in read and FIGURES.search(line):
             shown = " ".join(line.split())[:_SHOWN]
-            raise InputError(f"{path}: line {at + 1:,} is not understood: {shown}", hint)
+            raise EvidenceDamaged(f"{path}: line {at + 1:,} is not understood: {shown}", hint)

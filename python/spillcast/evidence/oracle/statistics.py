@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.oracle.ash.values import parse_integer
 from spillcast.evidence.oracle.spooled import Damage, Spooled, read_spooled
 
@@ -64,7 +64,7 @@ def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
         spooled = read_spooled(Path(path), _NAMES)
         if not {"name", "value"} <= spooled.columns.keys():
             columns = ", ".join(spooled.heading[:20]) or "nothing"
-            raise InputError(f"{path}: statistics need NAME and VALUE; found: {columns}")
+            raise EvidenceIncomplete(f"{path}: statistics need NAME and VALUE; found: {columns}")
         intervals = _intervals(spooled.columns["name"], first)
         first = intervals[-1] + 1 if intervals else first
         numbers = [_numbers(spooled, name, damaged) for name in _NUMBERS]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, NoTempIo
 from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
@@ -90,12 +90,14 @@ def read(paths: list[Path], choice: Choice) -> Figures:
     spilling = [(each, blocks) for each, blocks in spilling if each.temp or blocks.written_blocks]
     if not spilling:
         if not any(each.has_waits or each.lines for each in sections):
-            raise InputError(f"{path}: it has neither waits nor row sources", HOW)
-        raise InputError(f"{path}: no statement waited for temp files: it does not spill", HOW)
+            raise EvidenceIncomplete(f"{path}: it has neither waits nor row sources", HOW)
+        raise NoTempIo(f"{path}: no statement waited for temp files: it does not spill", HOW)
     items = []
     for each, blocks in spilling:
         if "total" not in each.calls:
-            raise InputError(f"{path}: a statement lacks the line of its totals: it is cut", HOW)
+            raise EvidenceDamaged(
+                f"{path}: a statement lacks the line of its totals: it is cut", HOW
+            )
         name = _SQL_ID.search("\n".join(each.head))
         sql_id, plan = (name[1], name[2]) if name else (None, None)
         elapsed_s = each.calls["total"][2].value

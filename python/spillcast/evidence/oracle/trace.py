@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from spillcast import _core
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged, OptionConflict
 from spillcast.evidence.oracle.trace_window import ALWAYS, Window, nothing_inside, windows_us
 from spillcast.evidence.same_file import Repeated, distinct
 from spillcast.interruptible import run_interruptibly
@@ -149,7 +149,9 @@ def open_reader(
 def _windows_us(paths: Sequence[Path], lenient: bool, window: Window) -> list[tuple[int, int]]:
     """The window by each file's clock, for which the files are read once more."""
     if STDIN in paths:
-        raise InputError("--since and --until: standard input cannot be read twice", "give a file")
+        raise OptionConflict(
+            "--since and --until: standard input cannot be read twice", "give a file"
+        )
     reader = _core.TraceReader([str(path) for path in paths], lenient=lenient)
     with ReadFailures():
         _, facts = run_interruptibly(lambda: reader.profile([]), reader.cancel)
@@ -164,6 +166,6 @@ class ReadFailures:
 
     def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, ValueError):
-            raise InputError(str(error)) from error
+            raise EvidenceDamaged(str(error)) from error
         if isinstance(error, OSError):
-            raise InputError(f"{error.filename}: {error.strerror}") from error
+            raise EvidenceDamaged(f"{error.filename}: {error.strerror}") from error

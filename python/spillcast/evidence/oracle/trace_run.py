@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from spillcast import _core
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.oracle.block_size import BLOCKS_MAX
 from spillcast.evidence.oracle.trace import ReadFailures, open_reader
 from spillcast.evidence.same_file import distinct
@@ -33,7 +33,7 @@ def recording_of_traces(
     paths, _ = distinct(paths)
     waits = _temp_waits(paths, block_bytes, lenient)
     if waits.num_rows == 0:
-        raise InputError(
+        raise EvidenceIncomplete(
             f"{paths[0]}: its waits name no temp file, block and count",
             "a probe replays the direct path read temp and write temp of a trace",
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete, InputError, OptionInvalid, SelectionEmpty
 from spillcast.units import parse_duration_s
 
 _DAY_US = 86_400_000_000
@@ -47,7 +47,7 @@ def nothing_inside(window: Window) -> InputError:
     """The error where no line lies in it."""
     ends = [f"--since {window.since}"] * (window.since is not None)
     ends += [f"--until {window.until}"] * (window.until is not None)
-    return InputError(
+    return SelectionEmpty(
         f"no wait and no call of the traces ends there: {' '.join(ends)}",
         "without these, --by second shows when they are",
     )
@@ -65,7 +65,7 @@ def _tim_us(
     if ":" not in text and "-" not in text.strip():
         return first_us + round(parse_duration_s(text, f"--{option}") * 1e6)
     if more_us is None:
-        raise InputError(
+        raise EvidenceIncomplete(
             f"{path}: no line of it has a date and time",
             f"give the time since its first line: --{option} 30s",
         )
@@ -74,7 +74,7 @@ def _tim_us(
         return time_ns // 1000 - more_us
     of_day_ns = values.parse_time_ns(f"1970-01-01 {text}")
     if of_day_ns is None:
-        raise InputError(
+        raise OptionInvalid(
             f"--{option} '{text}' is not a time",
             "write for example 20:30, 2024-09-03 20:30:05 or 30s",
         )

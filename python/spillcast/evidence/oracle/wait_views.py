@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, NoTempIo
 from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
@@ -50,14 +50,14 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
         for owner, waits in by_owner.items()
     ]
     if not items:
-        raise InputError(f"{path}: none of its events is a wait for temp files: it did not spill")
+        raise NoTempIo(f"{path}: none of its events is a wait for temp files: it did not spill")
     return _figures(path, pick(path, items, choice), choice)
 
 
 def _figures(path: Path, waits: Mapping[str, Waited], choice: Choice) -> Figures:
     counts = {op: round(waits[op][0]) if op in waits else 0 for op in OPS}
     if "write" not in waits:
-        raise InputError(
+        raise EvidenceIncomplete(
             f"{path}: it lacks the row of direct path write temp: what is read was written", HOW
         )
     times = printed(*(waits[op][1] if op in waits else None for op in OPS))
@@ -86,17 +86,19 @@ def _rows(path: Path) -> Iterator[Row]:
     for damage in spooled.damaged:
         # Words around the table are none of its rows.
         if FIGURES.search(lines[damage.line - 1]):
-            raise InputError(f"{path}: line {damage.line}: {damage.text}", HOW)
+            raise EvidenceDamaged(f"{path}: line {damage.line}: {damage.text}", HOW)
     rule = next((len(line.rstrip()) for line in lines if _RULE.fullmatch(line)), 0)
     for line in lines:
         # Numbers stand at the right end of their column.
         if FIGURES.search(line) and len(line.rstrip()) < rule:
-            raise InputError(f"{path}: it is cut: {' '.join(line.split())}", HOW)
+            raise EvidenceDamaged(f"{path}: it is cut: {' '.join(line.split())}", HOW)
     names, present = list(spooled.columns), spooled.columns.keys()
     counted = {"event", "total_waits"} <= present and present & {"time_waited_micro", "time_waited"}
     if not counted and not ("wait_count" in present and "event" in present):
         lacks = {"event", "total_waits", "time_waited_micro"} - present
-        raise InputError(f"{path}: it lacks the column {min(lacks, default='EVENT').upper()}", HOW)
+        raise EvidenceIncomplete(
+            f"{path}: it lacks the column {min(lacks, default='EVENT').upper()}", HOW
+        )
     for values in zip(*spooled.columns.values(), strict=True):
         yield dict(zip(names, values, strict=True))
 
@@ -130,5 +132,5 @@ def _number(path: Path, row: Row, name: str) -> Number:
     rounded = name in ("time_waited", "average_wait")
     number = rounded_number(text) if rounded else number_of(text)
     if number is None:
-        raise InputError(f"{path}: {name.upper()} is {text!r}, not a number", HOW)
+        raise EvidenceDamaged(f"{path}: {name.upper()} is {text!r}, not a number", HOW)
     return number

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.oracle.ash.values import parse_integer
 from spillcast.evidence.oracle.spooled import read_spooled
 
@@ -68,7 +68,9 @@ def _read(
         spooled = read_spooled(path, names)
         if lacking := [name for name in needed if name not in spooled.columns]:
             heading_words = ", ".join(spooled.heading[:20]) or "nothing"
-            raise InputError(f"{path}: {words} {', '.join(lacking)}; found: {heading_words}")
+            raise EvidenceIncomplete(
+                f"{path}: {words} {', '.join(lacking)}; found: {heading_words}"
+            )
         nothing: list[str | None] = [None] * len(spooled.lines)
         cells = [spooled.columns.get(name, nothing) for name in columns]
         converted = [

@@ -5,7 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceUnknown,
+    EvidenceUnsuited,
+    NoTempIo,
+)
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.numbers import number_of, seconds_of
@@ -46,9 +52,9 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
     (path,) = paths
     plans = list(_plans(path, report_text(path, HOW).splitlines()))
     if not plans:
-        raise InputError(f"{path}: holds no whole plan of DBMS_XPLAN", HOW)
+        raise EvidenceUnknown(f"{path}: holds no whole plan of DBMS_XPLAN", HOW)
     if not all(plan.ended for plan in plans):
-        raise InputError(f"{path}: it is cut: the table of a plan has no end", HOW)
+        raise EvidenceDamaged(f"{path}: it is cut: the table of a plan has no end", HOW)
     items = [
         Item(plan, plan.lines[0].elapsed_s or 0.0, plan.sql_id, plan=plan.hash_value)
         for plan in plans
@@ -59,14 +65,18 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
 def _figures(path: Path, plan: Plan, choice: Choice) -> Figures:
     names = set(plan.names)
     if not _MEASURED & names:
-        raise InputError(f"{path}: its plan was estimated, not executed: it has no A-Time", HOW)
+        raise EvidenceUnsuited(
+            f"{path}: its plan was estimated, not executed: it has no A-Time", HOW
+        )
     if not {"reads", "writes"} <= names:
         if names & {"used-tmp", "max-tmp"}:
-            raise InputError(f"{path}: it used temp space and lacks the columns Reads, Writes", HOW)
-        raise InputError(f"{path}: it does not spill: no line of its plan wrote or used temp space")
+            raise EvidenceIncomplete(
+                f"{path}: it used temp space and lacks the columns Reads, Writes", HOW
+            )
+        raise NoTempIo(f"{path}: it does not spill: no line of its plan wrote or used temp space")
     blocks = spilled(path, plan.lines, HOW)
     if not blocks.written_blocks:
-        raise InputError(f"{path}: it does not spill: no line with a work area wrote blocks")
+        raise NoTempIo(f"{path}: it does not spill: no line with a work area wrote blocks")
     counts = [-(-each // BLOCKS) for each in (blocks.read_blocks, blocks.written_blocks)]
     elapsed_s = plan.lines[0].elapsed_s or 0.0
     most_s = elapsed_s if blocks.elapsed_s is None else blocks.elapsed_s
@@ -128,11 +138,11 @@ def _take(path: Path, plan: Plan, at: int, cells: list[str]) -> None:
     if (row_id := _ROW_ID.fullmatch(named["id"])) is None:
         return
     if int(row_id[1]) not in (len(plan.lines), len(plan.lines) + 1):
-        raise InputError(f"{path}: line {len(plan.lines)} of the plan is missing", HOW)
+        raise EvidenceDamaged(f"{path}: line {len(plan.lines)} of the plan is missing", HOW)
     wrong = len(cells) != len(plan.names) or "operation" not in named
     numbers = {name: number_of(named.get(name, "")) for name in ("starts", "reads", "writes")}
     if wrong or any(named.get(n, "").strip() and v is None for n, v in numbers.items()):
-        raise InputError(f"{path}: line {at + 1:,} of the plan is not understood", HOW)
+        raise EvidenceDamaged(f"{path}: line {at + 1:,} of the plan is not understood", HOW)
     reads, writes, starts = (
         round(number.value) if (number := numbers[name]) is not None else 0
         for name in ("reads", "writes", "starts")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged, EvidenceUnknown, InputError
 from spillcast.evidence.postgres.shape import NODES, check_shape
 from spillcast.evidence.postgres.text import ELSEWHERE, documents_of_text
 from spillcast.evidence.text import head_of, text_of
@@ -38,7 +38,7 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
     """All plans in a file, each as FORMAT JSON gives it. InputError where there is none."""
     if (logs := read_log(path)) is not None:
         if not logs.plans:
-            raise InputError(f"{path}: a log without plans", "load auto_explain to log them")
+            raise EvidenceUnknown(f"{path}: a log without plans", "load auto_explain to log them")
         return logs.plans
     text = unwrapped(text_of(path))
     with reading(path, HOW):
@@ -47,11 +47,11 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
         except InputError as error:
             if str(path) in error.message:
                 raise
-            raise InputError(f"{path}: {error.message}", error.hint or HOW) from None
+            raise EvidenceDamaged(f"{path}: {error.message}", error.hint or HOW) from None
     if not documents:
-        raise InputError(f"{path}: holds no plan of EXPLAIN", HOW)
+        raise EvidenceUnknown(f"{path}: holds no plan of EXPLAIN", HOW)
     if ELSEWHERE.search(text) and not any(_blocks(document["Plan"]) for document in documents):
-        raise InputError(*_elsewhere(path, text))
+        raise EvidenceUnknown(*_elsewhere(path, text))
     return documents
 
 

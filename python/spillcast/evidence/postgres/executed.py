@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import Refusal, SelectionEmpty
 from spillcast.evidence.postgres.document import HOW, read_documents
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES
 from spillcast.evidence.postgres.plan import blocks_of, elapsed_of, recording_of_plan
@@ -68,7 +68,7 @@ def executed_statement(
     rows = read_rows(path)
     row = named(path, rows, queryid)
     if not row.calls:
-        raise InputError(f"{path}: queryid {row.queryid} was never called")
+        raise SelectionEmpty(f"{path}: queryid {row.queryid} was never called")
     return executed_row(row, path, elapsed_s)
 
 

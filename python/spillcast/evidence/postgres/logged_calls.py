@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, SelectionEmpty
 from spillcast.evidence.postgres.counted import Counted, recording_of
 from spillcast.evidence.postgres.logs import Logs, TempFile
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES, MEMORY_BLOCK_S, TempIO
@@ -33,7 +33,7 @@ def recording_of_files(
     """
     if not logs.temp:
         limit = logs.exceeded[0].limit
-        raise InputError(
+        raise EvidenceIncomplete(
             f"{path}: no temp file and no plan, but a call that spilled more than {limit} allows",
             "forecast a plan or a recording of it; spillcast postgres lists all such calls",
         )
@@ -45,7 +45,7 @@ def recording_of_files(
     files = _picked(path, calls, item)
     took_s = elapsed_s or files[0].elapsed_s
     if took_s is None:
-        raise InputError(
+        raise EvidenceIncomplete(
             f"{path}: the log has the size of temp files, and not how long the call took",
             "give it with --elapsed, or set log_min_duration_statement = 0",
         )
@@ -79,7 +79,7 @@ def _picked(
 ) -> Sequence[TempFile]:
     if item is not None:
         if not 1 <= item <= len(calls):
-            raise InputError(f"{path}: there is no item {item}", f"there are {len(calls):,}")
+            raise SelectionEmpty(f"{path}: there is no item {item}", f"there are {len(calls):,}")
         return calls[item - 1]
     if len(calls) == 1:
         return calls[0]
@@ -98,4 +98,4 @@ def _picked(
     lines += [f"and {len(calls) - LISTED:,} more"] * (len(calls) > LISTED)
     summary = f"{path}: {len(calls):,} calls with temp files, the largest first:"
     hint = "name one with --item; spillcast postgres ranks all statements of a log"
-    raise InputError("\n    ".join([summary, *lines]), hint)
+    raise EvidenceAmbiguous("\n    ".join([summary, *lines]), hint)

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnknown, NoTempIo
 from spillcast.evidence.postgres.document import LOGGED, documents_of, logged_plan
 from spillcast.evidence.postgres.log_entries import TIME, Entry, entries_of
 from spillcast.evidence.postgres.log_limits import Exceeded, ExceededLimits
@@ -85,11 +85,11 @@ def _need(path: Path, each: Sequence[Logs]) -> Logs:
     if not temp and not plans and not exceeded:
         recognised = recognise(path) if path.is_file() else None
         if recognised is not None and recognised.kind.name == "figures":
-            raise InputError(
+            raise EvidenceUnknown(
                 f"{path}: figures of a run, and no log of PostgreSQL",
                 "forecast that run: spillcast forecast FILE --to TARGET",
             )
-        raise InputError(
+        raise NoTempIo(
             f"{path}: no temp file and no plan in {format_count(len(each), 'file')}",
             f"{HOW}; its messages have to be in English (lc_messages = 'C')",
         )

@@ -5,7 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import (
+    EvidenceAmbiguous,
+    EvidenceContradictory,
+    EvidenceIncomplete,
+    NoTempIo,
+    Refusal,
+    SelectionEmpty,
+    TimesContradictory,
+)
 from spillcast.evidence.postgres.counted import Counted, recording_of
 from spillcast.evidence.postgres.document import HOW, read_documents, read_log
 from spillcast.evidence.postgres.nodes import (
@@ -98,7 +106,9 @@ def picked(
     """The plan that is meant: by its number, the only one, or the only one of a log that spills."""
     if item is not None:
         if not 1 <= item <= len(documents):
-            raise InputError(f"{path}: there is no item {item}", f"there are {len(documents):,}")
+            raise SelectionEmpty(
+                f"{path}: there is no item {item}", f"there are {len(documents):,}"
+            )
         return documents[item - 1]
     spilling = [document for document in documents if blocks_of(document["Plan"])]
     logged = any("Query Text" in document for document in documents)
@@ -124,7 +134,7 @@ def picked(
     lines = aligned([("item", "elapsed", "temp I/O", "plan"), *rows], right=True)
     lines += [f"and {len(documents) - LISTED:,} more"] * (len(documents) > LISTED)
     summary = f"{path}: {len(documents):,} plans, the most temp I/O first:"
-    raise InputError("\n    ".join([summary, *lines]), "name one with --item")
+    raise EvidenceAmbiguous("\n    ".join([summary, *lines]), "name one with --item")
 
 
 def _milliseconds(document: Mapping[str, Any]) -> str:
@@ -153,7 +163,7 @@ def recording_of_plan(
         check_sums(path, top)
         temp = top.all_temp
     if not temp.blocks:
-        raise InputError(f"{path}: this query does not spill: {_why_not(top)}")
+        raise NoTempIo(f"{path}: this query does not spill: {_why_not(top)}")
     # Left out of a text, a time of 0 and one that was not taken look alike.
     if temp.total_s == 0:
         temp = TempIO(temp.read, temp.written, None, None)
@@ -163,7 +173,7 @@ def recording_of_plan(
             try:
                 shared = shared.within(plan_s, temp.total_s)
             except Refusal as refusal:
-                raise Refusal(f"{path}: {refusal}", _SPLIT) from refusal
+                raise TimesContradictory(f"{path}: {refusal}", _SPLIT) from refusal
         counted = Counted(
             path,
             plan_s,
@@ -242,10 +252,12 @@ def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
     """How long the query ran (s). InputError where the plan lacks what ANALYZE gives."""
     plan = document["Plan"]
     if "Actual Loops" not in plan:
-        raise InputError(f"{path}: a plan without ANALYZE: it was not run", HOW)
+        raise EvidenceIncomplete(f"{path}: a plan without ANALYZE: it was not run", HOW)
     elapsed_ms = document.get("Execution Time", plan.get("Actual Total Time"))
     if elapsed_ms is None or document.get("Cut"):
-        raise InputError(f"{path}: no Execution Time: cut, or made with SUMMARY OFF", _ELAPSED)
+        raise EvidenceIncomplete(
+            f"{path}: no Execution Time: cut, or made with SUMMARY OFF", _ELAPSED
+        )
     return amount(elapsed_ms, "the time of the query", LONGEST_MS) / 1e3
 
 
@@ -257,21 +269,23 @@ def blocks_of(plan: Mapping[str, Any]) -> int:
 
 def _need_blocks(path: Path, plan: Mapping[str, Any]) -> None:
     if "Actual Loops" in plan and "Temp Written Blocks" not in plan:
-        raise InputError(f"{path}: a plan without BUFFERS: it has no temp blocks", HOW)
+        raise EvidenceIncomplete(f"{path}: a plan without BUFFERS: it has no temp blocks", HOW)
 
 
 def check_sums(path: Path, top: Node) -> None:
     """InputError where spilling nodes below did more than the top says of all."""
     below = max((node.all_temp.blocks for node in top.walk()), default=0)
     if below > (1 + _ROUNDED) * max(top.all_temp.blocks, 1):
-        raise InputError(
+        raise EvidenceContradictory(
             f"{path}: a node has {below:,} temp blocks and the whole plan {top.all_temp.blocks:,}: "
             "lines are missing or changed",
             HOW,
         )
     sorts = [node for node in top.walk() if node.values.get("Sort Space Type") == "Disk"]
     if sorts and not top.all_temp.blocks:
-        raise InputError(f"{path}: a plan without BUFFERS: a sort is on disk, and no blocks", HOW)
+        raise EvidenceIncomplete(
+            f"{path}: a plan without BUFFERS: a sort is on disk, and no blocks", HOW
+        )
 
 
 def _shared(top: Node) -> SharedBy:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceAmbiguous, InputError, NoTempIo, SelectionEmpty
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES
 from spillcast.evidence.postgres.statement_rows import Row
 from spillcast.tabular import aligned
@@ -24,10 +24,10 @@ def chosen(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
     if queryid is not None:
         named_row = named(path, rows, queryid)
         if not named_row.spills:
-            raise InputError(f"{path}: this query does not spill: there are no temp blocks")
+            raise NoTempIo(f"{path}: this query does not spill: there are no temp blocks")
         return named_row
     if not spilling:
-        raise InputError(f"{path}: its queries do not spill: there are no temp blocks")
+        raise NoTempIo(f"{path}: its queries do not spill: there are no temp blocks")
     if len(spilling) > 1:
         summary = f"{len(spilling):,} statements spill, the most temp I/O first:"
         raise several(path, spilling, summary)
@@ -46,7 +46,7 @@ def named(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
         spilling = _ranked([row for row in rows if row.spills])
         known = [row.queryid for row in (*spilling, *rows) if row.queryid is not None]
         examples = ", ".join(list(dict.fromkeys(known))[:5])
-        raise InputError(f"{path}: no row has queryid {queryid}", f"there are: {examples}")
+        raise SelectionEmpty(f"{path}: no row has queryid {queryid}", f"there are: {examples}")
     return match
 
 
@@ -59,7 +59,7 @@ def several(path: Path, rows: Sequence[Row], summary: str) -> InputError:
     hint = "name one with --queryid"
     if any(row.queryid is None for row in rows):
         hint += "; a role with pg_read_all_stats can export those without a queryid"
-    return InputError("\n    ".join([f"{path}: {summary}", *lines]), hint)
+    return EvidenceAmbiguous("\n    ".join([f"{path}: {summary}", *lines]), hint)
 
 
 def _cells(row: Row, *, timed: bool) -> tuple[str, ...]:

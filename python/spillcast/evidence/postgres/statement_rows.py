@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete, FileTooLarge, InputError
 from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.numbers import Number
 from spillcast.evidence.postgres.nodes import WORKERS_MAX
@@ -120,13 +120,13 @@ def read_rows(path: Path) -> list[Row]:
     """One for each statement. InputError for a file that is cut, damaged or lacks columns."""
     text = table_of(unwrapped(text_of(path, bytes_max=_BYTES_MAX)))
     if text.count("\n") > _LINES_MAX:
-        raise InputError(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
+        raise FileTooLarge(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
     with reading(path, HOW):
         rows = _of_json(text, path) if text.startswith(("[", "{")) else _of_csv(text)
         rows = [_renamed(row) for row in rows]
         for name in _NEEDED:
             if any(name not in row for row in rows) or not rows:
-                raise InputError(f"{path}: pg_stat_statements without {name}", HOW)
+                raise EvidenceIncomplete(f"{path}: pg_stat_statements without {name}", HOW)
         hold(path, (held for row in rows for held in _held(row)), HOW)
         return merged([Row.of(row) for row in rows])
 

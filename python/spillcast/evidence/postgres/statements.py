@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spillcast.errors import Refusal
+from spillcast.errors import Refusal, TimesContradictory
 from spillcast.evidence.postgres.counted import Counted, recording_of
 from spillcast.evidence.postgres.nodes import MEMORY_BLOCK_S, TempIO
 from spillcast.evidence.postgres.statement_choice import chosen
@@ -59,7 +59,7 @@ def recording_of_row(
     try:
         shared = shared_by(row).within(elapsed_s, temp.total_s, row.other_s / row.calls)
     except Refusal as refusal:
-        raise Refusal(f"{path}: {refusal}", _MORE_PROCESSES) from refusal
+        raise TimesContradictory(f"{path}: {refusal}", _MORE_PROCESSES) from refusal
     engine = ObservedEngine("postgresql", query=row.query)
     statement = Statement(row.queryid, row.query, row.calls, 1, row.spread)
     within = _untimed(row, temp, elapsed_s, shared) if timed and not temp.total_s else None

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged
 
 _ACTUAL = (
     r"actual(?: time=(?>[\d.]+\.\.(?=[\d.]))(?P<time>[\d.]++))?"
@@ -73,7 +73,7 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
         if node is not None:
             plans[-1].add(node[0], node[2])
         elif not plans[-1].detail(line) and _OF_NODE.search(line):
-            raise InputError(f"a line is not understood: {line.strip()[:200]}")
+            raise EvidenceDamaged(f"a line is not understood: {line.strip()[:200]}")
     return [plan.document() for plan in plans]
 
 
@@ -167,7 +167,7 @@ class _Plan:
         if values is not None:
             target.update(values)
         elif FIGURES.search(text) and not re.match(_SKIPPED, text) and not ELSEWHERE.search(text):
-            raise InputError(f"a line is not understood: {text[:200]}")
+            raise EvidenceDamaged(f"a line is not understood: {text[:200]}")
         return True
 
     def document(self) -> dict[str, Any]:

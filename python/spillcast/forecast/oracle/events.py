@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spillcast.errors import InputError
+from spillcast.errors import NoTempIo, SelectionEmpty
 from spillcast.evidence.oracle.ash import (
     ALL,
     Ash,
@@ -153,7 +153,7 @@ def _of_statement(groups: list[dict[str, Any]], sql_id: str) -> list[dict[str, A
             if group["sql"] and not group["idle"]:
                 total_us[group["sql"]] = total_us.get(group["sql"], 0) + group["total_us"]
         known_ids = sorted(total_us, key=lambda sql: -total_us[sql])[:5]
-        raise InputError(
+        raise SelectionEmpty(
             f"no line of the traces is of SQL_ID {sql_id}",
             f"there are: {', '.join(known_ids) or 'none'}",
         )
@@ -245,7 +245,7 @@ def matching(names: Sequence[str], temp_events: str) -> list[str]:
     if not matches:
         hint = f"the events are {', '.join(sorted(names)) or 'none'}"
         remark = " (the default)" if temp_events == TEMP_EVENTS else ""
-        raise InputError(
+        raise NoTempIo(
             f"--temp-events '{temp_events}'{remark} matches no event of the baseline", hint
         )
     return matches

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import OptionInvalid, Refusal
 from spillcast.forecast.assumptions import TRACE_REST_SPREAD
 from spillcast.forecast.oracle.events import AshEvidence, EventLatency
 from spillcast.forecast.oracle.evidence import OracleEvidence
@@ -43,7 +43,7 @@ def forecast_events(
     if whole_s <= 0:
         given = question.elapsed_s is not None
         problem = "--elapsed is 0" if given else "the evidence covers no time"
-        raise InputError(problem, "give the time of the run with --elapsed, such as 12m53s")
+        raise OptionInvalid(problem, "give the time of the run with --elapsed, such as 12m53s")
     unsaid = Forecast(
         target=target.name,
         baseline_s=whole_s,

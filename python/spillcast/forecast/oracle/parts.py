@@ -6,7 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast import _core
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import (
+    EvidenceIncomplete,
+    FiguresMissing,
+    InputError,
+    NotSpilled,
+    TargetInvalid,
+    TargetUnsuited,
+)
 from spillcast.evidence.find import find_evidence, traces_below
 from spillcast.forecast.oracle.events import (
     EventLatency,
@@ -75,7 +82,7 @@ def resolve_target(text: str, *, lenient: bool = False) -> Target:
     if colon and kind == "latency":
         latency_s = parse_latency_s(value, f"--to {text}")
         if latency_s == 0:
-            raise InputError(
+            raise TargetInvalid(
                 f"--to {text}: every operation takes a time", "for example latency:10us"
             )
         return Target(text, latency_s=latency_s)
@@ -88,7 +95,9 @@ def resolve_target(text: str, *, lenient: bool = False) -> Target:
         resolve_storage(text, f"--to {text}", FORMS)
     evidence = find_evidence([text])
     if not evidence.traces:
-        raise InputError(f"--to {text}: a baseline of traces or ASH is compared with traces", _ASK)
+        raise TargetUnsuited(
+            f"--to {text}: a baseline of traces or ASH is compared with traces", _ASK
+        )
     traces = read_traces(evidence.traces, lenient=lenient)
     return Target(traces.name, traces=traces)
 
@@ -136,11 +145,13 @@ def parts_of(
     if not parts:
         missing = ", ".join(event.event for event in events)
         if target.storage is not None:
-            raise Refusal(
+            raise FiguresMissing(
                 f"the size of the operations of {missing} is unknown, or {target.name} has no "
                 "figures for them: add a trace of the query"
             )
-        raise Refusal(f"{target.name} contains no {missing}: trace the query there while it spills")
+        raise FiguresMissing(
+            f"{target.name} contains no {missing}: trace the query there while it spills"
+        )
     if method == "seed":
         return [replace(parts[0], baseline=event) for event in events]
     pooled = sum(part.baseline.time_s for part in parts) / sum(
@@ -163,7 +174,7 @@ def _baseline(temp_events: str, evidence: OracleEvidence, whole_s: float) -> lis
             )
         elif traces is not None and latency is not None:
             if traces.sessions_s <= 0:
-                raise InputError(
+                raise EvidenceIncomplete(
                     f"{traces.name}: the lines have no times (tim)",
                     "the time by event must come from an ASH export",
                 )
@@ -171,7 +182,7 @@ def _baseline(temp_events: str, evidence: OracleEvidence, whole_s: float) -> lis
             baselines.append(EventBaseline(name, time_s, None, latency, latency.mean_s))
     baselines = [event for event in baselines if event.time_s > 0 and event.latency_s > 0]
     if not baselines:
-        raise Refusal("the evidence shows no time in the boosted events")
+        raise NotSpilled("the evidence shows no time in the boosted events")
     return sorted(baselines, key=lambda event: -event.time_s)
 
 
@@ -237,7 +248,7 @@ def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
     from spillcast.storage.target import resolve
 
     if not evidence.paths:
-        raise InputError(
+        raise TargetUnsuited(
             f"--to {text}: ASH samples cannot be replayed",
             "add a trace of at least a minute of the query, or give latency:150us, catalogue:NAME "
             "or a storage.json",
@@ -259,13 +270,13 @@ def traces_of_same_work(
     probe = f"spillcast probe {shell_word(folder)} --grid -o there.json, then --to there.json"
     paths = traces_below(folder)
     if not paths:
-        raise InputError(
+        raise TargetUnsuited(
             f"{target}: traces and ASH are not replayed on a directory, and this one holds no "
             "trace of the query",
             f"probe it: {probe}",
         )
     if not statements:
-        raise InputError(
+        raise TargetUnsuited(
             f"{target}: the baseline does not name its statement, and of {len(paths):,} traces "
             "below the directory it is unknown which are of the same statement",
             f"give its traces instead of the directory, or probe it: {probe}",
@@ -274,7 +285,7 @@ def traces_of_same_work(
     if not same:
         named = sorted(statements)[:_NAMED]
         more = ", ..." if len(statements) > _NAMED else ""
-        raise InputError(
+        raise TargetUnsuited(
             f"{target}: of {len(paths):,} traces below it none has waits for '{temp_events}' of "
             f"the same statement ({', '.join(named)}{more})",
             f"trace the query for a minute with temp there, or probe the directory: {probe}",

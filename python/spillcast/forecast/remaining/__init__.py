@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import EvidenceUnknown, InputError, OptionInvalid, Refusal
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
@@ -174,7 +174,7 @@ def parse_progress(text: str) -> float:
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
-        raise InputError(
+        raise OptionInvalid(
             f"--progress {text} is not a share of a query",
             "give the share that was done when the recording ended, such as 20%",
         )
@@ -223,7 +223,7 @@ def _read(path: Path) -> Plan | Recording:
         return document
     if kind == "statements":
         return read_statements(path, timed=False)
-    raise InputError(
+    raise EvidenceUnknown(
         f"--history {path}: neither a recording, a plan nor a row of pg_stat_statements",
         "give an earlier run of the same query",
     )

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid
 from spillcast.evidence.postgres.nodes import amount
 from spillcast.forecast.load import temp_load
 from spillcast.forecast.remaining import UserEstimate
@@ -123,7 +123,7 @@ def estimate_from_user(given: UserEstimate, progress: Progress) -> list[Estimate
     if given.written_bytes is not None:
         done = progress.bytes["write"]
         if given.written_bytes < done:
-            raise InputError(
+            raise OptionInvalid(
                 f"--written {format_bytes(given.written_bytes)}: {format_bytes(done)} were written "
                 "while it was recorded",
                 "it is what the whole query writes to temp files",

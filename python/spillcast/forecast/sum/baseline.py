@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import EvidenceContradictory, NotSpilled, QueryEnded
 from spillcast.forecast.assumptions import COLD_SHOWN, OBSERVED_MOST, SHORTER, WHOLE
 from spillcast.forecast.changes import TempChanges, temp_changes
 from spillcast.forecast.data_reads import data_reads
@@ -73,7 +73,7 @@ class Baseline:
         recording.need_io()
         loads = temp_load(recording)
         if not loads:
-            raise Refusal(f"{recording.path}: {unspilled(recording)}")
+            raise NotSpilled(f"{recording.path}: {unspilled(recording)}")
         least = WHOLE if went_on(recording.meta) else SHORTER
         check_elapsed(elapsed_s, recording.elapsed_s, least)
         part = Part.of(recording.meta) if elapsed_s is None else None
@@ -81,14 +81,16 @@ class Baseline:
         if whole is None:
             whole = whole_s(recording.meta) or recording.elapsed_s
         if min(whole, recording.elapsed_s) <= 0:
-            raise InputError(f"{recording.path}: an elapsed time of 0 leaves nothing to forecast")
+            raise EvidenceContradictory(
+                f"{recording.path}: an elapsed time of 0 leaves nothing to forecast"
+            )
         by_all = Extrapolation()
         threads: Threads | None = None
         if went_on(recording.meta):
             threads = Threads(recording, loads, cpus)
             by_all = known.extrapolate(recording, threads, elapsed_s)
         elif known.options:
-            raise InputError(
+            raise QueryEnded(
                 f"{recording.path}: the query ended while it was recorded: nothing remains",
                 f"leave {known.options} out",
             )

@@ -15,7 +15,7 @@ from math import hypot, log, sqrt
 
 import numpy as np
 
-from spillcast.errors import Refusal
+from spillcast.errors import RecordingInsufficient, Refusal
 from spillcast.forecast.assumptions import MODELS_APART, PAGE_CACHE_ERROR
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.refusals import too_wide
@@ -73,7 +73,7 @@ def forecast_of(
     try:
         reason = refusal(baseline)
         if reason is not None:
-            raise Refusal(reason)
+            raise RecordingInsufficient(reason)
         ceiling = baseline.ceiling
         unsaid = replace(
             unsaid, ceiling_s=ceiling.about_s, ceiling_interval_s=ceiling.interval_s(confidence)

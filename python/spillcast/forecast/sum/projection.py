@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import hypot
 
-from spillcast.errors import Refusal
+from spillcast.errors import CpuTimeUnknown, FiguresMissing
 from spillcast.forecast.assumptions import COMPRESSING_SPREAD, LIMITED
 from spillcast.forecast.changes import changes_on
 from spillcast.forecast.cpu import counts, cpu_change
@@ -51,7 +51,7 @@ def project(baseline: Baseline, target: Storage, *, cached: bool = False) -> Pro
     loads, threads, scale = baseline.loads, baseline.threads, baseline.scale
     for op in sorted({load.op for load in loads}):
         if not any(group.count for group in target.of(op)):
-            raise Refusal(
+            raise FiguresMissing(
                 f"{target.name} has no figures for {op}s, which the query does: measure {op}s too"
             )
     changes = changes_on(target, baseline.changes)
@@ -59,7 +59,7 @@ def project(baseline: Baseline, target: Storage, *, cached: bool = False) -> Pro
     behaviour = behaviour_of(target, access="buffered")
     simulated = threads.on(behaviour, scale, changes.times, page_cache)
     if (reason := unknown_limits(baseline, simulated)) is not None:
-        raise Refusal(reason)
+        raise CpuTimeUnknown(reason)
     target_latencies = [
         latency if mean_s is None else latency.at(mean_s)
         for latency, mean_s in zip(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import inf
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid
 from spillcast.recording import Recording
 from spillcast.recording.thread_trace import ThreadTrace
 
@@ -47,9 +47,9 @@ class Cpus:
     def but(self, cpus: int | None, quota_cpus: float | None) -> "Cpus":
         """The same with what is asked for in its place. InputError for what no CPU can give."""
         if cpus is not None and cpus < 1:
-            raise InputError(f"--cpus {cpus}: not a number of CPUs", "give 1 or more")
+            raise OptionInvalid(f"--cpus {cpus}: not a number of CPUs", "give 1 or more")
         if quota_cpus is not None and not LEAST_QUOTA_CPUS <= quota_cpus < inf:
-            raise InputError(
+            raise OptionInvalid(
                 f"--cpu-quota {quota_cpus:g}: not a CPU quota",
                 f"give {LEAST_QUOTA_CPUS} CPUs or more, such as 0.4; those of the machine mean no "
                 "quota",

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict
 from spillcast.lab.io_size.made_up import Sort
 from spillcast.lab.io_size.measured import Progress
 from spillcast.lab.io_size.settings import parse_block, parse_sizes, settings_of
@@ -61,7 +61,7 @@ def _spill(like: Recording | None, data: str | None, memory: str | None, block: 
         sort = Sort(parse_bytes(data or DATA, "--data"), parse_bytes(memory or MEMORY, "--memory"))
         return MadeUp(sort, block)
     if data is not None:
-        raise InputError(
+        raise OptionConflict(
             "--data is for a synthetic sort: with --like the recording says what was spilled"
         )
     return Recorded(like, None if memory is None else parse_bytes(memory, "--memory"))

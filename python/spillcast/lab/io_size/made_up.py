@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid
 from spillcast.lab.io_size.merge import fan_in, levels
 from spillcast.units import format_bytes
 
@@ -30,7 +30,7 @@ class Sort:
         if self.data_bytes <= self.memory_bytes:
             data, memory = format_bytes(self.data_bytes), format_bytes(self.memory_bytes)
             message = f"{data} of data fit into {memory} of memory: nothing would be spilled"
-            raise InputError(message, "give more --data or less --memory")
+            raise OptionInvalid(message, "give more --data or less --memory")
 
     def levels(self, unit_bytes: int) -> int:
         """Times that all data is written and read back."""
@@ -48,7 +48,7 @@ class Sort:
         """
         if self.operations(unit_bytes) > OPERATIONS_MAX:
             unit = format_bytes(unit_bytes)
-            raise InputError(
+            raise OptionInvalid(
                 f"I/Os of {unit} make {self.operations(unit_bytes):,} operations, too many",
                 "give larger sizes or less --data",
             )

@@ -1,6 +1,6 @@
 """How an external sort merges: fan-in, levels, and the I/O unit that suits them."""
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid
 from spillcast.lab.io_size.settings import Setting
 from spillcast.units import format_bytes
 
@@ -13,7 +13,7 @@ def fan_in(memory_bytes: int, unit_bytes: int) -> int:
     runs = memory_bytes // unit_bytes - 1
     if runs < 2:
         memory, unit = format_bytes(memory_bytes), format_bytes(unit_bytes)
-        raise InputError(
+        raise OptionInvalid(
             f"{memory} of memory do not hold three buffers of {unit}, which a merge needs",
             "give more --memory or smaller sizes",
         )

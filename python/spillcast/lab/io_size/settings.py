@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, OptionInvalid
 from spillcast.units import format_bytes, parse_bytes
 
 #: More settings than these are no table that anyone reads.
@@ -29,7 +29,7 @@ def parse_block(text: str) -> int:
     """The block that sizes are multiples of: a power of two. InputError where it is none."""
     size = parse_bytes(text)
     if not BLOCK_MIN_BYTES <= size <= BLOCK_MAX_BYTES or size & (size - 1):
-        raise InputError(
+        raise OptionInvalid(
             f"--block {text}: a block is a power of two from 512 bytes to 1 MiB",
             "Oracle's are 8K or 16K, PostgreSQL's 8K",
         )
@@ -49,7 +49,7 @@ def parse_sizes(flag: str, text: str, block_bytes: int) -> list[int]:
     if dots:
         at, end = sizes
         if at > end:
-            raise InputError(f"{flag} {text}: the range ends before it begins")
+            raise OptionInvalid(f"{flag} {text}: the range ends before it begins")
         sizes = [end]
         while at < end:
             sizes.append(at)
@@ -62,12 +62,12 @@ def _size(flag: str, text: str, part: str, block_bytes: int) -> int:
         size = parse_bytes(part)
     except InputError as error:
         hint = "write for example 48K..1M, or 48K,240K,1M"
-        raise InputError(f"{flag} {text}: '{part}' is not a size", hint) from error
+        raise OptionInvalid(f"{flag} {text}: '{part}' is not a size", hint) from error
     if not 0 < size <= SIZE_MAX_BYTES:
-        raise InputError(f"{flag} {text}: an I/O has from one block to 64 MiB")
+        raise OptionInvalid(f"{flag} {text}: an I/O has from one block to 64 MiB")
     if size % block_bytes:
         nearest = max(round(size / block_bytes), 1) * block_bytes
-        raise InputError(
+        raise OptionInvalid(
             f"{flag} {text}: {part} is not a multiple of the block, {format_bytes(block_bytes)}",
             f"write {size_text(nearest)}, or give another --block",
         )
@@ -78,10 +78,10 @@ def settings_of(mins: Sequence[int], maxs: Sequence[int]) -> list[Setting]:
     """Every pair whose least size is not above its most. InputError where there is none."""
     settings = sorted(Setting(most, least) for least in mins for most in maxs if least <= most)
     if not settings:
-        raise InputError("every --min is above every --max", "for example --min 48K --max 240K")
+        raise OptionInvalid("every --min is above every --max", "for example --min 48K --max 240K")
     if len(settings) > SETTINGS_MAX:
         message = f"--min and --max make {len(settings)} settings, and {SETTINGS_MAX} are the most"
-        raise InputError(message, "give a range, which doubles: 48K..1M")
+        raise OptionInvalid(message, "give a range, which doubles: 48K..1M")
     return settings
 
 

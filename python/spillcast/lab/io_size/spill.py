@@ -5,7 +5,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnsuited
 from spillcast.lab.io_size.made_up import Sort
 from spillcast.lab.io_size.merge import levels, unit_within
 from spillcast.lab.io_size.recut import Recut
@@ -84,7 +84,7 @@ class Recorded(Spill):
     def __init__(self, recording: Recording, memory_bytes: int | None) -> None:
         recording.need_io()
         if recording.meta.only_counts:
-            raise InputError(
+            raise EvidenceUnsuited(
                 f"{recording.path}: has counts of operations, not their order",
                 "record the query: spillcast record -o run.spill -- COMMAND",
             )
@@ -148,7 +148,7 @@ class Recorded(Spill):
                 levels(data_bytes, memory_bytes, self._usual_bytes) <= count
             ):
                 return data_bytes
-        raise InputError(
+        raise EvidenceUnsuited(
             f"--memory {format_bytes(memory_bytes)}: {self.name} has written "
             f"{format_bytes(written)}, which such a work memory does not explain",
             "give the memory that the query's sort or join had",

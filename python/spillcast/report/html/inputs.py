@@ -9,7 +9,7 @@ from typing import Any
 from spillcast.document import read
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
 from spillcast.engines.ranking import ServerRanking
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnknown, FileTooLarge, InputError, SchemaUnsupported
 from spillcast.forecast import Forecast
 from spillcast.gate import bounded, damaged, json_of, text_of
 from spillcast.report.html import forms
@@ -67,7 +67,9 @@ class Inputs:
         schema = document.get("schema")
         kind = _LISTS.get(str(schema))
         if kind is None:
-            raise InputError(f"{name}: schema is {schema!r}", f"a report takes {', '.join(_LISTS)}")
+            raise SchemaUnsupported(
+                f"{name}: schema is {schema!r}", f"a report takes {', '.join(_LISTS)}"
+            )
         # A ranking names its targets, other documents hold an answer for each.
         parts = [document] if kind == "servers" else document.get("targets", [document])
         if not isinstance(parts, Sequence) or not parts:
@@ -118,7 +120,7 @@ def _document_of(word: str) -> Document | None:
         if path.suffix.lower() != ".json" or not path.is_file():
             return None
         if path.stat().st_size > _BYTES_MAX:
-            raise InputError(f"{word}: too large for a report ({path.stat().st_size:,} bytes)")
+            raise FileTooLarge(f"{word}: too large for a report ({path.stat().st_size:,} bytes)")
         text, name = text_of(path), word
     try:
         content = json_of(text, name, AGAIN)
@@ -128,5 +130,5 @@ def _document_of(word: str) -> Document | None:
         raise
     ours = isinstance(content, Mapping) and str(content.get("schema", "")).startswith("spillcast.")
     if not ours and word == "-":
-        raise InputError("standard input: no document of spillcast", "print one with --json")
+        raise EvidenceUnknown("standard input: no document of spillcast", "print one with --json")
     return dict(content) if ours else None

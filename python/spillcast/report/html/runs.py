@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict
 from spillcast.evidence.find import Evidence
 from spillcast.evidence.oracle.ash import ALL, Chosen
 from spillcast.histogram import merged
@@ -38,7 +38,7 @@ def add_runs(
     only what is ``chosen`` counts.
     """
     if temp_dirs and not evidence.recordings:
-        raise InputError("--temp is for recordings")
+        raise OptionConflict("--temp is for recordings")
     for path in evidence.recordings:
         inputs.runs.append(_of_recording(with_temp(Recording.open(path), temp_dirs)))
     # Samples cover the run; traces, where both are given, a minute of it.

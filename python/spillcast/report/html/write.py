@@ -15,7 +15,7 @@ import jinja2
 
 from spillcast._core import __version__
 from spillcast.document import read
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import WriteFailed
 from spillcast.forecast import Forecast
 from spillcast.forecast.ranking import ranked
 from spillcast.gate import reading
@@ -54,7 +54,7 @@ def write_report(inputs: Inputs, path: Path, *, redact: bool = False) -> Documen
         page = compose(redacted(inputs) if redact else inputs)
     content = _rendered(page, redact=redact).encode("utf-8", errors="replace")
     if len(content) > BYTES_MAX:
-        raise SpillcastError(
+        raise WriteFailed(
             f"{path}: the page would have {len(content):,} bytes, more than {BYTES_MAX:,}",
             "give fewer inputs or targets",
         )
@@ -63,7 +63,7 @@ def write_report(inputs: Inputs, path: Path, *, redact: bool = False) -> Documen
             partial.write_bytes(content)
     except OSError as error:
         hint = "name another with -o"
-        raise InputError(f"{path}: {error.strerror or error}", hint) from error
+        raise WriteFailed(f"{path}: {error.strerror or error}", hint) from error
     return {
         "schema": REPORT_SCHEMA,
         "path": str(path),

@@ -5,7 +5,7 @@ from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from functools import cache
 
-from spillcast.errors import InputError
+from spillcast.errors import TargetInvalid, TargetUnknown
 from spillcast.storage.catalogue.devices import device_rows
 from spillcast.storage.catalogue.provisioned import provisioned_rows
 from spillcast.storage.catalogue.row import Row
@@ -30,13 +30,13 @@ def lookup(text: str) -> Storage:
     if row is None:
         near = " or ".join(nearest(name))
         hint = f"do you mean {near}? All are listed by: {_LIST}" if near else f"see: {_LIST}"
-        raise InputError(f"catalogue:{name}: there is no such storage", hint)
+        raise TargetUnknown(f"catalogue:{name}: there is no such storage", hint)
     settings: dict[str, str] = {}
     for pair in tail.split("&") if question else ():
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not (key and equals and value) or key in settings:
             problem = "is given twice" if key in settings else "is not key=value"
-            raise InputError(
+            raise TargetInvalid(
                 f"catalogue:{text}: '{pair}' {problem}", "for example ?iops=6000&size=1T"
             )
         settings[key.lower()] = value
@@ -54,7 +54,7 @@ def matching(pattern: str) -> list[Row]:
     if not matches:
         near = " or ".join(nearest(pattern.strip("*?")))
         hint = f"do you mean {near}?" if near else f"without a pattern all are listed: {_LIST}"
-        raise InputError(f"no storage of the catalogue fits '{pattern}'", hint)
+        raise TargetUnknown(f"no storage of the catalogue fits '{pattern}'", hint)
     return matches
 
 

@@ -3,7 +3,7 @@
 from functools import partial
 from math import ceil
 
-from spillcast.errors import InputError
+from spillcast.errors import TargetInvalid
 from spillcast.storage.catalogue.row import GIB, Parameter, Row, Values
 from spillcast.storage.catalogue.tables import Entry, number, table
 from spillcast.storage.catalogue.volumes import UNIT_BYTES, operation_bytes, rate_limits
@@ -52,7 +52,7 @@ def _settle(entry: Entry, settings: Values) -> Values:
     if "iops" in values:
         most = _most_iops(entry, values)
         if "iops" in settings and settings["iops"] > most:
-            raise InputError(
+            raise TargetInvalid(
                 f"catalogue:{entry['name']}: iops={settings['iops']:,.10g}: "
                 f"{format_bytes(values['size'])} of {entry['name']} has up to {most:,.10g} IOPS",
                 f"ask for size={ceil(settings['iops'] / float(entry['iops_per_gib']))}G or more",
@@ -62,7 +62,7 @@ def _settle(entry: Entry, settings: Values) -> Values:
         most = _most_throughput(entry, values)
         if "throughput" in settings and settings["throughput"] > most:
             iops = ceil(settings["throughput"] / float(entry["throughput_per_iops"]))
-            raise InputError(
+            raise TargetInvalid(
                 f"catalogue:{entry['name']}: throughput={settings['throughput']:,.10g}: "
                 f"{values['iops']:,.10g} IOPS of {entry['name']} move up to {most:,.10g} "
                 f"{entry['unit']}/s",

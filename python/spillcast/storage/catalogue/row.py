@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, TargetInvalid
 from spillcast.storage.catalogue.latency import latency_class
 from spillcast.storage.catalogue.volumes import UNIT_BYTES
 from spillcast.storage.limit import Limit
@@ -38,7 +38,7 @@ class Parameter:
         except InputError:
             value = float("nan")
         if not self.low <= value <= self.high:
-            raise InputError(f"catalogue:{name}: {self.key}={text}: {name} takes {self.allowed}")
+            raise TargetInvalid(f"catalogue:{name}: {self.key}={text}: {name} takes {self.allowed}")
         return value
 
     def _parsed(self, text: str) -> float:
@@ -80,7 +80,7 @@ class Row:
         known = {parameter.key: parameter for parameter in self.parameters}
         for key in settings:
             if key not in known:
-                raise InputError(
+                raise TargetInvalid(
                     f"catalogue:{self.name}: '{key}' cannot be chosen", self._choices()
                 )
         given = {key: known[key].value(self.name, text) for key, text in settings.items()}

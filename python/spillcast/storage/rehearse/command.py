@@ -13,7 +13,12 @@ from urllib.parse import quote
 
 import pyarrow.compute as pc
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import (
+    OptionInvalid,
+    ProgramMissing,
+    RehearsalFailed,
+    RehearsalRefused,
+)
 from spillcast.recording import Recording
 from spillcast.recording.choice import StartAgain
 from spillcast.recording.options import RecordOptions
@@ -60,12 +65,14 @@ def rehearse_command(
     """
     arguments = command_to_run(recording, command)
     if command is None and not confirmed and not reads_only(arguments):
-        raise Refusal(
+        raise RehearsalRefused(
             f"it is not known whether {shlex.join(arguments)} writes",
             "if it may run again, give it with --command '...'",
         )
     if (word := writing_word(arguments)) is not None:
-        raise Refusal(f"its command contains '{word}', and commands that write are not rehearsed")
+        raise RehearsalRefused(
+            f"its command contains '{word}', and commands that write are not rehearsed"
+        )
     directories = temp_directories(recording)
     _check_alone(recording, arguments, directories)
     say(
@@ -84,17 +91,19 @@ def command_to_run(recording: Recording, given: Sequence[str] | None) -> list[st
     """The arguments to run. Refusal where the recording does not hold all of them."""
     if given is not None:
         if not given:
-            raise InputError("--command is empty", GIVE)
+            raise OptionInvalid("--command is empty", GIVE)
         return list(given)
     engine = recording.meta.engine
     if not engine.command:
-        raise Refusal("the recording is not of a command that can be run again", GIVE)
+        raise RehearsalRefused("the recording is not of a command that can be run again", GIVE)
     if any(STRUCK in text for text in engine.command):
-        raise Refusal("its command contained secrets, which are not stored", GIVE)
+        raise RehearsalRefused("its command contained secrets, which are not stored", GIVE)
     if any("\ufffd" in text for text in engine.command):
-        raise Refusal("its command contained bytes that are no text, which are not stored", GIVE)
+        raise RehearsalRefused(
+            "its command contained bytes that are no text, which are not stored", GIVE
+        )
     if engine.settings.get("exit_status") is None:
-        raise Refusal("it was not recorded from start to end", GIVE)
+        raise RehearsalRefused("it was not recorded from start to end", GIVE)
     return list(engine.command)
 
 
@@ -145,7 +154,7 @@ def temp_directories(recording: Recording) -> list[Path]:
     directories = requested or [path.parent for path in _written(recording)]
     directories = sorted({path for path in directories if path.is_absolute()})
     if not directories:
-        raise Refusal("the recording does not show where its temp files were")
+        raise RehearsalRefused("the recording does not show where its temp files were")
     return [path for path in directories if not any(other in path.parents for other in directories)]
 
 
@@ -165,7 +174,7 @@ def _check_alone(
     for path in [*named, *map(Path, recording.other_files)]:
         for directory in directories:
             if directory in path.parents and path not in temp and path.exists():
-                raise Refusal(
+                raise RehearsalRefused(
                     f"{path} is in {directory} with its temp files, which the rehearsal moves",
                     "give its temp files a directory of their own, and record again",
                 )
@@ -190,9 +199,9 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
                 recorder.stop()
                 break
         if status:
-            raise Refusal(f"{arguments[0]} {describe_exit(status)} in the rehearsal", GIVE)
+            raise RehearsalFailed(f"{arguments[0]} {describe_exit(status)} in the rehearsal", GIVE)
         if not recorder.saw_temp_io():
-            raise Refusal(
+            raise RehearsalFailed(
                 f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal", LONGER
             )
         return Rehearsal.of(recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns))
@@ -209,7 +218,7 @@ class _Held:
     ) -> None:
         program = shutil.which(arguments[0])
         if program is None:
-            raise InputError(f"{arguments[0]}: no such command", "give its path, or fix PATH")
+            raise ProgramMissing(f"{arguments[0]}: no such command", "give its path, or fix PATH")
         self._report, report_fd = os.pipe()
         os.set_inheritable(report_fd, True)
         pairs = [
@@ -236,7 +245,9 @@ class _Held:
         refused = os.read(self._report, 4096).decode()
         if refused:
             hint = "run as root, or allow user namespaces: sysctl user.max_user_namespaces"
-            raise Refusal(f"temp files cannot be moved for one command alone: {refused}", hint)
+            raise RehearsalRefused(
+                f"temp files cannot be moved for one command alone: {refused}", hint
+            )
         return time.monotonic_ns()
 
     def __exit__(self, *_: object) -> None:

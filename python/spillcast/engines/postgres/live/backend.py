@@ -13,7 +13,16 @@ from spillcast.engines.postgres.connection import (
 )
 from spillcast.engines.postgres.live.look import ACTIVE
 from spillcast.engines.postgres.quoting import shown_name
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import (
+    InputError,
+    OptionInvalid,
+    PermissionDenied,
+    ProcessMissing,
+    SessionAmbiguous,
+    SpillcastError,
+    StatementRejected,
+    TimedOut,
+)
 from spillcast.redaction import struck_text
 from spillcast.units import format_duration
 
@@ -100,27 +109,27 @@ def no_query_error(wanted: str, within_s: float) -> SpillcastError:
     """The error for a query that did not begin in time."""
     waited = format_duration(within_s)
     hint = "a longer --duration waits longer, and without one it waits until Ctrl-C"
-    return SpillcastError(f"waited {waited} for {wanted}: none came", hint)
+    return TimedOut(f"waited {waited} for {wanted}: none came", hint)
 
 
 def _named(sessions: list[Session], pid: int, connection: Connection) -> Session:
     """The session of a process id. InputError where there is none, or it may not be seen."""
     session = next((session for session in sessions if session.pid == pid), None)
     if session is None:
-        raise InputError(
+        raise ProcessMissing(
             f"--backend {pid}: the server has no such session",
             "its sessions: select pid, state, query from pg_stat_activity",
         )
     if session.hidden:
         raise no_right(connection, f"session {pid} of {session.user}")
     if session.leader is not None:
-        raise InputError(
+        raise OptionInvalid(
             f"--backend {pid}: this is a parallel worker of {session.leader}",
             f"record its leader and all its workers with: --backend {session.leader}",
         )
     if session.state is None or session.state == "disabled":
         reason = "track_activities is off for it" if session.state else "it is not a client session"
-        raise InputError(f"--backend {pid}: its queries cannot be seen: {reason}")
+        raise PermissionDenied(f"--backend {pid}: its queries cannot be seen: {reason}")
     return session
 
 
@@ -151,7 +160,7 @@ def _choose(
     if len(matching) > 1:
         lines = [f"{len(matching)} sessions match:", *(s.describe() for s in matching[:LISTED])]
         lines += [f"and {len(matching) - LISTED} more"] * (len(matching) > LISTED)
-        raise InputError("\n    ".join(lines), "name one with --backend PID")
+        raise SessionAmbiguous("\n    ".join(lines), "name one with --backend PID")
     return matching[0] if matching else None
 
 
@@ -162,12 +171,12 @@ def _sessions(connection: Connection, wanted: Wanted) -> list[Session]:
     try:
         rows = connection.execute(_SESSIONS, given, prepare=True).fetchall()
     except psycopg.errors.InvalidRegularExpression as error:
-        raise InputError(
+        raise StatementRejected(
             f"--query '{wanted.query}': {server_message(error)}",
             "it is a regular expression of PostgreSQL; write \\( for a parenthesis",
         ) from None
     except psycopg.Error as error:
-        raise InputError(
+        raise StatementRejected(
             f"the server's sessions cannot be listed: {server_message(error)}"
         ) from None
     return [Session(*row) for row in rows]
@@ -187,7 +196,7 @@ def _owners(connection: Connection) -> set[int]:
 def no_right(connection: Connection, wanted: str) -> InputError:
     """The error of a role that may not see something, with the grant that lets it."""
     user = connection.info.user
-    return InputError(
+    return PermissionDenied(
         f"role {user} may not see {wanted}",
         f"as a superuser: grant pg_monitor to {shown_name(user)} (or pg_read_all_stats)",
     )

@@ -13,7 +13,7 @@ from spillcast.engines.postgres.connection import (
     open_session,
     server_message,
 )
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import SpillcastError, StatementFailed, StatementRejected
 from spillcast.redaction import struck_document
 
 #: The file of the plan in a recording's folder.
@@ -96,11 +96,11 @@ class Explained:
         except psycopg.errors.QueryCanceled as error:
             if not self._cancelled:
                 hint = "against a timeout: --set statement_timeout=0"
-                self._failure = SpillcastError(f"--explain: {server_message(error)}", hint)
+                self._failure = StatementFailed(f"--explain: {server_message(error)}", hint)
         except psycopg.OperationalError as error:
-            self._failure = SpillcastError(f"--explain: {server_message(error)}")
+            self._failure = StatementFailed(f"--explain: {server_message(error)}")
         except psycopg.Error as error:
-            self._failure = InputError(f"--explain: {server_message(error)}")
+            self._failure = StatementRejected(f"--explain: {server_message(error)}")
 
 
 def _prepare(
@@ -113,7 +113,7 @@ def _prepare(
         try:
             connection.execute("select set_config(%s, %s, false)", [name, value])
         except psycopg.Error as error:
-            raise InputError(f"--set {name}={value}: {server_message(error)}") from None
+            raise StatementRejected(f"--set {name}={value}: {server_message(error)}") from None
     if connection.info.server_version >= 140_000:
         # If spillcast is killed, the server notices and ends the statement.
         connection.execute("set client_connection_check_interval = '1s'")

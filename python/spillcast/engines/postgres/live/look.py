@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillcast.engines.postgres.connection import Connection, text_of_server
-from spillcast.errors import SpillcastError
+from spillcast.errors import StatementFailed
 from spillcast.evidence.postgres.logs import MARK
 
 #: Of one session and its parallel workers; the parameter is its process id.
@@ -147,7 +147,7 @@ class Look:
 
         if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
             lines = result.error_message.decode(errors="replace").strip().splitlines()
-            raise SpillcastError(f"sampling failed: {lines[0] if lines else 'no reason given'}")
+            raise StatementFailed(f"sampling failed: {lines[0] if lines else 'no reason given'}")
 
 
 def _array(pids: Iterable[int]) -> bytes:

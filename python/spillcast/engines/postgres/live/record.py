@@ -27,7 +27,7 @@ from spillcast.engines.postgres.processes import (
     postmaster,
     temp_directories,
 )
-from spillcast.errors import InputError
+from spillcast.errors import InputError, OptionMissing, QueryEnded
 from spillcast.recording import Recording
 from spillcast.recording.meta import EndedBy
 from spillcast.recording.options import RecordOptions
@@ -68,7 +68,7 @@ def record_postgres(
     began within ``options.duration_s``.
     """
     if (wanted is None) == (explain is None):
-        raise InputError("give either a session to find or a statement to explain")
+        raise OptionMissing("give either a session to find or a statement to explain")
     recorder = Recorder(output, options, running)
     recorder.check()
     with sampler_connection(dsn) as connection, ExitStack() as stack:
@@ -214,11 +214,11 @@ class _SessionRecorder(LiveRecorder[Recording]):
         if run is not None and run.elapsed_s is not None:
             elapsed_s = run.elapsed_s
         elif began_s is None or until_s is None:
-            raise InputError(query.failure or f"session {self.pid} has ended without a query")
+            raise QueryEnded(query.failure or f"session {self.pid} has ended without a query")
         else:
             elapsed_s = until_s - max(began_s, self.attached_s)
         if elapsed_s <= 0:
-            raise InputError("the query ended before anything was recorded")
+            raise QueryEnded("the query ended before anything was recorded")
         if run is not None and run.plan is not None:
             recorder.add_document(PLAN_FILE, run.plan)
         if ended_by != "end":

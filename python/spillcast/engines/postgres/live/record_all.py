@@ -20,7 +20,7 @@ from spillcast.engines.postgres.processes import (
     postmaster,
     temp_directories,
 )
-from spillcast.errors import InputError
+from spillcast.errors import CaptureUnavailable
 from spillcast.recording.captured import Joined
 from spillcast.recording.meta import EndedBy
 from spillcast.recording.options import RecordOptions
@@ -86,7 +86,7 @@ def _server_process(connection: Connection) -> int:
     pid, reason = local_process(connection)
     server = None if pid is None else postmaster(pid)
     if server is None:
-        raise InputError(
+        raise CaptureUnavailable(
             f"--all observes the server's processes: {reason or 'they cannot be seen'}",
             "run it on the server's machine; from here --backend PID samples one session's waits",
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 from spillcast.engines.postgres.connection import EXPLAINER, Connection, open_session, row
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.quoting import literal
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import InputError, RehearsalFailed, RehearsalRefused, TargetUnsuited
 from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions
 from spillcast.redaction import STRUCK
@@ -76,11 +76,11 @@ def rehearse_postgres(
             say=say,
         )
     except InputError as error:
-        raise Refusal(f"it could not be rehearsed: {error.message}", error.hint) from None
+        raise RehearsalFailed(f"it could not be rehearsed: {error.message}", error.hint) from None
     if not made.meta.captured:
-        raise Refusal(f"it could not be rehearsed: {made.meta.capture.absent_because}")
+        raise RehearsalFailed(f"it could not be rehearsed: {made.meta.capture.absent_because}")
     if not made.meta.temp.operations:
-        raise Refusal(
+        raise RehearsalFailed(
             f"no temp I/O was done in {format_duration(made.elapsed_s)} of rehearsal", LONGER
         )
     return Rehearsal.of(made)
@@ -91,12 +91,12 @@ def _text(connection: Connection, recording: Recording, given: str | None) -> st
     hint = "give the statement as it is to be run: --command 'select ...'"
     text = given or recording.meta.engine.query or recording.meta.engine.sql
     if not text:
-        raise Refusal("the recording does not contain the text of its query", hint)
+        raise RehearsalRefused("the recording does not contain the text of its query", hint)
     if given is None and STRUCK in text:
-        raise Refusal("its query contains secrets, which are not stored", hint)
+        raise RehearsalRefused("its query contains secrets, which are not stored", hint)
     kept = "select setting::int from pg_settings where name = 'track_activity_query_size'"
     if given is None and len(text.encode()) >= row(connection, kept)[0] - 1:
-        raise Refusal("the recording contains only the beginning of its query", hint)
+        raise RehearsalRefused("the recording contains only the beginning of its query", hint)
     return text.strip().rstrip(";")
 
 
@@ -105,9 +105,9 @@ def _checked(text: str) -> str:
     bare = COMMENTS.sub(" ", text).strip()
     if not re.match(r"(?i)\(*\s*(select|with|values|table)\b", bare):
         word = (bare.split() or [""])[0]
-        raise Refusal(f"its query begins with '{word}', and only a SELECT is rehearsed")
+        raise RehearsalRefused(f"its query begins with '{word}', and only a SELECT is rehearsed")
     if (match := CHANGES.search(bare)) is not None:
-        raise Refusal(
+        raise RehearsalRefused(
             f"its query calls {match[1]}, and queries that change something are not rehearsed"
         )
     return text
@@ -119,5 +119,5 @@ def _tablespace(connection: Connection, directory: Path) -> str:
     record = connection.execute(_SPACE, [place]).fetchone()
     if record is None:
         hint = f"as a superuser: create tablespace rehearsal location {literal(place)}"
-        raise InputError(f"{directory}: no tablespace of the server lies there", hint)
+        raise TargetUnsuited(f"{directory}: no tablespace of the server lies there", hint)
     return str(record[0])

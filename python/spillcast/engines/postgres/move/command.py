@@ -10,7 +10,7 @@ from spillcast.engines.move import Move
 from spillcast.engines.postgres.move.plan import Wish
 from spillcast.engines.postgres.move.run import moved, moved_back, planned
 from spillcast.engines.postgres.move.tablespace import parse_scope
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict, OptionInvalid, OptionMissing
 
 
 def move(
@@ -50,9 +50,9 @@ def move(
     Example: spillcast move postgres dbname=dw --to /mnt/nvme/pg_temp --for role:etl --apply
     """
     if apply and revert:
-        raise InputError("give --apply or --revert, not both")
+        raise OptionConflict("give --apply or --revert, not both")
     if (apply or revert) and dsn is None:
-        raise InputError(
+        raise OptionConflict(
             "--apply and --revert need a server", "name it by a DSN, such as dbname=dw"
         )
     to = to and Path(os.path.abspath(to))
@@ -60,9 +60,9 @@ def move(
     if revert:
         return moved_back(dsn or "", to, scope, whole=for_ is None)
     if to is None:
-        raise InputError("--to is missing: the directory of the temp files")
+        raise OptionMissing("--to is missing: the directory of the temp files")
     if "'" in str(to):
         hint = "give the directory another name"
-        raise InputError(f"--to {to}: PostgreSQL takes no tablespace with a ' in its path", hint)
+        raise OptionInvalid(f"--to {to}: PostgreSQL takes no tablespace with a ' in its path", hint)
     wish = Wish(to, scope, tablespace, standbys_prepared)
     return moved(dsn or "", wish) if apply else planned(dsn, wish)

@@ -33,7 +33,7 @@ from spillcast.engines.postgres.move.tablespace import (
     Tablespace,
 )
 from spillcast.engines.postgres.quoting import identifier, literal
-from spillcast.errors import InputError
+from spillcast.errors import MoveBlocked, OptionInvalid, PathUnusable
 from spillcast.visible import shell_word
 
 NAME = "spillcast_temp"
@@ -65,7 +65,7 @@ class Directory:
         except FileNotFoundError:
             return cls()
         if not stat.S_ISDIR(status.st_mode):
-            raise InputError(f"--to {path} is not a directory")
+            raise PathUnusable(f"--to {path} is not a directory")
         return cls(exists=True, made=bool(status.st_mode & stat.S_ISVTX), uid=status.st_uid)
 
 
@@ -134,21 +134,21 @@ def _name(wish: Wish, facts: Situation, existing: Tablespace | None) -> str:
     existing_name = existing.name if existing and not existing.name.startswith(UNFINISHED) else None
     name = wish.tablespace or existing_name or NAME
     if existing_name and name != existing_name:
-        raise InputError(
+        raise MoveBlocked(
             f"--tablespace {name}: the tablespace in {wish.to} is called {existing_name}"
         )
     other = facts.named(name)
     if other is not None and other != existing:
         hint = f"give another name with --tablespace; {name} is in {other.location}"
-        raise InputError(f"there is a tablespace {name} elsewhere", hint)
+        raise MoveBlocked(f"there is a tablespace {name} elsewhere", hint)
     for unfinished in filter(None, map(facts.named, (UNFINISHED, UNFINISHED_WITH_DIRECTORY))):
         if unfinished != existing:
-            raise InputError(
+            raise MoveBlocked(
                 f"a move to {unfinished.location} was interrupted and is in the way",
                 f"end it with --to {unfinished.location} and --apply or --revert",
             )
     if name.startswith(("pg_", UNFINISHED)) or not name or len(name.encode()) > 63:
-        raise InputError(f"--tablespace '{name}' cannot be a tablespace's name")
+        raise OptionInvalid(f"--tablespace '{name}' cannot be a tablespace's name")
     return name
 
 

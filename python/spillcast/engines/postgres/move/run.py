@@ -43,7 +43,14 @@ from spillcast.engines.postgres.move.tablespace import (
     users_of,
 )
 from spillcast.engines.postgres.quoting import identifier, shown_name
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import (
+    InputError,
+    LockTaken,
+    MoveBlocked,
+    MoveFailed,
+    SpillcastError,
+    StatementFailed,
+)
 from spillcast.evidence.postgres.logs import MARK
 from spillcast.storage.tmpfs import is_tmpfs
 from spillcast.visible import shell_word
@@ -151,7 +158,7 @@ def verified(
             spilled_files = spilled_by(connection, pid)
     if list(spilled_files) != [tablespace]:
         where = ", ".join(spilled_files) or "nowhere"
-        raise SpillcastError(
+        raise MoveFailed(
             f"tablespace {tablespace} is set for {whom(scope)}, but temp files of such a session "
             f"are in {where}",
             "--revert restores everything",
@@ -169,7 +176,7 @@ def _lock(connection: Connection) -> None:
     while not row(connection, "select pg_try_advisory_lock(hashtext('spillcast move'))")[0]:
         if time.monotonic() > deadline:
             (pids,) = row(connection, _LOCKED_BY)
-            raise SpillcastError(
+            raise LockTaken(
                 f"another move is running on this server: session {pids}; nothing was changed",
                 "try again when it has ended",
             )
@@ -226,12 +233,12 @@ def _only_move(facts: Situation) -> Path:
     if len(moved) == 1:
         return Path(moved[0].location)
     if not moved:
-        raise InputError(
+        raise MoveBlocked(
             "spillcast has moved temp files to no tablespace of this server",
             "if a move was interrupted before it made one, name the directory with --to",
         )
     places = ", ".join(tablespace.location for tablespace in moved)
-    raise InputError(f"spillcast has moved temp files to {places}", "say which with --to")
+    raise MoveBlocked(f"spillcast has moved temp files to {places}", "say which with --to")
 
 
 def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -> Move:
@@ -243,7 +250,7 @@ def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -
         return Move("postgres", str(to), word, steps)
     note = tablespace.note
     if note is None:
-        raise InputError(
+        raise MoveBlocked(
             f"--to {to}: tablespace {tablespace.name} exists, but spillcast moved no temp files "
             "to it",
             "nothing was changed",
@@ -280,7 +287,7 @@ def _check_last(facts: Situation, tablespace: Tablespace) -> None:
         if later == tablespace or later.note is None:
             continue
         if any(tablespace.name in (names or []) for names in later.note.before.values()):
-            raise InputError(
+            raise MoveBlocked(
                 f"a later move, to {later.location}, goes back to tablespace {tablespace.name}; "
                 "nothing was changed",
                 f"undo that one first, with --to {shell_word(later.location)} --revert",
@@ -311,7 +318,7 @@ def _wait_for_setting(session: Connection, scope: Scope, tablespace: str) -> Non
     query = "select current_setting('temp_tablespaces')"
     while parse_names(row(session, query)[0]) != [tablespace]:
         if time.monotonic() > deadline:
-            raise SpillcastError(
+            raise MoveFailed(
                 f"a new session of {scope} did not get the setting", "--revert restores everything"
             )
         time.sleep(0.02)
@@ -329,7 +336,7 @@ def _run(connection: Connection, step: Step) -> None:
     if step.command is not None:
         ran = subprocess.run(shlex.split(step.command), capture_output=True, text=True)
         if ran.returncode:
-            raise SpillcastError(ran.stderr.strip(), hint)
+            raise MoveFailed(ran.stderr.strip(), hint)
         return
     try:
         if len(step.sql) == 1:
@@ -339,4 +346,4 @@ def _run(connection: Connection, step: Step) -> None:
             for statement in step.sql:
                 connection.execute(statement.encode())
     except psycopg.Error as error:
-        raise SpillcastError(f"PostgreSQL: {server_message(error)}", hint) from error
+        raise StatementFailed(f"PostgreSQL: {server_message(error)}", hint) from error

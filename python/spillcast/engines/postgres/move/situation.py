@@ -14,7 +14,7 @@ from spillcast.engines.postgres.move.tablespace import (
     tablespaces,
 )
 from spillcast.engines.postgres.processes import local_process
-from spillcast.errors import InputError
+from spillcast.errors import MoveBlocked
 from spillcast.visible import shell_word
 
 _FACTS = """
@@ -143,7 +143,7 @@ def check_exists(facts: Situation, scope: Scope | None) -> None:
     ):
         if name and names is not None and name not in names:
             hint = f"there are {', '.join(names[:20])}"
-            raise InputError(f"--for {kind}:{name}: the server has no such {kind}", hint)
+            raise MoveBlocked(f"--for {kind}:{name}: the server has no such {kind}", hint)
 
 
 def open_sessions(connection: Connection, scope: Scope) -> int:

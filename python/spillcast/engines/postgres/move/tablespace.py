@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spillcast.engines.postgres.connection import Connection, row
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged, OptionInvalid
 from spillcast.units import format_bytes
 
 SETTING = "temp_tablespaces"
@@ -51,7 +51,7 @@ def parse_scope(text: str) -> Scope | None:
         return Scope() if text == "server" else None
     if kind not in ("role", "database") or not name:
         hint = "write role:NAME, database:NAME, server or session"
-        raise InputError(f"--for '{text}' is not a role, a database, server or session", hint)
+        raise OptionInvalid(f"--for '{text}' is not a role, a database, server or session", hint)
     return Scope(role=name) if kind == "role" else Scope(database=name)
 
 
@@ -91,7 +91,7 @@ class Tablespace:
         try:
             return Note(**json.loads(self.comment.removeprefix(MARK)))
         except (ValueError, TypeError):
-            raise InputError(
+            raise EvidenceDamaged(
                 f"the note in the comment of tablespace {self.name} cannot be read: somebody "
                 "changed it",
                 "see it with \\db+ in psql, and correct it with COMMENT ON TABLESPACE",

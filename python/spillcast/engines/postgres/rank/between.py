@@ -9,7 +9,7 @@ from typing import Any
 
 from spillcast.engines.postgres.rank.look import Look, load
 from spillcast.engines.ranking import DatabaseSpill
-from spillcast.errors import InputError
+from spillcast.errors import ServerUnsuited
 from spillcast.units import parse_duration_s
 
 #: Of whom a row counts.
@@ -33,7 +33,7 @@ def since_look(
         before = load(Path(since))
         if None not in (before.server, look.server) and before.server != look.server:
             hint = "name one of this server, or wait for a second look: --since 10m"
-            raise InputError(f"--since {since} is of another server", hint)
+            raise ServerUnsuited(f"--since {since} is of another server", hint)
         return between(before, look)
     seconds = parse_duration_s(since, "--since")
     wait(seconds)

@@ -22,7 +22,7 @@ from spillcast.engines.postgres.rank.server_log import server_log
 from spillcast.engines.postgres.rank.took import CONSTANT
 from spillcast.engines.postgres.rank.workers import WorkersSeen
 from spillcast.engines.ranking import Ranked, ServerRanking
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict
 from spillcast.evidence.find import kind_of
 from spillcast.evidence.postgres.log_limits import counted
 from spillcast.evidence.postgres.logs import Logs, read_logs
@@ -62,7 +62,7 @@ def rank_postgres(
     # A DSN may be longer than a file's name can be.
     if server and os.path.exists(server):
         if (log, since, save_as) != (None, None, None):
-            raise InputError("--log, --since and --save need a server, not its logs")
+            raise OptionConflict("--log, --since and --save need a server, not its logs")
         path = Path(server)
         if path.is_file() and kind_of(path) == "statements":
             statements = of_rows(read_rows(path), None, request)

@@ -15,7 +15,7 @@ from spillcast.engines.postgres.connection import (
     server_message,
 )
 from spillcast.engines.ranking import DatabaseSpill, Live
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged
 from spillcast.evidence.postgres.logs import MARK
 from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER
 from spillcast.gate import json_of, reading, text_of
@@ -229,7 +229,7 @@ def load(path: Path) -> Look:
     with reading(path, HOW):
         document = json_of(text_of(path), path, HOW)
         if not isinstance(document, dict) or document.get("schema") != LOOK_SCHEMA:
-            raise InputError(f"{path} is not a saved snapshot", HOW)
+            raise EvidenceDamaged(f"{path} is not a saved snapshot", HOW)
         document = {"server": None, "databases": [], **document}
         values = {name: document[name] for name in _fields(Look(0.0, None, []))}
         since_s = values["since_s"]

@@ -20,7 +20,7 @@ from spillcast.engines.postgres.live.backend import LOOK_S, find
 from spillcast.engines.postgres.live.query import QueryLife
 from spillcast.engines.postgres.rank.between import between, since_look
 from spillcast.engines.postgres.rank.look import Look, look
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import OptionInvalid, SelectionEmpty, SessionEnded
 from spillcast.evidence.postgres.executed import Executed, executed_row
 from spillcast.evidence.postgres.statement_choice import several
 from spillcast.evidence.postgres.statement_rows import HOW, Row, merged
@@ -80,7 +80,7 @@ def _counted(connection: Connection, meant: Meant, place: Path) -> Row:
             (reason for reason in snapshot.unseen if reason.startswith("statements")), None
         )
         hint = lacking or "let it run there first; pg_monitor sees the statements of others"
-        raise InputError(f"{place}: has counted no statement {like}", hint)
+        raise SelectionEmpty(f"{place}: has counted no statement {like}", hint)
     if len(rows) > 1:
         raise several(place, rows, f"{len(rows):,} statements are {like}:")
     return rows[0]
@@ -113,7 +113,7 @@ def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Exec
             before = None if queryid is None else look(connection, queryid)
         time.sleep(LOOK_S)
     if not life.elapsed_s:
-        raise SpillcastError(f"session {pid} ended before a query of it was seen")
+        raise SessionEnded(f"session {pid} ended before a query of it was seen")
     rows = []
     if before is not None:
         rows = _rows(between(before, look(connection, queryid)), place)
@@ -139,4 +139,4 @@ def _check(connection: Connection, pattern: str) -> None:
         row(connection, "select '' ~* %s", pattern)
     except psycopg.Error as error:
         problem = f"--query '{pattern}': {server_message(error)}"
-        raise InputError(problem, "it is a regular expression of PostgreSQL") from None
+        raise OptionInvalid(problem, "it is a regular expression of PostgreSQL") from None

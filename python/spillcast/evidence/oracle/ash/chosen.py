@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceMixed, OptionInvalid, SelectionEmpty
 from spillcast.evidence.oracle.ash import values
 
 _DAY_NS = 86_400_000_000_000
@@ -44,7 +44,7 @@ class Chosen:
         inside = pc.and_(pc.greater_equal(times, low_ns), pc.less_equal(times, high_ns))
         kept = samples.filter(inside)
         if kept.num_rows == 0:
-            raise InputError(
+            raise SelectionEmpty(
                 f"no sample lies between {clock(low_ns)} and {clock(high_ns)}",
                 f"the samples are of {clock(first_ns)} to {clock(last_ns)}",
             )
@@ -67,7 +67,7 @@ def _with(samples: pa.Table, name: str, wanted: str) -> pa.Table:
         counts = pc.value_counts(column.drop_null()).to_pylist()
         counts.sort(key=lambda entry: (-entry["counts"], entry["values"]))
         top_values = ", ".join(entry["values"] for entry in counts[:5]) or "none"
-        raise InputError(f"no sample has {name.upper()} {wanted}", f"there are: {top_values}")
+        raise SelectionEmpty(f"no sample has {name.upper()} {wanted}", f"there are: {top_values}")
     return chosen
 
 
@@ -84,11 +84,11 @@ def _time_ns(option: str, text: str, samples: pa.Table, *, month_first: bool) ->
         return time_ns
     time_ns = values.parse_time_ns(f"1970-01-01 {text}")
     if time_ns is None:
-        raise InputError(
+        raise OptionInvalid(
             f"--{option} '{text}' is not a time", f"write for example {clock(first_ns)}"
         )
     if last_ns // _DAY_NS * _DAY_NS != day_ns:
-        raise InputError(
+        raise EvidenceMixed(
             f"--{option} {text}: the samples are of several days",
             f"write the day too, as in '{clock(first_ns)}'",
         )

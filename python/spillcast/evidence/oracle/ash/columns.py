@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged
 from spillcast.evidence.oracle.ash import values
 from spillcast.evidence.oracle.spooled import Damage
 
@@ -54,7 +54,7 @@ class Columns:
         if pa.types.is_decimal(column.type) or pa.types.is_floating(column.type):
             return pc.round(column).cast(pa.int64())
         if not _is_text(column.type):
-            raise InputError(f"{self.path}: column {name} holds {column.type}, not numbers")
+            raise EvidenceDamaged(f"{self.path}: column {name} holds {column.type}, not numbers")
         encoded = _encoded(column)
         parsed = [values.parse_integer(text) for text in encoded.dictionary.to_pylist()]
         numbers = pa.array(parsed, pa.int64()).take(encoded.indices)

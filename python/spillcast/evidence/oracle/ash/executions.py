@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceAmbiguous
 from spillcast.evidence.oracle.ash.reader import Ash
 from spillcast.tabular import aligned
 from spillcast.units import format_duration
@@ -63,7 +63,7 @@ def check_single_execution(ash: Ash) -> None:
     """InputError that lists the executions where there are several."""
     candidates = executions(ash)
     if len(candidates) > 1:
-        raise InputError(
+        raise EvidenceAmbiguous(
             f"the samples are of {len(candidates):,} executions, and a forecast is for one",
             "\n  ".join(
                 [f"choose it with {_options_that_choose(candidates)}:", *listing(candidates)]

@@ -10,7 +10,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete, EvidenceMixed, FileUnreadable
 from spillcast.evidence.oracle.ash.chosen import ALL, Chosen
 from spillcast.evidence.oracle.ash.columns import Columns
 from spillcast.evidence.oracle.spooled import Damage, normal_name, read_spooled
@@ -111,14 +111,14 @@ def read_ash(
             exports.append(_read_export(path, report_progress))
         before += path.stat().st_size
     if len({export.source for export in exports}) > 1:
-        raise InputError(
+        raise EvidenceMixed(
             "V$ and DBA_HIST rows are mixed, and the second repeat one in ten of the first",
             "give files of one kind",
         )
     tables = [export.samples for export in exports]
     samples = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
     if samples.num_rows == 0:
-        raise InputError(f"{', '.join(map(str, several))}: no row could be read")
+        raise EvidenceIncomplete(f"{', '.join(map(str, several))}: no row could be read")
     month_first = any(export.month_first for export in exports)
     samples = chosen.of(samples, month_first=month_first).sort_by("time_ns")
     first_ns = samples["time_ns"][0].as_py()
@@ -164,7 +164,7 @@ def _read_export(path: Path, on_progress: Callable[[int], None] | None) -> _Expo
         columns = {name: pa.array(cells, pa.string()) for name, cells in spooled.columns.items()}
     if "sample_time" not in columns or not {"event", "session_state"} & columns.keys():
         heading_words = ", ".join(heading[:20]) or "nothing"
-        raise InputError(f"{path}: an ASH export needs {_NEEDED}; found: {heading_words}")
+        raise EvidenceIncomplete(f"{path}: an ASH export needs {_NEEDED}; found: {heading_words}")
     reader = Columns(path, columns, lines, damaged)
     times = reader.times()
     numbers = {name: reader.numbers(name) for name in _NUMBERS}
@@ -229,7 +229,7 @@ def _is_parquet(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(4) == b"PAR1"
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
+        raise FileUnreadable(f"{path}: {error.strerror}") from error
 
 
 def _parquet_columns(path: Path) -> tuple[list[str], dict[str, pa.Array]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spillcast.errors import InputError
+from spillcast.errors import SelectionEmpty
 from spillcast.evidence.oracle.ash.profile import ON_CPU
 from spillcast.evidence.oracle.ash.reader import Ash
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
@@ -65,7 +65,7 @@ def wall_clock_share(ash: Ash, pattern: str = TEMP_EVENTS) -> WallClock:
     names = [ON_CPU if name is None else name for name in ash.samples["event"].unique().to_pylist()]
     events = sorted(name for name in names if is_like(name, pattern))
     if not events:
-        raise InputError(
+        raise SelectionEmpty(
             f"no sample waits for '{pattern}'", f"the events are: {', '.join(sorted(names))}"
         )
     instances = ash.samples["instance"].unique() if "instance" in ash.samples.schema.names else []
