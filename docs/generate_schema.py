@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from spillcast.document import UNSHOWN, table
+from spillcast.errors import kinds
 from spillcast.evidence.figures.stated import StatedFigures
 from spillcast.lab.doctor import Diagnosis
 from spillcast.lab.truth_file import COLUMNS
@@ -56,6 +57,12 @@ def type_words(kind: pa.DataType) -> str:
     return "string (dictionary)" if pa.types.is_dictionary(kind) else str(kind)
 
 
+def error_lines() -> list[str]:
+    """The codes of errors as lines of Markdown."""
+    rows = [f"| `{kind.code}` | {kind.exit_status} | {kind.__doc__} |" for kind in kinds()]
+    return ["| code | exit status | meaning |", "| --- | --- | --- |", *sorted(rows)]
+
+
 def tables() -> dict[str, list[str]]:
     """All of them by name, as lines."""
     head, *rows = key_lines(Meta)
@@ -73,6 +80,7 @@ def tables() -> dict[str, list[str]]:
         "figures": key_lines(StatedFigures),
         "storage": key_lines(StorageDocument),
         "cases": column_lines(COLUMNS),
+        "errors": error_lines(),
     }
 
 

@@ -113,6 +113,14 @@ def only_line(result, status):
     return result.stderr
 
 
+def error_code(result):
+    """The code of the error with which a command with ``--json`` failed."""
+    error = json.loads(result.stdout)
+    assert error["exit_status"] == result.returncode
+    assert result.stderr.startswith(f"spillcast: {error['message']}\n")
+    return error["code"]
+
+
 def account_of(stdout):
     """What the spill program said it did: the first line with a JSON document."""
     return json.loads(next(line for line in stdout.splitlines() if line.startswith('{"account"')))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spillcast import gate
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged, InputError
 
 SCHEMA = pa.schema(
     [
@@ -152,5 +152,5 @@ def test_a_fault_of_ours_is_no_damage(fault):
     "damage", [ValueError, KeyError, ZeroDivisionError, EOFError, csv.Error, zipfile.BadZipFile]
 )
 def test_what_a_parser_raises_is_damage(damage):
-    with pytest.raises(InputError, match="file"), gate.reading("file"):
+    with pytest.raises(EvidenceDamaged, match="file"), gate.reading("file"):
         raise damage("unexpected")

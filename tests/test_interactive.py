@@ -11,7 +11,7 @@ import pytest
 
 import spillcast.interactive
 from harness import spillcast as run_spillcast
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import CaptureUnavailable, InputError, NoTempIo, NotSpilled
 from spillcast.interactive import load_ipython_extension
 from spills import recording, written_and_read
 
@@ -60,9 +60,9 @@ def test_a_block_that_does_not_spill_raises_nothing(tmp_path):
     run = recorded(output=tmp_path / "run.spill")
     run.__exit__(None, None, None)
     assert not run.recording.meta.temp.operations
-    with pytest.raises(Refusal):
+    with pytest.raises(NotSpilled):
         run.forecast("latency:1ms")
-    with pytest.raises(InputError, match="exists"):
+    with pytest.raises(CaptureUnavailable, match="exists"):
         spillcast.record(tmp_path / "run.spill").__enter__()
 
 
@@ -101,7 +101,7 @@ def test_a_text_alone_is_one_directory_and_not_its_letters(tmp_path):
     spill(tmp_path)
     run.__exit__(None, None, None)
     for temp in (str(tmp_path), tmp_path):
-        with pytest.raises(InputError, match="none of the recorded I/O was under"):
+        with pytest.raises(NoTempIo, match="none of the recorded I/O was under"):
             spillcast.profile(run.output, temp_dirs=str(Path(temp) / "other"))
         answers = [run.forecast("latency:1ms", temp_dirs=one) for one in (temp, [temp])]
         assert answers[0].forecast_s == answers[1].forecast_s
@@ -186,5 +186,5 @@ def test_cells_of_a_real_notebook_show_the_table_or_a_line(tmp_path):
 def test_a_refusal_is_said_and_not_hung(tmp_path, monkeypatch):
     """The recorder cannot begin: its folder is a file."""
     (tmp_path / "run.spill").write_text("")
-    with pytest.raises(InputError, match=r"run\.spill"):
+    with pytest.raises(CaptureUnavailable, match=r"run\.spill"):
         spillcast.record(tmp_path / "run.spill").__enter__()

@@ -12,7 +12,7 @@ from bench.spilling.sort import external_sort
 
 from harness import environment, spillcast
 from oracle_files import ROOT
-from spillcast.errors import InputError
+from spillcast.errors import InputError, OptionInvalid
 from spillcast.lab.io_size.made_up import Sort
 from spillcast.recording import Recording
 from spillcast.storage.plan import plan
@@ -68,11 +68,11 @@ def test_the_join_does_the_ios_of_the_formula(tmp_path, memory, unit, levels):
 
 
 def test_what_fits_or_cannot_be_merged_is_refused(tmp_path):
-    with pytest.raises(InputError, match="nothing would be spilled"):
+    with pytest.raises(OptionInvalid):
         external_sort(tmp_path, data_bytes=M, memory_bytes=M, unit_bytes=8 * K)
-    with pytest.raises(InputError, match="nothing would be spilled"):
+    with pytest.raises(InputError):
         hash_join(tmp_path, build_bytes=M, probe_bytes=M, memory_bytes=M, unit_bytes=8 * K)
-    with pytest.raises(InputError, match="do not hold three buffers"):
+    with pytest.raises(OptionInvalid):
         external_sort(tmp_path, data_bytes=M, memory_bytes=64 * K, unit_bytes=32 * K)
 
 

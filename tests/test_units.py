@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid
 from spillcast.units import (
     format_count,
     format_duration,
@@ -40,7 +40,7 @@ def test_a_duration_in_many_words(text, seconds):
      "5 parsecs", "ms", "1e3", "0x10", "inf", "nan"],
 )  # fmt: skip
 def test_what_is_no_duration_is_named_with_its_option(text):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(OptionInvalid) as caught:
         parse_duration_s(text, "--elapsed")
     assert caught.value.message == f"--elapsed: '{text}' is not a duration"
     assert "2m" in caught.value.hint
@@ -65,7 +65,7 @@ def test_what_is_printed_keeps_the_order(one, other):
     [("150", "150us or 150ms"), ("9", "9us or 9ms"), ("0.15", "0.15ms or 0.15s")],
 )
 def test_a_latency_without_a_unit_is_asked_for_one(text, meant):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(OptionInvalid) as caught:
         parse_latency_s(text, f"--to latency:{text}")
     assert caught.value.message == f"--to latency:{text}: '{text}' has no unit"
     assert caught.value.hint == f"write {meant}"
@@ -86,7 +86,7 @@ def test_a_size_in_many_words(text, count):
 
 
 def test_a_size_that_cannot_be_in_bytes_is_asked_for_a_unit():
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(OptionInvalid) as caught:
         parse_bytes("64", "--memory")
     assert caught.value.message == "--memory: '64' has no unit: it is not a size"
     assert caught.value.hint == "write one of 64K, 64M, 64G"
@@ -97,7 +97,7 @@ def test_a_size_that_cannot_be_in_bytes_is_asked_for_a_unit():
     [(parse_bytes, "1,5G", "1.5G"), (parse_duration_s, "0,5 s", "0.5 s")],
 )
 def test_a_decimal_comma_is_a_point(read, text, meant):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(OptionInvalid) as caught:
         read(text)
     assert caught.value.hint == f"write {meant}, with a point"
 
@@ -124,6 +124,6 @@ def test_what_is_counted_is_named_in_its_number(count, noun, text):
     ],
 )
 def test_what_nobody_means_is_told_in_a_line(parse, text, why):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(OptionInvalid) as caught:
         parse(*(("factor:x", text) if parse is parse_factor else (text, "--elapsed")))
     assert why in caught.value.message

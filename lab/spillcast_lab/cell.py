@@ -201,7 +201,7 @@ class CellRun:
         except (InputError, Refusal) as error:
             reason = str(error).removeprefix(f"{recording.path}: ")
             whole_s = elapsed_s if part else recording.elapsed_s
-            answer = Forecast.refusal(target, whole_s, CONFIDENCE, reason)
+            answer = Forecast.refusal(target, whole_s, CONFIDENCE, reason, error.code)
         return _Answer(
             source, target, evidence_of(name, recording, storage), answer, seed_s, others
         )

@@ -6,10 +6,10 @@ these docstrings.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-ERROR_SCHEMA = "error/1"
+ERROR_SCHEMA = "spillcast.error/1"
 
 
 class SpillcastError(Exception):
@@ -22,14 +22,16 @@ class SpillcastError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        #: What ``--json`` prints where the command has a document for this error.
+        self.document: Mapping[str, Any] | None = None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.code = re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Mapping[str, Any]:
         """The document that ``--json`` prints in place of an answer."""
-        return {
+        return self.document or {
             "schema": ERROR_SCHEMA,
             "code": self.code,
             "message": self.message,
@@ -114,10 +116,6 @@ class OutputUnwritable(InputError):
 
 class WriteFailed(SpillcastError):
     """The output could not be written."""
-
-
-class IoFailed(SpillcastError):
-    """The storage or the system failed during a measurement."""
 
 
 class SpaceInsufficient(InputError):
@@ -280,6 +278,10 @@ class MoveFailed(SpillcastError):
     """A step of moving temp files failed or had no effect."""
 
 
+class SystemFailed(SpillcastError):
+    """The operating system does not do what the command needs."""
+
+
 class ExperimentFailed(SpillcastError):
     """An engine or a tool failed in an experiment of spillcast."""
 
@@ -313,6 +315,10 @@ class FiguresMissing(Refusal):
 
 class SpillTooLarge(Refusal):
     """The temp files do not fit into the storage or into memory."""
+
+
+class IntervalTooWide(Refusal):
+    """The evidence bounds the time on the storage too loosely for a number."""
 
 
 class RehearsalRefused(Refusal):

@@ -3,7 +3,7 @@
 import pytest
 
 from spillcast.cache.from_csv import read_csv
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete
 
 
 @pytest.mark.parametrize(
@@ -26,5 +26,5 @@ def test_headings_in_any_case_and_by_their_other_names(tmp_path, text):
 def test_a_column_that_is_missing_is_named(tmp_path):
     path = tmp_path / "io.csv"
     path.write_text("Object,Offset\nt1,0\n")
-    with pytest.raises(InputError, match="no column bytes,"):
+    with pytest.raises(EvidenceIncomplete):
         read_csv([path])

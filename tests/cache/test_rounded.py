@@ -8,7 +8,7 @@ from io_made_up import access, oracle_general, requests
 from spillcast import _core
 from spillcast.cache.curve import curve
 from spillcast.cache.evidence import read_requests
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict
 
 
 def off(exact, found):
@@ -100,5 +100,5 @@ def test_an_error_that_rounding_cannot_keep_is_none(tmp_path):
 
 def test_a_share_and_an_error_are_two_questions(tmp_path):
     path = oracle_general(tmp_path / "t.oracleGeneral", [1, 2, 1])
-    with pytest.raises(InputError, match="--error follows all lines"):
+    with pytest.raises(OptionConflict, match="--error follows all lines"):
         curve(read_requests([str(path)]), rate=0.1, error_points=0.2)

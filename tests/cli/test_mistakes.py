@@ -3,7 +3,7 @@
 import pytest
 
 from evidence import recording, storage
-from harness import environment, spillcast
+from harness import environment, error_code, spillcast
 
 K = 1 << 10
 #: Arguments, where run.spill, flash.json and the folder nvme are there; words of the first line,
@@ -148,7 +148,10 @@ def test_a_mistake_is_named_and_mended(folder, mistake):
     arguments, named, mended = MISTAKES[mistake]
     result = spillcast(*arguments, cwd=folder, env=environment())
     assert result.returncode == 2, result.stderr
-    assert result.stdout == ""
+    if "--json" in arguments:
+        assert error_code(result) == "option-invalid"
+    else:
+        assert result.stdout == ""
     first, second, *more = result.stderr.splitlines()
     assert named in first
     assert mended in second

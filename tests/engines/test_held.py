@@ -13,7 +13,7 @@ from spillcast.engines.duckdb.lab import DuckDbLab
 from spillcast.engines.postgres.lab import held_in
 from spillcast.engines.postgres.server import embedded
 from spillcast.engines.workload import Workload
-from spillcast.errors import SpillcastError
+from spillcast.errors import ExperimentFailed
 from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *of_debian()]
@@ -69,7 +69,7 @@ def test_its_cpu_time_is_told(hold):
 def test_a_query_that_fails_tells_the_engines_words(hold):
     with hold("select no_such_column") as held:
         held.start()
-        with pytest.raises(SpillcastError, match="no_such_column"):
+        with pytest.raises(ExperimentFailed, match="no_such_column"):
             held.result()
 
 
@@ -98,5 +98,5 @@ def test_the_time_is_the_querys_own(server):
 
 
 def test_a_setting_that_is_refused_is_told(server):
-    with ExitStack() as stack, pytest.raises(SpillcastError, match="no_such_setting"):
+    with ExitStack() as stack, pytest.raises(ExperimentFailed, match="no_such_setting"):
         stack.enter_context(held_in(server, "select 1", {"no_such_setting": "1"}))

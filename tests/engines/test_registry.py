@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from spillcast.engines.registry import engine_of, engines, known_as, lab_of, work_memory_of
-from spillcast.errors import InputError
+from spillcast.errors import ChoiceUnknown, EngineUnsupported
 
 
 def test_who_offers_what():
@@ -17,13 +17,13 @@ def test_who_offers_what():
 
 
 def test_what_is_not_there_is_refused_by_name():
-    with pytest.raises(InputError, match="--engine db2: no such engine"):
+    with pytest.raises(ChoiceUnknown, match="--engine db2: no such engine"):
         engine_of("db2")
     with pytest.raises(
-        InputError, match=r"--engine oracle: Oracle does not support this: no experiments"
+        EngineUnsupported, match=r"--engine oracle: Oracle does not support this: no experiments"
     ):
         lab_of("oracle")
-    with pytest.raises(InputError, match=r"--engine oracle: Oracle .* work memory"):
+    with pytest.raises(EngineUnsupported, match=r"--engine oracle: Oracle .* work memory"):
         work_memory_of("oracle")
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from harness import only_line, spillcast
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import InputError, NoTempIo, Refusal
 from spillcast.evidence.find import find_evidence
 from spillcast.evidence.postgres import read_plan, read_statements, recording_of_plan
 from spillcast.evidence.postgres.nodes import nodes_of
@@ -210,7 +210,7 @@ def test_a_query_that_is_not_there(tmp_path):
     path = written(tmp_path, STATEMENTS, "s.csv")
     result = spillcast("forecast", path, "--to", "latency:1ms", "--queryid", "7")
     assert "no row has queryid 7" in only_line(result, 2)
-    with pytest.raises(InputError, match="not spill"):
+    with pytest.raises(NoTempIo):
         read_statements(path, queryid="9")
 
 

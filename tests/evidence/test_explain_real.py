@@ -16,7 +16,7 @@ from plans import (
     psql_json,
     tables,
 )
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceAmbiguous
 from spillcast.evidence.postgres import read_plan, read_statements, recording_of_plan
 from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.nodes import nodes_of
@@ -200,7 +200,7 @@ def test_a_log_of_auto_explain(server, tmp_path, form):
     assert recording.elapsed_s == pytest.approx(max(map(float, times_ms)) / 1e3)
     # Several that spill are listed, and one is chosen by its number.
     path.write_text(logged(server, form, DISTINCT, SORT, "select 1"))
-    with pytest.raises(InputError, match=r"3 plans(?s:.)*select count\(distinct"):
+    with pytest.raises(EvidenceAmbiguous, match=r"3 plans(?s:.)*select count\(distinct"):
         read_plan(path)
     chosen = read_plan(path, item=2).meta.statement
     assert (chosen.query, chosen.most_of) == (SORT, 2)

@@ -2,7 +2,13 @@
 
 import pytest
 
-from spillcast.errors import InputError
+from spillcast.errors import (
+    EvidenceContradictory,
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceUnknown,
+    NoTempIo,
+)
 from spillcast.evidence.postgres import read_plan, recording_of_plan
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.nodes import nodes_of
@@ -64,7 +70,7 @@ def test_a_sort_inside_grouping_sets_is_a_sort():
 
 def test_temp_tables_are_named_where_nothing_spills():
     local = {"Local Read Blocks": 9, "Local I/O Read Time": 2000.0}
-    with pytest.raises(InputError, match=r"temp tables \(2 s\).*temp_tablespaces"):
+    with pytest.raises(NoTempIo, match=r"temp tables \(2 s\).*temp_tablespaces"):
         temp(node("Seq Scan", 0, **local))
 
 
@@ -77,7 +83,7 @@ def test_reads_of_tables_are_known():
 
 
 def test_a_node_that_did_more_than_the_whole_is_a_contradiction():
-    with pytest.raises(InputError, match=r"300.*missing or changed"):
+    with pytest.raises(EvidenceContradictory, match=r"300.*missing or changed"):
         temp(node("Sort", 0, node("Sort", 150)))
 
 
@@ -135,10 +141,10 @@ Gather Motion 4:1  (slice1; segments: 4)  (cost=0.0..9.0 rows=9 width=3) (actual
 def test_segments_that_spill_are_named(tmp_path):
     path = tmp_path / "plan.txt"
     path.write_text(SEGMENTS.format(3))
-    with pytest.raises(InputError, match=r"segments spill.*\(3 spilling\)"):
+    with pytest.raises(EvidenceUnknown, match=r"segments spill.*\(3 spilling\)"):
         read_plan(path)
     path.write_text(SEGMENTS.format(0).replace("external merge  Disk", "quicksort  Memory"))
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(EvidenceIncomplete) as refused:
         read_plan(path)
     assert "segments spill" not in str(refused.value)
     assert "not understood" not in str(refused.value)
@@ -149,5 +155,5 @@ def test_figures_that_are_not_understood_are_shown(tmp_path, line):
     text = "Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..2.0 rows=9 loops=1)\n"
     path = tmp_path / "plan.txt"
     path.write_text(f"{text}  {line}\n  Buffers: temp read=1 written=1\nExecution Time: 9.0 ms\n")
-    with pytest.raises(InputError, match="not understood"):
+    with pytest.raises(EvidenceDamaged):
         read_plan(path)

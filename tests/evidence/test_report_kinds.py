@@ -5,7 +5,13 @@ import report_disguises
 
 import monitor_reports
 import oracle_reports
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import (
+    EvidenceAmbiguous,
+    EvidenceIncomplete,
+    InputError,
+    Refusal,
+    SelectionEmpty,
+)
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.reading import read_figures
 
@@ -121,7 +127,7 @@ def test_parallel_servers_are_one_query_of_the_coordinators_time(figures):
     assert found.meta.temp.bytes == 5 * 2 * 302_000 * BLOCK
     # Without its wait nothing tells which call was the coordinator's.
     alone = tkprof(calls=calls, sources=lines, waits=waits, captured="")
-    with pytest.raises(InputError, match=r"no elapsed time.* sum over 5 sessions"):
+    with pytest.raises(EvidenceIncomplete, match=r"no elapsed time.* sum over 5 sessions"):
         figures(alone + "\n       5  sessions in tracefile.\n")
 
 
@@ -156,7 +162,7 @@ def test_monitor_does_not_take_db_time_for_elapsed_time(figures):
     text = monitor_reports.text(database_s=3092)
     text = "\n".join(line for line in text.splitlines() if "Duration" not in line)
     servers = "Parallel Execution Details (DOP=4 , Servers Allocated=8)\nSQL Plan Monitoring"
-    with pytest.raises(InputError, match=r"no elapsed time.* parallel servers"):
+    with pytest.raises(EvidenceIncomplete, match=r"no elapsed time.* parallel servers"):
         figures(text.replace("SQL Plan Monitoring", servers))
     found = figures(text.replace("SQL Plan Monitoring", servers), elapsed_s=773)
     assert found.meta.temp.processes == pytest.approx(4)
@@ -168,10 +174,10 @@ def test_monitor_chooses_by_its_options(figures):
         monitor_reports.SQL_ID, "8xk2m0q7hznc4"
     )
     for both in (f"{one}\n{other}", f"{other}\n{one}"):
-        with pytest.raises(InputError, match="2 runs"):
+        with pytest.raises(EvidenceAmbiguous, match="2 runs"):
             figures(both)
         assert figures(both, choice=Choice(sql_id="8xk2m0q7hznc4")).elapsed_s == 900
-        with pytest.raises(InputError, match="no run has sql-id"):
+        with pytest.raises(SelectionEmpty):
             figures(both, choice=Choice(sql_id="nosuch"))
 
 

@@ -9,7 +9,7 @@ from spillcast.engines.postgres.rank.between import between
 from spillcast.engines.postgres.rank.command import rank_postgres
 from spillcast.engines.postgres.rank.look import Look
 from spillcast.engines.postgres.rank.rank import RankRequest, of_logs
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.postgres import read_plan
 from spillcast.evidence.postgres.logs import normal, read_logs
 
@@ -60,7 +60,7 @@ def test_a_plan_without_a_log_and_what_is_no_log(tmp_path):
     [ranked] = of_logs(read_logs(path), RankRequest([], None, 0.9))
     assert (ranked.temp_bytes, ranked.refused is None) == (7 * 8192, False)
     path.write_text("SQL Monitoring Report\n\nGlobal Information\n Status : DONE\n")
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(EvidenceUnknown) as refused:
         read_logs(path)
     assert "spillcast forecast" in refused.value.hint
 
@@ -170,7 +170,7 @@ def test_messages_in_another_language_are_not_taken_for_a_missing_setting(tmp_pa
     (tmp_path / "a.log").write_text(
         "LOG:  tempor\u00e4re Datei: Pfad \u00bbx\u00ab, Gr\u00f6\u00dfe 8192\n"
     )
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(NoTempIo) as raised:
         read_logs(tmp_path)
     assert "lc_messages = 'C'" in str(raised.value.hint)
 
@@ -223,7 +223,7 @@ def test_limits_that_spills_met_are_shown(tmp_path):
     assert "temp_file_limit (1024kB)" in each[0].limit
     assert "max_temp_directory_size" in each[2].limit
     # Nothing is known of times, and that it does not spill is not said.
-    with pytest.raises(InputError, match="temp_file_limit"):
+    with pytest.raises(EvidenceIncomplete, match="temp_file_limit"):
         read_plan(path)
     page = rank_postgres(str(path), [])
     assert [failure.calls for failure in page.exceeded] == [1, 1, 1]

@@ -5,7 +5,11 @@ import json
 import pytest
 
 from harness import only_line, spillcast
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import (
+    EvidenceAmbiguous,
+    EvidenceDamaged,
+    TimesContradictory,
+)
 from spillcast.evidence.postgres import read_statements
 from spillcast.evidence.postgres.statement_rows import read_rows
 from statement_files import VERSIONS, export, row
@@ -62,7 +66,9 @@ def test_one_process_is_not_excluded_where_no_workers_are_counted(exported, vers
 
 def test_a_query_that_launched_no_workers_had_one_process(exported):
     assert bounds(exported(18, row(temp_ms=1000.0))) == 1
-    with pytest.raises(Refusal, match=r"took 3 s .* the query 2 s: .* more than 1 process can do"):
+    with pytest.raises(
+        TimesContradictory, match=r"took 3 s .* the query 2 s: .* more than 1 process can do"
+    ):
         read_statements(exported(18, row(temp_ms=3000.0)))
 
 
@@ -120,7 +126,7 @@ def test_more_io_than_its_processes_can_do(exported):
     assert "export the setting" in told
     assert bounds(exported(16, row(temp_ms=7000.0, max_parallel_workers_per_gather=8))) == (3.5, 9)
     # So it is where the user knows a call to take less.
-    with pytest.raises(Refusal, match="the query 900 ms"):
+    with pytest.raises(TimesContradictory, match="the query 900 ms"):
         read_statements(exported(16, row(temp_ms=3000.0)), elapsed_s=0.9)
 
 
@@ -182,7 +188,7 @@ def test_several_that_spill_are_ranked(exported):
 
 def test_without_times_they_are_ranked_by_size(exported):
     path = exported(13, row(1, blocks=300), row(2, blocks=900))
-    with pytest.raises(InputError) as told:
+    with pytest.raises(EvidenceAmbiguous) as told:
         read_statements(path, timed=False)
     _, _, first, second = str(told.value).splitlines()
     assert first.split()[:6] == ["2", "4", "2", "s", "28.1", "MiB"]
@@ -191,7 +197,7 @@ def test_without_times_they_are_ranked_by_size(exported):
 
 def test_no_more_than_a_few_are_listed(exported):
     path = exported(15, *(row(number, blocks=3 * number) for number in range(1, 12)))
-    with pytest.raises(InputError, match="11 statements spill") as told:
+    with pytest.raises(EvidenceAmbiguous, match="11 statements spill") as told:
         read_statements(path)
     assert "and 3 more" in str(told.value)
 
@@ -200,7 +206,7 @@ def test_what_may_not_be_seen_is_said(exported):
     hidden = row(None, "<insufficient privilege>")
     alone = read_statements(exported(15, hidden)).meta.statement
     assert (alone.queryid, alone.query) == (None, "<insufficient privilege>")
-    with pytest.raises(InputError) as told:
+    with pytest.raises(EvidenceAmbiguous) as told:
         read_statements(exported(15, hidden, hidden))
     assert "2 statements spill" in told.value.message
     assert "pg_read_all_stats" in told.value.hint
@@ -243,5 +249,5 @@ def test_the_prompt_below_a_table_is_no_row_and_a_second_table_is_refused(export
     path.write_text(text + "\ndw=> \n")
     assert read_statements(path).meta.temp == plain.meta.temp
     path.write_text(text + text)
-    with pytest.raises(InputError, match="heading"):
+    with pytest.raises(EvidenceDamaged, match="heading"):
         read_statements(path)

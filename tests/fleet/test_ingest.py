@@ -15,7 +15,7 @@ import pytest
 from evidence import recording
 from fleet_files import IDLE, READ, contents, waits, write_fleet, write_trace
 from harness import only_line, spillcast, until
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import LockTaken, PathMissing
 from spillcast.fleet.dataset import Dataset
 from spillcast.fleet.ingest import ingest
 
@@ -149,7 +149,7 @@ def test_a_folder_of_unfinished_downloads_is_no_place_for_a_dataset(tmp_path):
     mine = tmp_path / "downloads" / "film" / "part1.partial"
     mine.parent.mkdir(parents=True)
     mine.write_bytes(b"half a film")
-    with pytest.raises(InputError, match="there is no dataset"):
+    with pytest.raises(PathMissing):
         ingest([str(tmp_path / "traces")], str(tmp_path / "downloads"))
     ingest([str(tmp_path / "traces")], str(tmp_path / "fleet"))
     beside = tmp_path / "fleet" / "mine.partial"
@@ -221,7 +221,7 @@ def test_one_writer_at_a_time(tmp_path):
     target = str(tmp_path / "fleet")
     with (
         Dataset.create(target).place.alone(),
-        pytest.raises(SpillcastError, match="another ingest"),
+        pytest.raises(LockTaken),
     ):
         ingest([str(tmp_path / "in")], target)
 

@@ -3,7 +3,7 @@
 import pytest
 
 import made_up
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid, TargetUnknown
 from spillcast.forecast.ranking import parse_costs, priced, ranked
 
 
@@ -60,7 +60,7 @@ def test_without_prices_nothing_is_the_best_value():
 
 
 def test_a_price_for_an_unknown_target_is_refused_with_the_names():
-    with pytest.raises(InputError, match="nvme=1: there is no --to nvme") as error:
+    with pytest.raises(TargetUnknown, match="nvme=1: there is no --to nvme") as error:
         parse_costs(["nvme=1"], WORDS)
     assert "a.json, tmpfs, b.json, c.json" in error.value.hint
 
@@ -73,5 +73,5 @@ def test_a_name_may_hold_an_equals_sign():
 
 @pytest.mark.parametrize("text", ["nvme", "nvme=", "=5", "nvme=-1", "nvme=cheap", "nvme=inf"])
 def test_bad_prices_are_named(text):
-    with pytest.raises(InputError, match=f"--cost {text}: not a price"):
+    with pytest.raises(OptionInvalid, match=f"--cost {text}: not a price"):
         parse_costs([text], ["nvme"])

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from evidence import change, storage
-from spillcast.errors import Refusal
+from spillcast.errors import NotSpilled
 from spillcast.forecast import forecast
 from spillcast.forecast.load import in_flight, temp_load
 from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
@@ -144,5 +144,5 @@ def test_slices_of_a_short_run_are_no_test(recording):
 def test_a_window_without_temp_io_has_nothing_to_forecast_from(recording):
     left = cut(recording, [(0.0, 0.004)], "x")
     assert left.waits.num_rows == 0
-    with pytest.raises(Refusal, match="did not spill"):
+    with pytest.raises(NotSpilled):
         forecast(left, TARGET)

@@ -7,7 +7,7 @@ import pytest
 
 from cells import ALL, ENGINES, MADE_UP, TPCH
 from spillcast.engines.registry import lab_of
-from spillcast.errors import InputError
+from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown
 from spillcast_lab.draw import draw
 from spillcast_lab.matrix import (
     STORAGES,
@@ -105,11 +105,11 @@ def test_each_beginning_is_balanced(count):
 
 
 def test_what_there_is_not_is_refused_by_name():
-    with pytest.raises(InputError, match=r"--storage floppy: no such storage"):
+    with pytest.raises(TargetUnknown, match=r"--storage floppy: no such storage"):
         choose_storages(["floppy", "1 ms"])
-    with pytest.raises(InputError, match="name two"):
+    with pytest.raises(OptionMissing):
         choose_storages(["1 ms", "1 ms"])
-    with pytest.raises(InputError, match=r"--workload tea: no such query"):
+    with pytest.raises(ChoiceUnknown, match=r"--workload tea: no such query"):
         all_cells(ENGINES, workloads=["tea"])
-    with pytest.raises(InputError, match=r"--threads 0"):
+    with pytest.raises(OptionInvalid, match=r"--threads 0"):
         all_cells(ENGINES, threads=[0])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid
 from spillcast.lab.memory_points import memory_sizes, next_size
 
 K, M = 1 << 10, 1 << 20
@@ -33,7 +33,7 @@ def test_so_many_points_are_evenly_apart_in_ratio():
     ],
 )
 def test_ranges_that_are_none(text, words):
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(OptionInvalid, match=words):
         memory_sizes("postgres", text)
 
 

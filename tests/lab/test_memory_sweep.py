@@ -8,7 +8,7 @@ from spillcast.cli.stage import TerminalStage
 from spillcast.engines.duckdb import queries as duckdb_queries
 from spillcast.engines.postgres import queries as postgres_queries
 from spillcast.engines.registry import lab_of
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid
 from spillcast.lab.memory_points import memory_sizes
 from spillcast.lab.memory_sweep import Plan, sweep_memory
 from spillcast.lab.named_places import named_places
@@ -111,7 +111,7 @@ def test_slow_storage_takes_what_its_operations_take(found):
 
 
 def test_the_least_memory_may_be_refused():
-    with pytest.raises(InputError, match="--memory 1 MiB: too little for sort: DuckDB: Out of"):
+    with pytest.raises(OptionInvalid, match="--memory 1 MiB: too little for sort: DuckDB: Out of"):
         swept("duckdb", DUCKDB_SORT, "1M..256M", measure=2)
 
 

@@ -7,7 +7,7 @@ import pytest
 from spillcast.engines.duckdb.lab import DuckDbLab
 from spillcast.engines.duckdb.queries import SORT
 from spillcast.engines.workload import Workload
-from spillcast.errors import Refusal
+from spillcast.errors import RehearsalFailed
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, emulated, plain
 from spillcast.workspace import workspace
@@ -49,5 +49,5 @@ def test_the_whole_query(rehearsed):
 
 def test_nothing_was_spilled(rehearsed):
     _, attempt = rehearsed
-    with pytest.raises(Refusal, match="no temp I/O"):
+    with pytest.raises(RehearsalFailed, match="no temp I/O"):
         attempt(60.0, replace(QUERY, memory="2GB"))

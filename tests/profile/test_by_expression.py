@@ -8,7 +8,7 @@ import pytest
 from harness import spillcast
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast import profile
-from spillcast.errors import InputError
+from spillcast.errors import QueryInvalid
 from spillcast.profile.split import split_by
 from spillcast.recording import Recording
 
@@ -74,7 +74,7 @@ def test_what_is_asked_is_taken_apart(text, parts):
     "expression", ["p3 +", "sum(p3)", "nothing + 1", "count(*) over ()) from x"]
 )
 def test_a_wrong_expression_is_named(trace, expression):
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(QueryInvalid) as refused:
         profile(trace, by=[expression])
     assert str(refused.value).startswith(f"--by {expression}:")
 
@@ -82,7 +82,7 @@ def test_a_wrong_expression_is_named(trace, expression):
 def test_an_expression_opens_no_file(trace, tmp_path):
     secret = tmp_path / "secret.txt"
     secret.write_text("hunter2")
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(QueryInvalid) as refused:
         profile(trace, by=[f"(select content from read_text('{secret}'))"])
     assert "hunter2" not in str(refused.value)
 

@@ -6,7 +6,7 @@ import pytest
 
 from oracle_files import real, write_trace
 from spillcast import profile
-from spillcast.errors import InputError
+from spillcast.errors import QueryInvalid
 from spillcast.profile.sql import run_sql
 
 CALL = re.compile(r"(PARSE|EXEC|FETCH|CLOSE|UNMAP|SORT UNMAP) #(\d+):(.*)")
@@ -95,7 +95,7 @@ def test_the_tree_of_a_real_trace(name):
 
 
 def test_a_wrong_condition_is_named(nested):
-    with pytest.raises(InputError, match="--where"):
+    with pytest.raises(QueryInvalid, match="--where"):
         profile(nested, by=["call"], where="nothing = 1")
-    with pytest.raises(InputError, match="--by colour: unknown"):
+    with pytest.raises(QueryInvalid, match="--by colour: unknown"):
         profile(nested, by=["call", "colour"])

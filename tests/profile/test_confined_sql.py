@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import spillcast, spillcast_command, until
-from spillcast.errors import InputError
+from spillcast.errors import QueryInvalid
 from spillcast.gate import reading
 from spillcast.profile.sql import run_sql
 
@@ -39,7 +39,7 @@ def secret(tmp_path):
 )
 def test_no_other_file_is_opened(spilled, secret, query):
     before = sorted(secret.parent.iterdir())
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(QueryInvalid) as refused:
         run_sql(query.format(secret=secret, folder=secret.parent), [str(spilled.path)])
     assert "hunter2" not in str(refused.value)
     assert sorted(secret.parent.iterdir()) == before
@@ -51,7 +51,7 @@ def test_the_evidence_is_there(spilled, example):
 
 
 def test_nothing_is_copied_out_of_traces(tmp_path, example):
-    with pytest.raises(InputError, match="Permission Error"):
+    with pytest.raises(QueryInvalid):
         run_sql(f"copy waits to '{tmp_path}/out.csv'", [str(example / "flash.trc")])
     assert not list(tmp_path.iterdir())
 

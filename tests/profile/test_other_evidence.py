@@ -11,7 +11,7 @@ import spillcast as package
 from evidence import known, table
 from harness import only_line, spillcast
 from oracle_files import READ, WRITE
-from spillcast.errors import InputError
+from spillcast.errors import QueryInvalid
 from spillcast.profile import profile
 from spillcast.profile.sql import run_sql
 from spillcast.recording.schema import WAITS_SCHEMA
@@ -45,7 +45,7 @@ def test_ash_in_sql(example):
 )
 def test_names_of_a_query_are_checked_before_samples_are_read(example, monkeypatch, query):
     monkeypatch.setattr("spillcast.evidence.oracle.ash.read_ash", pytest.fail)
-    with pytest.raises(InputError, match=r"nope|nowhere|Parser"):
+    with pytest.raises(QueryInvalid, match=r"nope|nowhere|Parser"):
         run_sql(query, [str(example / "ash.csv")])
 
 

@@ -7,7 +7,7 @@ import pytest
 from harness import spillcast
 from oracle_files import HEADER, READ, blocks, real, write_trace
 from spillcast import profile
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnsuited, OptionConflict
 from spillcast.profile.sql import run_sql
 
 STAT = "STAT #7 id={id} cnt={cnt} pid={pid} pos=1 obj={obj} op='{op} ({figures})'\n"
@@ -157,7 +157,7 @@ def test_bound_values_of_a_real_trace():
 
 def test_what_has_no_plan_lines(tmp_path):
     path = write_trace(tmp_path / "x.trc", [(READ, 5, blocks(1))])
-    with pytest.raises(InputError, match="hold no STAT lines"):
+    with pytest.raises(EvidenceUnsuited):
         of(path)
-    with pytest.raises(InputError, match="stands alone"):
+    with pytest.raises(OptionConflict):
         profile(path, by=["row-source", "event"])

@@ -8,7 +8,7 @@ import pytest
 
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast import _core
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged
 from spillcast.evidence.oracle.trace import TABLES
 from spillcast.profile.sql import run_sql
 from spillcast.profile.trace_tables import requested
@@ -136,5 +136,5 @@ def test_a_compressed_copy_counts_once(trace, tmp_path):
 def test_what_is_wrong_with_a_file_is_told(tmp_path):
     path = tmp_path / "x.trc"
     path.write_text("Trace file /u01/x.trc\nnothing\n")
-    with pytest.raises(InputError, match="no extended SQL trace lines"):
+    with pytest.raises(EvidenceDamaged):
         run_sql("select count(*) from waits", [str(path)])

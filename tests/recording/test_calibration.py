@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from spillcast.errors import InputError
+from spillcast.errors import PathMissing
 from spillcast.recording.calibration import (
     CALIBRATION_SCHEMA,
     CalibratedOn,
@@ -103,6 +103,6 @@ def test_a_user_without_a_home_is_told(monkeypatch):
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr("pathlib.Path.home", homeless)
-    with pytest.raises(InputError, match="home"):
+    with pytest.raises(PathMissing, match="home"):
         calibration_path()
     assert kept_calibration() is None

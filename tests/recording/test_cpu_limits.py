@@ -11,7 +11,7 @@ from bench.cpu_group import NoCpuGroup, cpu_group, inside, limit
 from cgroup_files import group, own_group
 from harness import spillcast, target
 from spillcast import _core
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import CpuLimits
@@ -122,7 +122,7 @@ def test_the_quota_of_a_group_above_holds_too(limited):
 def test_limits_that_cannot_be_are_damage(spilled, tmp_path, wrong):
     document = Recording.open(spilled.path).meta.to_json()
     document["cpu_limits"] |= wrong
-    with pytest.raises(InputError, match=r"damaged: .*cpu_limits"):
+    with pytest.raises(EvidenceDamaged, match=r"damaged: .*cpu_limits"):
         Meta.from_json(json.dumps(document), "meta.json")
 
 

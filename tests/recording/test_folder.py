@@ -9,7 +9,7 @@ import pytest
 
 from evidence import known
 from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
-from spillcast.errors import InputError
+from spillcast.errors import InUse, OutputExists, PathUnusable
 from spillcast.recording import Recording
 from spillcast.recording.folder import check_output, unused_name
 from spillcast.recording.meta_file import is_recording
@@ -40,7 +40,7 @@ def test_a_folder_of_the_users_is_not_replaced(tmp_path, meta):
     project.mkdir()
     (project / "meta.json").write_text(meta)
     before = everything(tmp_path)
-    with pytest.raises(InputError, match="proj"):
+    with pytest.raises(OutputExists, match="proj"):
         RecordingWriter(project)
     assert everything(tmp_path) == before
 
@@ -51,7 +51,7 @@ def test_what_was_put_into_a_recording_is_not_lost(tmp_path):
     (path / "notes.txt").write_text("why it was slow")
     assert finish(writer) == tmp_path / "run-2.spill"
     assert (path / "notes.txt").read_text() == "why it was slow"
-    with pytest.raises(InputError, match=r"holds notes\.txt"):
+    with pytest.raises(OutputExists, match=r"holds notes\.txt"):
         check_output(path, force=True)
 
 
@@ -59,7 +59,7 @@ def test_an_old_recording_is_replaced_only_if_that_is_asked_for(tmp_path):
     path = tmp_path / "run.spill"
     for elapsed_s in (1, 2):
         assert finish(RecordingWriter(path, force=elapsed_s > 1), elapsed_s) == path
-    with pytest.raises(InputError, match="exists"):
+    with pytest.raises(OutputExists, match="exists"):
         RecordingWriter(path)
     assert Recording.open(path).elapsed_s == 2
     assert [one.name for one in tmp_path.iterdir()] == ["run.spill"]
@@ -123,7 +123,7 @@ def test_two_recorders_of_a_server_do_not_share_a_folder(tmp_path):
     first, second = RecordingsFolder(path), RecordingsFolder(path)
     rows = first.make()
     for refused in (second.check, second.make):
-        with pytest.raises(InputError, match="another spillcast"):
+        with pytest.raises(InUse):
             refused()
     assert rows.is_dir()
     first.leave()
@@ -133,11 +133,11 @@ def test_two_recorders_of_a_server_do_not_share_a_folder(tmp_path):
 def test_recordings_of_a_server_follow_no_link(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "server.spills").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="symbolic link"):
+    with pytest.raises(PathUnusable):
         RecordingsFolder(tmp_path / "server.spills").check()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "rows.partial").mkdir()
-    with pytest.raises(InputError, match=r"holds rows\.partial"):
+    with pytest.raises(OutputExists, match=r"holds rows\.partial"):
         RecordingsFolder(tmp_path / "mine").check()
 
 

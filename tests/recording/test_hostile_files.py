@@ -8,7 +8,12 @@ import pytest
 
 from fuzz.mutate import zstd
 from spillcast.cache.evidence import read_requests
-from spillcast.errors import InputError
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    FileTooLarge,
+    PathUnusable,
+)
 from spillcast.evidence.figures.reading import read_figures
 from spillcast.evidence.find import find_evidence
 from spillcast.evidence.oracle.ash import read_ash
@@ -24,7 +29,7 @@ def test_pipes_and_devices_are_refused_unread(tmp_path, name):
     device.symlink_to("/dev/zero")
     for path in (pipe, device):
         for read in (find_evidence, read_requests):
-            with pytest.raises(InputError) as refused:
+            with pytest.raises(PathUnusable) as refused:
                 read([str(path)])
             assert str(path) in str(refused.value)
 
@@ -44,7 +49,7 @@ def test_packed_nothing_is_read_in_little_memory(tmp_path, ending):
     nothing, path = bytes(1 << 26), tmp_path / f"x.trc{ending}"
     path.write_bytes((gzip.compress(nothing) if ending == ".gz" else zstd(nothing)) * 16)
     before = resident_bytes()
-    with pytest.raises(InputError):
+    with pytest.raises(EvidenceDamaged):
         profile_traces([path], ["event"])
     assert resident_bytes() - before < 1 << 28
 
@@ -61,7 +66,7 @@ def test_a_line_without_an_end_takes_no_time(tmp_path, char, heading):
     path = tmp_path / "ash.csv"
     path.write_text(heading + char * 20_000_000)
     began = time.process_time()
-    with pytest.raises(InputError):
+    with pytest.raises(EvidenceDamaged):
         read_ash([path])
     assert time.process_time() - began < 3
 
@@ -73,7 +78,7 @@ def test_lines_of_blanks_take_tkprofs_reader_no_time(tmp_path, kind):
     path = tmp_path / "run.txt"
     path.write_text(f"TKPROF: Release 19\n{kind}\n  a{' ' * 70_000}x\n" * 20)
     began = time.process_time()
-    with pytest.raises(InputError):
+    with pytest.raises(EvidenceIncomplete):
         read_figures([str(path)])
     assert time.process_time() - began < 3
 
@@ -83,6 +88,6 @@ def test_what_is_larger_than_any_report_takes_no_time(tmp_path, text):
     path = tmp_path / "run.txt"
     path.write_text(f"TKPROF: Release 19\nWORKLOAD REPOSITORY report for\n{text}\n")
     began = time.process_time()
-    with pytest.raises(InputError):
+    with pytest.raises(FileTooLarge):
         read_figures([str(path)])
     assert time.process_time() - began < 3

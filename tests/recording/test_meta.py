@@ -9,7 +9,7 @@ import pytest
 from evidence import recording as made_up_recording
 from harness import only_line, spillcast
 from spillcast.cli import main
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnsuited
 from spillcast.recording import Recording
 
 #: What a recording of a PostgreSQL query holds besides.
@@ -186,5 +186,5 @@ def test_a_run_that_was_delayed_on_purpose_is_refused(spilled, tmp_path):
     write(path, document | {"perturbation": None})
     assert Recording.open(path).meta.temp.reads == document["temp"]["reads"]
     write(path, document | {"perturbation": {"groups": 4}})
-    with pytest.raises(InputError, match="delayed on purpose"):
+    with pytest.raises(EvidenceUnsuited):
         Recording.open(path)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from large_recording import write_large_recording
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged
 from spillcast.recording import Recording
 from spillcast.recording.cached_reads import PageCacheRoom
 from spillcast.recording.sample import PARTS, WINDOWS, parts_of, sampled
@@ -92,10 +92,10 @@ def test_a_damaged_file_is_refused_whatever_windows_are_taken(path, tmp_path):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     rows = pq.read_table(path / "waits.parquet")
     pq.write_table(rows.slice(1), tmp_path / "waits.parquet")
-    with pytest.raises(InputError, match="59,999 waits"):
+    with pytest.raises(EvidenceDamaged, match="59,999 waits"):
         sampled(Recording.open(tmp_path), ROWS)
     bytes_ = pa.array([-1, *[8192] * (len(rows) - 1)], pa.int64())
     column = rows.schema.get_field_index("bytes")
     pq.write_table(rows.set_column(column, "bytes", bytes_), tmp_path / "waits.parquet")
-    with pytest.raises(InputError, match="bytes is -1"):
+    with pytest.raises(EvidenceDamaged, match="bytes is -1"):
         sampled(Recording.open(tmp_path), ROWS)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spillcast.cli import capture_option
-from spillcast.errors import InputError
+from spillcast.errors import CaptureUnavailable, ChoiceUnknown
 from spillcast.forecast import forecast
 from spillcast.profile import profile
 from spillcast.recording.absent import AbsentCapture
@@ -178,11 +178,11 @@ def test_auto_takes_the_best_that_works(monkeypatch):
 
     known = {"unable": Unable}
     monkeypatch.setattr("spillcast.recording.source.SOURCES", known)
-    with pytest.raises(InputError, match="cannot observe a command: Function not implemented"):
+    with pytest.raises(CaptureUnavailable):
         Choice(AUTO)
     known["paper"] = Paper
     assert type(Choice(AUTO).source) is Paper
-    with pytest.raises(InputError, match="cannot observe a command"):
+    with pytest.raises(CaptureUnavailable):
         Choice("unable")
 
 
@@ -223,24 +223,25 @@ def test_a_command_is_started_anew_for_the_source_that_comes_next(monkeypatch, t
 def test_what_is_asked_for_by_name_is_not_replaced(monkeypatch):
     known = {"failing": Failing, "paper": Paper}
     monkeypatch.setattr("spillcast.recording.source.SOURCES", known)
-    with pytest.raises(InputError, match="too few file descriptors") as refused:
+    with pytest.raises(CaptureUnavailable) as refused:
         record_command(["true"], None, RecordOptions(capture="failing"))
     assert refused.value.hint.startswith("raise ulimit -n")
     del known["paper"]
-    with pytest.raises(InputError, match="too few file descriptors"):
+    with pytest.raises(CaptureUnavailable):
         record_command(["true"], None)
 
 
 def test_a_source_that_joins_nothing_is_refused_for_what_runs(paper, monkeypatch, tmp_path):
     monkeypatch.setattr(Paper, "attaches", False)
     with pytest.raises(
-        InputError, match="--capture paper cannot observe process 1, which is already running"
+        CaptureUnavailable,
+        match="--capture paper cannot observe process 1, which is already running",
     ):
         record_pid(1, tmp_path / "x.spill", paper)
 
 
 def test_a_name_that_is_none_is_refused():
-    with pytest.raises(InputError, match="--capture magic: there is no such source") as refused:
+    with pytest.raises(ChoiceUnknown, match="--capture magic: there is no such source") as refused:
         Choice("magic")
     assert refused.value.hint == "give one of auto, bpf, perf, preload"
 

@@ -14,7 +14,7 @@ import pytest
 
 from evidence import table
 from harness import account_of, environment, expected_rows, only_line, rows, spillcast, target
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import OptionConflict, TimesUnknown
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
 from spillcast.recording.counted import seconds_of
@@ -147,7 +147,7 @@ def test_where_nothing_lies(sorted_elsewhere, tmp_path):
 def test_slices_cannot_be_told_apart(sorted_elsewhere):
     whole = Recording.open(sorted_elsewhere / "unknown.spill")
     raw = replace(whole.meta.raw, slices_s=[(0.0, 0.3)])
-    with pytest.raises(Refusal, match="parts of the run only"):
+    with pytest.raises(TimesUnknown):
         with_temp(Recording(whole.path, replace(whole.meta, raw=raw)), [sorted_elsewhere])
 
 
@@ -155,7 +155,7 @@ def test_only_recordings_are_told_apart(tmp_path):
     from spillcast.evidence.find import Evidence
     from spillcast.forecast.question import Question
 
-    with pytest.raises(InputError, match="--temp is for recordings"):
+    with pytest.raises(OptionConflict, match="--temp is for recordings"):
         Question(temp_dirs=[tmp_path]).check(Evidence(traces=[tmp_path]), events=True)
 
 

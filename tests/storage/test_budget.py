@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.storage.budget import OWNED, Budget, parse_budget
 from spillcast.storage.probe import probe
@@ -32,7 +32,7 @@ def test_a_budget_is_time_or_bytes_or_both(text, time_s, count):
 
 @pytest.mark.parametrize("text", ["", "soon", "60s,", "60s,2m", "1G,2G", "60s,1G,1G", "-1s", "1X"])
 def test_what_is_no_budget_is_named(text):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(OptionInvalid) as caught:
         parse_budget(text)
     assert f"--budget {text}" in caught.value.message
 
@@ -76,7 +76,7 @@ def test_what_fits_is_replayed_whole_without_a_word(large, tmp_path):
 
 
 def test_a_budget_without_room_for_a_region_is_refused(large, tmp_path):
-    with pytest.raises(InputError, match="more, as in --budget"):
+    with pytest.raises(OptionInvalid, match="more, as in --budget"):
         probe(tmp_path, large, budget=Budget(bytes=MIB))
 
 

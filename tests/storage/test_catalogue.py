@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, TargetInvalid, TargetUnknown
 from spillcast.storage import Storage, catalogue
 from spillcast.storage.catalogue.tables import table
 from spillcast.units import format_duration
@@ -246,7 +246,7 @@ def test_the_defaults_and_the_bounds_of_every_parameter_can_be_asked_for(row):
     for parameter in row.parameters:
         assert parameter.low <= parameter.default <= parameter.high
         for text in (str(parameter.low / 2), str(parameter.high * 1.01), "nan", "much", "-1"):
-            with pytest.raises(InputError, match=f"{parameter.key}=") as caught:
+            with pytest.raises(TargetInvalid, match=f"{parameter.key}=") as caught:
                 catalogue.lookup(f"{row.name}?{parameter.key}={text}")
             assert parameter.allowed in caught.value.message
     everything = {parameter.key: str(parameter.high) for parameter in row.parameters}
@@ -289,7 +289,7 @@ def test_a_pattern_finds_names_and_descriptions():
     }
     assert all("i4i" in row.name for row in catalogue.matching("aws-i4i*"))
     assert "aws-io2" in {row.name for row in catalogue.matching("block express")}
-    with pytest.raises(InputError, match="fits 'gb3'") as caught:
+    with pytest.raises(TargetUnknown, match="fits 'gb3'") as caught:
         catalogue.matching("gb3")
     assert "aws-gp3" in caught.value.hint
 

@@ -11,7 +11,7 @@ import pytest
 from emulator import Emulator, skip_without_fuse
 from evidence import recording
 from harness import spillcast
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict
 from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.behaviour import behaviour_of, fixed_behaviour
 from spillcast.storage.emulation_options import model_of_options
@@ -88,7 +88,7 @@ def test_what_the_flags_ask_for(tmp_path):
     Storage("s", ASSUMED, [group("read", 5)], limits=[Limit("own")], servers=3).save(path)
     model = model_of_options(str(path), None, None, "1MB/s", None)
     assert ([limit.name for limit in model.limits], model.servers) == (["own", "1 MiB/s"], 3)
-    with pytest.raises(InputError):
+    with pytest.raises(OptionConflict):
         model_of_options(str(path), None, "1ms", None, None)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from grids import DEPTHS, SIZES, Law, grid, group, spread
 
-from spillcast.errors import Refusal
+from spillcast.errors import FiguresMissing
 from spillcast.storage import Group, Storage
 from spillcast.storage.limit import bytes_limit, operations_limit
 from spillcast.storage.model import Model
@@ -234,7 +234,7 @@ def test_few_operations_do_not_stand_by_themselves():
 
 def test_an_op_without_figures_is_refused():
     model = Model(grid(Law(100e-6, 1e9)))
-    with pytest.raises(Refusal, match="no figures for writes"):
+    with pytest.raises(FiguresMissing):
         model.latency("write", 4096)
 
 

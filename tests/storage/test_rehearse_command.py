@@ -13,7 +13,7 @@ import pytest
 
 from emulator import skip_without_fuse
 from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
-from spillcast.errors import Refusal
+from spillcast.errors import RehearsalFailed, RehearsalRefused, SpillTooLarge
 from spillcast.recording import Recording
 from spillcast.recording.sums import WrittenBytes
 from spillcast.storage.behaviour import fixed_behaviour
@@ -262,15 +262,15 @@ def test_a_script_that_writes(tmp_path):
 def test_refused(spilled, tmp_path):
     recording = Recording.open(spilled.path)
     command = [*recording.meta.engine.command]
-    with pytest.raises(Refusal, match="contains 'drop'"):
+    with pytest.raises(RehearsalRefused, match="contains 'drop'"):
         rehearse(recording, tmp_path, tmp_path, 1.0, command=["psql", "-c", "drop table t"])
     among = spilled.places.temp / "table.db"
     among.touch()
-    with pytest.raises(Refusal, match="with its temp files"):
+    with pytest.raises(RehearsalRefused):
         rehearse(recording, tmp_path, tmp_path, 1.0, command=[*command, str(among)])
-    with pytest.raises(Refusal, match="exited with status 3"):
+    with pytest.raises(RehearsalFailed, match="exited with status 3"):
         rehearse(recording, tmp_path, tmp_path, 9.0, command=["sh", "-c", "exit 3"])
-    with pytest.raises(Refusal, match="no temp I/O was done"):
+    with pytest.raises(RehearsalFailed, match="no temp I/O was done"):
         rehearse(recording, tmp_path, tmp_path, 0.3, command=["sleep", "9"])
     assert not list(tmp_path.glob("spillcast-*"))
 
@@ -285,14 +285,14 @@ def test_what_cannot_be_run_again(open_places):
         ({"command": None}, "not of a command"),
     ):
         path.write_text(json.dumps(meta | {"engine": meta["engine"] | change}))
-        with pytest.raises(Refusal, match=words):
+        with pytest.raises(RehearsalRefused, match=words):
             command_to_run(Recording.open(recording.path), None)
 
 
 def test_what_could_fill_the_target_is_not_rehearsed(spilled, tmp_path):
     recording = Recording.open(spilled.path)
     recording.written_bytes = WrittenBytes(1 << 60, 0)
-    with pytest.raises(Refusal, match="could fill it"):
+    with pytest.raises(SpillTooLarge):
         check_room(recording, tmp_path)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from evidence import recording as made_up
 from evidence import storage
-from spillcast.errors import Refusal, SpillcastError
+from spillcast.errors import Refusal, SpaceExhausted
 from spillcast.forecast import forecast
 from spillcast.storage import quota
 from spillcast.storage.budget import Budget
@@ -162,7 +162,7 @@ def test_where_there_are_no_quotas_nothing_is_known(tmp_path):
 
 
 def test_a_quota_that_is_used_up_during_a_probe_is_said(tmp_path):
-    with pytest.raises(SpillcastError) as caught, failures_as_errors(tmp_path):
+    with pytest.raises(SpaceExhausted) as caught, failures_as_errors(tmp_path):
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
     assert caught.value.message == f"{tmp_path}: the disk quota there is used up"
     assert "quota(1)" in caught.value.hint

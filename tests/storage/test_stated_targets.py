@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from spillcast.errors import InputError
+from spillcast.errors import InputError, TargetIncomplete
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.model import Model
 from spillcast.storage.target import resolve_storage
@@ -55,7 +55,7 @@ def test_what_is_no_storage_is_told(tmp_path):
     }
     for words, text in texts.items():
         path.write_text(text)
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(TargetIncomplete, match=words):
             resolve_storage(str(path))
 
 

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from evidence import change, recording
-from spillcast.errors import Refusal
+from spillcast.errors import SpillTooLarge
 from spillcast.recording.memory import MemoryGroup
 from spillcast.recording.meta import Memory
 from spillcast.storage import tmpfs
@@ -45,26 +45,26 @@ def test_what_fits_is_answered_with_the_size_to_mount(spill, machine):
 
 def test_what_would_swap_is_refused(spill, machine):
     machine(free=int(3.5 * G), swap=2 * G)
-    with pytest.raises(Refusal, match=r"3 GiB.*2\.50 GiB of memory.*swap \(2 GiB free\)"):
+    with pytest.raises(SpillTooLarge, match=r"3 GiB.*2\.50 GiB of memory.*swap \(2 GiB free\)"):
         tmpfs.check(spill)
 
 
 def test_what_would_run_out_is_refused(spill, machine):
     machine(free=2 * G, swap=G)
-    with pytest.raises(Refusal, match=r"1 GiB of memory.*1 GiB of swap: it would run out"):
+    with pytest.raises(SpillTooLarge, match=r"1 GiB of memory.*1 GiB of swap: it would run out"):
         tmpfs.check(spill)
 
 
 def test_the_limit_of_the_querys_own_cgroup_counts(spill, machine):
     machine(free=20 * G)
     change(spill, memory=Memory(2 * G, G))
-    with pytest.raises(Refusal, match="memory cgroup leaves 1 GiB"):
+    with pytest.raises(SpillTooLarge, match="memory cgroup leaves 1 GiB"):
         tmpfs.check(spill)
 
 
 def test_the_limit_of_our_own_cgroup_counts_too_for_the_probe_writes_there(spill, machine):
     machine(free=20 * G, groups=[MemoryGroup(4 * G, 2 * G)])
-    with pytest.raises(Refusal, match="memory cgroup leaves 2 GiB"):
+    with pytest.raises(SpillTooLarge, match="memory cgroup leaves 2 GiB"):
         tmpfs.check(spill)
 
 
@@ -86,7 +86,7 @@ def test_a_mount_that_is_too_small_is_refused_with_the_remount(spill, machine, t
         pytest.skip("mounting wants root")
     try:
         assert tmpfs.is_tmpfs(small)
-        with pytest.raises(Refusal, match=r"64 MiB free: first mount -o remount,size=3840M"):
+        with pytest.raises(SpillTooLarge, match=r"64 MiB free: first mount -o remount,size=3840M"):
             tmpfs.check(spill, small)
     finally:
         subprocess.run(["umount", small], check=True)

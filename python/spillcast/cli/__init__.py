@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -118,22 +119,20 @@ def _run(arguments: list[str]) -> int:
 
 
 def _status(arguments: list[str]) -> int:
-    from spillcast.errors import SpillcastError, is_interruption
+    from spillcast.errors import SpillcastError, SystemFailed, is_interruption
 
     try:
         present = _with_present_names(arguments)
         status = application(present)(args=present, prog_name="spillcast")
         return int(status or 0)
     except SpillcastError as error:
-        _complain(error)
-        return error.exit_status
+        return _failed(error, arguments)
     except ModuleNotFoundError as error:
         from spillcast.extras import wanted
 
         if (missing := wanted(error)) is None:
             raise
-        _complain(missing)
-        return missing.exit_status
+        return _failed(missing, arguments)
     except SystemExit as exited:
         # typer makes an exit of Ctrl-C and says nothing.
         if isinstance(getattr(exited.__context__, "__cause__", None), KeyboardInterrupt):
@@ -149,8 +148,7 @@ def _status(arguments: list[str]) -> int:
         return 1
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(f"spillcast: {where}{error.strerror or error}", file=sys.stderr)
-        return 1
+        return _failed(SystemFailed(f"{where}{error.strerror or error}"), arguments)
 
 
 def _with_present_names(arguments: list[str]) -> list[str]:
@@ -176,10 +174,17 @@ def _interrupted() -> int:
     return interrupted_status()
 
 
-def _complain(error: "SpillcastError") -> None:
+def _failed(error: "SpillcastError", arguments: Sequence[str]) -> int:
+    """Print an error, with ``--json`` also its document on stdout; the exit status."""
     print(f"spillcast: {error.message}", file=sys.stderr)
     if error.hint:
         print(f"  {error.hint}", file=sys.stderr)
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--json" in options:
+        from spillcast.cli.output import emit
+
+        emit(error.to_json())
+    return error.exit_status
 
 
 def application(arguments: list[str]) -> "Typer":

@@ -167,7 +167,7 @@ def forecast(
     """
     from dataclasses import replace
 
-    from spillcast.cli.output import emit, show
+    from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.cli.rehearse import check_options, rehearsing
     from spillcast.errors import Refusal
@@ -238,8 +238,7 @@ def forecast(
         try:
             answers = ask(baseline, to, question)
         except Refusal as refusal:
-            if json:
-                emit(refusal_document(refusal.message, refusal.hint))
+            refusal.document = refusal_document(refusal)
             raise
     forecasts = priced(to, [forecast for forecast, _ in answers], costs)
     cells = memory_cells(to, forecasts)

@@ -153,9 +153,10 @@ def forecasts_of(
     try:
         return [forecast for forecast, _ in ask([recording.path], targets, question)]
     except Refusal as error:
-        elapsed_s, reason = recording.elapsed_s, error.message
+        elapsed_s = recording.elapsed_s
         return [
-            Forecast.refusal(target, elapsed_s, question.confidence, reason) for target in targets
+            Forecast.refusal(target, elapsed_s, question.confidence, error.message, error.code)
+            for target in targets
         ]
 
 
@@ -191,7 +192,7 @@ def _answers(
     answers: list[Answer] = []
     for name, storage in targets:
         if isinstance(storage, Refusal):
-            forecast, target_storage = refused(baseline, name, str(storage)), None
+            forecast, target_storage = refused(baseline, name, storage), None
         else:
             on_it = partial(forecast_of, target=storage, confidence=confidence)
             forecast = forecast_between(baseline, ends, on_it)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from spillcast.errors import OptionInvalid, TargetUnknown
+from spillcast.errors import OptionInvalid, Refusal, TargetUnknown
 from spillcast.forecast.result import FORECAST_SCHEMA, Forecast
 from spillcast.forecast.verdict import Verdict, negligible, rank_s, verdict
 
@@ -34,15 +34,16 @@ def forecasts_document(forecasts: Sequence[Forecast]) -> dict[str, Any]:
     return {"schema": FORECAST_SCHEMA, **answer, "targets": targets}
 
 
-def refusal_document(reason: str, hint: str | None) -> dict[str, Any]:
+def refusal_document(refusal: Refusal) -> dict[str, Any]:
     """The document where the evidence allows a forecast for no target, and tells no time either."""
-    answer = Verdict("none", [f"No forecast: {reason}."], None, None, [])
+    answer = Verdict("none", [f"No forecast: {refusal.message}."], None, None, [])
     return {
         "schema": FORECAST_SCHEMA,
         "verdict": answer.to_json(),
         "targets": [],
-        "refused": reason,
-        "hint": hint,
+        "refused": refusal.message,
+        "refused_code": refusal.code,
+        "hint": refusal.hint,
     }
 
 

@@ -1,6 +1,6 @@
 """Elapsed times and intervals that no forecast can be made of, whatever the evidence."""
 
-from spillcast.errors import EvidenceContradictory
+from spillcast.errors import EvidenceContradictory, IntervalTooWide
 from spillcast.forecast.assumptions import SHORTER, USELESS
 from spillcast.units import format_duration
 
@@ -15,7 +15,7 @@ def check_elapsed(elapsed_s: float | None, seen_s: float, least: float = SHORTER
         )
 
 
-def too_wide(low_s: float, high_s: float, now_s: float = 0.0) -> str | None:
+def too_wide(low_s: float, high_s: float, now_s: float = 0.0) -> IntervalTooWide | None:
     """Why there is no forecast with this interval; None where there is one.
 
     One that lies wholly below ``now_s``, the elapsed time as it is, tells that the move helps.
@@ -23,4 +23,4 @@ def too_wide(low_s: float, high_s: float, now_s: float = 0.0) -> str | None:
     if high_s <= USELESS * low_s or high_s < now_s:
         return None
     low, high = format_duration(low_s), format_duration(high_s)
-    return f"the evidence shows only that it takes between {low} and {high}"
+    return IntervalTooWide(f"the evidence shows only that it takes between {low} and {high}")

@@ -1,10 +1,11 @@
 """A forecast: the number, how sure it is, and the terms that it is the sum of."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spillcast.document import internal, key, later, written
+from spillcast.errors import Refusal
 from spillcast.explained import explained
 from spillcast.forecast.more_memory import Spilled, WorkMemory
 from spillcast.forecast.sum.interval import Uncertainty
@@ -133,8 +134,9 @@ class Forecast(Tabular):
     terms: Sequence[Term]
     method: str = later("counts")
     warnings: Sequence[Warned]
-    #: Why there is no number.
+    #: Why there is no number, and the code of that error.
     refused: str | None
+    refused_code: str | None = later()
     #: What the numbers are for, where that is not the whole query.
     part: Part | None = later()
     #: What was recorded of a whole that the numbers are for; None for all of it.
@@ -167,7 +169,14 @@ class Forecast(Tabular):
             raise ValueError("there is a forecast_s without an interval_s")
 
     @classmethod
-    def refusal(cls, target: str, elapsed_s: float, confidence: float, reason: str) -> "Forecast":
+    def refusal(
+        cls,
+        target: str,
+        elapsed_s: float,
+        confidence: float,
+        reason: str,
+        code: str | None = None,
+    ) -> "Forecast":
         """A forecast without a number, for evidence of which only the elapsed time is known."""
         return cls(
             target=target,
@@ -179,7 +188,12 @@ class Forecast(Tabular):
             terms=(),
             warnings=(),
             refused=reason,
+            refused_code=code,
         )
+
+    def refused_by(self, refusal: Refusal) -> "Forecast":
+        """The same without a number, for this reason."""
+        return replace(self, refused=refusal.message, refused_code=refusal.code)
 
     def __str__(self) -> str:
         """The answer in one sentence."""

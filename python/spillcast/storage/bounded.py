@@ -17,7 +17,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from spillcast import _core
-from spillcast.errors import IoFailed
+from spillcast.errors import SystemFailed
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.storage.memory_group import NoMemoryGroup, memory_group
@@ -119,7 +119,7 @@ def _result(last: Mapping[str, Any], status: int) -> Measured:
         raise ValueError(last["value_error"])
     if "os_error" in last:
         raise OSError(*last["os_error"])
-    raise IoFailed(
+    raise SystemFailed(
         f"the replay's process ended with status {status}: perhaps for lack of memory",
         "a smaller --budget takes less",
     )

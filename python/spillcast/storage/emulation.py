@@ -9,7 +9,7 @@ from typing import Any
 
 from spillcast import _core
 from spillcast.document import written
-from spillcast.errors import IoFailed, OptionInvalid
+from spillcast.errors import OptionInvalid, SystemFailed
 from spillcast.recording.event_names import OPS
 from spillcast.storage.behaviour import Behaviour, Point
 from spillcast.units import format_bytes, format_duration
@@ -132,7 +132,7 @@ def emulate(
     except ValueError as error:
         raise OptionInvalid(*str(error).split("; ", 1)) from error
     except OSError as error:
-        raise IoFailed(*str(error.strerror or error).split("; ", 1)) from error
+        raise SystemFailed(*str(error.strerror or error).split("; ", 1)) from error
     try:
         yield Mount(mounted, behaviour, mountpoint, backing, page_cache=page_cache)
     finally:

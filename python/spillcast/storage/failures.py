@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spillcast.errors import (
-    IoFailed,
     OptionInvalid,
     PathMissing,
     PathUnusable,
     SpaceExhausted,
+    SystemFailed,
 )
 
 
@@ -34,4 +34,4 @@ def failures_as_errors(directory: Path) -> Iterator[None]:
         if error.errno == errno.EDQUOT:
             hint = "see it with quota(1); have it raised, or name a directory of another owner"
             raise SpaceExhausted(f"{directory}: the disk quota there is used up", hint) from error
-        raise IoFailed(error.strerror or str(error)) from error
+        raise SystemFailed(error.strerror or str(error)) from error

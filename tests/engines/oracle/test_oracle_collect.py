@@ -14,7 +14,7 @@ from sqlglot import exp
 from harness import spillcast
 from made_up_sqlplus import NOW, VIEWS, database, insert, parsed, run
 from spillcast.engines.oracle.collect import collect, parse_session
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid
 from spillcast.evidence.oracle.ash import executions, read_ash
 from spillcast.evidence.oracle.statistics import read_statistics
 
@@ -193,19 +193,19 @@ def test_where_the_trace_lies(oracle):
 
 @pytest.mark.parametrize("sql_id", ["", "short", "09BMJ7J9Q8A5Z", "' or 1=1 --  ", SQL_ID + "\n"])
 def test_what_is_no_sql_id(sql_id):
-    with pytest.raises(InputError, match="--sql-id"):
+    with pytest.raises(OptionInvalid, match="--sql-id"):
         collect(sql_id=sql_id)
 
 
 @pytest.mark.parametrize("text", ["33", "33,", "33;4711", "33,4711;drop", "-1,2", "1,1234567890"])
 def test_what_is_no_session(text):
-    with pytest.raises(InputError, match="--sid"):
+    with pytest.raises(OptionInvalid, match="--sid"):
         parse_session(text)
 
 
 @pytest.mark.parametrize("wrong", [{"minutes": 0}, {"minutes": 10**7}, {"interval": 0}])
 def test_values_out_of_range(wrong):
-    with pytest.raises(InputError, match="is not between 1 and"):
+    with pytest.raises(OptionInvalid, match="is not between 1 and"):
         collect(**wrong)
 
 

@@ -8,7 +8,7 @@ from emulator import skip_without_fuse
 from harness import only_line, spillcast
 from postgres_rig import JOIN, OPERATION_S
 from spillcast.engines.postgres.live.rehearse import rehearse_postgres
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import Refusal, TargetUnsuited
 from spillcast.recording import Recording
 
 SETTINGS = ["work_mem=128kB", "max_parallel_workers_per_gather=0"]
@@ -77,7 +77,7 @@ def test_without_the_server(explained, slow):
 
 
 def test_no_tablespace_there(newest, explained, tmp_path):
-    with pytest.raises(InputError, match="no tablespace") as raised:
+    with pytest.raises(TargetUnsuited) as raised:
         rehearse_postgres(newest.dsn, explained, tmp_path, 1.0, tmp_path)
     assert f"location '{tmp_path}'" in raised.value.hint
 

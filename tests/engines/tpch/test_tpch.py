@@ -9,7 +9,7 @@ from datetime import date
 import pytest
 
 from spillcast.engines.workload import Workload
-from spillcast.errors import InputError
+from spillcast.errors import ProgramMissing, SpaceInsufficient
 from spillcast.workspace import workspace
 from spillcast_lab.tpch import data
 from spillcast_lab.tpch.duckdb import DuckDbTpch
@@ -135,11 +135,11 @@ def test_what_was_just_written_is_dropped_too(tmp_path):
 
 def test_a_missing_generator_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(data, "generator", lambda: None)
-    with pytest.raises(InputError, match="tpchgen-cli, which is not installed") as told:
+    with pytest.raises(ProgramMissing) as told:
         data.made(tmp_path, ROWS)
     assert told.value.hint == "pip install 'spillcast[lab]'"
 
 
 def test_without_space_nothing_is_made(room):
-    with pytest.raises(InputError, match=r"TPC-H needs .* of free space"):
+    with pytest.raises(SpaceInsufficient, match=r"TPC-H needs .* of free space"):
         data.made(room, ROWS * 10**6)

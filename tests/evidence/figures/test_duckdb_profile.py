@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from harness import only_line, spillcast
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceIncomplete, InputError
 from spillcast.evidence.figures.reading import read_figures
 from spillcast.recording import Recording
 
@@ -171,7 +171,7 @@ def test_what_lacks_or_cannot_be_is_refused(tmp_path, changes, words):
 def test_one_without_a_size_names_what_to_give(tmp_path, text):
     path = tmp_path / "profile.txt"
     path.write_text(text)
-    with pytest.raises(InputError, match="no size of temp files") as refused:
+    with pytest.raises(EvidenceIncomplete) as refused:
         read_figures([path], timed=False)
     word = re.search(r"figures:\S+", refused.value.hint)[0]
     assert read_figures([word], timed=False).elapsed_s == 1.5
@@ -180,7 +180,7 @@ def test_one_without_a_size_names_what_to_give(tmp_path, text):
 def test_a_cut_one_is_refused(tmp_path):
     path = document_in(tmp_path)
     path.write_text(path.read_text()[:-20])
-    with pytest.raises(InputError, match="not JSON"):
+    with pytest.raises(EvidenceDamaged):
         read_figures([path], timed=False)
 
 
@@ -192,5 +192,5 @@ def test_one_among_words_is_read_and_two_are_refused(tmp_path):
         path.write_text(pasted)
         assert read_figures([path], timed=False).meta.temp == plain.meta.temp
     path.write_text(f"{text}\n{text}\n")
-    with pytest.raises(InputError, match="2 profiles"):
+    with pytest.raises(EvidenceAmbiguous, match="2 profiles"):
         read_figures([path], timed=False)

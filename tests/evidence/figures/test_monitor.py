@@ -8,7 +8,7 @@ import monitor_reports
 from evidence import storage
 from harness import spillcast
 from monitor_reports import IO_BYTES, IO_S, LINES, READS, WRITES
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import EvidenceDamaged, InputError, NoTempIo, Refusal
 from spillcast.evidence.figures.reading import read_figures
 from spillcast.forecast import forecast
 
@@ -72,7 +72,7 @@ def test_without_samples_requests_divide_the_waits(written):
 
 def test_what_does_not_spill_and_what_still_runs(written):
     lines = [(*line[:3], 0, {"Cpu": 9}) for line in LINES if line[0] != "HASH JOIN"]
-    with pytest.raises(InputError, match="does not spill"):
+    with pytest.raises(NoTempIo):
         read_figures([written(lines=lines)])
     found = read_figures([written(status="EXECUTING")])
     assert any("still running" in one for one in found.meta.temp.untold)
@@ -108,5 +108,5 @@ def test_entities_are_refused(tmp_path):
         "<report_parameters>", '<!DOCTYPE a [<!ENTITY b "c">]><report_parameters>'
     )
     path.write_text(inner)
-    with pytest.raises(InputError, match="entities"):
+    with pytest.raises(EvidenceDamaged, match="entities"):
         read_figures([path])

@@ -8,7 +8,13 @@ import oracle_reports
 from evidence import storage
 from harness import spillcast
 from oracle_reports import DB_TIME_S, READ_S, READS, SQL_ID, STATEMENTS, USER_IO_S, WRITE_S, WRITES
-from spillcast.errors import InputError
+from spillcast.errors import (
+    EvidenceAmbiguous,
+    EvidenceIncomplete,
+    EvidenceMixed,
+    NoTempIo,
+    SelectionEmpty,
+)
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.reading import read_figures
 from spillcast.forecast import forecast
@@ -69,7 +75,7 @@ def test_both_views_together(tmp_path, sessions):
     others = 28_000 * sessions
     assert temp.total_s == pytest.approx(435 * temp.operations / (temp.operations + others))
     assert temp.within.least_s < temp.total_s < temp.within.most_s
-    with pytest.raises(InputError, match=r"V\$SQL_PLAN_MONITOR are missing"):
+    with pytest.raises(EvidenceIncomplete, match=r"V\$SQL_PLAN_MONITOR are missing"):
         read_figures(paths[:1])
 
 
@@ -80,7 +86,7 @@ def test_of_several_executions_one_is_named(tmp_path):
         for at, both in enumerate((first, second))
         for name, text in zip(("run", "plan"), both, strict=True)
     ]
-    with pytest.raises(InputError, match="2 runs") as refused:
+    with pytest.raises(EvidenceAmbiguous, match="2 runs") as refused:
         read_figures(paths)
     assert "16777217" in str(refused.value)
     assert "--exec-id" in refused.value.hint
@@ -134,14 +140,14 @@ def test_a_statement_has_bounds(report):
 
 
 def test_what_is_not_there_is_named(tmp_path, report):
-    with pytest.raises(InputError, match="no run has sql-id abcdefghijklm"):
+    with pytest.raises(SelectionEmpty):
         read_figures([report], Choice(sql_id="abcdefghijklm"))
     text = report.read_text().replace("direct path", "db file")
-    with pytest.raises(InputError, match="no waits for temp files"):
+    with pytest.raises(NoTempIo):
         read_figures([write(tmp_path / report.name.replace(".", "2."), text)])
 
 
 def test_several_reports_are_no_run(tmp_path):
     both = [write(tmp_path / name, form()) for name, form in FORMS.items()]
-    with pytest.raises(InputError, match="2 files of figures"):
+    with pytest.raises(EvidenceMixed, match="2 files of figures"):
         read_figures(both[:2])

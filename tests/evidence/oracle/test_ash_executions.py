@@ -3,7 +3,7 @@
 import pytest
 
 from ash_files import EXEC_ID, SQL_ID, execution, without, write_ash
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceAmbiguous, InputError
 from spillcast.evidence.oracle.ash import (
     Chosen,
     check_single_execution,
@@ -53,7 +53,7 @@ def test_two_are_told_apart(other, expected, tmp_path):
 def test_several_are_listed_and_no_forecast_is_of_them(tmp_path):
     second = execution(163, after_s=HOUR_S, sql_exec_id=NEXT)
     ash = read_ash(write_ash(tmp_path / "ash.csv", execution(773), second))
-    with pytest.raises(InputError, match="the samples are of 2 executions") as caught:
+    with pytest.raises(EvidenceAmbiguous, match="the samples are of 2 executions") as caught:
         check_single_execution(ash)
     choose, heading, *rows = caught.value.hint.splitlines()
     assert choose.startswith("choose it with --exec-id, --since and --until")
@@ -68,7 +68,7 @@ def test_several_are_listed_and_no_forecast_is_of_them(tmp_path):
 
 def test_of_many_the_longest_are_listed(tmp_path):
     many = [execution(n, after_s=100 * n, sql_exec_id=EXEC_ID + n) for n in range(1, 15)]
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(EvidenceAmbiguous) as caught:
         check_single_execution(read_ash(write_ash(tmp_path / "ash.csv", *many)))
     listed = caught.value.hint.splitlines()
     assert len(listed) == 2 + 10 + 1

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spillcast.errors import InputError
+from spillcast.errors import SelectionEmpty
 from spillcast.evidence.oracle.ash import Ash, profile_ash, wall_clock_share
 from spillcast.recording.schema import SAMPLES_SCHEMA
 
@@ -182,6 +182,6 @@ def test_any_event_can_be_asked_for(pattern, share):
 
 
 def test_a_pattern_like_no_event_is_bad_input():
-    with pytest.raises(InputError, match="no sample waits for 'gc \\*'") as caught:
+    with pytest.raises(SelectionEmpty, match="no sample waits for 'gc \\*'") as caught:
         wall_clock_share(ash(seed_rows()), "gc *")
     assert READ in caught.value.hint

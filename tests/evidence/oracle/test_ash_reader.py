@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillcast.errors import InputError
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceMixed,
+    FileUnreadable,
+    SelectionEmpty,
+)
 from spillcast.evidence.find import find_evidence
 from spillcast.evidence.oracle.ash import Chosen, read_ash
 from spillcast.evidence.oracle.ash.values import parse_integer, parse_time_ns
@@ -158,7 +164,7 @@ def test_a_cut_parquet_file_is_bad_input(tmp_path):
     path = tmp_path / "ash.parquet"
     pq.write_table(pa.table({"SAMPLE_TIME": [START], "EVENT": [READ]}), path)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(InputError, match="cut or damaged"):
+    with pytest.raises(EvidenceDamaged):
         read_ash(path)
 
 
@@ -286,18 +292,18 @@ def test_a_lost_quote_costs_its_own_line_only(tmp_path):
 )
 def test_missing_columns_are_named_with_those_found(heading, found, tmp_path):
     path = written(joined(",", [heading, ["1", "2"]]), tmp_path)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(EvidenceIncomplete) as caught:
         read_ash(path)
     message = f"{path}: an ASH export needs SAMPLE_TIME, and EVENT or SESSION_STATE; found: {found}"
     assert caught.value.message == message
 
 
 def test_an_empty_file_and_no_file_are_bad_input(tmp_path):
-    with pytest.raises(InputError, match="found: nothing"):
+    with pytest.raises(EvidenceIncomplete):
         read_ash(written("", tmp_path))
-    with pytest.raises(InputError, match="no row could be read"):
+    with pytest.raises(EvidenceIncomplete):
         read_ash(written(",".join(HEADING) + "\n\nno rows selected\n", tmp_path))
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(FileUnreadable):
         read_ash(tmp_path / "none.csv")
 
 
@@ -332,7 +338,7 @@ def test_memory_and_history_together_are_bad_input(tmp_path):
     memory = written(export([(START, READ)], ["SAMPLE_TIME", "EVENT"]), tmp_path, "a.csv")
     heading = ["SAMPLE_TIME", "EVENT", "SNAP_ID"]
     history = written(export([(START, READ, 1)], heading), tmp_path, "b.csv")
-    with pytest.raises(InputError, match="mixed"):
+    with pytest.raises(EvidenceMixed, match="mixed"):
         read_ash([memory, history])
 
 
@@ -361,7 +367,7 @@ def test_one_statement_and_one_execution(tmp_path):
     ]
     one = read_ash(path, Chosen(sql_id="bbbbbbbbbbbbb", exec_id=16777217))
     assert one.samples.num_rows == 1
-    with pytest.raises(InputError, match="SQL_ID ccc") as caught:
+    with pytest.raises(SelectionEmpty) as caught:
         read_ash(path, Chosen(sql_id="ccc"))
     assert caught.value.hint == "there are: bbbbbbbbbbbbb, aaaaaaaaaaaaa"
 

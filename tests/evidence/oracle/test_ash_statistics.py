@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.oracle.statistics import read_statistics, temp_on_flash
 
 READS = "physical reads"
@@ -78,5 +78,5 @@ def test_damage_is_named(tmp_path):
 def test_another_file_is_bad_input(tmp_path):
     path = tmp_path / "ash.csv"
     path.write_text("SAMPLE_TIME,EVENT\n1,2\n")
-    with pytest.raises(InputError, match="need NAME and VALUE; found: SAMPLE_TIME, EVENT"):
+    with pytest.raises(EvidenceIncomplete):
         read_statistics(path)

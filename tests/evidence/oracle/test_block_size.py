@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from oracle_files import READ, blocks, write_trace
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceMissing, EvidenceMixed, OptionInvalid
 from spillcast.evidence.find import find_evidence
 from spillcast.evidence.oracle.block_size import BlockSize, block_size, parse_block
 
@@ -31,13 +31,13 @@ def test_sizes(text, size):
 
 @pytest.mark.parametrize("text", ["12K", "64K", "0"])
 def test_no_block_is_as_large(text):
-    with pytest.raises(InputError, match=f"--block {text}") as caught:
+    with pytest.raises(OptionInvalid, match=f"--block {text}") as caught:
         parse_block(text)
     assert "2K, 4K, 8K, 16K, 32K" in caught.value.hint
 
 
 def test_a_bare_number_has_no_unit():
-    with pytest.raises(InputError, match="--block: '16' has no unit") as caught:
+    with pytest.raises(OptionInvalid, match="--block: '16' has no unit") as caught:
         parse_block("16")
     assert "16K" in caught.value.hint
 
@@ -62,7 +62,7 @@ def test_a_packed_header_tells_too(tmp_path):
 
 def test_two_databases_are_refused_and_nonsense_counts_for_nothing(tmp_path):
     two = [parameters(tmp_path / f"{size}.csv", size) for size in (8192, 16384)]
-    with pytest.raises(InputError, match=r"8 KiB in .* and 16 KiB in "):
+    with pytest.raises(EvidenceMixed, match=r"8 KiB in .* and 16 KiB in "):
         block_size(parameters=two)
     odd = parameters(tmp_path / "odd.csv", 12345)
     assert block_size(parameters=[odd]).known_from is None
@@ -73,5 +73,5 @@ def test_parameters_are_known_by_what_they_hold_and_are_no_evidence_alone(tmp_pa
     beside = trace(tmp_path / "a.trc")
     found = find_evidence([spooled, beside])
     assert (found.parameters, found.traces, found.only_kind()) == ([spooled], [beside], "traces")
-    with pytest.raises(InputError, match="not evidence by themselves"):
+    with pytest.raises(EvidenceMissing):
         find_evidence([spooled]).only_kind()

@@ -7,7 +7,7 @@ import pytest
 from ash_files import EXEC_ID, execution, write_ash
 from harness import spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, write_trace
-from spillcast.errors import InputError
+from spillcast.errors import OptionConflict, TargetUnsuited
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 
@@ -89,7 +89,7 @@ def test_the_gap_of_an_export_without_these_columns_is_a_warning(tmp_path):
 @pytest.mark.parametrize("options", [{"exec_id": 1}, {"since": "20:00"}, {"until": "20:00"}])
 def test_they_are_for_ash(tmp_path, options):
     trace = write_trace(tmp_path / "a.trc", SLOW)
-    with pytest.raises(InputError, match="is for ASH exports"):
+    with pytest.raises(OptionConflict):
         forecast(trace, "factor:2", **options)
 
 
@@ -106,7 +106,7 @@ def folder(tmp_path):
 def test_unrelated_traces_below_a_directory_are_no_target(folder, tmp_path):
     """A forecast by them would be 25 h 53 min, 90 % interval 4.41 s to 75 h 49 min."""
     here = write_trace(tmp_path / "here.trc", SLOW)
-    with pytest.raises(InputError, match="of 2 traces below it none has waits") as caught:
+    with pytest.raises(TargetUnsuited, match="of 2 traces below it none has waits") as caught:
         forecast(here, folder)
     assert f"spillcast probe {folder} --grid" in caught.value.hint
     result = spillcast("forecast", here, "--to", folder)
@@ -127,7 +127,7 @@ def test_only_traces_of_the_same_statement_are_taken(folder, tmp_path):
 def test_a_directory_needs_a_baseline_that_names_its_statement(folder, tmp_path):
     nameless = HEADER.split("=====================")[0]
     here = write_trace(tmp_path / "here.trc", SLOW, header=nameless)
-    with pytest.raises(InputError, match="does not name its statement"):
+    with pytest.raises(TargetUnsuited):
         forecast(here, folder)
 
 

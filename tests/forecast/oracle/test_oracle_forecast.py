@@ -7,7 +7,7 @@ import pytest
 from harness import only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real, write_trace
 from spillcast import forecast as spillcast_forecast
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid, SelectionEmpty
 from spillcast.forecast.oracle.events import read_shares, read_traces
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.forecast import forecast_events
@@ -263,7 +263,7 @@ def test_a_trace_without_times_needs_ash(tmp_path):
     path = tmp_path / "old.trc"
     header = HEADER.replace(" tim=1000000", "")
     path.write_text(header + f"WAIT #7: nam='{READ}' ela= 9000 p1=201 p2=128 p3=31\n")
-    with pytest.raises(InputError):
+    with pytest.raises(OptionInvalid):
         forecast_events(
             Target("f", factor=2),
             OracleEvidence(traces=read_traces([path])),
@@ -314,5 +314,5 @@ def test_one_statement_of_a_trace(tmp_path):
     # Four reads and the CPU time of the fetch; waiting for the client is idle.
     assert read.sessions_s == pytest.approx(4 * 9e-3 + 2e-3)
     assert read.events[READ].count == 4
-    with pytest.raises(InputError, match="SQL_ID nobody"):
+    with pytest.raises(SelectionEmpty):
         read_traces([path], sql_id="nobody")

@@ -9,7 +9,7 @@ import pytest
 from evidence import storage
 from harness import spillcast
 from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, recorded, recorded_late
-from spillcast.errors import Refusal
+from spillcast.errors import NotSpilled
 from spillcast.forecast import forecast
 from spillcast.forecast.load import temp_load
 from spillcast.forecast.remaining import RemainingWorkHints, UserEstimate
@@ -121,7 +121,7 @@ def test_of_a_part_without_temp_io_a_former_run_of_the_same_text_is_forecast(tmp
     same = recorded(tmp_path / "former.spill", runs, engine=own, ended_by="end")
     unknown = recorded(tmp_path / "unknown.spill", runs, ended_by="end")
     for known_besides in (RemainingWorkHints(), RemainingWorkHints(history=[unknown.path])):
-        with pytest.raises(Refusal, match="did not spill"):
+        with pytest.raises(NotSpilled):
             forecast(part, SAME, known=known_besides)
     said = forecast(part, SAME, known=RemainingWorkHints(history=[same.path]))
     assert said.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)

@@ -3,7 +3,7 @@
 import pytest
 
 from evidence import recording, storage
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import InputError, NotSpilled
 from spillcast.forecast import forecast
 from spillcast.storage.target import resolve
 
@@ -102,7 +102,7 @@ def test_what_is_no_target_is_bad_input(run, target):
 
 def test_a_run_that_did_not_spill_is_refused(tmp_path):
     run = recording(tmp_path / "run.spill", [("read", 0, 3, 1000)], elapsed_s=1.0)
-    with pytest.raises(Refusal, match="did not spill"):
+    with pytest.raises(NotSpilled):
         forecast(run, storage(THERE))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from evidence import change, known, seconds, storage, table
 from harness import spillcast
-from spillcast.errors import InputError
+from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.forecast.result import QUOTA
 from spillcast.forecast.sum.baseline import Baseline
@@ -175,7 +175,7 @@ def test_where_nobody_saw_cpu_time_it_is_refused_if_it_may_matter(tmp_path):
 @pytest.mark.parametrize("asked", [{"cpus": 0}, {"cpu_quota": 0.0}, {"cpu_quota": float("nan")}])
 def test_what_no_cpu_can_give_is_refused(tmp_path, asked):
     run = recorded(tmp_path / "r.spill", 1, FAST_NS, elapsed_ns=2 * 10**9)
-    with pytest.raises(InputError):
+    with pytest.raises(OptionInvalid):
         forecast(run, on(FAST_NS), **asked)
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from spillcast.errors import Refusal
+from spillcast.errors import FiguresMissing
 from spillcast.lab.io_size.made_up import Sort
 from spillcast.lab.io_size.modelled import modelled
 from spillcast.storage import Group, Storage
@@ -76,5 +76,5 @@ def test_sizes_beyond_the_measured_ones_are_named():
 
 
 def test_a_storage_without_figures_for_an_op_is_refused():
-    with pytest.raises(Refusal, match="has no figures for writes"):
+    with pytest.raises(FiguresMissing):
         trial(groups=groups("read"))

@@ -59,7 +59,7 @@ def forecast_events(
     try:
         parts = parts_of(target, evidence, question, whole_s)
     except Refusal as refused:
-        return replace(unsaid, refused=str(refused))
+        return unsaid.refused_by(refused)
     boosted_s = sum(part.baseline.time_s for part in parts)
     rest_s = max(whole_s - boosted_s, 0.0)
     with_rest = method != "seed" and "rest" not in question.without
@@ -90,7 +90,7 @@ def forecast_events(
         bounds = min(least, ceiling_s), max(most, ceiling_s)
         answer = replace(answer, spilled=evidence.spilled.with_cure(rest_s, bounds))
     if (reason := too_wide(*interval_s)) is not None:
-        return replace(answer, refused=reason)
+        return answer.refused_by(reason)
     return replace(answer, forecast_s=total_s, interval_s=interval_s, terms=terms)
 
 

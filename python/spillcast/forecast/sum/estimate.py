@@ -71,16 +71,15 @@ def forecast_of(
         warm=_warm(baseline, None),
     )
     try:
-        reason = refusal(baseline)
-        if reason is not None:
-            raise RecordingInsufficient(reason)
+        if (text := refusal(baseline)) is not None:
+            raise RecordingInsufficient(text)
         ceiling = baseline.ceiling
         unsaid = replace(
             unsaid, ceiling_s=ceiling.about_s, ceiling_interval_s=ceiling.interval_s(confidence)
         )
         projection = project(baseline, target, cached=cached)
     except Refusal as because:
-        return replace(unsaid, refused=str(because))
+        return unsaid.refused_by(because)
     unhelped_s = total_on(baseline, target) if projection.missed is not None else None
     rehearsed = rehearsed_of(baseline, target)
     measured = target.rehearsal if rehearsed is not None and rehearsed.ended else None
@@ -89,9 +88,8 @@ def forecast_of(
     target_s = projection.changes_s + sum(projection.io_s)
     total_s = float(baseline.remainder_s + baseline.limits_s + projection.drift_s + target_s)
     if total_s <= 0:
-        return replace(
-            unsaid, refused="all of the time recorded was temp I/O: nothing is left of it"
-        )
+        text = "all of the time recorded was temp I/O: nothing is left of it"
+        return unsaid.refused_by(RecordingInsufficient(text))
     ceiling = ceiling.at_most(total_s)
     on_it = partial(total_on, target=target, cached=cached)
     sample = None if measured else sampled_of(baseline, on_it)
@@ -112,7 +110,7 @@ def forecast_of(
     )
     # What is refused for its interval keeps its warnings: they tell why it is so wide.
     if (reason := too_wide(low_s, high_s, baseline.whole_s)) is not None:
-        return replace(unsaid, refused=reason)
+        return unsaid.refused_by(reason)
     return replace(
         unsaid,
         forecast_s=total_s,
@@ -188,9 +186,9 @@ def total_on(baseline: Baseline, target: Storage, *, cached: bool = False) -> fl
     return baseline.remainder_s + baseline.limits_s + target_s
 
 
-def refused(baseline: Baseline, target: str, reason: str) -> Forecast:
+def refused(baseline: Baseline, target: str, reason: Refusal) -> Forecast:
     """A forecast that gives no number for a target, and the reason."""
-    return replace(forecast_of(baseline, Storage(target, ASSUMED, [])), refused=reason)
+    return forecast_of(baseline, Storage(target, ASSUMED, [])).refused_by(reason)
 
 
 def _warm(baseline: Baseline, total_s: float | None) -> Warm | None:

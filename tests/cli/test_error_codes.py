@@ -1,0 +1,52 @@
+"""Errors have stable codes: with --json in a document, in Python as classes."""
+
+import json
+
+import pytest
+
+from evidence import recording
+from harness import error_code, spillcast
+from spillcast.errors import ERROR_SCHEMA, InputError, Refusal, SpillcastError, kinds
+
+
+def test_codes_are_unique_and_kebab_case():
+    codes = [kind.code for kind in kinds()]
+    assert len(set(codes)) == len(codes)
+    assert all(code.replace("-", "").islower() for code in codes)
+    assert all(kind.__doc__ for kind in kinds())
+    assert {kind.exit_status for kind in kinds(InputError)} == {2}
+    assert {kind.exit_status for kind in kinds(Refusal)} == {3}
+    assert {kind.exit_status for kind in kinds(SpillcastError)} == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("forcast", "--json"), "usage-invalid"),
+        (("profile", "nothing.spill", "--json"), "path-missing"),
+        (("profile", "notes.txt", "--json"), "evidence-unknown"),
+        (("profile", "damaged.spill", "--json"), "evidence-damaged"),
+    ],
+)
+def test_json_of_an_error_has_its_code(tmp_path, words, code):
+    (tmp_path / "notes.txt").write_text("notes")
+    recording(tmp_path / "damaged.spill", [("read", 8192, 1, 1000)], elapsed_s=1.0, cpu_s=0.5)
+    (tmp_path / "damaged.spill" / "meta.json").write_text("{")
+    result = spillcast(*words, cwd=tmp_path)
+    assert result.returncode == 2
+    assert error_code(result) == code
+    assert json.loads(result.stdout)["schema"] == ERROR_SCHEMA
+
+
+def test_a_refused_forecast_is_a_forecast_document_with_the_code(tmp_path):
+    recording(tmp_path / "run.spill", [], elapsed_s=1.0, cpu_s=0.5)
+    result = spillcast("forecast", "run.spill", "--to", "factor:2", "--json", cwd=tmp_path)
+    assert result.returncode == 3, result.stderr
+    document = json.loads(result.stdout)
+    assert document["targets"] == []
+    assert document["refused_code"] == "not-spilled"
+
+
+def test_json_of_the_command_after_the_dashes_is_its_own(tmp_path):
+    result = spillcast("record", "-o", "no/such.spill", "--", "true", "--json", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
