@@ -108,7 +108,7 @@ def test_what_is_stated_is_said(tmp_path):
 
 
 def test_limits_of_a_disk_are_said_apart(tmp_path):
-    from spillcast.report.storage_words import limits_words
+    from spillcast.report.storage import limits_words
     from spillcast.storage import Limit
 
     # The kernel's defaults for a disk: 41,708 sequential and 370 random reads, 174,019,176 bytes/s.

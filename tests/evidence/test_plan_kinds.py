@@ -15,8 +15,7 @@ from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.forecast import forecast
 from spillcast.forecast.verdict import verdict
 from spillcast.forecast.work_memory.spills import spills_of
-from spillcast.report.forecast import targets_table
-from spillcast.report.forecast_details import details
+from spillcast.report.forecast import details, targets_table
 from spillcast.storage.target import resolve
 
 

@@ -21,8 +21,7 @@ from spillcast.recording.meta import CaptureAccount
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.source import AUTO, SOURCES, Source
-from spillcast.report.capture_cost import cost_sentence
-from spillcast.report.recording import recording_text
+from spillcast.report.recording import cost_sentence, recording_text
 from spillcast.storage.target import resolve
 
 US = 1_000

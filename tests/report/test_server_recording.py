@@ -4,8 +4,7 @@ from pathlib import Path
 
 from spillcast.recording.postgres_meta import Server
 from spillcast.recording.server_recording import QueryRecording, ServerRecording, UnkeptQuery
-from spillcast.report.recording import status_line
-from spillcast.report.server_recording import server_recording_text
+from spillcast.report.recording import server_recording_text, status_line
 
 FOLDER = Path("/a/rather/long/way/to/where/the/recordings/of/this/server/are/kept/server.spills")
 

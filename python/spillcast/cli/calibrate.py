@@ -38,7 +38,7 @@ def calibrate(
     """
     from spillcast.cli.output import show as print_out
     from spillcast.document import written
-    from spillcast.report.calibrated_machine import machine_page
+    from spillcast.report.machine import machine_page
 
     calibration = _kept() if show else _measured(work, repeat, queries)
     print_out(lambda: written(calibration), lambda: machine_page(calibration), json=json)

@@ -79,7 +79,7 @@ def check(
     from spillcast.lab.actual import actual_run, actual_run_of_evidence
     from spillcast.lab.check import Check, kept_forecast, meant_of
     from spillcast.lab.check import log as keep
-    from spillcast.report.check import check_page
+    from spillcast.report.verify import check_page
     from spillcast.units import format_count, parse_duration_s
 
     kept = kept_forecast(forecast, target)

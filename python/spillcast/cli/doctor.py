@@ -21,7 +21,7 @@ def doctor(json: Json = False, csv: Csv = False, markdown: Markdown = False) -> 
     from spillcast.cli.output import show
     from spillcast.document import written
     from spillcast.lab.doctor import diagnose
-    from spillcast.report.doctor import doctor_page
+    from spillcast.report.machine import doctor_page
 
     diagnosis = diagnose()
     show(

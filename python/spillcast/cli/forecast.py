@@ -184,9 +184,8 @@ def forecast(
     from spillcast.forecast.work_memory.cells import memory_cells, memory_document
     from spillcast.forecast.work_memory.cheapest import cheapest
     from spillcast.recording import Recording
-    from spillcast.report.forecast import forecast_page
-    from spillcast.report.forecast_each import forecast_each_document, forecast_each_page
-    from spillcast.report.memory_table import advice_text, forecast_memory_parts
+    from spillcast.report.forecast import forecast_each_document, forecast_each_page, forecast_page
+    from spillcast.report.work_memory import advice_text, forecast_memory_parts
     from spillcast.units import parse_duration_s
     from spillcast.workspace import workspace
 

@@ -59,7 +59,7 @@ def _show(run: "partial[Move]", *, json: bool) -> None:
     """Print what a move has done, or would do."""
     from spillcast.cli.output import emit
     from spillcast.errors import MoveFailed
-    from spillcast.report.move import done_text, plan_text
+    from spillcast.report.postgres import done_text, plan_text
 
     _check_printable(str(run.keywords.get("to") or ""))
     move = run()

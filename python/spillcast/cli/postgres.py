@@ -78,7 +78,7 @@ def postgres(
     """
     from spillcast.cli.output import show
     from spillcast.engines.postgres.rank.command import rank_postgres
-    from spillcast.report.server_ranking import ranking_page
+    from spillcast.report.postgres import ranking_page
 
     ranking = rank_postgres(
         server,

@@ -56,7 +56,7 @@ def record_all(server: str, output: Path | None, options: "RecordOptions", *, js
     from spillcast.cli.live import line_view
     from spillcast.cli.output import emit, print_coloured, terminal_columns
     from spillcast.engines.postgres.live.record_all import record_all_of_postgres
-    from spillcast.report.server_recording import server_recording_text
+    from spillcast.report.recording import server_recording_text
 
     with line_view(show=not json) as view:
         recording = record_all_of_postgres(

@@ -33,7 +33,7 @@ def sql(
     from spillcast.cli.output import show
     from spillcast.cli.progress import reading_bar
     from spillcast.profile.sql import run_sql
-    from spillcast.report.sql import sql_page
+    from spillcast.report.profile import sql_page
 
     with reading_bar(evidence) as read:
         columns, rows = run_sql(

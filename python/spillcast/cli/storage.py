@@ -46,7 +46,7 @@ def show(
     """
     from spillcast.cli.output import show as show_answer
     from spillcast.errors import OptionInvalid
-    from spillcast.report.storage_show import show_page
+    from spillcast.report.storage import show_page
     from spillcast.storage.description import described
     from spillcast.storage.target import resolve_storage
     from spillcast.units import parse_bytes
@@ -94,7 +94,7 @@ def compare(
     """
     from spillcast.cli.output import show as show_answer
     from spillcast.errors import OptionMissing
-    from spillcast.report.comparison import comparison_page
+    from spillcast.report.storages import comparison_page
     from spillcast.storage.comparison import compare as compare_storages
     from spillcast.storage.target import resolve_storage
 

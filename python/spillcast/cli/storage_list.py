@@ -25,7 +25,7 @@ def list_storages(
     Example: spillcast storage list aws
     """
     from spillcast.cli.output import show
-    from spillcast.report.catalogue import catalogue_document, catalogue_page
+    from spillcast.report.storages import catalogue_document, catalogue_page
     from spillcast.storage.catalogue import matching, rows
 
     listed = rows() if pattern is None else matching(pattern)

@@ -62,7 +62,7 @@ def io_size(
     from spillcast.cli.progress import progress_bar
     from spillcast.lab.io_size.asked import sweep
     from spillcast.recording import Recording
-    from spillcast.report.io_size import sweep_page
+    from spillcast.report.sweep import io_size_page
 
     with progress_bar(f"sweeping {storage}") as done:
         result = sweep(
@@ -76,4 +76,4 @@ def io_size(
             budget=budget,
             on_progress=done,
         )
-    show(result.to_json, lambda: sweep_page(result), json=json, csv=csv, markdown=markdown)
+    show(result.to_json, lambda: io_size_page(result), json=json, csv=csv, markdown=markdown)

@@ -89,7 +89,7 @@ def memory(
     from spillcast.lab.memory_result import sweep_document
     from spillcast.lab.memory_sweep import Plan, sweep_memory
     from spillcast.lab.named_places import named_places
-    from spillcast.report.memory_sweep import sweep_page
+    from spillcast.report.sweep import memory_page
     from spillcast.units import parse_duration_s
     from spillcast.workspace import workspace
 
@@ -120,7 +120,7 @@ def memory(
     advice = None if within_s is None else cheapest(cells, within_s, costs)
     show(
         lambda: sweep_document(sweep, advice),
-        lambda: sweep_page(sweep, advice),
+        lambda: memory_page(sweep, advice),
         json=json,
         csv=csv,
         markdown=markdown,

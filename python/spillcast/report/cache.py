@@ -7,8 +7,7 @@ from typing import Any
 from spillcast.cache.curve import MOST, POINTS, Curve
 from spillcast.cache.elapsed import Device, Traffic
 from spillcast.cache.simulation import Simulation
-from spillcast.report.histogram import bar
-from spillcast.report.page import Drawn, Page, Part, Words
+from spillcast.report.page import Drawn, Page, Part, Words, bar
 from spillcast.report.table import Column, Table, paragraph
 from spillcast.units import format_bytes
 

@@ -5,8 +5,7 @@ from dataclasses import asdict
 
 from spillcast.fleet.ingest import Ingested
 from spillcast.fleet.result import MOST, Fleet
-from spillcast.report.histogram import bar
-from spillcast.report.page import Page, Words
+from spillcast.report.page import Page, Words, bar
 from spillcast.report.table import Column, Table
 from spillcast.units import format_bytes, format_count, format_duration, interval_name
 

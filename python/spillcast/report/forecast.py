@@ -1,19 +1,26 @@
-"""A forecast as people read it: the verdict, all targets in one table, what weakens them."""
+"""A forecast as people read it: the verdict, the targets in one table, terms and warnings."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from spillcast.explained import title_of
-from spillcast.forecast import Forecast
-from spillcast.forecast.ranking import ranked
-from spillcast.forecast.verdict import rank_s, unknown_share, verdict, work_memory_fix
+from spillcast.explained import explained, title_of
+from spillcast.forecast import Forecast, Term, Warned
+from spillcast.forecast.ranking import forecasts_document, ranked
+from spillcast.forecast.result import (
+    CHANGES,
+    FORECAST_SCHEMA,
+    RECORDING,
+    Rehearsed,
+    Remaining,
+)
+from spillcast.forecast.verdict import rank_s, recommended, unknown_share, verdict, work_memory_fix
+from spillcast.recording import Recording
 from spillcast.recording.postgres_meta import Statement
-from spillcast.report.forecast_details import common_warnings, details
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
-from spillcast.report.to_come import to_come_parts
-from spillcast.report.work_memory import spilled_sentences
-from spillcast.units import format_count, format_duration, interval_name
+from spillcast.report.work_memory import spilled_sentences, work_memory_text
+from spillcast.units import format_count, format_duration, format_speedup, interval_name
 from spillcast.visible import one_line
 
 #: Letters of a statement that are shown.
@@ -127,7 +134,7 @@ def _notes(order: Sequence[Forecast]) -> list[str]:
 
 
 #: A row a target, in the order in which they were given.
-_COLUMNS = (
+_TARGET_COLUMNS = (
     Column(None, "target"),
     *(Column(None, key, "s") for key in ("baseline_s", "forecast_s", "low_s", "high_s")),
     Column(None, "confidence", "share"),
@@ -142,7 +149,7 @@ _COLUMNS = (
 
 
 def _data(forecasts: Sequence[Forecast]) -> Table:
-    return Table(_COLUMNS, [_cells(forecast) for forecast in forecasts])
+    return Table(_TARGET_COLUMNS, [_cells(forecast) for forecast in forecasts])
 
 
 def _cells(forecast: Forecast) -> list[Any]:
@@ -154,3 +161,240 @@ def _cells(forecast: Forecast) -> list[Any]:
         *(forecast.speedup, forecast.ceiling_share, forecast.method, forecast.refused),
         *(forecast.cost, forecast.best_value),
     ]
+
+
+#: Share of the elapsed time below which the term of a size is shown with others.
+SMALL = 0.005
+#: Times have three digits.
+ROUNDED = 0.0005
+
+
+def details(forecasts: Sequence[Forecast]) -> list[Part]:
+    """Target by target, the best first; then what is said of all."""
+    common = common_warnings(forecasts)
+    shared = common if len(forecasts) > 1 else []
+    useful = recommended(forecasts)
+    parts = [
+        part
+        for forecast in forecasts
+        for part in _forecast_parts(forecast, forecasts, shared, advised=forecast.target in useful)
+    ]
+    if len(forecasts) > 1 and common:
+        parts.append(Words([line for warning in common for line in _warned(warning)]))
+    if (memory := forecasts[0].work_memory) is not None:
+        parts.append(Words(work_memory_text(memory)))
+    return parts
+
+
+def common_warnings(forecasts: Sequence[Forecast]) -> list[Warned]:
+    """What weakens every number alike, and needs to be said once only."""
+    first, *others = [f.warnings for f in forecasts if not f.refused] or [[]]
+    return [warning for warning in first if all(warning in warnings for warnings in others)]
+
+
+def _warned(warning: Warned) -> list[str]:
+    """The case, and what to do."""
+    about = explained().get(warning.code)
+    lines = [f"  warning: {warning.message} ({warning.code})"]
+    return lines if about is None else [*lines, f"    next: {about.next_step}"]
+
+
+def _forecast_parts(
+    forecast: Forecast, beside: Sequence[Forecast], shared: Sequence[Warned], *, advised: bool
+) -> list[Part]:
+    """Sentence, terms and warnings, but those ``told`` of all; what to do if ``advised``."""
+    if forecast.interval_s is not None and unknown_share(forecast) is not None:
+        parts: list[Part] = [Words([_bounds(forecast)], indent=""), _terms(forecast)]
+    else:
+        parts = [Words([forecast.sentence(beside)], indent="")]
+    if forecast.speedup is not None and len(parts) == 1:
+        slower = ": the query gets slower" if forecast.speedup < 1 else ""
+        parts += [
+            _terms(forecast),
+            Words([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]),
+        ]
+    lines = [
+        line for warning in forecast.warnings if warning not in shared for line in _warned(warning)
+    ]
+    lines += [f"  to do: {advice}" for advice in forecast.advice if advised]
+    if (sample := forecast.sampled) is not None:
+        lines.append(
+            f"  from {sample.waits:,} of {format_count(sample.of_waits, 'wait')}, spread over the "
+            f"run: {sample.error:.1%} off for that, one standard error; --exact takes all"
+        )
+    if (warm := forecast.warm) is not None and warm.forecast_s is not None:
+        today, then = map(format_duration, (warm.baseline_s, warm.forecast_s))
+        lines.insert(0, f"  with its data in memory: {today} now, {then} there")
+    if forecast.rehearsed is not None:
+        lines.insert(0, f"  {_rehearsed(forecast.rehearsed)}")
+    return [*parts, *([Words(lines)] if lines else [])]
+
+
+def _bounds(forecast: Forecast) -> str:
+    """What is known where the middle between bounds is no forecast."""
+    low, high = map(format_duration, forecast.interval_s or (0.0, 0.0))
+    return (
+        f"On {forecast.target} this run would take {low} to {high} instead of "
+        f"{format_duration(forecast.baseline_s)}; its terms, midway between the bounds:"
+    )
+
+
+def _rehearsed(done: Rehearsed) -> str:
+    """What was run on the target."""
+    ran = f"rehearsed for {format_duration(done.elapsed_s)} there"
+    if done.ended:
+        return f"{ran}: that was the whole query, and its time is measured"
+    return f"{ran}: {format_count(done.operations, 'temp operation')} of it, {done.share:.0%}"
+
+
+_TERMS = (
+    Column("term", "term"),
+    Column("count", "count", "count"),
+    Column("size", "mean_bytes", "bytes"),
+    Column("now", "baseline_s", "s"),
+    Column("there", "forecast_s", "s"),
+)
+
+
+def _terms(forecast: Forecast) -> Table:
+    rows: list[list[Any]] = [
+        [
+            term.name,
+            term.count,
+            term.bytes / term.count if term.count and term.bytes else None,
+            term.baseline_s,
+            term.forecast_s,
+        ]
+        for term in _merged(forecast)
+    ]
+    rows.append(["elapsed", None, None, forecast.baseline_s, forecast.forecast_s])
+    return Table(_TERMS, rows)
+
+
+def _merged(forecast: Forecast) -> list[Term]:
+    """The terms, sizes that take next to nothing on either storage together.
+
+    Of calls that change files, and of recording, such a term is nobody's concern.
+    """
+    kept: list[Term] = []
+    small: dict[str, list[Term]] = {}
+    for term in forecast.terms:
+        is_small = term.baseline_s < SMALL * forecast.baseline_s
+        if term.op and is_small and term.forecast_s < SMALL * (forecast.forecast_s or 0):
+            small.setdefault(term.op, []).append(term)
+        elif term.name in (CHANGES, RECORDING) and _unseen(forecast, term):
+            continue
+        else:
+            kept.append(term)
+    for op, terms in small.items():
+        merged = replace(
+            terms[0],
+            name=terms[0].name if len(terms) == 1 else f"temp {op}, other sizes",
+            bytes=sum(term.bytes or 0 for term in terms),
+            count=sum(term.count or 0 for term in terms),
+            baseline_s=sum(term.baseline_s for term in terms),
+            forecast_s=sum(term.forecast_s for term in terms),
+        )
+        kept.append(merged)
+    return kept
+
+
+def _unseen(forecast: Forecast, term: Term) -> bool:
+    """Whether it takes less on both storages than the elapsed times are rounded to."""
+    rounds_to_zero = term.baseline_s < ROUNDED * forecast.baseline_s
+    return rounds_to_zero and term.forecast_s < ROUNDED * (forecast.forecast_s or 0)
+
+
+_REMAINING = (
+    Column("remaining", "figure"),
+    Column("from", "low", "bytes"),
+    Column("about", "centre", "bytes"),
+    Column("to", "high", "bytes"),
+    Column("known from", "source", "words"),
+)
+
+
+def to_come_parts(forecast: Forecast) -> list[Part]:
+    """Nothing for a query that was seen from its beginning to its end."""
+    if (coming := forecast.to_come) is None:
+        return []
+    unused = [f"  not used: {reason}" for reason in coming.unused]
+    return [to_come_table(coming), Words([f"  {left_words(forecast, coming)}", *unused])]
+
+
+def to_come_table(coming: Remaining) -> Table:
+    """Bytes to come, with what tells each."""
+    quantities = {"temp reads": coming.reads_bytes, "temp writes": coming.writes_bytes}
+    rows = [[name, q.low, q.centre, q.high, q.source] for name, q in quantities.items()]
+    return Table(_REMAINING, rows)
+
+
+def left_words(forecast: Forecast, coming: Remaining) -> str:
+    """What is gained by moving it now, which loses what was done."""
+    alone = coming.elapsed_s
+    about, low, high = map(format_duration, (alone.centre, alone.low, alone.high))
+    words = f"left running it takes about another {about} ({low} to {high})"
+    if forecast.forecast_s is None:
+        return f"{words}: known from {alone.source}"
+    anew = format_duration(forecast.forecast_s)
+    return f"moved now and restarted: {anew}; {words}: known from {alone.source}"
+
+
+#: A recording and the forecasts of it.
+Each = tuple[Recording, Sequence[Forecast]]
+_RECORDING_COLUMNS = (
+    Column("recording", "recording"),
+    Column("query", "query", "words", spare=2),
+    Column("today", "baseline_s", "s"),
+    Column("target", "target"),
+    Column("elapsed", "forecast_s", "s"),
+    Column("interval", None, "interval"),
+    Column("speed-up", "speedup", "ratio", spare=1),
+    Column("", "refused", "words"),
+)
+
+
+def forecast_each_page(each: Sequence[Each]) -> Page:
+    """The sum for each target, and a row for each recording and target, the longest query first."""
+    order = sorted(each, key=lambda pair: -pair[0].elapsed_s)
+    rows = [
+        _recording_row(recording, forecast)
+        for recording, forecasts in order
+        for forecast in ranked(forecasts)
+    ]
+    table = Table(_RECORDING_COLUMNS, rows)
+    return Page([Words(_sums(each), indent=""), table], table)
+
+
+def forecast_each_document(each: Sequence[Each]) -> dict[str, Any]:
+    """The document of docs/schema.md: that of a single recording for each of them."""
+    recordings = [
+        {"recording": str(recording.path), "query": recording.meta.engine.query}
+        | forecasts_document(forecasts)
+        for recording, forecasts in each
+    ]
+    return {"schema": FORECAST_SCHEMA, "recordings": recordings}
+
+
+def _sums(each: Sequence[Each]) -> list[str]:
+    """For each target, what the queries take in all there and today."""
+    sums: dict[str, tuple[int, float, float]] = {}
+    for _, forecasts in each:
+        for forecast in forecasts:
+            if forecast.forecast_s is not None:
+                count, target_s, today_s = sums.get(forecast.target, (0, 0.0, 0.0))
+                target_s += forecast.forecast_s
+                sums[forecast.target] = count + 1, target_s, today_s + forecast.baseline_s
+    return [
+        f"On {target} {count} of {len(each)} queries would take {format_duration(target_s)} in all "
+        f"instead of {format_duration(today_s)}."
+        for target, (count, target_s, today_s) in sums.items()
+    ] or ["No forecast for any of them."]
+
+
+def _recording_row(recording: Recording, forecast: Forecast) -> list[Any]:
+    text = " ".join((recording.meta.engine.query or "").split())
+    return [
+        recording.path.name, text, forecast.baseline_s, forecast.target, forecast.forecast_s,
+        forecast.interval_s, forecast.speedup, forecast.refused or "",
+    ]  # fmt: skip

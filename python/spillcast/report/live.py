@@ -10,9 +10,9 @@ from spillcast.forecast.verdict import verdict
 from spillcast.recording.capture_cost import CaptureCost
 from spillcast.recording.event_names import OPS
 from spillcast.recording.running import Running, Tally
-from spillcast.report.histogram import bar, sparkline
+from spillcast.report.forecast import left_words, to_come_table
+from spillcast.report.page import bar, sparkline
 from spillcast.report.table import Column, Table, paragraph, shortened
-from spillcast.report.to_come import left_words, to_come_table
 from spillcast.units import format_bytes, format_count, format_duration
 
 WATCH_SCHEMA = "spillcast.watch/1"

@@ -2,16 +2,19 @@
 
 A report module makes a ``Page`` and knows neither width nor colour. A ``Table`` holds raw values
 under columns with units, so the same rows become lines for a terminal, CSV and Markdown.
-
 rich colours the finished text by patterns, so colours cannot add words. It also draws progress and
 the live view.
 """
 
-from collections.abc import Callable, Sequence
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol
 
 from spillcast.report.table import WIDTH, Table, paragraph
+from spillcast.units import format_duration
 from spillcast.visible import visible
 
 #: The width for which a drawing is made where there is no terminal.
@@ -91,3 +94,91 @@ class Page:
     def markdown(self) -> str:
         """For an issue or a wiki."""
         return "\n\n".join(filter(None, (part.markdown() for part in self.parts)))
+
+
+#: Bins to a power of ten, about 26 % wide: 1, 2 and 5 are the edges of some.
+EDGES = (1.0, 1.25, 1.6, 2.0, 2.5, 3.15, 4.0, 5.0, 6.3, 8.0)
+_LABELLED = (1.0, 2.0, 5.0)
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+#: So many empty bins in a row are drawn as one line.
+_GAP = 3
+_LABEL, _FIGURES, _BAR_MIN = 8, 20, 10
+
+
+def histogram_text(
+    latency_ns: Sequence[int],
+    counts: Sequence[int],
+    *,
+    width: int = 80,
+    marks: Mapping[float, str] | None = None,
+) -> str:
+    """One line a bin: its lower edge at 1, 2 and 5, and where bins begin; a bar, count and share.
+
+    ``marks`` are letters to be set beside the bins of some latencies (ns).
+    """
+    sums: dict[int, int] = {}
+    for latency, count in zip(latency_ns, counts, strict=True):
+        sums[_bin(latency)] = sums.get(_bin(latency), 0) + count
+    beside: dict[int, str] = {}
+    for at_ns, letter in (marks or {}).items():
+        beside[_bin(at_ns)] = beside.get(_bin(at_ns), "") + letter
+    most, whole = max(sums.values()), sum(sums.values())
+    bar_width = max(width - _LABEL - _FIGURES - (8 if marks else 4), _BAR_MIN)
+    gap, lines = f"  {'...':>{_LABEL}}", list[str]()
+    span = range(min(sums), max(sums) + 1)
+    for empty, run in groupby(span, key=lambda at: not sums.get(at)):
+        bins = list(run)
+        if empty and len(bins) >= _GAP:
+            lines.append(gap)
+            continue
+        for at in bins:
+            count = sums.get(at, 0)
+            labelled = not lines or lines[-1] == gap or EDGES[at % 10] in _LABELLED
+            label = format_duration(_edge_ns(at) / 1e9) if labelled else ""
+            figures = f"{count:>10,} {_percent(count / whole):>8}" if count else ""
+            mark = f"  {beside[at]}" if at in beside else ""
+            drawn = bar(count / most, bar_width)
+            lines.append(f"  {label:>{_LABEL}} |{drawn:<{bar_width}}{figures}{mark}".rstrip())
+    return "\n".join(lines)
+
+
+def _bin(ns: float) -> int:
+    """Number of the bin of a latency; 10 to a power of ten, from 1 ns on."""
+    power, value = 0, max(float(ns), 1.0)
+    while value >= 10:
+        power, value = power + 1, value / 10
+    return 10 * power + bisect_right(EDGES, value) - 1
+
+
+def _edge_ns(at: int) -> float:
+    return float(EDGES[at % 10] * 10 ** (at // 10))
+
+
+def _percent(share: float) -> str:
+    return "< 0.1 %" if share < 0.0005 else f"{100 * share:.1f} %"
+
+
+def bar(share: float, width: int) -> str:
+    """A share of so many columns, in eighths of one; whatever is there is seen."""
+    eighths = max(round(8 * width * share), int(share > 0))
+    if not _blocks_are_printed():
+        return "#" * -(-eighths // 8)
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def _blocks_are_printed() -> bool:
+    try:
+        "█".encode(sys.stdout.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """One letter a value, as high as it is beside the largest; a blank where there is nothing."""
+    letters = " ▁▂▃▄▅▆▇█" if _blocks_are_printed() else " .:-=+*#%"
+    most = max(values, default=0.0) or 1.0
+    drawn = "".join(
+        letters[min(max(round(value / most * 8), 1), 8)] if value > 0 else " " for value in values
+    )
+    return drawn.rstrip()

@@ -1,4 +1,4 @@
-"""A profile as a table, and its latencies as histograms."""
+"""A profile as a table, its latencies as histograms, and the answer to a query in SQL."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.profile import Profile
 from spillcast.profile.result import CALL, ROW_SOURCE, LatencyCounts
-from spillcast.report.histogram import histogram_text
-from spillcast.report.page import Drawn, Page, Part, Words
+from spillcast.report.page import Drawn, Page, Part, Words, histogram_text
 from spillcast.report.table import Column, Table, paragraph
 
 if TYPE_CHECKING:
@@ -168,3 +167,13 @@ def _peak_lines(row: dict[str, Any], peaks: "Sequence[Peak]") -> list[str]:
     direct = str(row.get("event", "")).startswith("direct path")
     cause = plausible_cause(peaks, "direct" if direct else "buffered")
     return [f"  {letters}: {peaks_words(peaks)}", *([f"  {cause}"] if cause else [])]
+
+
+def sql_page(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Page:
+    """Values as they are, under the names that the query gives them."""
+    texts = {at for at in range(len(columns)) for row in rows if isinstance(row[at], str)}
+    named = [
+        Column(name, name, "text" if at in texts else "raw") for at, name in enumerate(columns)
+    ]
+    table = Table(named, rows)
+    return Page([table], table)

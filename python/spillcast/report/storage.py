@@ -1,14 +1,17 @@
-"""A storage as tables of latencies, and an exported log in words."""
+"""A storage: its figures, how its latencies are spread, its limits, an exported log."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 from spillcast.recording.event_names import OPS
-from spillcast.report.page import Page, Part, Words
+from spillcast.report.page import Drawn, Page, Part, Words, histogram_text
 from spillcast.report.table import Column, Table
-from spillcast.storage import Group, Storage
+from spillcast.storage import Group, Limit, Storage
+from spillcast.storage.description import Ability, Shape, ability, shape
 from spillcast.storage.iolog import Iolog
+from spillcast.storage.model import Estimate, Model
 from spillcast.storage.source import GRID
 from spillcast.units import format_bytes, format_count, format_duration
 
@@ -16,7 +19,7 @@ from spillcast.units import format_bytes, format_count, format_duration
 BYTES_FROM = 64 << 10
 
 
-_COLUMNS = (
+_FIGURES = (
     Column("op", "op"),
     Column("size", "size_class_bytes", "bytes"),
     Column(None, "depth", "count"),
@@ -47,7 +50,7 @@ def figures(storage: Storage) -> Table:
         for g in storage.of(op)
         if g.count
     ]
-    return Table(_COLUMNS, rows)
+    return Table(_FIGURES, rows)
 
 
 def storage_page(storage: Storage) -> Page:
@@ -156,3 +159,244 @@ def iolog_text(log: Iolog) -> str:
         f"{lay}"
         f"  fio --name=spill --ioengine=psync --read_iolog={Path(log.path).absolute()}"
     )
+
+
+#: So many other groups of several peaks are told of.
+OTHERS_MAX = 8
+
+
+def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> Page:
+    """Everything about some ops; histograms of ``size_bytes``, or where most time went."""
+    only = Storage(storage.name, storage.source, _groups(storage, ops), storage.facts)
+    parts: list[Part] = []
+    if storage.source.stated:
+        parts.append(
+            Words([f"{storage.name} ({origin_words(storage)})", *_facts_text(storage)], "  ")
+        )
+        parts += [_stated(storage, ops), Words(["  one operation at a time"])]
+    else:
+        parts += measured_parts(only)
+        origins = filter(None, (origin_words(storage), provenance_words(storage)))
+        parts.append(Words([f"  {words}" for words in origins], "  "))
+        for op in ops:
+            parts += _op_parts(storage, op, size_bytes)
+    if size_bytes is not None:
+        lines = [text for op in ops if (text := _size_words(storage, op, size_bytes))]
+        parts += [Words(lines)] if lines else []
+    if limits := limits_words(storage):
+        parts.append(Words([f"limits: {limits}"], "  "))
+    if not storage.source.stated:
+        words = [text for op in ops if (text := ability_words(op, ability(storage, op)))]
+        parts += [Words(words, "  ")] if words else []
+    return Page(parts, figures(only))
+
+
+def _shown_group(storage: Storage, op: str, size_bytes: int | None) -> Group | None:
+    """The group whose histogram stands for an op, of a size where one is given.
+
+    Of what was recorded that with the most time. Of a grid the smallest size and depth, which show
+    the storage's own latency best; buffered before direct, random before sequential.
+    """
+    groups = [g for g in _groups(storage, [op]) if size_bytes in (None, g.size_class_bytes)]
+
+    def order(group: Group) -> tuple[bool, bool, int, int, int]:
+        recorded = group.pattern == "recorded"
+        return (
+            group.access != "buffered",
+            group.pattern == "sequential",
+            0 if recorded else group.size_class_bytes,
+            0 if recorded else group.depth,
+            -group.total_ns,
+        )
+
+    return min(groups, key=order, default=None)
+
+
+def _groups(storage: Storage, ops: Sequence[str]) -> list[Group]:
+    return [group for op in ops for group in storage.of(op) if group.count]
+
+
+def _facts_text(storage: Storage) -> list[str]:
+    """What the catalogue says of a storage."""
+    facts = storage.facts
+    lines = [str(facts[key]) for key in ("description", "source") if key in facts]
+    return [*lines, *(f"assumed: {text}" for text in facts.get("assumed", ()))]
+
+
+def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:
+    group = _shown_group(storage, op, size_bytes)
+    if group is None:
+        return []
+    op_shape = shape(group)
+    many = len(op_shape.peaks) > 1
+    letters = dict(zip(ascii_uppercase, op_shape.peaks, strict=False)) if many else {}
+    marks = {peak.mode_s * 1e9: letter for letter, peak in letters.items()}
+
+    def draw(width: int) -> str:
+        bars = histogram_text(group.latency_ns, group.latency_count, width=width, marks=marks)
+        return f"{_group_title(group)}: {format_count(group.count, 'operation')}\n{bars}"
+
+    lines = [*_shape_lines(op_shape, "".join(letters)), *_others(storage, op, group)]
+    return [Drawn(draw), *([Words(lines)] if lines else [])]
+
+
+def _group_title(group: Group) -> str:
+    """Such as ``read 256 KiB, random, direct, depth 4``, as far as it tells groups apart."""
+    parts = [f"{group.op} {format_bytes(group.size_class_bytes)}"]
+    if group.pattern != "recorded":
+        parts += [group.pattern, group.access, f"depth {group.depth}"]
+    return ", ".join(parts)
+
+
+def _shape_lines(shape: Shape, letters: str) -> list[str]:
+    named = f"{', '.join(letters)}: " if letters else ""
+    return [f"  {named}{shape.words}", *([f"  {shape.cause}"] if shape.cause else [])]
+
+
+def _others(storage: Storage, op: str, shown: Group) -> list[str]:
+    """Groups besides the one shown that have several peaks."""
+    others = [g for g in _groups(storage, [op]) if g is not shown]
+    several = [other for other in map(shape, others) if len(other.peaks) > 1]
+    lines = [f"  {_group_title(other.group)}: {other.words}" for other in several[:OTHERS_MAX]]
+    if len(several) > OTHERS_MAX:
+        more = len(several) - OTHERS_MAX
+        lines.append(f"  and {more:,} more of several peaks, see --json")
+    return lines
+
+
+def _size_words(storage: Storage, op: str, size_bytes: int) -> str:
+    """What a size takes that may not have been measured; nothing where the table has it."""
+    estimate = Model(storage).latency(op, size_bytes)
+    if estimate.measured:
+        return ""
+    return (
+        f"  {op} {format_bytes(size_bytes)}: about {format_duration(estimate.mean_s)}, "
+        f"{_known_words(estimate, storage)}"
+    )
+
+
+def _known_words(estimate: Estimate, storage: Storage) -> str:
+    """Where an estimate comes from, and its error."""
+    if estimate.measured:
+        return "stated" if storage.source.stated else "measured"
+    where = "beyond the measured" if estimate.extrapolated else "between the measured"
+    if storage.source.stated:
+        where = where.replace("measured", "stated")
+    return f"{where}, give or take {100 * estimate.error:.0f} %"
+
+
+_STATED = (
+    Column("op", None),
+    Column("size", None, "bytes"),
+    Column("sequential", None, "s"),
+    Column("random", None, "s"),
+)
+
+
+def _stated(storage: Storage, ops: Sequence[str]) -> Table:
+    """Mean latencies by op and size, sequential and random, one operation at a time."""
+    model = Model(storage)
+    sizes = sorted({g.size_class_bytes for g in _groups(storage, ops)})
+    rows = [
+        [op, size, *(model.latency(op, size, sequential=order).mean_s for order in (True, False))]
+        for op in ops
+        for size in sizes
+    ]
+    return Table(_STATED, rows)
+
+
+#: The size for which operations a second are said: that of a page.
+SMALL_BYTES = 4096
+_KINDS = (
+    ("read", False, "random reads"),
+    ("read", True, "sequential reads"),
+    ("write", False, "random writes"),
+    ("write", True, "sequential writes"),
+)
+
+
+def origin_words(storage: Storage) -> str:
+    """Where the figures come from."""
+    facts = storage.facts
+    where = f" on {facts['directory']}" if "directory" in facts else ""
+    return storage.source.words.format(like=facts.get("like", "a recording"), where=where)
+
+
+def provenance_words(storage: Storage) -> str | None:
+    """When, where and with what it was measured, as far as that is known."""
+    known = storage.provenance
+    if known is None:
+        return None
+    when = (known.measured_at or "")[:16].replace("T", " ")
+    parts = [
+        f"measured at {when}" if when else None,
+        f"on host {known.host}" if known.host else None,
+        known.kernel and f"kernel {known.kernel}",
+        known.device_name,
+        known.mount_point and f"{known.filesystem} at {known.mount_point} ({known.mount_options})",
+        known.spillcast and f"spillcast {known.spillcast}",
+    ]
+    return ", ".join(part for part in parts if part) or None
+
+
+def limits_words(storage: Storage) -> str | None:
+    """``3,000 operations/s, 125 MiB/s``; None where no limits are stated."""
+    parts = [part for limit in storage.limits for part in _limit_words(limit)]
+    if storage.servers is not None:
+        parts.append(f"{storage.servers:,} at once")
+    return ", ".join(parts) or None
+
+
+def _limit_words(limit: Limit) -> Iterator[str]:
+    """Operations a second, then bytes a second, each once where it holds for all."""
+    costs = [limit.cost_ns(op, SMALL_BYTES, sequential=s) for op, s, _ in _KINDS]
+    bases = [getattr(limit, f"{op}_{'sequential' if s else 'random'}_ns") for op, s, _ in _KINDS]
+    large = f" of up to {format_bytes(limit.operation_bytes)}" if limit.operation_bytes else ""
+    if any(bases):
+        if len(set(costs)) == 1:
+            yield f"{1e9 / costs[0]:,.0f} operations/s{large}{_burst(limit, costs[0], 1)}"
+        else:
+            for cost, base, (_, _, words) in zip(costs, bases, _KINDS, strict=True):
+                if base:
+                    yield f"{1e9 / cost:,.0f} {words}/s{large}"
+    read_ns, write_ns = limit.read_ns_per_byte, limit.write_ns_per_byte
+    if read_ns == write_ns != 0:
+        yield f"{format_bytes(1e9 / read_ns)}/s" + ("" if any(bases) else _burst(limit, 1, read_ns))
+    else:
+        for per_byte, word in ((read_ns, "read"), (write_ns, "written")):
+            if per_byte:
+                yield f"{format_bytes(1e9 / per_byte)}/s {word}"
+
+
+def _burst(limit: Limit, cost_ns: float, ns_per_byte: float) -> str:
+    """What goes at once, where it is more than a second's worth."""
+    if limit.burst_ns <= 1e9:
+        return ""
+    if ns_per_byte == 1:
+        return f" after {limit.burst_ns / cost_ns:,.0f} at once"
+    return f" after {format_bytes(limit.burst_ns / ns_per_byte)} at once"
+
+
+def ability_words(op: str, ability: Ability) -> str:
+    """Servers and ceilings of an op, and how far off latencies between the measured ones are.
+
+    Empty where nothing of it is known.
+    """
+    parts = []
+    if ability.servers is not None:
+        parts.append(f"about {ability.servers:.3g} served at once")
+    if ability.operations_per_s is not None:
+        parts.append(f"at most {_three_digits(ability.operations_per_s)} small ones/s")
+    if ability.bandwidth_bytes_per_s is not None:
+        parts.append(f"at most {format_bytes(ability.bandwidth_bytes_per_s)}/s")
+    if ability.error_median is not None and ability.error_max is not None:
+        parts.append(
+            f"what lies between the measured is known to within {100 * ability.error_median:.1f} % "
+            f"in the middle, {100 * ability.error_max:.0f} % at worst (each figure predicted from "
+            "the others)"
+        )
+    return f"{op}s: {'; '.join(parts)}" if parts else ""
+
+
+def _three_digits(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,.0f}"

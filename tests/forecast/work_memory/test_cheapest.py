@@ -6,7 +6,7 @@ import made_up
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.work_memory.cells import NOW, memory_cells
 from spillcast.forecast.work_memory.cheapest import Cell, cheapest
-from spillcast.report.memory_table import advice_text
+from spillcast.report.work_memory import advice_text
 
 M = 1 << 20
 CELLS = [

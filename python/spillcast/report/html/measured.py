@@ -19,7 +19,7 @@ from spillcast.recording.meta import (
 from spillcast.recording.observed import CpuLimits
 from spillcast.recording.postgres_meta import Sampling
 from spillcast.recording.source import SOURCES
-from spillcast.report.capture_cost import cost_sentence
+from spillcast.report.recording import cost_sentence
 from spillcast.units import format_bytes, format_count, format_duration
 
 About = list[dict[str, str]]

@@ -33,7 +33,7 @@ from spillcast.report.html.page import (
 )
 from spillcast.report.html.sections.forecasts import place
 from spillcast.report.html.sections.runs import events_table, histogram
-from spillcast.report.server_ranking import ranking_page
+from spillcast.report.postgres import ranking_page
 from spillcast.units import format_count, interval_name
 
 #: Bars of a chart; the tables hold more.

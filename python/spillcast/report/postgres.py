@@ -1,14 +1,17 @@
-"""What a server loses by spilling, on one screen: the verdict, the statements, what is not seen."""
+"""PostgreSQL: which statements lose most by spilling, and a move of its temp files."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import groupby
+from textwrap import wrap
 from typing import Any
 
+from spillcast.engines.move import Move, Step
 from spillcast.engines.ranking import Gain, Ranked, ServerRanking
 from spillcast.forecast.verdict import in_memory_sentences, negligible
 from spillcast.forecast.work_memory.file_sizes import SORT_MOST
 from spillcast.report.page import Commands, Page, Part, Words
-from spillcast.report.table import Column, Table, saved_text
+from spillcast.report.table import Column, Table, paragraph, saved_text
 from spillcast.units import format_bytes, format_count, format_duration, format_setting
 from spillcast.visible import one_line
 
@@ -206,10 +209,10 @@ def _cells(gain: Gain, of: Ranked, scale: float) -> list[Any]:
 
 
 def _text(ranked: Ranked) -> str:
-    return _shown(ranked.query or "(hidden)")
+    return _short(ranked.query or "(hidden)")
 
 
-def _shown(query: str) -> str:
+def _short(query: str) -> str:
     return one_line(query, TEXT_MAX)
 
 
@@ -228,7 +231,7 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
     if (more := len(ranking.statements) - top) > 0:
         lines.append(f"  and {more:,} more: --top {len(ranking.statements)}")
     for statement in ranking.live[:LIVE_MAX]:
-        text = _shown(statement.query)
+        text = _short(statement.query)
         size, since = format_bytes(statement.temp_bytes), format_duration(statement.running_s)
         lines.append(f"  now: pid {statement.pid}, {size} of temp files after {since}: {text}")
     if any(statement.work_mem_between for statement in ranking.statements[:top]):
@@ -237,7 +240,7 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
             f"{SORT_MOST} times that; a hash, or a sort with LIMIT, may need less"
         )
     for failure in ranking.exceeded[:FAILED_MAX]:
-        calls, text = format_count(failure.calls, "call"), _shown(failure.query or "(hidden)")
+        calls, text = format_count(failure.calls, "call"), _short(failure.query or "(hidden)")
         lines.append(f"  failed: {calls} spilled more than {failure.limit} allows: {text}")
     refused = dict.fromkeys(
         statement.refused for statement in ranking.statements[:top] if statement.refused
@@ -249,7 +252,7 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
     return lines
 
 
-_COLUMNS = (
+_CURES = (
     *(Column(None, name) for name in ("queryid", "query")),
     Column(None, "calls", "count"),
     Column(None, "elapsed_s", "s"),
@@ -293,4 +296,94 @@ def _data(ranking: ServerRanking) -> Table:
             )
         if not cures:
             rows.append([*head, *[None] * 4, statement.work_mem_bytes, statement.refused])
-    return Table(_COLUMNS, rows)
+    return Table(_CURES, rows)
+
+
+WIDTH = 78
+
+
+def plan_text(move: Move) -> str:
+    """A script: of the shell where a step is a command or calls a client, else of SQL.
+
+    The way back stands at its end, in comments.
+    """
+    shell = any(step.command or step.client for step in move.steps)
+    mark = "#" if shell else "--"
+    parts = [_comment(f"{move.whom}: temp files to {move.to}.", mark)]
+    parts += [_comment(f"Note: {warning}.", mark) for warning in move.warnings]
+    if not move.steps:
+        parts.append(_comment("Nothing to do: everything is set up already.", mark))
+    parts += _script(move.steps, mark)
+    if move.revert:
+        back = "\n\n".join(_script(move.revert, mark)).split("\n")
+        parts.append(_comment("To go back:", mark))
+        parts.append("\n".join(f"{mark} {line}".rstrip() for line in back))
+    return "\n\n".join(parts)
+
+
+def done_text(move: Move) -> str:
+    """What was done, what was seen, and what to know."""
+    lines = [f"  {_outline(step)}" for step in move.steps if step.done]
+    if not move.reverted:
+        lines.insert(0, f"{move.whom}: temp files go to {move.to} from now on.")
+    elif lines:
+        lines.insert(0, f"{move.whom}: restored to the state before the move to {move.to}.")
+    else:
+        lines.insert(0, f"{move.whom}: nothing to restore at {move.to}.")
+    if move.verified is not None:
+        files = format_count(move.verified["files"], "temp file")
+        size = format_bytes(move.verified["bytes"])
+        lines.append(f"  verified: {files}, {size}, of a sort with 64 kB of work_mem")
+    for step in move.steps:
+        if not step.done and not move.reverted:
+            lines += [f"  {step.why}", *(f"    {line}" for line in step.script)]
+    lines += [paragraph(f"  {warning}", "    ") for warning in move.warnings]
+    return "\n".join(lines)
+
+
+def _script(steps: list[Step], mark: str) -> list[str]:
+    """The steps as text; statements for one client go to it together."""
+    parts = []
+    for client, group in groupby(steps, lambda step: step.client):
+        together = list(group)
+        if client:
+            inside = "\n\n".join(_statements(step) for step in together)
+            parts.append(_heredoc(client, inside))
+        elif mark == "#":
+            parts += [_for_shell(step) for step in together]
+        else:
+            parts += [_statements(step) for step in together]
+    return parts
+
+
+def _heredoc(client: str, text: str) -> str:
+    """A text on a client's standard input, to an end that is no line of it."""
+    end = "SQL"
+    while end in text.split("\n"):
+        end += "_"
+    return f"{client} <<'{end}'\n{text}\n{end}"
+
+
+def _statements(step: Step) -> str:
+    return "\n".join([_comment(step.why, "--"), *step.script])
+
+
+def _for_shell(step: Step) -> str:
+    if step.command is not None:
+        return f"{_comment(step.why, '#')}\n{step.command}"
+    # For a session that is open elsewhere, not for this shell.
+    return "\n".join([_comment(step.why, "#"), *(f"#   {line}" for line in step.script)])
+
+
+def _outline(step: Step) -> str:
+    """A step in a line: its statements without what only a machine reads."""
+    if step.command is not None:
+        return step.command
+    return "\n  ".join(
+        f"{line.partition(' IS ')[0]} IS '...';" if line.startswith("COMMENT") else line
+        for line in step.script
+    )
+
+
+def _comment(text: str, mark: str) -> str:
+    return "\n".join(f"{mark} {line}" for line in wrap(text, WIDTH - len(mark)))

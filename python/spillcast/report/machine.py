@@ -1,4 +1,4 @@
-"""A calibration of the machine: what waits cost its queries, as a page."""
+"""This machine: what works on it, and what waits cost its queries."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -7,15 +7,42 @@ from typing import Any
 
 import numpy as np
 
+from spillcast.lab.doctor import Diagnosis
 from spillcast.recording.calibration import Calibration, Point, is_old
 from spillcast.recording.wait_cost import ANY, WaitCost
-from spillcast.report.page import Page, Words
+from spillcast.report.page import Drawn, Page, Words
 from spillcast.report.table import Column, Table
 from spillcast.units import format_count, format_duration
 
+_WORKS = (Column("works", "works"), Column("what", "what"), Column("how", "detail"))
+_FIX = Column("fixes", "mend")
+
+
+def doctor_page(diagnosis: Diagnosis) -> Page:
+    """What was looked at, then a command for each thing that does not work and can be mended."""
+    commit = f" ({diagnosis.commit})" if diagnosis.commit else ""
+    version = (
+        f"spillcast {diagnosis.spillcast}{commit}, Python {diagnosis.python}, "
+        f"Linux {diagnosis.kernel}"
+    )
+    rows = [
+        ["yes" if finding.works else "no", finding.name, finding.detail, finding.mend]
+        for finding in diagnosis.findings
+    ]
+    looked = Table(_WORKS, [row[:3] for row in rows])
+    mends = [
+        f"{finding.name}: {finding.mend}"
+        for finding in diagnosis.findings
+        if finding.mend is not None
+    ]
+    # A command is copied, so it keeps its line however wide that is.
+    mended = [Drawn(lambda _: "\n".join(["fixes", *mends]))] if mends else []
+    return Page([Words([version]), looked, *mended], Table((*_WORKS, _FIX), rows))
+
+
 #: What the cost is told for.
 WAIT_S, WORK_S = 1e-3, (1e-4, 1e-3)
-_COLUMNS = (
+_RUNS = (
     Column("engine", "engine"),
     Column("query", "query"),
     Column("storage", "storage"),
@@ -37,7 +64,7 @@ def machine_page(calibration: Calibration) -> Page:
         words.append("that is more than 30 days ago: run `spillcast calibrate` again")
     words += [_cost(cost) for cost in calibration.costs]
     words += [f"not measured: {why}" for why in calibration.skipped]
-    table = Table(_COLUMNS, list(_rows(calibration.points)), grouped=2)
+    table = Table(_RUNS, list(_rows(calibration.points)), grouped=2)
     return Page([Words(words), table], table)
 
 

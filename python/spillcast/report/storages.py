@@ -1,13 +1,16 @@
-"""Storages side by side, and the verdict in a sentence each."""
+"""Several storages: side by side with a verdict in a sentence each, and the catalogue."""
 
 from collections.abc import Sequence
 from string import ascii_uppercase
 from typing import Any
 
 from spillcast.report.page import Page, Part, Words
-from spillcast.report.storage_words import origin_words
+from spillcast.report.storage import origin_words
 from spillcast.report.table import Column, Table
-from spillcast.storage.comparison import Comparison, Row, Verdict
+from spillcast.storage.catalogue import Row as CatalogueRow
+from spillcast.storage.catalogue import figures
+from spillcast.storage.comparison import Comparison, Verdict
+from spillcast.storage.comparison import Row as ComparedRow
 from spillcast.units import format_speedup
 
 #: Ratios this close to 1 are no difference; those this far apart are told of by size.
@@ -69,7 +72,7 @@ def _letter(at: int) -> str:
     return ascii_uppercase[at]
 
 
-def _line(row: Row, at: int, patterns: bool) -> list[Any]:
+def _line(row: ComparedRow, at: int, patterns: bool) -> list[Any]:
     key = [row.op, row.size_class_bytes, *([row.pattern] if patterns else [])]
     estimate = row.estimates[at]
     if estimate is None:
@@ -79,11 +82,11 @@ def _line(row: Row, at: int, patterns: bool) -> list[Any]:
     return [*key, _letter(at) + mark, *times_s, (row.speedup(at) or None) if at else None]
 
 
-def _worth_reading(row: Row) -> bool:
+def _worth_reading(row: ComparedRow) -> bool:
     return all(estimate is None or estimate.error <= ERROR_MAX for estimate in row.estimates)
 
 
-def _notes(rows: Sequence[Row], left_out: int) -> list[str]:
+def _notes(rows: Sequence[ComparedRow], left_out: int) -> list[str]:
     """What the marks mean, with the largest error of each, and what is not shown."""
     unmeasured = [e for row in rows for e in row.estimates if e is not None and not e.measured]
     notes = []
@@ -134,3 +137,56 @@ def _times(ratio: float) -> str:
 
 def _percent(share: float) -> str:
     return "less than 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+
+
+CATALOGUE_SCHEMA = "spillcast.catalogue/1"
+_COLUMNS = (
+    Column("catalogue:", "name"),
+    Column("what it is", "what", spare=1),
+    Column("8K read", "read_8k_s", "s"),
+    Column("256K write", "write_256k_s", "s"),
+    Column("MB/s", "write_bytes_per_s", "MB/s"),
+    Column("IOPS", "reads_per_s", "whole"),
+    Column(None, "spread", "number"),
+)
+
+
+def catalogue_page(rows: Sequence[CatalogueRow]) -> Page:
+    """One line a storage: a random read, a sequential write, bytes written and reads a second."""
+    table = Table.of(_COLUMNS, [_entry(row) for row in rows])
+    notes = [
+        "Latency of a single random read and a single sequential write; then the maximum rates of "
+        "sequential writes of 256 KiB and random reads of 8 KiB. Published figures, not measured; "
+        "with bursts, while they last."
+    ]
+    for row in rows:
+        if row.parameters:
+            choice = ", ".join(f"{p.key} {p.allowed}" for p in row.parameters)
+            notes.append(f"{row.name}?... {choice}")
+    return Page([table, Words([f"  {note}" for note in notes], "  ")], table)
+
+
+def catalogue_document(rows: Sequence[CatalogueRow]) -> dict[str, Any]:
+    """Form ``spillcast.catalogue/1``."""
+    return {"schema": CATALOGUE_SCHEMA, "storages": [_entry(row) for row in rows]}
+
+
+def _entry(row: CatalogueRow) -> dict[str, Any]:
+    storage = row.storage()
+    known = figures(storage)
+    return {
+        "name": row.name,
+        "what": row.title,
+        "description": row.description,
+        "read_8k_s": known.read_s,
+        "write_256k_s": known.write_s,
+        "write_bytes_per_s": known.write_bytes_per_s,
+        "reads_per_s": known.reads_per_s,
+        "spread": storage.facts["spread"],
+        "assumed": storage.facts["assumed"],
+        "source": row.source,
+        "parameters": [
+            {"key": p.key, "unit": p.unit, "default": p.default, "min": p.low, "max": p.high}
+            for p in row.parameters
+        ],
+    }

@@ -1,0 +1,287 @@
+"""Sweeps of I/O sizes and of work memory: bars, tables, the best setting, advice."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from spillcast.forecast.work_memory.cheapest import Advice
+from spillcast.histogram import quantile
+from spillcast.lab.io_size.settings import setting_text
+from spillcast.lab.io_size.sweep import Row
+from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
+from spillcast.lab.io_size.trial import OpTime
+from spillcast.lab.memory_result import Point, sweep_document
+from spillcast.lab.memory_result import Sweep as MemorySweep
+from spillcast.recording.event_names import OPS
+from spillcast.report.page import Drawn, Page, Part, Words, bar
+from spillcast.report.table import Column, Table
+from spillcast.report.work_memory import FORECAST, advice_text, memory_table
+from spillcast.units import format_bytes, format_count, format_duration, interval_name
+
+#: Columns of the chart beside the bars, without the names of the rows.
+_BESIDE = 34
+RECORDED = "as recorded"
+#: Up to so many rows each has a line.
+ALL_ROWS = 12
+
+
+def io_size_page(sweep: IoSizeSweep) -> Page:
+    """The table of waits, the chart, the best setting, what to set, and what weakens it."""
+    how = "measured on" if sweep.is_measured else "by the model of"
+    shown = _shown(sweep)
+    parts: list[Part] = [
+        Words([f"I/O size: {sweep.like}, {how} {sweep.storage}"]),
+        _io_size_table(shown),
+        Drawn(partial(_io_size_chart, sweep, shown)),
+        Words([f"  {_verdict(sweep)}"]),
+    ]
+    if any("+" in name for name, _ in shown):
+        parts.insert(2, Words(["  +N: N more settings that make the same I/O"]))
+    for advice in sweep.advice():
+        parts.append(
+            Words([f"  {advice.engine}: {advice.text}.", *(f"    {s}" for s in advice.statements)])
+        )
+    if sweep.warnings:
+        parts.append(Words([f"  note: {warning['message']}" for warning in sweep.warnings]))
+    return Page(parts, _io_size_data(sweep))
+
+
+def _shown(sweep: IoSizeSweep) -> list[tuple[str, Row]]:
+    """The rows with their names; of many that make the same I/O, one with the number of others."""
+    named = [] if sweep.recorded is None else [(RECORDED, sweep.recorded)]
+    best = sweep.best
+    kept: dict[int, Row] = {}
+    for row in sweep.rows:
+        if row.io not in kept or row is best:
+            kept[row.io] = row
+    if len(sweep.rows) <= ALL_ROWS:
+        return [*named, *((setting_text(row.setting), row) for row in sweep.rows)]
+    for io, row in kept.items():
+        others = sum(other.io == io for other in sweep.rows) - 1
+        more = f" +{others}" if others else ""
+        named.append((setting_text(row.setting) + more, row))
+    return named
+
+
+def _io_size_table(shown: Sequence[tuple[str, Row]]) -> Table:
+    """As many columns as are known: waits, mean and total of each op, levels, and the sum."""
+    columns = [
+        Column("max/min", None),
+        *(
+            Column(name, None, unit, spare)
+            for op in ("reads", "writes")
+            for name, unit, spare in ((op, "whole", 1), ("mean", "us", 2), ("sum s", "raw", 0))
+        ),
+        Column("levels", None, "count"),
+        Column("all s", None, "raw"),
+    ]
+    return Table(
+        columns,
+        [
+            [
+                name,
+                *_cells(row.trial.reads),
+                *_cells(row.trial.writes),
+                row.levels,
+                _seconds(row.trial.total_s),
+            ]
+            for name, row in shown
+        ],
+    )
+
+
+def _cells(times: OpTime) -> list[Any]:
+    if times.mean_us is None:
+        return [None, None, None]
+    return [times.count, times.mean_us, _seconds(times.total_s)]
+
+
+def _seconds(seconds: float) -> str:
+    """Three digits, so that a column can be compared at a glance."""
+    return f"{seconds:,.0f}" if seconds >= 99.95 else f"{seconds:#.3g}"
+
+
+def _io_size_data(sweep: IoSizeSweep) -> Table:
+    """A row a setting."""
+    keys = ("min_bytes", "max_bytes", "levels", "total_s")
+    of_op = ("count", "mean_us", "total_s")
+    columns = [Column(None, key, "raw") for key in keys]
+    columns += [Column(None, f"{op}_{key}", "raw") for op in OPS for key in of_op]
+    columns += [Column(None, key, "raw") for key in ("low_s", "high_s")]
+    rows = []
+    for row in sweep.to_json()["rows"]:
+        waits = [row[f"{op}s"][key] for op in OPS for key in of_op]
+        rows.append([*(row[key] for key in keys), *waits, *(row["interval_s"] or (None, None))])
+    return Table(columns, rows)
+
+
+def _io_size_chart(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]], width: int) -> str:
+    """Bars of the time of all waits, with the interval, and the best marked."""
+    most_s = max(row.trial.total_s for _, row in shown) or 1.0
+    label = max(len(name) for name, _ in shown)
+    best, as_good = sweep.best, {row.io for row in sweep.as_good()}
+    lines = ["Time of all waits"]
+    for name, row in shown:
+        words = ""
+        if name != RECORDED:
+            same = "the same I/O" if row.io == best.io else ""
+            words = "best" if row is best else same or ("as good" if row.io in as_good else "")
+        drawn = bar(row.trial.total_s / most_s, max(width - _BESIDE - label, 10))
+        cells = f"  {name:>{label}}  {format_duration(row.trial.total_s):>10} |{drawn}"
+        lines.append(f"{cells} {words}".rstrip())
+    return "\n".join(lines)
+
+
+def _verdict(sweep: IoSizeSweep) -> str:
+    best = sweep.best
+    bounds = best.trial.interval_s
+    text = (
+        f"Best: {setting_text(best.setting)}, I/Os of {format_bytes(best.trial.mean_bytes)} in the "
+        f"mean: {format_duration(best.trial.total_s)}"
+    )
+    if bounds is not None and bounds[1] > bounds[0]:
+        text += f" ({format_duration(bounds[0])} to {format_duration(bounds[1])})"
+    if sweep.recorded is not None and best.trial.total_s:
+        before_s = sweep.recorded.trial.total_s
+        text += f", {before_s / best.trial.total_s:.3g} times as fast as recorded"
+    others = [row for row in sweep.as_good() if row.io != best.io]
+    if others:
+        names = ", ".join(
+            dict.fromkeys(setting_text(row.setting) for row in _distinct_settings(others))
+        )
+        text += f". As good, because the intervals overlap: {names}"
+    return f"{text}."
+
+
+def _distinct_settings(rows: Sequence[Row]) -> list[Row]:
+    """One row of each I/O."""
+    return list({row.io: row for row in reversed(rows)}.values())[::-1]
+
+
+#: Columns that the longest bar has at least.
+BAR_MIN = 10
+_STATES = {
+    "multi-pass": "the spill is multi-pass",
+    "one-pass": "it is one-pass",
+    "spills": "it spills",
+    "none": "nothing is spilled",
+}
+
+
+def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
+    """The whole answer."""
+    first, last = format_bytes(sweep.sizes[0]), format_bytes(sweep.sizes[-1])
+    parts: list[Part] = [
+        Words([f"{sweep.engine}, {sweep.workload}: work memory from {first} to {last}"]),
+        Drawn(partial(_memory_chart, sweep)),
+        memory_table([p.cell for p in sweep.points], advice, measured=True),
+        _spill_table(sweep),
+    ]
+    latencies = _latency_table(sweep)
+    if latencies.rows:
+        parts.append(latencies)
+    if lines := _sentences(sweep, advice):
+        parts.append(Words([f"  {sentence}" for sentence in lines]))
+    return Page(parts, _memory_data(sweep))
+
+
+def _memory_chart(sweep: MemorySweep, width: int) -> str:
+    """A group of bars for each size, one for each storage; forecasts with their intervals."""
+    longest_s = max(point.elapsed_s for point in sweep.points)
+    order = sorted(sweep.points, key=lambda p: (p.memory_bytes, sweep.storages.index(p.storage)))
+    rows = [[format_bytes(p.memory_bytes), p.storage, *_figures(p)] for p in order]
+    columns = [
+        Column("memory", None),
+        Column("storage", None),
+        Column("elapsed", None, "raw"),
+        Column(interval_name(sweep.confidence), None, "raw", spare=1),
+    ]
+    lines = Table(columns, rows, grouped=1).text(width - BAR_MIN - 2).splitlines()
+    column = max(map(len, lines)) + 2
+    room = width - column
+    bars = ["", "", *(bar(point.elapsed_s / longest_s, room) for point in order)]
+    return "\n".join(
+        f"{line:<{column}}{drawn}".rstrip() for line, drawn in zip(lines, bars, strict=True)
+    )
+
+
+def _figures(point: Point) -> list[str | None]:
+    if point.interval_s is None:
+        return [format_duration(point.elapsed_s), None]
+    bounds = " to ".join(map(format_duration, point.interval_s))
+    return [f"{FORECAST} {format_duration(point.elapsed_s)}", bounds]
+
+
+def _spill_table(sweep: MemorySweep) -> Table:
+    """By size what is spilled, which is the same on every storage or nearly."""
+    rows = []
+    for point in (point for point in sweep.points if point.storage == sweep.storages[0]):
+        mark = "" if point.state.measured else f"{FORECAST} "
+        rows.append(
+            [
+                format_bytes(point.memory_bytes),
+                mark + point.state.state,
+                point.state.passes or None,
+                point.state.batches or None,
+                f"{mark}{point.count('read'):,}",
+                f"{mark}{point.count('write'):,}",
+                mark + format_bytes(point.spilled_bytes),
+            ]
+        )
+    columns = [Column("memory", None, "raw"), Column("spill", None)]
+    columns += [Column(name, None, "count") for name in ("passes", "batches")]
+    columns += [Column(name, None, "raw") for name in ("reads", "writes", "written")]
+    return Table(columns, rows)
+
+
+def _latency_table(sweep: MemorySweep) -> Table:
+    """Latencies of the least memory on each storage; all histograms are in the document."""
+    rows = []
+    for point in sweep.points:
+        if point.memory_bytes != sweep.sizes[0] or point.run is None:
+            continue
+        for op, done in point.run.ops.items():
+            low_s, high_s = (
+                quantile(done.latency_ns, done.latency_count, share) / 1e9 for share in (0.5, 0.99)
+            )
+            rows.append([point.storage, op, done.bytes / done.count, low_s, done.mean_s, high_s])
+    columns = [Column(f"{format_bytes(sweep.sizes[0])} on", None), Column("op", None)]
+    columns += [Column("size", None, "bytes")]
+    columns += [Column(name, None, "s") for name in ("p50", "mean", "p99")]
+    return Table(columns, rows)
+
+
+def _memory_data(sweep: MemorySweep) -> Table:
+    """A row for each storage and size."""
+    keys = ("storage", "memory_bytes", "measured", "elapsed_s")
+    more = ("reads", "writes", "spilled_bytes", "state", "passes", "batches")
+    columns = [Column(None, key, "raw") for key in (*keys, "low_s", "high_s", *more)]
+    rows = []
+    for point in sweep_document(sweep)["points"]:
+        low_s, high_s = point["interval_s"] or (None, None)
+        rows.append([*(point[k] for k in keys), low_s, high_s, *(point[k] for k in more)])
+    return Table(columns, rows)
+
+
+def _sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:
+    lines = []
+    if any(point.between is not None for point in sweep.points):
+        lines.append(f"{FORECAST} forecast from the sizes that were measured")
+    for turn in sweep.turns:
+        lines.append(f"From {format_bytes(turn.memory_bytes)} on {_STATES[turn.after]}.")
+    lines += _errors(sweep.checked)
+    if advice is not None:
+        lines.append(advice_text(advice))
+    return [*lines, *(f"warning: {warning.message}" for warning in sweep.warnings)]
+
+
+def _errors(checked: Sequence[Point]) -> list[str]:
+    if not checked:
+        return []
+    errors = sorted(abs(point.error or 0.0) for point in checked)
+    middle = (errors[len(errors) // 2] + errors[(len(errors) - 1) // 2]) / 2
+    held = sum(point.covered for point in checked)
+    return [
+        f"Measured afterwards: errors of {format_count(len(errors), 'forecast')} {middle:.1%} "
+        f"(median) and {errors[-1]:.1%} (largest); {held} of {len(errors)} intervals held."
+    ]
