@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from bench.result import Result
 from spillcast.storage import Group, Storage
-from spillcast.storage.behaviour import behaviour_of, fixed_behaviour
 from spillcast.storage.emulation import Mount, emulate
+from spillcast.storage.model import behaviour_of, fixed_behaviour
 from spillcast.storage.source import ASSUMED
 from spillcast.units import format_duration
 from spillcast.workspace import workspace

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from bench.result import Result
 from spillcast.storage import Group, Storage
-from spillcast.storage.behaviour import behaviour_of
 from spillcast.storage.emulation import Mount, emulate
-from spillcast.storage.limit import write_cache_limit
+from spillcast.storage.model import behaviour_of
 from spillcast.storage.source import ASSUMED
+from spillcast.storage.storage import write_cache_limit
 from spillcast.workspace import workspace
 
 STORAGES, AIM, NEAR, ROUNDS = 10, 9, 1.05, 3

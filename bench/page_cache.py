@@ -29,7 +29,7 @@ from spillcast.recording import Recording
 from spillcast.recording.spill import spill_bytes
 from spillcast.storage import Group, Storage
 from spillcast.storage.emulation import emulate
-from spillcast.storage.memory_group import join, memory_group
+from spillcast.storage.probe import join, memory_group
 from spillcast.storage.source import catalogue
 from spillcast.workspace import workspace
 from spillcast_lab.kernel_slowed import held_in

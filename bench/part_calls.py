@@ -28,8 +28,8 @@ from spillcast.engines.workload import Workload
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions
-from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
+from spillcast.storage.model import fixed_behaviour
 from spillcast.storage.observed import observed
 from spillcast.workspace import workspace
 

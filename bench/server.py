@@ -18,8 +18,8 @@ from bench.result import SPILLCAST, Result
 from bench.server_statements import TPCH_ROWS, Statement, make_shop, statements
 from spillcast.engines.postgres.server import PrivateServer, make_cluster, of_system, serve
 from spillcast.errors import InputError
-from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
+from spillcast.storage.model import fixed_behaviour
 from spillcast.units import format_duration
 from spillcast.workspace import workspace
 from spillcast_lab.tpch.data import made

@@ -14,8 +14,8 @@ from emulator import skip_without_fuse
 from harness import spillcast_command, until
 from spillcast.engines.postgres.server import PrivateServer, installed, make_cluster, serve
 from spillcast.recording.partial import partial_folders
-from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
+from spillcast.storage.model import fixed_behaviour
 from spillcast.workspace import workspace
 
 ROWS = 150_000

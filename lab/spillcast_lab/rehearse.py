@@ -9,7 +9,7 @@ from spillcast.errors import RehearsalFailed
 from spillcast.lab.run import observed, recorder_for
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.rehearse import Rehearsal
 
 
 def rehearse(

@@ -13,9 +13,9 @@ from emulator import skip_without_fuse
 from harness import spillcast, target
 from spillcast.cache.from_waits import of_recording
 from spillcast.recording import Recording
-from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
-from spillcast.storage.memory_group import NoMemoryGroup, memory_group
+from spillcast.storage.model import fixed_behaviour
+from spillcast.storage.probe import NoMemoryGroup, memory_group
 from spillcast.workspace import workspace
 
 PAGE, PAGES = 4096, 4096

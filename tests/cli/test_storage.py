@@ -8,8 +8,8 @@ import pytest
 
 from harness import environment, only_line, spillcast
 from spillcast.storage import Group, Storage
-from spillcast.storage.limit import bytes_limit, operations_limit
 from spillcast.storage.source import ASSUMED, source_of
+from spillcast.storage.storage import bytes_limit, operations_limit
 
 
 def group(op, size, samples_s, **others):

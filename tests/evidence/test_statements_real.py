@@ -10,8 +10,8 @@ from harness import spillcast
 from plans import HASH, INSTALLATIONS, PARALLEL, SORT, TABLES, explain
 from postgres_rig import private_server
 from spillcast.evidence.postgres import read_statements
-from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
+from spillcast.storage.model import fixed_behaviour
 from spillcast.workspace import workspace
 from statement_files import COLUMNS
 

@@ -11,8 +11,7 @@ from test_recorder import keys, recorder
 from harness import spillcast
 from spillcast.recording import Recording
 from spillcast.storage import Storage
-from spillcast.storage.plan import plan
-from spillcast.storage.plan_of_trace import plan_of_trace, waits_known
+from spillcast.storage.plan import plan, plan_of_trace, waits_known
 from spillcast.storage.source import PROBE
 
 ROOT = Path(__file__).parents[2]

@@ -13,11 +13,9 @@ from spillcast import _core
 from spillcast.forecast import forecast
 from spillcast.recording.meta import Memory
 from spillcast.recording.partial import allow
-from spillcast.storage import memory_group as groups
-from spillcast.storage.bounded import SLACK_BYTES
-from spillcast.storage.memory_group import NoMemoryGroup, memory_group
-from spillcast.storage.page_cache import engine_cache_bytes, machine_cache_bytes
-from spillcast.storage.probe import probe
+from spillcast.storage import probe as groups
+from spillcast.storage.memory import engine_cache_bytes, machine_cache_bytes
+from spillcast.storage.probe import SLACK_BYTES, NoMemoryGroup, memory_group, probe
 from spills import MIB, recording, written_and_read
 
 SPILL_BYTES = 256 * MIB

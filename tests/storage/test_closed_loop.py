@@ -12,7 +12,7 @@ from emulator import Emulator, skip_without_fuse
 from harness import TARGETS, ordinary_user, spillcast
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget
-from spillcast.storage.plan_of_trace import plan_of_trace
+from spillcast.storage.plan import plan_of_trace
 from spillcast.storage.probe import probe
 
 ROUNDS = 150

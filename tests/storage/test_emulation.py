@@ -13,8 +13,8 @@ from evidence import recording
 from harness import spillcast
 from spillcast.errors import OptionConflict
 from spillcast.storage import Group, Limit, Storage
-from spillcast.storage.behaviour import behaviour_of, fixed_behaviour
-from spillcast.storage.emulation_options import model_of_options
+from spillcast.storage.emulation import model_of_options
+from spillcast.storage.model import behaviour_of, fixed_behaviour
 from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING
 
 BLOCK_BYTES = 8192

@@ -16,9 +16,8 @@ from harness import only_line, refuse_io_uring, spillcast, spillcast_command, un
 from spillcast.errors import SpillcastError
 from spillcast.report.storage import storage_page
 from spillcast.storage import Storage
-from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
-from spillcast.storage.model import Model
+from spillcast.storage.model import Model, fixed_behaviour
 
 KIB = 1 << 10
 SIZES = [4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, KIB * KIB]

@@ -9,9 +9,9 @@ from grids import DEPTHS, SIZES, Law, grid, group, spread
 
 from spillcast.errors import FiguresMissing
 from spillcast.storage import Group, Storage
-from spillcast.storage.limit import bytes_limit, operations_limit
 from spillcast.storage.model import Model
 from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING, catalogue
+from spillcast.storage.storage import bytes_limit, operations_limit
 
 #: Standard errors that hold a normal deviate in 90 % of cases.
 IN_90_PERCENT = 1.645

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spillcast.storage.peaks import find_peaks, peaks_words, plausible_cause
+from spillcast.storage.description import find_peaks, peaks_words, plausible_cause
 
 SEEDS = 100
 

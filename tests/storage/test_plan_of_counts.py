@@ -6,7 +6,7 @@ import pytest
 
 from spillcast.evidence.postgres import recording_of_plan
 from spillcast.storage.budget import Budget
-from spillcast.storage.plan_of_counts import plan_of_counts
+from spillcast.storage.plan import plan_of_counts
 from spillcast.storage.probe import probe
 
 B = 8192

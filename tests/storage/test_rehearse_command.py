@@ -16,9 +16,9 @@ from harness import only_line, ordinary_user, spillcast, spillcast_command, targ
 from spillcast.errors import RehearsalFailed, RehearsalRefused, SpillTooLarge
 from spillcast.recording import Recording
 from spillcast.recording.sums import WrittenBytes
-from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
-from spillcast.storage.rehearsal import check_room
+from spillcast.storage.model import fixed_behaviour
+from spillcast.storage.rehearse import check_room
 from spillcast.storage.rehearse.command import (
     command_to_run,
     reads_only,

@@ -153,7 +153,7 @@ def _devices(
     flash: str | None, disk: str | None, operation_bytes: int
 ) -> "tuple[Device, Device] | None":
     from spillcast.errors import OptionMissing
-    from spillcast.storage.device import device
+    from spillcast.storage.cached import device
 
     if flash is None and disk is None:
         return None

@@ -60,9 +60,8 @@ def emulate(
     from spillcast.errors import PathMissing
     from spillcast.interruptible import interrupted_once
     from spillcast.report.emulation import emulation_page, mounted_text
-    from spillcast.storage.emulated_run import check_program
+    from spillcast.storage.emulation import check_program, model_of_options
     from spillcast.storage.emulation import emulate as emulated
-    from spillcast.storage.emulation_options import model_of_options
     from spillcast.workspace import workspace
 
     if backing is not None and not backing.is_dir():
@@ -96,7 +95,7 @@ def _serve(mount: "Mount", command: list[str] | None, *, show: bool) -> int | No
     """Stay as long as asked; the exit status of the command, if there is one."""
     from spillcast.cli.progress import live_line
     from spillcast.report.emulation import status_line
-    from spillcast.storage.emulated_run import run_command, stay
+    from spillcast.storage.emulation import run_command, stay
 
     # A command has the terminal to itself.
     with live_line(show=show and not command) as write:

@@ -65,7 +65,7 @@ def probe(
         directory, like, grid=grid, psync=psync, iolog=iolog, output=output, block=block, item=item
     )
     if iolog is not None and like is not None:
-        from spillcast.storage.iolog import write_iolog
+        from spillcast.storage.fio import write_iolog
 
         written = write_iolog(_recording(like, block, item), iolog)
         if directory is None:
@@ -131,7 +131,7 @@ def _measure(
 
     parsed = parse_budget(budget)
     if like is None:
-        from spillcast.storage.grid import probe_grid
+        from spillcast.storage.probe import probe_grid
 
         with progress_bar(f"probing {directory}") as show:
             return probe_grid(directory, budget=parsed, psync=psync, on_progress=show)

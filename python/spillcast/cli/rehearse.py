@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spillcast.recording import Recording
-    from spillcast.storage.rehearsal import Rehearsal
+    from spillcast.storage.rehearse import Rehearsal
 
 
 def check_options(
@@ -57,7 +57,7 @@ def rehearse_recorded(
     What cannot be rehearsed is said on stderr; the recording stays as it is.
     """
     from spillcast.errors import Refusal
-    from spillcast.storage.rehearsal import check_room, keep_rehearsal
+    from spillcast.storage.rehearse import check_room, keep_rehearsal
     from spillcast.workspace import workspace
 
     with workspace() as folder:

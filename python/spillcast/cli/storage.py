@@ -95,7 +95,7 @@ def compare(
     from spillcast.cli.output import show as show_answer
     from spillcast.errors import OptionMissing
     from spillcast.report.storages import comparison_page
-    from spillcast.storage.comparison import compare as compare_storages
+    from spillcast.storage.description import compare as compare_storages
     from spillcast.storage.target import resolve_storage
 
     if len(storages) < 2:

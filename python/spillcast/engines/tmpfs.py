@@ -6,7 +6,7 @@ from pathlib import Path
 from spillcast.engines.move import Move, Step
 from spillcast.errors import ChoiceUnknown, OptionInvalid, SpillTooLarge
 from spillcast.recording.memory import meminfo_bytes
-from spillcast.storage.tmpfs import mount_word
+from spillcast.storage.memory import mount_word
 from spillcast.units import format_bytes, parse_bytes
 from spillcast.visible import shell_word
 

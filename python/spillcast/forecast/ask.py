@@ -22,7 +22,7 @@ from spillcast.recording.read_back import read_back
 from spillcast.recording.relabelled import with_temp
 from spillcast.recording.sample import parts_of
 from spillcast.storage import Storage
-from spillcast.storage.rehearsal import check_room, kept_rehearsal
+from spillcast.storage.rehearse import check_room, kept_rehearsal
 from spillcast.units import format_duration
 
 #: A forecast, and the storage that it is for where it was not refused nor taken from traces.

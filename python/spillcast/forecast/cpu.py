@@ -29,7 +29,7 @@ from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import CpuCache
 from spillcast.recording.wait_cost import WaitCost, weights_of
 from spillcast.storage import Storage
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.rehearse import Rehearsal
 
 Array = NDArray[np.float64]
 #: An estimate is never surer than this share of what it says: nothing of the kind repeats better.

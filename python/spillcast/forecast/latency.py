@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from spillcast.forecast.load import Load
 from spillcast.storage import Storage
 from spillcast.storage.model import Model
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.rehearse import Rehearsal
 
 #: Fewer rehearsed operations of a size do not stand for the others.
 REHEARSED_MIN = 100

@@ -12,7 +12,7 @@ from spillcast.evidence.find import Evidence
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, parse_budget
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.rehearse import Rehearsal
 
 if TYPE_CHECKING:
     from spillcast.evidence.oracle.ash import Chosen

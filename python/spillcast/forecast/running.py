@@ -13,8 +13,7 @@ from spillcast.forecast.result import Forecast
 from spillcast.recording import Recording
 from spillcast.recording.part import went_on
 from spillcast.storage import Storage
-from spillcast.storage.meant import check_word
-from spillcast.storage.target import FORMS, is_place, resolve, resolve_storage
+from spillcast.storage.target import FORMS, check_word, is_place, resolve, resolve_storage
 from spillcast.units import parse_factor, parse_latency_s
 from spillcast.visible import shell_word
 

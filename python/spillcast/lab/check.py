@@ -15,7 +15,7 @@ from spillcast.lab.actual import ActualRun
 from spillcast.lab.case import Case, Evidence, Runs, Truth
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast.recording.observed import TempPlace
-from spillcast.storage.page_cache import IN_MEMORY
+from spillcast.storage.memory import IN_MEMORY
 
 CHECK_SCHEMA = "spillcast.check/1"
 HOW = "keep one with: spillcast forecast run.spill --to TARGET --json > forecast.json"

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from spillcast.errors import OptionConflict, OutputUnwritable, SpaceInsufficient
 from spillcast.lab.storages import Emulated, Modelled, Place, emulated, fast_parent, plain
-from spillcast.storage.behaviour import behaviour_of
-from spillcast.storage.meant import check_word
-from spillcast.storage.target import is_place, resolve_storage
+from spillcast.storage.model import behaviour_of
+from spillcast.storage.target import check_word, is_place, resolve_storage
 from spillcast.units import parse_latency_s
 from spillcast.workspace import workspace
 

@@ -13,8 +13,8 @@ from spillcast.calibrated import calibrated
 from spillcast.errors import SpillcastError
 from spillcast.recording.source import PreloadSource
 from spillcast.recording.target import PRELOAD_LIBRARY
-from spillcast.storage.behaviour import Behaviour, Point, fixed_behaviour
 from spillcast.storage.emulation import emulate
+from spillcast.storage.model import Behaviour, Point, fixed_behaviour
 from spillcast.units import format_duration
 from spillcast.workspace import free_bytes
 

@@ -11,7 +11,7 @@ from spillcast.report.page import Drawn, Page, Part, Words, histogram_text
 from spillcast.report.table import Column, Table, paragraph
 
 if TYPE_CHECKING:
-    from spillcast.storage.peaks import Peak
+    from spillcast.storage.description import Peak
 
 #: Damaged lines that are named one by one.
 DAMAGED_NAMED = 10
@@ -138,7 +138,7 @@ def _indented(row: dict[str, Any]) -> str | None:
 
 
 def _histograms(profile: Profile) -> list[Part]:
-    from spillcast.storage.peaks import find_peaks
+    from spillcast.storage.description import find_peaks
 
     parts: list[Part] = []
     for row, buckets in zip(profile.rows, profile.histograms, strict=False):
@@ -161,7 +161,7 @@ def _histogram(title: str, buckets: LatencyCounts, peaks: "Sequence[Peak]", widt
 
 def _peak_lines(row: dict[str, Any], peaks: "Sequence[Peak]") -> list[str]:
     """Where operations crowd, and what that may mean, as of a storage."""
-    from spillcast.storage.peaks import peaks_words, plausible_cause
+    from spillcast.storage.description import peaks_words, plausible_cause
 
     letters = ", ".join(ascii_uppercase[: len(peaks)])
     direct = str(row.get("event", "")).startswith("direct path")

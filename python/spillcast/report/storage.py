@@ -10,7 +10,7 @@ from spillcast.report.page import Drawn, Page, Part, Words, histogram_text
 from spillcast.report.table import Column, Table
 from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.description import Ability, Shape, ability, shape
-from spillcast.storage.iolog import Iolog
+from spillcast.storage.fio import Iolog
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.source import GRID
 from spillcast.units import format_bytes, format_count, format_duration

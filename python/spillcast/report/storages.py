@@ -9,8 +9,8 @@ from spillcast.report.storage import origin_words
 from spillcast.report.table import Column, Table
 from spillcast.storage.catalogue import Row as CatalogueRow
 from spillcast.storage.catalogue import figures
-from spillcast.storage.comparison import Comparison, Verdict
-from spillcast.storage.comparison import Row as ComparedRow
+from spillcast.storage.description import Comparison, Verdict
+from spillcast.storage.description import Row as ComparedRow
 from spillcast.units import format_speedup
 
 #: Ratios this close to 1 are no difference; those this far apart are told of by size.

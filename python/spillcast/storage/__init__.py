@@ -3,8 +3,7 @@
 import sys
 from types import ModuleType
 
-from spillcast.storage.limit import Limit
-from spillcast.storage.storage import Group, Storage
+from spillcast.storage.storage import Group, Limit, Storage
 
 __all__ = ["Group", "Limit", "Storage"]
 

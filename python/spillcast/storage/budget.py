@@ -1,10 +1,13 @@
-"""Limits of a probe: time, and bytes that its files hold at once."""
+"""Limits of a probe: time, bytes that its files hold at once, and disk quotas."""
 
+import ctypes
 import os
 import re
+import stat
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from spillcast.errors import InputError, OptionInvalid
 from spillcast.units import parse_bytes, parse_duration_s
@@ -75,3 +78,73 @@ def _time_s(text: str, part: str) -> float:
         raise OptionInvalid(
             f"--budget {text}: '{part}' is neither time nor bytes", _HINT
         ) from error
+
+
+#: Numbers of Linux: the call that takes an open directory (5.14), its command, kinds of quota.
+_QUOTACTL_FD, _GETQUOTA = 443, 0x800007
+_KINDS = {"user": 0, "group": 1}
+#: Limits are counted in blocks of so many bytes, what is used in bytes.
+_LIMIT_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class Quota:
+    """The rest of a quota, in bytes."""
+
+    free_bytes: int
+    #: Whose it is, such as ``user 1000``.
+    whose: str
+
+
+class _Quota(ctypes.Structure):
+    """struct if_dqblk of the kernel."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint64) for name in ("hard", "soft", "used", "files_hard", "files_soft")),
+        *((name, ctypes.c_uint64) for name in ("files", "time", "files_time")),
+        ("valid", ctypes.c_uint32),
+    )
+
+
+def quota_of(directory: Path) -> Quota | None:
+    """The quota that leaves the least to who owns a directory; None without one that is known.
+
+    That is the engine's user, who has a directory of its own for temp files; where anybody may
+    write, it is who asks. Nothing binds root. Those of a project are in the free space already.
+    """
+    about = directory.stat()
+    user = os.geteuid() if about.st_mode & stat.S_IWOTH else about.st_uid
+    ids = {"user": user, "group": about.st_gid if about.st_mode & stat.S_ISGID else 0}
+    quotas = [
+        Quota(left, f"{kind} {number}")
+        for kind, number in ids.items()
+        if number and (left := left_bytes(directory, kind, number)) is not None
+    ]
+    return min(quotas, key=lambda quota: quota.free_bytes, default=None)
+
+
+def room_facts(directory: Path) -> dict[str, Any]:
+    """The facts of a probe about the quota of a directory; empty without one."""
+    quota = quota_of(directory)
+    if quota is None:
+        return {}
+    return {"quota_free_bytes": quota.free_bytes, "quota_of": quota.whose}
+
+
+def left_bytes(directory: Path, kind: str, number: int) -> int | None:
+    """Bytes that the ``kind`` (``user`` or ``group``) of this number may still write there.
+
+    None where the kernel knows no limit, or does not tell.
+    """
+    if sys.platform != "linux":
+        return None
+    quota = _Quota()
+    command = (_GETQUOTA << 8) | _KINDS[kind]
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        call = ctypes.CDLL(None, use_errno=True).syscall
+        failed = call(_QUOTACTL_FD, descriptor, command, number, ctypes.byref(quota))
+    finally:
+        os.close(descriptor)
+    limit = quota.hard or quota.soft
+    return None if failed or not limit else max(limit * _LIMIT_BYTES - quota.used, 0)

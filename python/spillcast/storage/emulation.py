@@ -1,18 +1,26 @@
-"""A mount that behaves like a storage: its model, its life, and its accuracy."""
+"""A FUSE mount that behaves like a storage: its options, its life, its accuracy."""
 
+import os
+import shutil
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from spillcast import _core
 from spillcast.document import written
-from spillcast.errors import OptionInvalid, SystemFailed
+from spillcast.errors import OptionConflict, OptionInvalid, ProgramMissing, SystemFailed
 from spillcast.recording.event_names import OPS
-from spillcast.storage.behaviour import Behaviour, Point
-from spillcast.units import format_bytes, format_duration
+from spillcast.storage.model import Behaviour, Point, behaviour_of, fixed_behaviour
+from spillcast.storage.storage import bytes_limit
+from spillcast.storage.target import resolve_storage
+from spillcast.units import format_bytes, format_duration, parse_bytes, parse_latency_s
 
 EMULATION_SCHEMA = "spillcast.emulation/1"
 #: Share of operations that came more than a tenth later than asked from which on it warns.
@@ -137,3 +145,109 @@ def emulate(
         yield Mount(mounted, behaviour, mountpoint, backing, page_cache=page_cache)
     finally:
         mounted.unmount()
+
+
+def model_of_options(
+    storage: str | None,
+    read: str | None,
+    write: str | None,
+    bandwidth: str | None,
+    servers: int | None,
+) -> Behaviour:
+    """The model of the flags. InputError if they contradict each other."""
+    if storage is not None and (read or write):
+        raise OptionConflict(
+            "--storage says how long reads and writes take", "leave --read, --write"
+        )
+    if not any((storage, read, write, bandwidth, servers)):
+        message = "emulate needs --storage, or --read and --write"
+        raise OptionInvalid(message, "for example --read 9ms --write 4ms")
+    if storage is not None:
+        model = behaviour_of(resolve_storage(storage, f"--storage {storage}"))
+    else:
+        model = fixed_behaviour(
+            *(
+                None if text is None else parse_latency_s(text, f"--{op}")
+                for op, text in (("read", read), ("write", write))
+            )
+        )
+    if bandwidth is not None:
+        per_s = parse_bytes(bandwidth.removesuffix("/s"), "--bandwidth")
+        if per_s == 0:
+            raise OptionInvalid(f"--bandwidth {bandwidth}: nothing would ever move")
+        limit = bytes_limit(f"{format_bytes(per_s)}/s", per_s)
+        model = replace(model, limits=[*model.limits, limit])
+    return model if servers is None else replace(model, servers=servers)
+
+
+#: The interval of checks whether the mount still exists, and of its progress.
+TICK_S = 0.25
+
+
+def check_program(command: Sequence[str]) -> None:
+    """InputError if the program does not exist."""
+    if shutil.which(command[0]) is None:
+        raise ProgramMissing(f"{command[0]}: there is no such program", "name one after --")
+
+
+def run_command(command: Sequence[str], on_tick: Callable[[], None]) -> int:
+    """Run a command to its end; returns its exit status, or 128 plus the signal that ended it.
+
+    Signals that would end this process are the command's to obey: its end is the end.
+    """
+    with _Signals() as signals:
+        process = signals.start(command)
+        while process.poll() is None:
+            try:
+                process.wait(TICK_S)
+            except subprocess.TimeoutExpired:
+                on_tick()
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def stay(mount: Mount, on_tick: Callable[[], None]) -> None:
+    """Stay until Ctrl-C or SIGTERM, or until somebody unmounts it."""
+    try:
+        while mount.is_mounted():
+            on_tick()
+            time.sleep(TICK_S)
+    except KeyboardInterrupt:
+        return
+
+
+class _Signals:
+    """Passes SIGINT and SIGTERM on to a command, from before it starts to its end."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+
+    def start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        self._process = subprocess.Popen(command)
+        for number in self._early:
+            self._process.send_signal(number)
+        return self._process
+
+    def _forward(self, number: int, _frame: FrameType | None) -> None:
+        if self._process is None:
+            self._early.append(number)
+        # Ctrl-C at a terminal reaches the command by itself.
+        elif number != signal.SIGINT or not _in_foreground():
+            self._process.send_signal(number)
+
+    def __enter__(self) -> "_Signals":
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        self._before = {number: signal.signal(number, self._forward) for number in numbers}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def _in_foreground() -> bool:
+    """Whether this process is one of those to which the terminal sends Ctrl-C."""
+    try:
+        return os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
+    except OSError:
+        return False

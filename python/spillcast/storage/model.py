@@ -1,20 +1,121 @@
-"""How long an operation takes on a storage: any op, size, depth and pattern, measured or between.
-
-docs/method.md explains the method and the test of the stated error.
-"""
+"""How long an operation takes on a storage, for any op, size, depth and pattern."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import histogram
 from spillcast.errors import FiguresMissing
-from spillcast.storage import ceilings
-from spillcast.storage.cells import Cell, Cells
-from spillcast.storage.storage import Group, Storage
+from spillcast.recording.event_names import OPS
+from spillcast.storage.interpolation import Cell, Cells
+from spillcast.storage.storage import Group, Limit, Storage
+from spillcast.units import format_duration
+
+#: Throughput has stopped to grow where twice the depth or size brings less than this more.
+STILL = 1.1
+#: A bucket that holds more than this is credit for a burst, not a rate.
+CREDIT_S = 60.0
+
+
+def measured_operations(cells: Cells) -> float | None:
+    """Operations per second of the smallest size where depth stops to raise them."""
+    return _plateau(cells, cells.sizes[0])
+
+
+def measured_servers(cells: Cells) -> float | None:
+    """Operations per second at depth over those at depth 1, of the smallest size.
+
+    It need not be a whole number: operations may share a part of their way.
+    """
+    most = _plateau(cells, cells.sizes[0])
+    depths, mean_s = cells.row(cells.sizes[0])
+    return None if most is None or depths[0] != 1 else max(1.0, most * float(mean_s[0]))
+
+
+def measured_bandwidth(cells: Cells) -> float | None:
+    """Bytes per second of the largest size, where neither depth nor size raises them any more."""
+    if len(cells.sizes) < 2:
+        return None
+    smaller, largest = cells.sizes[-2:]
+    rates = [_plateau(cells, size) for size in (smaller, largest)]
+    if rates[0] is None or rates[1] is None:
+        return None
+    before, last = rates[0] * smaller, rates[1] * largest
+    return last if _still(smaller, largest, before, last) else None
+
+
+def _plateau(cells: Cells, size_bytes: int) -> float | None:
+    """Operations per second of a size at its largest depths, where these do not differ."""
+    depths, mean_s = cells.row(size_bytes)
+    if len(depths) < 2 or depths[0] == 0 or not np.all(mean_s > 0):
+        return None
+    per_s = depths / mean_s
+    if not _still(depths[-2], depths[-1], per_s[-2], per_s[-1]):
+        return None
+    # All depths from which on it does not grow; the first of them may be on its way there.
+    at = len(depths) - 2
+    while at > 0 and _still(depths[at - 1], depths[at], per_s[at - 1], per_s[at]):
+        at -= 1
+    return float(np.median(per_s[at:]))
+
+
+def _still(x: float, x_next: float, rate: float, rate_next: float) -> bool:
+    return bool(rate_next / rate < STILL ** math.log2(x_next / x))
+
+
+def queued_s(
+    storage: Storage,
+    op: str,
+    size_bytes: int,
+    idle_s: float,
+    depth: float,
+    *,
+    sequential: bool,
+    lasting: bool,
+) -> float:
+    """Latency with ``depth`` operations always under way, from the latency of an idle storage.
+
+    With q under way, k servers and c the device time that the tightest limit without burst takes of
+    an operation, which comes before L: max(c + L, q * L / k, q * c). A burst goes at once; where it
+    is ``lasting``, limits with a burst of less than a minute count among q * c.
+    """
+    costs_ns = [
+        (limit.burst_ns, limit.cost_ns(op, size_bytes, sequential=sequential))
+        for limit in storage.limits
+    ]
+    before_s = max((cost for burst, cost in costs_ns if not burst), default=0.0) / 1e9
+    burst_max_ns = CREDIT_S * 1e9 if lasting else 0.0
+    cost_s = max((cost for burst, cost in costs_ns if burst <= burst_max_ns), default=0.0) / 1e9
+    served_s = depth * idle_s / storage.servers if storage.servers else 0.0
+    return max(before_s + idle_s, served_s, depth * cost_s)
+
+
+def stated_operations(storage: Storage, op: str, size_bytes: int, idle_s: float) -> float | None:
+    """Operations of a size per second that servers and limits allow; None if unlimited."""
+    costs_s = [limit.cost_ns(op, size_bytes, sequential=False) / 1e9 for limit in storage.limits]
+    if storage.servers:
+        costs_s.append(idle_s / storage.servers)
+    slowest_s = max(costs_s, default=0.0)
+    return 1 / slowest_s if slowest_s else None
+
+
+def stated_bandwidth(storage: Storage, op: str) -> float | None:
+    """Bytes per second that limits allow to large operations; None if unlimited."""
+    slowest_ns = max((_ns_per_byte(limit, op) for limit in storage.limits), default=0.0)
+    return 1e9 / slowest_ns if slowest_ns else None
+
+
+def _ns_per_byte(limit: Limit, op: str) -> float:
+    """Device time for a byte of an operation that is as large as can be."""
+    per_byte: float = getattr(limit, f"{op}_ns_per_byte")
+    if limit.operation_bytes is not None:
+        base_ns: float = getattr(limit, f"{op}_sequential_ns")
+        per_byte += base_ns / limit.operation_bytes
+    return per_byte
+
 
 Array = NDArray[np.float64]
 
@@ -65,7 +166,7 @@ class Model:
 
         ``sequential`` None is taken as random where both were measured apart. What was measured
         with the I/O of a recording serves any pattern and has that recording's depth. Stated
-        servers and limits hold where no depth was measured but 1: see ``ceilings.queued_s``.
+        servers and limits hold where no depth was measured but 1: see ``queued_s``.
         With ``lasting`` short bursts are used up.
         Refusal where the storage has no figures for the op.
         """
@@ -78,7 +179,7 @@ class Model:
         estimate = cells.between(size_bytes, at)
         mean_s = estimate.mean_s
         if stated:
-            mean_s = ceilings.queued_s(
+            mean_s = queued_s(
                 self.storage,
                 op,
                 size_bytes,
@@ -93,25 +194,25 @@ class Model:
 
     def servers(self, op: str) -> float | None:
         """The number of operations that the storage serves at once; None if unknown."""
-        shown = ceilings.measured_servers(self.cells(op, False)[0])
+        shown = measured_servers(self.cells(op, False)[0])
         return shown if shown is not None else self.storage.servers
 
     def bandwidth_bytes_per_s(self, op: str) -> float | None:
         """Bytes per second that larger sizes and depths do not raise; None where none is shown."""
         cells = self.cells(op, True)[0]
-        shown = ceilings.measured_bandwidth(cells)
+        shown = measured_bandwidth(cells)
         if shown is None and self._stated(cells):
-            return ceilings.stated_bandwidth(self.storage, op)
+            return stated_bandwidth(self.storage, op)
         return shown
 
     def operations_per_s(self, op: str) -> float | None:
         """Small operations per second that depth does not raise; None where none is shown."""
         cells = self.cells(op, False)[0]
-        shown = ceilings.measured_operations(cells)
+        shown = measured_operations(cells)
         if shown is None and self._stated(cells):
             size = cells.sizes[0]
             idle_s = float(cells.row(size)[1][0])
-            return ceilings.stated_operations(self.storage, op, size, idle_s)
+            return stated_operations(self.storage, op, size, idle_s)
         return shown
 
     def left_out(self, op: str) -> list[float]:
@@ -162,3 +263,101 @@ def _scaled(
     blocks[:, 1] *= factor
     finite = error if math.isfinite(error) else 1.0
     return Estimate(mean_s, blocks, finite, measured, extrapolated, latency_s * factor, count)
+
+
+#: The size at which a latency that holds for all sizes is compared with what a mount takes.
+ANY_SIZE_BYTES = 8192
+
+
+@dataclass(frozen=True)
+class Point:
+    """Holds latencies of one op, pattern, size and depth as a histogram to resample."""
+
+    op: str
+    sequential: bool
+    size_bytes: int
+    latency_ns: Sequence[float]
+    latency_count: Sequence[int]
+    depth: int = 1
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """Determines latencies of operations. An op without points takes no time.
+
+    Between points latency is a straight line in bytes and a power of the depth, which is that of
+    the operations under way when one arrives.
+    """
+
+    name: str
+    points: Sequence[Point]
+    #: Operations served at once; the others queue. None for all.
+    servers: int | None = None
+    limits: Sequence[Limit] = ()
+
+    @property
+    def idle_points(self) -> list[Point]:
+        """Latencies where an operation finds no other, or as few as were measured."""
+        least = min((point.depth for point in self.points), default=1)
+        return [point for point in self.points if point.depth == least]
+
+    def median_s(self, point: Point) -> float:
+        """Median time of an operation of a point that finds no other, with what limits take."""
+        costs_ns = (
+            limit.cost_ns(point.op, point.size_bytes, sequential=point.sequential)
+            for limit in self.limits
+            if not limit.burst_ns
+        )
+        latency_s = histogram.quantile(point.latency_ns, point.latency_count, 0.5) / 1e9
+        return latency_s + max(costs_ns, default=0.0) / 1e9
+
+    def for_share(self, share: float) -> "Behaviour":
+        """The behaviour for a small share of a query, with the same share of each burst."""
+        limits = [replace(limit, burst_ns=limit.burst_ns * share) for limit in self.limits]
+        return replace(self, limits=limits)
+
+
+def behaviour_of(storage: Storage, *, access: str = "direct") -> Behaviour:
+    """The behaviour of a storage; what was measured with ``access`` comes before the rest."""
+    model = Model(storage, access=access)
+    points = [
+        point
+        for op in OPS
+        if any(group.count for group in storage.of(op))
+        for sequential in (True, False)
+        for point in _points(model, op, sequential)
+    ]
+    return Behaviour(storage.name, points, storage.servers, storage.limits)
+
+
+def _points(model: Model, op: str, sequential: bool) -> Iterator[Point]:
+    cells, _ = model.cells(op, sequential)
+    for cell in cells.cells:
+        moved = sum(group.bytes for group in cell.groups)
+        latency_s, count = cell.histogram
+        # Buckets have a width: their middles are scaled to give the mean.
+        middle_s = float(np.dot(latency_s, count)) / cell.count
+        latency_ns = latency_s * 1e9 * (cell.mean_s / middle_s if middle_s else 1.0)
+        yield Point(
+            op,
+            sequential,
+            round(moved / cell.count) or cell.size_bytes,
+            latency_ns.tolist(),
+            count.astype(int).tolist(),
+            max(cell.depth, 1),
+        )
+
+
+def fixed_behaviour(read_s: float | None, write_s: float | None) -> Behaviour:
+    """Every read and write takes the same, whatever its size; None for no time."""
+    points = [
+        Point(op, sequential, ANY_SIZE_BYTES, [round(seconds * 1e9)], [1])
+        for op, seconds in zip(OPS, (read_s, write_s), strict=True)
+        if seconds is not None
+        for sequential in (True, False)
+    ]
+    words = [
+        f"{op}s {'as fast as can be' if seconds is None else format_duration(seconds)}"
+        for op, seconds in zip(OPS, (read_s, write_s), strict=True)
+    ]
+    return Behaviour(", ".join(words), points)

@@ -1,13 +1,17 @@
-"""The temp I/O of a recording as steps that can be issued again."""
+"""The temp I/O of a recording as steps that a probe issues again."""
+
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast.errors import NoTempIo
 from spillcast.recording import Recording
+from spillcast.recording.event_names import OPS
 from spillcast.recording.spill import codes
-from spillcast.storage.plan_of_counts import plan_of_counts
+from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
 
 Array = NDArray[np.int64]
 
@@ -85,3 +89,107 @@ def _pauses(start: Array, end: Array, thread: Array, threads: int) -> Array:
         rows = np.flatnonzero(thread == code)
         pauses[rows[1:]] = np.maximum(0, start[rows[1:]] - end[rows[:-1]])
     return pauses
+
+
+#: More steps than these are thinned out: 3 GiB of I/O say what a storage is like.
+STEPS_MAX = 400_000
+
+
+def plan_of_counts(recording: Recording, steps_max: int = STEPS_MAX) -> pa.RecordBatch:
+    """At most ``steps_max`` steps in the proportions of the counts, in as many threads."""
+    temp, processes = recording.meta.temp, recording.meta.temp.processes or 1.0
+    reads, writes = temp.reads, temp.writes
+    read_bytes, write_bytes = _mean_bytes(recording)
+    threads = max(1, round(processes))
+    kept = min(1.0, steps_max / temp.operations)
+    each_read, each_write = (max(1, round(n * kept / threads)) if n else 0 for n in (reads, writes))
+    passes = max(1, round(writes * write_bytes / temp.held_bytes)) if temp.held_bytes else 1
+    # A file holds so many blocks of a read's size.
+    ratio = write_bytes / read_bytes
+    write, file, block = _process_plan(each_read, each_write, passes, temp.files or 1, ratio)
+    size = np.where(write, write_bytes, read_bytes)
+    # What a process does between its operations, in equal parts.
+    think_s = recording.elapsed_s - temp.total_s / processes
+    think_ns = round(max(0.0, think_s) * kept * 1e9 / len(write))
+    # Threads take turns, so that a stretch of the steps is a stretch of the run.
+    thread = np.tile(np.arange(threads), len(write))
+    return pa.record_batch(
+        {
+            "thread": pa.array(thread, pa.uint32()),
+            "file": pa.array(np.repeat(file, threads) * threads + thread, pa.uint32()),
+            "write": pa.array(np.repeat(write, threads), pa.bool_()),
+            "offset": pa.array(np.repeat(block * size, threads), pa.uint64()),
+            "bytes": pa.array(np.repeat(size, threads), pa.uint32()),
+            "delay_ns": pa.array(np.full(len(thread), think_ns), pa.uint64()),
+        }
+    )
+
+
+def _mean_bytes(recording: Recording) -> tuple[int, int]:
+    """The sizes of a read and of a write; a missing op has the size of the other."""
+    temp = recording.meta.temp
+    any_bytes = temp.bytes // temp.operations
+    sums = {row["op"]: row["bytes"] // row["count"] for row in recording.temp_seconds.to_pylist()}
+    means = (max(1, sums.get(op, any_bytes)) for op in OPS)
+    return next(means), next(means)
+
+
+def _process_plan(
+    reads: int, writes: int, passes: int, files: int, ratio: float
+) -> tuple[NDArray[np.bool_], Array, Array]:
+    """Whether each step writes, its file, and its block there: of a write's size, or a read's."""
+    parts = []
+    for at in range(passes):
+        pass_counts = [writes * (at + 1) // passes - writes * at // passes,
+                reads * (at + 1) // passes - reads * at // passes]  # fmt: skip
+        written = np.arange(pass_counts[0])
+        parts.append((np.ones(pass_counts[0], dtype=bool), written % files, written // files))
+        # File by file, each to its end; what is read more often than written begins again.
+        held = max(1, int(-(-(pass_counts[0] * ratio or pass_counts[1]) // files)))
+        read = np.arange(pass_counts[1])
+        parts.append((np.zeros(pass_counts[1], dtype=bool), read // held % files, read % held))
+    write, file, block = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return write, file, block
+
+
+def waits_known(recording: Recording) -> bool:
+    """Whether the recording contains waits outside of I/O."""
+    waits = recording.waits
+    on_file = pa.compute.or_(waits["op"].is_valid(), waits["file"].is_valid())
+    return not pa.compute.all(on_file, min_count=0).as_py()
+
+
+def plan_of_trace(recording: Recording) -> pa.RecordBatch:
+    """A step for each row of the trace; those that act on no temp file are waits alone."""
+    done = thread_trace(recording)
+    io = done.temp & (done.bytes > 0)
+    acts = io | done.change
+    tied = done.after != NONE
+    cpu_ns = done.cpu_ns + np.where(done.on_core & ~acts, done.wait_ns, 0)
+    delay_ns = np.where(acts | done.on_core | tied, 0, done.wait_ns)
+    if not recording.meta.raw.whole:
+        # The time before the first slice is not a pause.
+        begins = (done.source == NONE) & ~tied
+        delay_ns[begins] -= delay_ns[begins].min(initial=np.iinfo(np.int64).max)
+    offset = offsets(done.offset, done.offset != NONE, done.file, done.bytes)
+    return pa.record_batch(
+        {
+            "thread": pa.array(done.thread, pa.uint32()),
+            "file": pa.array(done.file, pa.uint32()),
+            "write": pa.array(done.write, pa.bool_(), mask=~io),
+            "offset": pa.array(np.where(acts, offset, 0), pa.uint64()),
+            "bytes": pa.array(done.bytes, pa.uint32()),
+            "cpu_ns": pa.array(np.maximum(cpu_ns, 0), pa.uint64()),
+            "after": pa.array(np.where(tied, done.after, 0), pa.uint32(), mask=~tied),
+            "after_cpu_ns": pa.array(np.maximum(done.after_cpu_ns, 0), pa.uint64()),
+            "delay_ns": pa.array(np.maximum(delay_ns, 0), pa.uint64()),
+            "change": _changes(recording, done),
+        }
+    )
+
+
+def _changes(recording: Recording, done: ThreadTrace) -> pa.Array:
+    """By row of the trace, the call that changes a temp file; null for any other."""
+    names: np.ndarray[Any, Any] = np.full(len(done.change), None, dtype=object)
+    names[done.change] = changes(recording.waits.take(pa.array(done.source[done.change])))
+    return pa.array(names, pa.string())

@@ -1,24 +1,273 @@
-"""Measuring a directory with the I/O of a recording."""
+"""Measures a directory: with the I/O of a recording, or op by op with a grid."""
 
-from collections.abc import Callable
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import pyarrow as pa
 
 from spillcast import _core
+from spillcast.errors import (
+    OptionInvalid,
+    PathMissing,
+    PathUnusable,
+    SpaceExhausted,
+    SystemFailed,
+)
 from spillcast.evidence.figures.figures import REPORT
 from spillcast.evidence.oracle.trace_run import TRACE
+from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
-from spillcast.storage.bounded import bounded_run
-from spillcast.storage.budget import Budget
-from spillcast.storage.failures import failures_as_errors
-from spillcast.storage.plan import moved_waits, plan
-from spillcast.storage.plan_of_trace import plan_of_trace, waits_known
-from spillcast.storage.provenance import measured_now
-from spillcast.storage.quota import room_facts
-from spillcast.storage.source import PROBE
+from spillcast.storage.budget import Budget, room_facts
+from spillcast.storage.memory import cache_bound_bytes, dirty_limit_bytes, engine_cache_bytes
+from spillcast.storage.plan import moved_waits, plan, plan_of_trace, waits_known
+from spillcast.storage.source import GRID, PROBE, measured_now
 from spillcast.storage.storage import Changes, Group, Storage, name_of
+from spillcast.workspace import undone_by
 
+
+@contextmanager
+def failures_as_errors(directory: Path) -> Iterator[None]:
+    """Turn errors of the core while it measures ``directory`` into errors with a remedy."""
+    if not directory.exists():
+        raise PathMissing(
+            f"{directory}: there is no such directory", "create it on the storage you mean"
+        )
+    if not directory.is_dir():
+        raise PathUnusable(f"{directory} is not a directory", "give one on the storage to probe")
+    try:
+        yield
+    except ValueError as error:
+        raise OptionInvalid(str(error)) from error
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            hint = "free some space, name a larger directory, or give a smaller --budget"
+            raise SpaceExhausted(f"{directory}: filled up during the probe", hint) from error
+        if error.errno == errno.EDQUOT:
+            hint = "see it with quota(1); have it raised, or name a directory of another owner"
+            raise SpaceExhausted(f"{directory}: the disk quota there is used up", hint) from error
+        raise SystemFailed(error.strerror or str(error)) from error
+
+
+_NAMES_JANITOR = """
+trap "" INT TERM HUP
+cat >/dev/null
+rm -f -- "$1/$2"*
+"""
+
+
+def no_names_left(directory: Path) -> AbstractContextManager[None]:
+    """Remove names that this process gives files in ``directory`` at the end of the block."""
+    prefix = _core.scratch_prefix()
+    return undone_by(_NAMES_JANITOR, "spillcast-janitor", directory.absolute(), prefix)
+
+
+_PREFIX = "spillcast-probe-"
+_NUMBERS = count()
+#: The file that limits a group, in either version of cgroups.
+_LIMITS = ("memory.max", "memory.limit_in_bytes")
+#: Waits until the owner's end of the pipe closes, however that comes, then for the group to empty.
+_GROUP_JANITOR = """trap "" INT TERM HUP; cat >/dev/null
+n=0; until rmdir "$1" 2>/dev/null || [ $n -ge 300 ]; do n=$((n+1)); sleep 0.1; done"""
+
+
+class NoMemoryGroup(Exception):
+    """Raised if no memory cgroup can be created or joined; the message says why."""
+
+
+@contextmanager
+def memory_group(limit_bytes: int) -> Iterator[Path]:
+    """A new, empty memory cgroup with a limit. NoMemoryGroup if it cannot be created."""
+    folder = _make(limit_bytes)
+    with undone_by(_GROUP_JANITOR, "spillcast-janitor", folder):
+        yield folder
+
+
+def join(folder: Path) -> None:
+    """Move this process into a group, which counts its memory from now on."""
+    try:
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError as error:
+        raise NoMemoryGroup(f"{folder} cannot be joined: {error.strerror}") from error
+
+
+def _make(limit_bytes: int) -> Path:
+    """Below the innermost group of this process that takes one with a limit."""
+    reasons = []
+    for parent in _core.group_folders("memory"):
+        _remove_stale(parent)
+        folder = parent / f"{_PREFIX}{next(_NUMBERS)}-{os.getpid()}"
+        try:
+            folder.mkdir()
+        except OSError as error:
+            reasons.append(f"{parent}: {error.strerror}")
+            continue
+        try:
+            limit = next(folder / name for name in _LIMITS if (folder / name).exists())
+            limit.write_text(str(limit_bytes))
+        except (OSError, StopIteration) as error:
+            folder.rmdir()
+            reason = error.strerror if isinstance(error, OSError) else "it controls no memory"
+            reasons.append(f"{parent}: {reason}")
+            continue
+        return folder
+    raise NoMemoryGroup(reasons[0] if reasons else "there are no memory cgroups here")
+
+
+def _remove_stale(parent: Path) -> None:
+    """Remove the groups of owners that ended together with their janitors."""
+    for folder in parent.glob(_PREFIX + "*"):
+        if not Path("/proc", folder.name.rpartition("-")[2]).exists():
+            with suppress(OSError):
+                folder.rmdir()
+
+
+#: Groups, calls that change files, facts.
+Measured = tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]
 Progress = Callable[[int, int, int], None]
+#: What the kernel and Python take besides what the replay says it takes.
+SLACK_BYTES = 4 << 20
+
+
+def bounded_run(
+    like: Recording,
+    steps: pa.RecordBatch,
+    replay: _core.Probe,
+    directory: Path,
+    limits: Mapping[str, Any],
+    on_progress: Progress | None,
+) -> Measured:
+    """Run ``replay``, whose plan and limits are the others, with the page cache of the engine.
+
+    Facts: ``page_cache_bytes``, what the engine could use; ``memory_bound``, the page cache that
+    the replay was held to, None for all there is; ``memory_bound_reason``, why it was not held to
+    less where it should have been.
+    """
+    bound = cache_bound_bytes(like, replay)
+    facts: dict[str, Any] = {"page_cache_bytes": engine_cache_bytes(like)}
+    reason = None
+    if bound is not None:
+        options = {**limits, "directory": str(directory)}
+        try:
+            with memory_group(bound + replay.memory_bytes + SLACK_BYTES) as group:
+                *rows, result = _in_a_process(steps, {**options, "group": str(group)}, on_progress)
+            facts |= {"memory_bound": bound, "memory_bound_reason": None}
+            return rows[0], rows[1], {**result, **facts}
+        except NoMemoryGroup as error:
+            reason = str(error)
+    watch = None if on_progress is None else lambda: on_progress(*replay.progress())
+    with no_names_left(directory):
+        groups, changes, result = run_interruptibly(replay.run, replay.cancel, watch)
+    facts |= {"memory_bound": None, "memory_bound_reason": reason}
+    groups, changes = (pa.record_batch(table).to_pylist() for table in (groups, changes))
+    return groups, changes, {**result, **facts}
+
+
+def _in_a_process(
+    steps: pa.RecordBatch, options: Mapping[str, Any], on_progress: Progress | None
+) -> Measured:
+    command = [sys.executable, "-m", "spillcast.storage.probe", json.dumps(options)]
+    # Ctrl-C reaches this process, which ends that one.
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    reply = _Reply()
+    watch = None if on_progress is None else lambda: on_progress(*reply.progress)
+    try:
+        hear = partial(_read_replies, process.stdin, process.stdout, steps, reply)
+        run_interruptibly(hear, process.kill, watch)
+    finally:
+        process.kill()
+        status = process.wait()
+        process.stdout.close()
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+    return _result(reply.last, status)
+
+
+@dataclass
+class _Reply:
+    """What the process said last."""
+
+    progress: tuple[int, int, int] = (0, 0, 0)
+    last: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _read_replies(plan: IO[bytes], lines: IO[bytes], steps: pa.RecordBatch, reply: _Reply) -> None:
+    """Hand over the plan and listen. The pipe of the plan stays open: its end ends the process."""
+    with suppress(BrokenPipeError):
+        with pa.ipc.new_stream(pa.PythonFile(plan, "w"), steps.schema) as stream:
+            stream.write_batch(steps)
+        plan.flush()
+    for line in lines:
+        reply.last = json.loads(line)
+        done, total, count = reply.last.get("progress", reply.progress)
+        reply.progress = done, total, count
+
+
+def _result(last: Mapping[str, Any], status: int) -> Measured:
+    """What the process found; raises what it raised."""
+    if "rows" in last:
+        return last["rows"], last["changes"], last["facts"]
+    if "no_group" in last:
+        raise NoMemoryGroup(last["no_group"])
+    if "value_error" in last:
+        raise ValueError(last["value_error"])
+    if "os_error" in last:
+        raise OSError(*last["os_error"])
+    raise SystemFailed(
+        f"the replay's process ended with status {status}: perhaps for lack of memory",
+        "a smaller --budget takes less",
+    )
+
+
+def run_bounded_replay() -> None:
+    """Replay the plan of stdin in a memory cgroup; write progress and the result to stdout.
+
+    Everything is loaded before this process joins the group.
+    """
+    options = json.loads(sys.argv[1])
+    steps = pa.ipc.open_stream(sys.stdin.buffer).read_next_batch()
+    threading.Thread(target=_end_with_the_owner, daemon=True).start()
+    directory, group = options.pop("directory"), Path(options.pop("group"))
+    try:
+        replay = _core.Probe(steps, directory, **options)
+        join(group)
+        watch = lambda: _send(progress=replay.progress())  # noqa: E731
+        with no_names_left(Path(directory)):
+            groups, changes, facts = run_interruptibly(replay.run, replay.cancel, watch)
+    except NoMemoryGroup as error:
+        _send(no_group=str(error))
+    except ValueError as error:
+        _send(value_error=str(error))
+    except OSError as error:
+        _send(os_error=[error.errno, error.strerror])
+    else:
+        rows, calls = (pa.record_batch(table).to_pylist() for table in (groups, changes))
+        _send(rows=rows, changes=calls, facts=facts)
+
+
+def _send(**fields: Any) -> None:
+    print(json.dumps(fields), flush=True)
+
+
+def _end_with_the_owner() -> None:
+    """Wait for the end of stdin, which the owner keeps open during its life."""
+    while os.read(0, 1 << 16):
+        pass
+    os._exit(1)
 
 
 def probe(
@@ -49,3 +298,34 @@ def probe(
     groups, calls = [Group(**row) for row in rows], [Changes(**row) for row in changes]
     provenance = measured_now(directory)
     return Storage(name_of(directory), PROBE, groups, facts, changes=calls, provenance=provenance)
+
+
+def probe_grid(
+    directory: Path,
+    *,
+    budget: Budget | None = None,
+    psync: bool = False,
+    on_progress: Callable[[int, int, int], None] | None = None,
+) -> Storage:
+    """Measure ``directory``: reads and writes of 4 KiB to 1 MiB, 1 to 32 at once.
+
+    Through the page cache and around it, random and sequential; then writes on and on. ``psync``
+    keeps io_uring out of it. ``on_progress`` gets milliseconds passed, milliseconds in all and
+    bytes. InputError where the directory cannot be used; nothing is left in it, whatever happens.
+    """
+    with failures_as_errors(directory):
+        limits = (budget or Budget()).limits(directory)
+        grid = _core.Grid(str(directory), psync=psync, **limits)
+        watch = None if on_progress is None else lambda: on_progress(*grid.progress())
+        with no_names_left(directory):
+            cells, facts = run_interruptibly(grid.run, grid.cancel, watch)
+    rows = pa.record_batch(cells).to_pylist()
+    if facts["sustained"] is not None:
+        facts["sustained"]["dirty_limit_bytes"] = dirty_limit_bytes(facts["filesystem"])
+    facts |= {**limits, **room_facts(directory), "directory": str(directory)}
+    groups = [Group(**row) for row in rows]
+    return Storage(name_of(directory), GRID, groups, facts, provenance=measured_now(directory))
+
+
+if __name__ == "__main__":
+    run_bounded_replay()

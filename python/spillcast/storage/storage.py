@@ -1,4 +1,4 @@
-"""A storage: measured latencies by op, size and depth, kept as histograms."""
+"""A storage: latencies by op, size and depth as histograms, rate limits, and further facts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,7 @@ from spillcast.document import key, read, written
 from spillcast.errors import SchemaUnsupported
 from spillcast.gate import json_of, reading, text_of
 from spillcast.recording.event_names import OPS
-from spillcast.storage.facts import check_facts
-from spillcast.storage.limit import Limit
-from spillcast.storage.provenance import Provenance
-from spillcast.storage.source import ASSUMED, StorageSource, source_of
+from spillcast.storage.source import ASSUMED, Provenance, StorageSource, source_of
 from spillcast.tabular import Display, Tabular
 from spillcast.units import format_bytes, format_duration
 from spillcast.workspace import whole_file
@@ -22,7 +19,136 @@ from spillcast.workspace import whole_file
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spillcast.storage.rehearsal import Rehearsal
+    from spillcast.storage.rehearse import Rehearsal
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A bucket of device time that fills at one second a second, and that operations draw from.
+
+    An operation of n bytes costs ``base + n * ns_per_byte``; where ``operation_bytes`` is set, one
+    that is larger counts as several. It begins once the bucket is not below zero after it. With
+    ``burst_ns`` 0 every operation first waits for its own cost, as on a bus or a disk; with more,
+    operations go at once until the burst is used up, as on a rented volume.
+    """
+
+    name: str = key("its name", example="iops")
+    read_random_ns: float = key(
+        "device time of an operation", unit="ns", example=333333.3, default=0.0, later=True
+    )
+    read_sequential_ns: float = key("the same", unit="ns", default=0.0, later=True)
+    write_random_ns: float = key("the same", unit="ns", default=0.0, later=True)
+    write_sequential_ns: float = key("the same", unit="ns", default=0.0, later=True)
+    read_ns_per_byte: float = key(
+        "device time of a byte", unit="ns", example=7.63, default=0.0, later=True
+    )
+    write_ns_per_byte: float = key("the same", unit="ns", default=0.0, later=True)
+    operation_bytes: int | None = key(
+        "larger operations count as several; null: never",
+        unit="bytes",
+        example=262144,
+        default=None,
+        later=True,
+    )
+    burst_ns: float = key("capacity of the bucket", unit="ns", default=0.0, later=True)
+
+    def cost_ns(self, op: str, size_bytes: int, *, sequential: bool) -> float:
+        """Device time of one operation."""
+        read, pattern = op == "read", "sequential" if sequential else "random"
+        base_ns: float = getattr(self, f"{op}_{pattern}_ns")
+        if self.operation_bytes is not None:
+            base_ns *= -(-size_bytes // self.operation_bytes)
+        return base_ns + size_bytes * (self.read_ns_per_byte if read else self.write_ns_per_byte)
+
+
+def operations_limit(
+    name: str, per_s: float, *, operation_bytes: int | None = None, burst: float = 0.0
+) -> Limit:
+    """So many operations a second, reads and writes together; ``burst`` operations go at once."""
+    ns = 1e9 / per_s
+    return Limit(name, ns, ns, ns, ns, operation_bytes=operation_bytes, burst_ns=burst * ns)
+
+
+def bytes_limit(name: str, per_s: float, *, burst: float = 0.0) -> Limit:
+    """So many bytes a second, reads and writes together; ``burst`` bytes go at once."""
+    ns = 1e9 / per_s
+    return Limit(name, read_ns_per_byte=ns, write_ns_per_byte=ns, burst_ns=burst * ns)
+
+
+def write_cache_limit(cache_bytes: float, bytes_per_s: float) -> Limit:
+    """A write cache that saturates: so many bytes go at once, and leave it at this rate."""
+    ns = 1e9 / bytes_per_s
+    return Limit("write cache", write_ns_per_byte=ns, burst_ns=cache_bytes * ns)
+
+
+@dataclass(frozen=True)
+class Sustained:
+    """Holds the result of sustained writing."""
+
+    bytes: int
+    reached: bool
+    burst_bytes_per_s: float
+    dirty_limit_bytes: int | None = None
+    burst_bytes: int | None = None
+    sustained_bytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.reached and None in (self.burst_bytes, self.sustained_bytes_per_s):
+            raise ValueError("sustained lacks burst_bytes or sustained_bytes_per_s")
+
+
+@dataclass(frozen=True)
+class CachePart:
+    """Describes a device of a simulated cache."""
+
+    name: str
+    source: str
+    facts: Mapping[str, Any]
+    error: float = 0.0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The keys that readers use, as in docs/schema.md; all are optional."""
+
+    directory: str | None = None
+    filesystem: str | None = None
+    network: bool | None = None
+    free_bytes: int | None = None
+    quota_free_bytes: int | None = None
+    quota_of: str | None = None
+    elapsed_ns: int | None = None
+    floor_ns: int | None = None
+    like: str | None = None
+    threads: int | None = None
+    in_flight: float | None = None
+    closed_loop: bool | None = None
+    think_scale: float | None = None
+    steps_replayed: int | None = None
+    steps_skipped: int | None = None
+    prefilled_bytes: int | None = None
+    working_set_bytes: int | None = None
+    byte_share: float | None = None
+    page_cache_bytes: int | None = None
+    memory_bound: int | None = None
+    memory_bound_reason: str | None = None
+    direct_refusal: str | None = None
+    io_uring_refusal: str | None = None
+    cells: int | None = None
+    cells_without_time: int | None = None
+    cells_without_room: int | None = None
+    sustained: Sustained | None = None
+    description: str | None = None
+    advice: Sequence[str] = ()
+    parts: Sequence[CachePart] = ()
+
+
+def check_facts(facts: Mapping[str, Any], where: str, hint: str) -> None:
+    """InputError if a fact of the storage or of a part of it has another type."""
+    checked = read(Facts, dict(facts), f"{where}: facts", hint)
+    for part in checked.parts:
+        check_facts(part.facts, f"{where}: facts of {part.name}", hint)
+
 
 STORAGE_SCHEMA = "spillcast.storage/1"
 

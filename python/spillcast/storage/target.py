@@ -1,19 +1,22 @@
 """The TARGET of a forecast: a word on the command line -> a storage."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.errors import PathMissing, TargetUnknown
+from spillcast.errors import InputError, PathMissing, TargetUnknown
 from spillcast.evidence.figures.kinds import is_word
 from spillcast.evidence.find import kind_of
 from spillcast.evidence.text import text_of
 from spillcast.gate import json_of
 from spillcast.recording import Recording
 from spillcast.recording.meta_file import is_recording
-from spillcast.storage import tmpfs
+from spillcast.recording.near import near_path
 from spillcast.storage.budget import Budget, all_that_is_free
-from spillcast.storage.meant import check_word, meant
+from spillcast.storage.memory import SHARED_MEMORY, check_memory, is_tmpfs
 from spillcast.storage.observed import assumed_latency, observed
 from spillcast.storage.storage import Storage
 from spillcast.units import parse_factor, parse_latency_s
@@ -21,6 +24,7 @@ from spillcast.visible import shell_word
 
 if TYPE_CHECKING:
     from spillcast.storage.probe import Progress
+
 
 KNOWN = "a recording, catalogue:NAME, or a storage.json, which is made by: spillcast probe DIR"
 FORMS = (
@@ -57,14 +61,14 @@ def resolve(
     path = Path(text)
     if is_place(path):
         advice = []
-        if tmpfs.is_tmpfs(path):
-            advice = tmpfs.check(baseline, path)
+        if is_tmpfs(path):
+            advice = check_memory(baseline, path)
             budget = all_that_is_free(budget)
         storage = _probed(path, baseline.whole, budget, on_progress)
         return replace(storage, facts={**storage.facts, "advice": advice})
     if text == "tmpfs":
-        advice = tmpfs.check(baseline)
-        shared = tmpfs.SHARED_MEMORY
+        advice = check_memory(baseline)
+        shared = SHARED_MEMORY
         budget = all_that_is_free(budget)
         storage = _probed(shared, baseline.whole, budget, on_progress)
         return replace(storage, name="tmpfs", facts={**storage.facts, "advice": advice})
@@ -90,7 +94,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
 
         return lookup(value)
     if colon and kind == "limits":
-        from spillcast.storage.limits_word import limits_storage
+        from spillcast.storage.observed import limits_storage
 
         return limits_storage(text, value)
     check_word(text, role or "storage")
@@ -149,3 +153,61 @@ def depends_on_recording(text: str) -> bool:
 def is_place(path: Path) -> bool:
     """Whether a path is a directory that could be measured, and no recording."""
     return path.is_dir() and not is_recording(path)
+
+
+_KINDS = {"lat": "latency", "cat": "catalogue"}
+_ALL_KINDS = ("latency", "limits", "factor", "cache", "catalogue", *_KINDS)
+#: A form in another spelling, such as ``latency=150us`` or ``Catalog:aws-gp3``.
+_FORM = re.compile(r"\s*([a-z]+)(?:\s*+[:=]|\s)\s*+(\S(?:.*\S)?)\s*", re.I)
+#: The least similarity of a mistyped word.
+_ALIKE = 0.7
+_TIMES = re.compile(r"\s*(?:x\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:x|times))\s*", re.I)
+_MEMORY = {"ram", "mem", "memory", "shm", "ramdisk", "ramfs"}
+
+
+def check_word(text: str, option: str) -> None:
+    """InputError for an empty word, which is no path either: often a variable that is unset."""
+    if not text.strip():
+        raise TargetUnknown(f"{option} '{text}': names nothing", "is a shell variable unset?")
+
+
+def meant(text: str, forms: str) -> str | None:
+    """The likely meaning of ``text`` among ``forms``; None if nothing is similar."""
+    for word in (_other_form(text), *_names(text)):
+        kind, colon, _ = (word or "").partition(":")
+        known = word != "tmpfs" if not colon else f"{kind}:" in forms
+        if word and word != text and (known or word in forms):
+            return word
+    return None
+
+
+def _other_form(text: str) -> str | None:
+    """The form of the word that is a form in another spelling, or the value of one."""
+    if (form := _FORM.fullmatch(text)) and (kind := _like(form[1], _ALL_KINDS)) is not None:
+        return f"{_KINDS.get(kind, kind)}:{form[2]}"
+    if times := _TIMES.fullmatch(text):
+        return f"factor:{times[1] or times[2]}"
+    try:
+        parse_latency_s(text)
+    except InputError:
+        return None
+    return f"latency:{text.replace(' ', '')}"
+
+
+def _like(word: str, words: Iterable[str]) -> str | None:
+    """The candidate that equals or resembles a word; None if none does."""
+    return next(iter(get_close_matches(word.lower(), words, n=1, cutoff=_ALIKE)), None)
+
+
+def _names(text: str) -> list[str]:
+    """Similar names and paths, the most similar first."""
+    if text.strip().lower() in _MEMORY or _like(text.strip(), ["tmpfs"]):
+        return ["tmpfs"]
+    home = Path(text).expanduser() if text.startswith("~") else None
+    path = home if home is not None and home.exists() else near_path(Path(text))
+    names = [] if path is None else [str(path)]
+    if "/" not in text and not Path(text).suffix:
+        from spillcast.storage.catalogue import nearest
+
+        names += [f"catalogue:{name}" for name in nearest(text)[:1]]
+    return names

@@ -18,8 +18,8 @@ from spillcast.recording.postgres_meta import Sampling
 from spillcast.recording.schema import SAMPLES_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 from spillcast.report.forecast import forecast_page
-from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
+from spillcast.storage.model import fixed_behaviour
 
 US, MS = 1_000, 1_000_000
 PAGE = 8192

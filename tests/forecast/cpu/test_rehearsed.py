@@ -11,7 +11,7 @@ from spillcast.forecast.latency import Latency, rehearsed
 from spillcast.forecast.load import temp_load
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.rehearse import Rehearsal
 
 US = 1_000
 SIZE = 8192

@@ -9,8 +9,8 @@ from emulator import skip_without_fuse
 from evidence import recording
 from harness import only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, write_trace
-from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
+from spillcast.storage.model import fixed_behaviour
 from spills import written_and_read
 
 KIB, US = 1 << 10, 1_000

@@ -14,8 +14,8 @@ from spillcast.evidence.oracle.trace_run import recording_of_traces
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
-from spillcast.storage.behaviour import fixed_behaviour
 from spillcast.storage.emulation import emulate
+from spillcast.storage.model import fixed_behaviour
 from spillcast.storage.plan import plan
 
 Spill = namedtuple("Spill", "recording traces block")

@@ -5,8 +5,8 @@ import pytest
 from evidence import recording, storage
 from spillcast.forecast import forecast
 from spillcast.storage import Limit, Storage
-from spillcast.storage.limit import bytes_limit, operations_limit
 from spillcast.storage.source import PROBE
+from spillcast.storage.storage import bytes_limit, operations_limit
 
 K = 1024
 M = 1 << 20

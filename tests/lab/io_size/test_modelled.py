@@ -8,8 +8,8 @@ from spillcast.errors import FiguresMissing
 from spillcast.lab.io_size.made_up import Sort
 from spillcast.lab.io_size.modelled import modelled
 from spillcast.storage import Group, Storage
-from spillcast.storage.limit import write_cache_limit
 from spillcast.storage.source import ASSUMED, GRID
+from spillcast.storage.storage import write_cache_limit
 
 K, M = 1 << 10, 1 << 20
 #: One level: all is written before anything is read.

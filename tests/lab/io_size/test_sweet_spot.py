@@ -10,8 +10,8 @@ from spillcast.lab.io_size.settings import parse_sizes, settings_of
 from spillcast.lab.io_size.spill import MadeUp
 from spillcast.lab.io_size.sweep import sweep_io_size
 from spillcast.storage import Group, Storage
-from spillcast.storage.limit import write_cache_limit
 from spillcast.storage.source import ASSUMED
+from spillcast.storage.storage import write_cache_limit
 
 BLOCK = 8 * K
 SETTINGS = settings_of(

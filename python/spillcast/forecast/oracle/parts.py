@@ -26,9 +26,8 @@ from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.question import Question
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.storage import Storage
-from spillcast.storage.meant import check_word
 from spillcast.storage.model import Model
-from spillcast.storage.target import is_place, resolve_storage
+from spillcast.storage.target import check_word, is_place, resolve_storage
 from spillcast.units import parse_factor, parse_latency_s
 from spillcast.visible import shell_word
 

@@ -12,7 +12,7 @@ from spillcast.forecast.result import Warned
 from spillcast.forecast.sum.provenance import about_provenance
 from spillcast.forecast.sum.target_warnings import about_measuring
 from spillcast.storage import Storage
-from spillcast.storage.page_cache import IN_MEMORY
+from spillcast.storage.memory import IN_MEMORY
 from spillcast.storage.source import ASSUMED
 from spillcast.units import format_bytes, format_count, format_duration
 

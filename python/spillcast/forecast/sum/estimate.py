@@ -38,7 +38,7 @@ from spillcast.forecast.sum.rehearsed import as_measured, drawn_run_s, rehearsed
 from spillcast.forecast.sum.sampling import sampled_of
 from spillcast.forecast.sum.warnings import refusal, warn
 from spillcast.storage import Storage
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import ASSUMED, LATENCY_NOISE
 
 

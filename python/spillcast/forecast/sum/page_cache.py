@@ -11,7 +11,7 @@ from spillcast.forecast.sum.shared import bounds_s
 from spillcast.recording.observed import named_temp_places
 from spillcast.recording.spill import spill_bytes
 from spillcast.storage import Storage
-from spillcast.storage.page_cache import IN_MEMORY
+from spillcast.storage.memory import IN_MEMORY
 from spillcast.storage.source import ASSUMED
 from spillcast.units import format_bytes, format_duration
 

@@ -14,7 +14,7 @@ from spillcast.forecast.sum.cpu_limits import unknown_limits
 from spillcast.forecast.threads.page_cache import missed, storage_share
 from spillcast.forecast.threads.simulated import Overlap
 from spillcast.storage import Storage
-from spillcast.storage.behaviour import behaviour_of
+from spillcast.storage.model import behaviour_of
 
 
 @dataclass(frozen=True)

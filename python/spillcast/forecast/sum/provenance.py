@@ -5,7 +5,7 @@ import platform
 from spillcast.forecast.result import Warned
 from spillcast.recording.observed import mounted
 from spillcast.storage import Storage
-from spillcast.storage.provenance import Provenance
+from spillcast.storage.source import Provenance
 
 #: A storage that was measured longer ago may be another by now.
 DAYS_MAX = 30

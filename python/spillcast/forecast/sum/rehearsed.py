@@ -10,7 +10,7 @@ from spillcast.forecast.result import Rehearsed
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.projection import Projection
 from spillcast.storage import Storage
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.rehearse import Rehearsal
 
 #: Standard deviation of the logarithm of what a run takes when it is repeated.
 REPEATED_RUN = 0.04

@@ -16,8 +16,8 @@ from spillcast.recording import Recording
 from spillcast.recording.cached_reads import PageCacheRoom
 from spillcast.recording.part import went_on
 from spillcast.recording.sample import PARTS, sampled
-from spillcast.storage.page_cache import engine_cache_bytes
-from spillcast.storage.rehearsal import KEPT
+from spillcast.storage.memory import engine_cache_bytes
+from spillcast.storage.rehearse import KEPT
 
 #: Recordings of fewer waits are taken whole; others by about so many of them.
 WHOLE_ROWS, SAMPLE_ROWS = 1_000_000, 256_000

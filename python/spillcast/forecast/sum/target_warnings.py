@@ -11,7 +11,7 @@ from spillcast.recording import Recording
 from spillcast.recording.observed import TempPlace, named_temp_places
 from spillcast.recording.spill import spill_bytes
 from spillcast.storage import Storage
-from spillcast.storage.tmpfs import HEADROOM
+from spillcast.storage.memory import HEADROOM
 from spillcast.units import format_bytes
 
 Facts = Mapping[str, Any]

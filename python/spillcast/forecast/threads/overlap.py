@@ -40,8 +40,8 @@ from spillcast.recording.cached_reads import COLUMN
 from spillcast.recording.distinct import grouped
 from spillcast.recording.spill import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
-from spillcast.storage.behaviour import Behaviour
-from spillcast.storage.page_cache import engine_cache_bytes
+from spillcast.storage.memory import engine_cache_bytes
+from spillcast.storage.model import Behaviour
 
 Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]

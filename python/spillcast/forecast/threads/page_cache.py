@@ -12,7 +12,7 @@ from spillcast.calibrated import calibrated
 from spillcast.forecast.assumptions import DIRTY_SHARE
 from spillcast.forecast.load import Load
 from spillcast.recording.thread_trace import ThreadTrace
-from spillcast.storage.behaviour import fixed_behaviour
+from spillcast.storage.model import fixed_behaviour
 
 Ns = NDArray[np.float64]
 #: A storage that takes some time, for who asks only what a cache leaves to it.

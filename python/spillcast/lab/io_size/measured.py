@@ -16,10 +16,9 @@ from spillcast import _core
 from spillcast.lab.io_size.trial import OpTime, Trial, Trials
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
-from spillcast.storage.bounded import bounded_run
 from spillcast.storage.budget import Budget
-from spillcast.storage.failures import failures_as_errors
-from spillcast.storage.page_cache import IN_MEMORY
+from spillcast.storage.memory import IN_MEMORY
+from spillcast.storage.probe import bounded_run, failures_as_errors
 
 Progress = Callable[[int, int, int], None]
 #: Rounds that the time budget is divided by, and the most where time is left.

@@ -13,9 +13,8 @@ from spillcast.histogram import NORMAL_95
 from spillcast.lab.io_size.trial import OpTime, Trial, Trials
 from spillcast.recording.event_names import OPS
 from spillcast.storage import Storage
-from spillcast.storage.behaviour import behaviour_of
-from spillcast.storage.limit import write_cache_limit
-from spillcast.storage.model import Model
+from spillcast.storage.model import Model, behaviour_of
+from spillcast.storage.storage import write_cache_limit
 from spillcast.units import format_bytes
 
 

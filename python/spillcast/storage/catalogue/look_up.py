@@ -1,16 +1,20 @@
 """From what a person types to a row: ``NAME?key=value&key=value``."""
 
 import re
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from functools import cache
 
 from spillcast.errors import TargetInvalid, TargetUnknown
-from spillcast.storage.catalogue.devices import device_rows
-from spillcast.storage.catalogue.provisioned import provisioned_rows
+from spillcast.storage.catalogue.formulas import (
+    device_rows,
+    provisioned_rows,
+    sized_rows,
+    tier_rows,
+)
 from spillcast.storage.catalogue.row import Row
-from spillcast.storage.catalogue.sized import sized_rows
-from spillcast.storage.catalogue.tiers import tier_rows
+from spillcast.storage.model import CREDIT_S
 from spillcast.storage.storage import Storage
 
 _LIST = "spillcast storage list"
@@ -78,3 +82,50 @@ def nearest(name: str) -> list[str]:
 
 def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+READ_BYTES, WRITE_BYTES = 8 << 10, 256 << 10
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A random read of 8 KiB and a sequential write of 256 KiB: alone, and as many as go."""
+
+    read_s: float
+    write_s: float
+    reads_per_s: float
+    write_bytes_per_s: float
+
+
+def figures(storage: Storage) -> Figures:
+    """Holds the figures of a storage with limits. Rates are those with full credits."""
+    return Figures(
+        _alone_s(storage, "read", READ_BYTES, sequential=False),
+        _alone_s(storage, "write", WRITE_BYTES, sequential=True),
+        _per_s(storage, "read", READ_BYTES, sequential=False),
+        _per_s(storage, "write", WRITE_BYTES, sequential=True) * WRITE_BYTES,
+    )
+
+
+def _alone_s(storage: Storage, op: str, size_bytes: int, *, sequential: bool) -> float:
+    """One operation that finds the storage idle."""
+    pattern = "sequential" if sequential else "random"
+    group = next(
+        g for g in storage.of(op) if g.size_class_bytes == size_bytes and g.pattern == pattern
+    )
+    costs_ns = [
+        limit.cost_ns(op, size_bytes, sequential=sequential)
+        for limit in storage.limits
+        if limit.burst_ns == 0
+    ]
+    return group.mean_s + max(costs_ns, default=0.0) / 1e9
+
+
+def _per_s(storage: Storage, op: str, size_bytes: int, *, sequential: bool) -> float:
+    """Operations a second when there are always more to do."""
+    costs_ns = [
+        limit.cost_ns(op, size_bytes, sequential=sequential)
+        for limit in storage.limits
+        if limit.burst_ns <= CREDIT_S * 1e9
+    ]
+    return 1e9 / max(costs_ns)

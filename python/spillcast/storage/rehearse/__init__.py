@@ -1,1 +1,90 @@
-"""A recorded command run again for a while, its temp files on other storage, and then ended."""
+"""The first part of a query as it ran on a storage: its work, its time, whether it ended."""
+
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import quote
+
+from spillcast.errors import SpillTooLarge
+from spillcast.recording import Recording
+from spillcast.storage.budget import quota_of
+from spillcast.storage.memory import check_memory, is_tmpfs
+from spillcast.storage.observed import observed
+from spillcast.storage.storage import Group
+from spillcast.units import format_bytes
+from spillcast.workspace import free_bytes
+
+#: The remedy for a rehearsal without temp I/O.
+LONGER = "rehearse longer, or leave out --rehearse"
+#: The folder of a recording that holds those kept with it, each named after its directory.
+KEPT = "rehearsals"
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A recorded run of a query, for a while, with its temp files on a storage."""
+
+    recording: Recording
+    #: Whether the query ended on the storage.
+    ended: bool
+
+    @classmethod
+    def of(cls, recording: Recording) -> "Rehearsal":
+        """What a recording that ended after a duration, or with its query, is of it."""
+        return cls(recording, recording.meta.ended_by == "end")
+
+    @property
+    def elapsed_s(self) -> float:
+        """Its elapsed time on the storage."""
+        return self.recording.elapsed_s
+
+    @property
+    def operations(self) -> int:
+        """The number of its reads and writes of temp files."""
+        return self.recording.meta.temp.operations
+
+    @property
+    def cpu_s(self) -> float | None:
+        """CPU time of all its threads outside I/O calls; None if unknown."""
+        return self.recording.meta.cpu_s
+
+    @cached_property
+    def groups(self) -> dict[tuple[str, int], Group]:
+        """Its temp operations and their latencies, by op and size class."""
+        groups = observed(self.recording).groups
+        return {(group.op, group.size_class_bytes): group for group in groups}
+
+
+def check_room(recording: Recording, directory: Path) -> None:
+    """Refusal if the writes of the query could fill a directory's storage, or memory."""
+    if is_tmpfs(directory):
+        check_memory(recording, directory)
+    wrote, free, limit = recording.written_bytes.temp, free_bytes(directory), ""
+    quota = quota_of(directory)
+    if quota is not None and quota.free_bytes < free:
+        free, limit = quota.free_bytes, f" by the quota of {quota.whose}"
+    if wrote > free:
+        room = f"{directory} has {format_bytes(free)} free{limit}, "
+        room += f"the query wrote {format_bytes(wrote)}"
+        raise SpillTooLarge(f"{room}: a rehearsal could fill it")
+
+
+def keep_rehearsal(like: Recording, rehearsal: Rehearsal, directory: Path) -> Path:
+    """Keep the rehearsal on a directory with the recording, in place of an older one."""
+    path = _kept_path(like, directory)
+    path.parent.mkdir(exist_ok=True)
+    if path.exists():
+        shutil.rmtree(path)
+    shutil.move(rehearsal.recording.path, path)
+    return path
+
+
+def kept_rehearsal(like: Recording, directory: Path) -> Rehearsal | None:
+    """The kept rehearsal of a directory; None if missing. InputError if it is damaged."""
+    path = _kept_path(like, directory)
+    return Rehearsal.of(Recording.open(path)) if path.is_dir() else None
+
+
+def _kept_path(like: Recording, directory: Path) -> Path:
+    return like.path / KEPT / f"{quote(bytes(directory.resolve()), safe='')}.spill"

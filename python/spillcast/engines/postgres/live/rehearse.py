@@ -12,7 +12,7 @@ from spillcast.errors import InputError, RehearsalFailed, RehearsalRefused, Targ
 from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions
 from spillcast.redaction import STRUCK
-from spillcast.storage.rehearsal import LONGER, Rehearsal
+from spillcast.storage.rehearse import LONGER, Rehearsal
 from spillcast.units import format_duration
 
 #: Settings of the recorded session that its plan follows from.

@@ -52,7 +52,7 @@ from spillcast.errors import (
     StatementFailed,
 )
 from spillcast.evidence.postgres.logs import MARK
-from spillcast.storage.tmpfs import is_tmpfs
+from spillcast.storage.memory import is_tmpfs
 from spillcast.visible import shell_word
 
 #: Sorts some 1 MB in 64 kB; its temp files stay while a row of it is still to be fetched.
