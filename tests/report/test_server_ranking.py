@@ -16,6 +16,18 @@ def test_storage_behind_the_page_cache_is_no_fix():
     assert "10 s on catalogue:aws-gp3 instead of 2 s" in said
 
 
+def test_only_bounds_of_a_saving_are_printed_where_only_bounds_are_known():
+    """Of 2 s, temp I/O took anything between 4 ms and all: midway is no estimate."""
+    gain, no_spill = Gain(0.9, (-0.3, 1.7)), Gain(1.0, (0.0, 2.0))
+    one = Ranked("1", "select 1", 4, 2.0, 1 << 20, (0.004, 2.0), {"flash": gain}, no_spill)
+    page = ranking_page(ServerRanking("db", 60.0, [one], ["flash"], 0.9, elapsed_s=9.0), 5)
+    for text in (page.text(100), page.text(200), page.markdown()):
+        assert "-300 ms to 1.70 s" in " ".join(text.split())
+        assert "900 ms" not in text
+    [header, *rows] = [line.split(",") for line in page.data.csv().splitlines()]
+    assert {row[header.index("saved_s")] for row in rows} == {""}
+
+
 def test_a_saving_below_a_thousandth_is_about_nothing():
     said = _text({"disk": Gain(1.9e-3, (1e-3, 3e-3)), "flash": Gain(0.08, (0.05, 0.1))})
     assert "1.9 ms (" not in said

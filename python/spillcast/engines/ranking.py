@@ -8,6 +8,8 @@ from spillcast.document import key
 from spillcast.evidence.postgres.log_limits import Exceeded
 
 DAY_S = 86_400.0
+#: Bounds of a time whose ratio is below this are too far apart for a value between them.
+BOUNDS_RATIO_MIN = 0.05
 SCHEMA = "spillcast.server/1"
 
 
@@ -46,6 +48,16 @@ class Ranked:
     #: Of a statement without a plan, bounds of what its largest temp files need in memory; the
     #: upper one is None where no log tells which files are of one call.
     work_mem_between: tuple[int, int | None] | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether only bounds of its temp I/O time are known, too far apart for an estimate."""
+        return self.temp_s is not None and self.temp_s[0] <= BOUNDS_RATIO_MIN * self.temp_s[1]
+
+    @property
+    def temp_mean_s(self) -> float | None:
+        """Elapsed time in temp I/O, as the mean of its bounds; None without an estimate."""
+        return None if self.temp_s is None or self.is_bounded else sum(self.temp_s) / 2
 
     @property
     def weight(self) -> tuple[float, float]:

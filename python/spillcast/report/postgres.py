@@ -22,8 +22,6 @@ LIVE_MAX = 3
 #: Statements that failed.
 FAILED_MAX = 5
 NO_SPILL = "no spill"
-#: The ratio of bounds below which their middle tells nothing.
-VAGUE = 0.05
 
 
 def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> Page:
@@ -150,33 +148,48 @@ def _span(low_s: float, high_s: float) -> str:
 
 
 def _saved(gain: Gain, of: Ranked, scale: float) -> str:
-    if negligible(gain.saved_s, of.elapsed_s or 0.0):
+    """A saving and its interval; only the interval where the statement has bounds alone."""
+    if _is_negligible(gain, of):
         return "about nothing"
-    low, high = (saved_text(s * scale) for s in gain.interval_s)
-    return f"{saved_text(gain.saved_s * scale)} ({low} to {high})"
+    bounds = _bounds_text(gain, scale)
+    return bounds if of.is_bounded else f"{saved_text(gain.saved_s * scale)} ({bounds})"
+
+
+def _bounds_text(gain: Gain, scale: float) -> str:
+    """The interval of a saving; below 0 the statement gets slower."""
+    signs = ("-" if bound_s < 0 else "" for bound_s in gain.interval_s)
+    bounds = (format_duration(abs(bound_s) * scale) for bound_s in gain.interval_s)
+    return " to ".join(map(str.__add__, signs, bounds))
+
+
+def _is_negligible(gain: Gain, of: Ranked) -> bool:
+    values_s = gain.interval_s if of.is_bounded else (gain.saved_s,)
+    return all(negligible(value_s, of.elapsed_s or 0.0) for value_s in values_s)
 
 
 def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Table:
     """Sums as they were counted, or a day; a gain with its interval where there is room."""
-    timed = any(_middle_s(ranked) is not None for ranked in shown)
+    timed = any(ranked.temp_mean_s is not None for ranked in shown)
     columns = [
         Column("statement", None),
         Column("calls" if scale == 1.0 else "calls a day", None, "whole", spare=1),
-        Column("temp I/O", None, "bytes" if not timed else "s"),
+        Column("temp I/O", None, "raw" if timed else "bytes"),
         Column("share", None, "percent", spare=1),
     ]
     names = [*ranking.targets, NO_SPILL]
+    # Bounds are wide, so they are broken into lines rather than left out.
+    unit = "words" if any(ranked.is_bounded for ranked in shown) else "raw"
     for name in names:
         columns += [
-            Column(name.removeprefix("catalogue:"), None, "saved"),
-            Column(f"{100 * ranking.confidence:g} % interval", None, "saved interval", spare=2),
+            Column(name.removeprefix("catalogue:"), None, unit),
+            Column(f"{100 * ranking.confidence:g} % interval", None, "raw", spare=2),
         ]
     columns.append(Column("work_mem", None))
     rows = []
     for ranked in shown:
-        middle_s = _middle_s(ranked)
-        share = None if middle_s is None or not ranked.elapsed_s else middle_s / ranked.elapsed_s
-        temp = ranked.temp_bytes * scale if not timed else middle_s and middle_s * scale
+        temp_s, elapsed_s = ranked.temp_mean_s, ranked.elapsed_s
+        share = None if temp_s is None or not elapsed_s else temp_s / elapsed_s
+        temp = _temp_text(ranked, scale) if timed else ranked.temp_bytes * scale
         calls = None if ranked.calls is None else ranked.calls * scale
         row: list[Any] = [_text(ranked), calls, temp, share and min(share, 1.0)]
         for name in names:
@@ -194,18 +207,20 @@ def _between(bounds: tuple[int, int | None]) -> str:
     return f"{low} or more" if high is None else f"{low} to {high}"
 
 
-def _middle_s(of: Ranked) -> float | None:
-    """Of its bounds; None where temp I/O took anything from nothing to the whole call."""
-    if of.temp_s is None or of.temp_s[0] <= VAGUE * of.temp_s[1]:
+def _temp_text(ranked: Ranked, scale: float) -> str | None:
+    if ranked.temp_s is None:
         return None
-    return sum(of.temp_s) / 2
+    if ranked.temp_mean_s is not None:
+        return format_duration(ranked.temp_mean_s * scale)
+    return _span(ranked.temp_s[0] * scale, ranked.temp_s[1] * scale)
 
 
 def _cells(gain: Gain, of: Ranked, scale: float) -> list[Any]:
-    if negligible(gain.saved_s, of.elapsed_s or 0.0):
-        return [0.0, None]
-    low_s, high_s = gain.interval_s
-    return [gain.saved_s * scale, (low_s * scale, high_s * scale)]
+    """A saving and its interval; only the interval where the statement has bounds alone."""
+    if _is_negligible(gain, of):
+        return [saved_text(0.0), None]
+    bounds = _bounds_text(gain, scale)
+    return [bounds, None] if of.is_bounded else [saved_text(gain.saved_s * scale), bounds]
 
 
 def _text(ranked: Ranked) -> str:
@@ -223,7 +238,7 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
         if per_day:
             sums = f"a day, extrapolated from {_whole(ranking).removeprefix('in ')}"
             sums = sums if ranking.per_day else "not by day: the time of the counts is not known"
-        lines.append(f"  temp I/O and what each fix saves: elapsed time, {sums}")
+        lines.append(f"  temp I/O and what each fix saves: elapsed time, {sums}; below 0: slower")
     if ranking.is_blind and ranking.databases:
         lines.append("  at most: how long statements ran in the database")
         if any(statement.spill_s for statement in ranking.databases):
@@ -288,7 +303,7 @@ def _data(ranking: ServerRanking) -> Table:
                 [
                     *head,
                     name,
-                    gain.saved_s,
+                    None if statement.is_bounded else gain.saved_s,
                     *gain.interval_s,
                     statement.work_mem_bytes,
                     statement.refused,

@@ -61,9 +61,6 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "percent": lambda value: f"{100 * value:.0f} %",
     "percent1": lambda value: f"{100 * value:.1f} %",
     "ratio": format_speedup,
-    #: Time that is saved; below 0 it is lost.
-    "saved": saved_text,
-    "saved interval": lambda bounds: " to ".join(map(saved_text, bounds)),
     "interval": lambda bounds: " to ".join(map(format_duration, bounds)),
     #: Bytes, or blocks of a trace, which are few.
     "size": lambda value: format_bytes(value) if value >= 4096 else str(value),
@@ -98,7 +95,8 @@ class Column:
     def lines(self, cell: str, width: int) -> list[str]:
         """A written value in lines of at most ``width`` columns."""
         if self.unit == "words" and cell_width(cell) > width:
-            return [shortened(line, width) for line in wrap(cell, width)]
+            lines = wrap(glued(cell, _GLUE), width)
+            return [shortened(line.replace(_GLUE, " "), width) for line in lines]
         return [shortened(cell, width)]
 
     def written(self, value: Any) -> str:
