@@ -9,8 +9,8 @@ import numpy as np
 
 from bench.cache_traces import KINDS, write
 from bench.result import Result
-from spillcast.cache.curve import Curve, curve
 from spillcast.cache.evidence import read_requests
+from spillcast.cache.simulation import Curve, curve
 
 #: One large trace of each kind, and more of them that are smaller, for how often the bound holds.
 REQUESTS, SEEDS, SMALL_REQUESTS = 20_000_000, range(100, 104), 2_000_000

@@ -17,8 +17,7 @@ from spillcast.forecast.question import CONFIDENCE
 from spillcast.lab.truth_file import read_truth
 from spillcast.recording.machine import describe_machine
 from spillcast.units import format_bytes
-from spillcast_lab.calibrate import calibrate, residuals_of
-from spillcast_lab.calibration_page import judged
+from spillcast_lab.calibrate import calibrate, judged, residuals_of
 
 CASES = Path(__file__).parents[1] / "docs" / "accuracy" / "calibration.parquet"
 #: Parts of queries, from `python -m bench.part_training`.

@@ -19,8 +19,7 @@ from spillcast.engines.registry import lab_of
 from spillcast.engines.workload import Workload
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.projection import project
-from spillcast.lab.named_places import named_places
-from spillcast.lab.storages import Place
+from spillcast.lab.storages import Place, named_places
 from spillcast.storage.observed import observed
 from spillcast.workspace import workspace
 

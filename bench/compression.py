@@ -18,7 +18,7 @@ from spillcast.engines.registry import lab_of
 from spillcast.forecast.duckdb.compression import BLOCK_BYTES, Compression, compression
 from spillcast.forecast.latency import latencies
 from spillcast.forecast.load import temp_load
-from spillcast.lab.named_places import named_places
+from spillcast.lab.storages import named_places
 from spillcast.recording import Recording
 from spillcast.storage.observed import observed
 from spillcast.workspace import workspace

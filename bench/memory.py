@@ -10,10 +10,9 @@ from statistics import median
 from bench.result import Result
 from spillcast.cli.stage import TerminalStage
 from spillcast.engines.registry import lab_of
-from spillcast.lab.memory_points import memory_sizes
 from spillcast.lab.memory_result import Point, Sweep
-from spillcast.lab.memory_sweep import Plan, sweep_memory
-from spillcast.lab.named_places import named_places
+from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory
+from spillcast.lab.storages import named_places
 from spillcast.workspace import workspace
 
 #: Engine, queries, sizes, storages.

@@ -23,7 +23,7 @@ from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.observed import assumed_latency, observed
 from spillcast.workspace import workspace
-from spillcast_lab.cut import attached
+from spillcast_lab.partial_runs import attached
 
 SEED, WINDOWS, SHARE, LATEST = 66155, 4, 0.1, 0.8
 #: The latency of fast storage. The truth there is the forecast from the whole recording.

@@ -29,8 +29,7 @@ from spillcast.recording.machine import describe_machine
 from spillcast.storage import Storage
 from spillcast.storage.observed import assumed_latency, observed
 from spillcast.workspace import workspace
-from spillcast_lab.cut import attached
-from spillcast_lab.parts import FIFTH, MINUTE
+from spillcast_lab.partial_runs import FIFTH, MINUTE, attached
 
 PARTS = Path(__file__).parents[1] / "docs" / "accuracy" / "parts.parquet"
 SEED, WINDOWS, TURNS = 771, 8, 2

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spillcast.engines.postgres.queries import PARALLEL
+from spillcast_lab.tpch.data import text
 from spillcast_lab.tpch.postgres import FORCED
-from spillcast_lab.tpch.queries import text
 
 if TYPE_CHECKING:
     import psycopg

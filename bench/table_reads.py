@@ -25,9 +25,8 @@ from spillcast.engines.postgres.server import make_cluster, of_system, serve
 from spillcast.errors import InputError
 from spillcast.recording.source import BpfSource, CoreSource, PerfSource
 from spillcast.workspace import workspace
-from spillcast_lab.tpch.data import made
+from spillcast_lab.tpch.data import QUERIES, made
 from spillcast_lab.tpch.postgres import FORCED, SPILLING, DebianTpch, load
-from spillcast_lab.tpch.queries import QUERIES
 
 if TYPE_CHECKING:
     import psycopg

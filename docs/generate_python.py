@@ -12,7 +12,7 @@ from typing import Any
 
 import spillcast
 from spillcast import errors
-from spillcast.cache.curve import Curve
+from spillcast.cache.simulation import Curve
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Forecasts, Term, Warned
 from spillcast.interactive import Run, record

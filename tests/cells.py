@@ -1,7 +1,6 @@
 """All cells that can be verified, and the storages between which they may be."""
 
-from spillcast_lab.matrix import STORAGES, all_cells
-from spillcast_lab.random_storages import random_storages
+from spillcast_lab.matrix import STORAGES, all_cells, random_storages
 
 ENGINES = ("duckdb", "postgres")
 ALL = all_cells(ENGINES)

@@ -2,8 +2,7 @@
 
 from spillcast.engines.held import Ran
 from spillcast.forecast.result import Forecast, Term, Warned
-from spillcast.lab.case import Case, Evidence, Runs
-from spillcast.lab.variant import Variant
+from spillcast.lab.case import Case, Evidence, Runs, Variant
 
 
 def forecast(**changes):

@@ -13,7 +13,7 @@ from bench.spilling.sort import external_sort
 from harness import environment, spillcast
 from oracle_files import ROOT
 from spillcast.errors import InputError, OptionInvalid
-from spillcast.lab.io_size.made_up import Sort
+from spillcast.lab.io_size.synthetic_sort import Sort
 from spillcast.recording import Recording
 from spillcast.storage.plan import plan
 

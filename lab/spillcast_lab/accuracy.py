@@ -6,9 +6,8 @@ from itertools import permutations
 from pathlib import Path
 
 from spillcast.errors import OutputUnwritable
-from spillcast.lab.case import Case, Truth
+from spillcast.lab.case import REHEARSED_S, REHEARSED_SHARE, Case, Truth
 from spillcast.lab.summary import of_evidence, refusals, worst
-from spillcast.lab.variant import REHEARSED_S, REHEARSED_SHARE
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import (
     EVIDENCE,
@@ -20,6 +19,8 @@ from spillcast.report.verify import (
 )
 from spillcast.units import format_bytes, format_count, format_duration
 from spillcast_lab.accuracy_figures import (
+    Aim,
+    aims,
     by_direction,
     by_means,
     estimates,
@@ -28,8 +29,7 @@ from spillcast_lab.accuracy_figures import (
     noise,
     slow_to_fast,
 )
-from spillcast_lab.aims import Aim, aims
-from spillcast_lab.calibration_page import calibration
+from spillcast_lab.calibrate import calibration
 
 #: Written by people, shown below the worst cases: in the page's folder.
 REASONS = "worst.md"

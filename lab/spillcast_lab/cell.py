@@ -13,22 +13,26 @@ from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.seed import seed_formula_s
-from spillcast.lab.case import Case, Evidence, Runs, evidence_of
+from spillcast.lab.case import Case, Evidence, Runs, Variant, evidence_of, rehearsed_s, variants
 from spillcast.lab.demo import Stage
-from spillcast.lab.run import run, run_recorded
+from spillcast.lab.run import Series, run, run_recorded, take_turns
 from spillcast.lab.storages import Place, direction
-from spillcast.lab.turns import Series, take_turns
-from spillcast.lab.variant import Variant, rehearsed_s, variants
 from spillcast.recording import Recording
 from spillcast.recording.read_back import read_back
 from spillcast.storage import Storage
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.workspace import workspace
-from spillcast_lab.cut import first_fifth, ten_slices
 from spillcast_lab.matrix import AGREEING, Cell
-from spillcast_lab.parts import AGAIN, MINUTE, PARTS, parts
-from spillcast_lab.rehearse import rehearse
+from spillcast_lab.partial_runs import (
+    AGAIN,
+    MINUTE,
+    PARTS,
+    first_fifth,
+    parts,
+    rehearse,
+    ten_slices,
+)
 
 #: Time that a probe may take: with the I/O of a whole run, or of a part of one.
 PROBE_S, PART_PROBE_S = 4.0, 2.0

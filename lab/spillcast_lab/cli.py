@@ -92,8 +92,13 @@ def verify(
         truth = read_truth(from_)
     else:
         from spillcast_lab.draw import draw
-        from spillcast_lab.matrix import STORAGES, THREADS, all_cells, choose_storages
-        from spillcast_lab.random_storages import random_storages
+        from spillcast_lab.matrix import (
+            STORAGES,
+            THREADS,
+            all_cells,
+            choose_storages,
+            random_storages,
+        )
 
         storages = choose_storages(storage, [*STORAGES, *random_storages(seed)])
         cells = all_cells(NAMES if engine == ALL else [engine], threads or THREADS, workload)
@@ -116,8 +121,7 @@ def verify(
 
 def _that_can_be_made(cells: "list[Cell]") -> "list[Cell]":
     """Without TPC-H's queries, and a word about it, where nothing is there to make its tables."""
-    from spillcast_lab.tpch.data import INSTALL, generator
-    from spillcast_lab.tpch.queries import SUITE
+    from spillcast_lab.tpch.data import INSTALL, SUITE, generator
 
     if generator() is not None:
         return cells

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
-from spillcast.cache.curve import Curve
+from spillcast.cache.simulation import Curve
 from spillcast.forecast.result import Forecast, Forecasts
 from spillcast.interactive import load_ipython_extension as load_ipython_extension
 from spillcast.interactive import record as record

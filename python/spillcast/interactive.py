@@ -140,7 +140,7 @@ class Run:
         ``options`` are ``least`` and ``most`` for ``--min`` and ``--max`` (such as ``48K..1M`` or
         ``48K,240K``), ``block``, ``memory`` and ``budget``. InputError for impossible sizes.
         """
-        from spillcast.lab.io_size.asked import sweep
+        from spillcast.lab.io_size.sweep import sweep
 
         result: Sweep = sweep(storage, self.recording, **options)
         return result

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.cache.from_csv import read_csv
+from spillcast.cache.files import read_csv
 from spillcast.errors import EvidenceIncomplete
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from io_made_up import LINE, oracle_general, zipf_with_scans
 from spillcast import _core
-from spillcast.cache.from_waits import of_recording
+from spillcast.cache.rows import of_recording
 from spillcast.recording import Recording
 
 lcs = pytest.importorskip("libcachesim", reason="the package libcachesim is not installed")

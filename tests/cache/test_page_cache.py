@@ -11,7 +11,7 @@ import pytest
 
 from emulator import skip_without_fuse
 from harness import spillcast, target
-from spillcast.cache.from_waits import of_recording
+from spillcast.cache.rows import of_recording
 from spillcast.recording import Recording
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour

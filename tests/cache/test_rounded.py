@@ -6,8 +6,8 @@ from bench.cache_traces import KINDS, write
 
 from io_made_up import access, oracle_general, requests
 from spillcast import _core
-from spillcast.cache.curve import curve
 from spillcast.cache.evidence import read_requests
+from spillcast.cache.simulation import curve
 from spillcast.errors import OptionConflict
 
 

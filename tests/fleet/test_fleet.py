@@ -7,10 +7,9 @@ import pytest
 from fleet_files import IDLE, READ, WRITE, waits, write_fleet, write_trace
 from harness import only_line, spillcast
 from oracle_files import make_example
-from spillcast.fleet.fleet import fleet
+from spillcast.fleet.engine import clashing
+from spillcast.fleet.fleet import Fleet, Row, fleet
 from spillcast.fleet.ingest import ingest
-from spillcast.fleet.query import clashing
-from spillcast.fleet.result import Fleet, Row
 
 
 @pytest.fixture(scope="module")

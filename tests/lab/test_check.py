@@ -8,7 +8,7 @@ import monitor_reports
 from evidence import recording
 from harness import only_line, spillcast
 from spillcast.forecast.question import Question
-from spillcast.lab.actual import actual_run_of_evidence
+from spillcast.lab.check import actual_run_of_evidence
 
 #: 1,000 reads and 500 writes in a run that does 1 s of other work.
 READS, WRITES = 1000, 500

@@ -12,7 +12,7 @@ from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.plan import plan
-from spillcast_lab.cut import cut, first_fifth, ten_slices
+from spillcast_lab.partial_runs import cut, first_fifth, ten_slices
 
 MS = 1_000_000
 CAPTURE = CaptureAccount("perf", tracer_cpu_s=0.1, overhead_s=0.1, run_queue_delay_s=1.0)

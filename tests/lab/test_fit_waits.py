@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spillcast.errors import EvidenceUnsuited
-from spillcast.lab.fit_waits import SPREAD_MIN, fit, kinds_of, pooled
+from spillcast.lab.machine import SPREAD_MIN, fit, kinds_of, pooled
 from spillcast.recording.bursts import READ, WRITE, Bursts
 from spillcast.recording.wait_cost import WaitCost
 

@@ -3,7 +3,7 @@
 import pytest
 
 from spillcast.errors import OptionInvalid
-from spillcast.lab.memory_points import memory_sizes, next_size
+from spillcast.lab.memory_sweep import memory_sizes, next_size
 
 K, M = 1 << 10, 1 << 20
 

@@ -9,9 +9,8 @@ from spillcast.engines.duckdb import queries as duckdb_queries
 from spillcast.engines.postgres import queries as postgres_queries
 from spillcast.engines.registry import lab_of
 from spillcast.errors import OptionInvalid
-from spillcast.lab.memory_points import memory_sizes
-from spillcast.lab.memory_sweep import Plan, sweep_memory
-from spillcast.lab.named_places import named_places
+from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory
+from spillcast.lab.storages import named_places
 from spillcast.workspace import workspace
 
 M = 1 << 20

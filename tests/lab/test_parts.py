@@ -8,8 +8,8 @@ import pytest
 from evidence import recording
 from made_up import case
 from spillcast.recording.part import went_on
-from spillcast_lab.aims import aims
-from spillcast_lab.parts import FIFTH, MINUTE, parts
+from spillcast_lab.accuracy_figures import aims
+from spillcast_lab.partial_runs import FIFTH, MINUTE, parts
 
 MS = 1_000_000
 PLAN = {"Plan": {"Node Type": "Sort", "Plan Rows": 7}}

@@ -5,8 +5,7 @@ import pytest
 
 from spillcast.lab.storages import Emulated, Plain
 from spillcast_lab.kernel_slowed import KernelSlowed
-from spillcast_lab.matrix import STORAGES
-from spillcast_lab.random_storages import random_storages
+from spillcast_lab.matrix import STORAGES, random_storages
 
 SEEDS = range(200)
 

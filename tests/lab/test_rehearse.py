@@ -11,7 +11,7 @@ from spillcast.errors import RehearsalFailed
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, emulated, plain
 from spillcast.workspace import workspace
-from spillcast_lab.rehearse import rehearse
+from spillcast_lab.partial_runs import rehearse
 
 QUERY = Workload("sort", SORT, 1_000_000, "30MB")
 OPERATION_S = 0.05

@@ -15,7 +15,7 @@ from spillcast.lab.summary import (
     without_estimate,
     worst,
 )
-from spillcast_lab.aims import aims
+from spillcast_lab.accuracy_figures import aims
 
 
 def test_errors_are_absolute_and_relative_to_the_measured_time():

@@ -4,7 +4,7 @@ import pytest
 
 from spillcast.engines.duckdb.queries import verified
 from spillcast.engines.held import Ran
-from spillcast.lab.turns import BUSY, RETRIES, Series, least_disturbed, take_turns
+from spillcast.lab.run import BUSY, RETRIES, Series, least_disturbed, take_turns
 
 CPU_S = 0.5
 SLOW_S = CPU_S + 2 * BUSY

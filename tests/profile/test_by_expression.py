@@ -9,7 +9,7 @@ from harness import spillcast
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast import profile
 from spillcast.errors import QueryInvalid
-from spillcast.profile.split import split_by
+from spillcast.profile.result import split_by
 from spillcast.recording import Recording
 
 WAITS = [(READ, 100 * n, blocks(n)) for n in range(1, 32)] + [(WRITE, 7, blocks(31, 203))] * 4

@@ -1,13 +1,15 @@
-"""TPC-H's tables: made by tpchgen-cli, and the statements that load them."""
+"""TPC-H: its data, its queries, and cold or warm tables."""
 
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from spillcast.engines.workload import Workload
 from spillcast.errors import (
     ExperimentFailed,
     ProgramMissing,
@@ -76,3 +78,79 @@ def copies(folder: Path, options: str) -> Iterator[tuple[str, str]]:
     for table in TABLES:
         file = str(folder / f"{table}.csv").replace("'", "''")
         yield table, f"copy {table} from '{file}' (format csv, header{options})"
+
+
+SUITE = "tpch"
+QUERIES = Path(__file__).with_name("queries")
+
+
+@dataclass(frozen=True)
+class Spilling:
+    """What makes a query spill on an engine, and what it takes there by one thread, roughly."""
+
+    number: int
+    memory_kb: int
+    cpu_s: float
+    operations: int
+    #: Settings besides those that all have.
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def text(number: int) -> str:
+    """A query's text."""
+    return (QUERIES / f"q{number:02}.sql").read_text()
+
+
+def workloads(
+    spilling: Iterable[Spilling],
+    threads: int,
+    memory: str,
+    settings: Mapping[str, str],
+    load_s: float,
+) -> list[Workload]:
+    """Each query with its tables warm, then each with them cold.
+
+    ``memory`` is the engine's way to write so many kB; ``load_s`` is what loading takes, once.
+    """
+    warm = [
+        Workload(
+            f"{SUITE} Q{query.number}",
+            text(query.number),
+            ROWS_OF_SCALE_1,
+            memory.format(query.memory_kb),
+            threads,
+            {**settings, **query.settings},
+            suite=SUITE,
+            cpu_s=query.cpu_s,
+            operations=query.operations,
+            load_s=load_s,
+        )
+        for query in spilling
+    ]
+    return [*warm, *map(cold, warm)]
+
+
+def cold(workload: Workload) -> Workload:
+    """The query on tables that are dropped from the page cache before each run."""
+    return replace(workload, name=f"{workload.name} cold", cold=True)
+
+
+CHUNK_BYTES = 1 << 20
+
+
+def chill(files: Iterable[Path]) -> None:
+    """Drop what the page cache holds of files; one in memory, such as of tmpfs, stays there."""
+    for file in files:
+        with file.open("rb", buffering=0) as opened:
+            # What is dirty is not dropped.
+            os.fsync(opened.fileno())
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def warm(files: Iterable[Path]) -> None:
+    """Read files to their ends, so that the page cache holds them."""
+    buffer = bytearray(CHUNK_BYTES)
+    for file in files:
+        with file.open("rb", buffering=0) as opened:
+            while opened.readinto(buffer):
+                pass

@@ -8,9 +8,7 @@ from pathlib import Path
 from spillcast.engines.duckdb.lab import DuckDbLab
 from spillcast.engines.held import HeldQuery
 from spillcast.engines.workload import Workload
-from spillcast_lab.tpch.data import copies, definitions, made
-from spillcast_lab.tpch.queries import Spilling, workloads
-from spillcast_lab.tpch.temperature import chill, warm
+from spillcast_lab.tpch.data import Spilling, chill, copies, definitions, made, warm, workloads
 
 #: Optimizers that keep hash tables small, without which these queries spill at this size.
 SMALLER = (

@@ -12,9 +12,16 @@ from spillcast.engines.postgres.queries import PARALLEL
 from spillcast.engines.postgres.server import DEBIAN, Installation, embedded, of_system, serve
 from spillcast.engines.workload import Workload
 from spillcast.errors import ExperimentFailed
-from spillcast_lab.tpch.data import TABLES, copies, definitions, made
-from spillcast_lab.tpch.queries import Spilling, workloads
-from spillcast_lab.tpch.temperature import chill, warm
+from spillcast_lab.tpch.data import (
+    TABLES,
+    Spilling,
+    chill,
+    copies,
+    definitions,
+    made,
+    warm,
+    workloads,
+)
 
 if TYPE_CHECKING:
     import psycopg

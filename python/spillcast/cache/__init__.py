@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spillcast.cache.curve import Curve
+    from spillcast.cache.simulation import Curve
 
 
 class _Callable(ModuleType):
@@ -19,8 +19,8 @@ class _Callable(ModuleType):
         that many percentage points. With ``temp_writes``, writes to temp files are cached too.
         InputError for evidence that cannot be read or has no reads.
         """
-        from spillcast.cache.curve import curve
         from spillcast.cache.evidence import read_requests
+        from spillcast.cache.simulation import curve
 
         return curve(read_requests([str(path) for path in evidence]), runs=runs, **options)
 

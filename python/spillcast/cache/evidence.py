@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from spillcast import _core
-from spillcast.cache.from_csv import is_csv, read_csv
-from spillcast.cache.from_waits import of_recording, of_traces
-from spillcast.cache.observed import is_observed, read_observed
+from spillcast.cache.files import is_csv, is_observed, read_csv, read_observed
+from spillcast.cache.rows import of_recording, of_traces
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceMixed,

@@ -1,14 +1,22 @@
-"""I/O at offsets of files, as the core takes it: columns of numbers, in the order of time."""
+"""I/O at offsets of files, from recordings and traces, as columns that the core takes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.errors import EvidenceDamaged
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnsuited
+from spillcast.evidence.oracle.trace import ReadFailures, open_reader
+from spillcast.evidence.oracle.trace_run import name_blocks
+from spillcast.evidence.same_file import distinct, repeated_words
+from spillcast.interruptible import run_interruptibly
+from spillcast.recording import Recording
+from spillcast.units import format_count
 
 Integers = NDArray[np.int64]
 SCAN, READ, WRITE, TEMP_READ, TEMP_WRITE = range(5)
@@ -71,3 +79,129 @@ def is_sequential(file: Integers, offset: Integers, size: Integers) -> NDArray[n
     follows = np.zeros(len(file), dtype=bool)
     follows[order[1:]] = (at[1:] == at[:-1]) & (offset[order][1:] == end[:-1])
     return follows
+
+
+#: Waits of scans in Oracle's traces.
+SCAN_EVENTS = ("direct path read", "db file scattered read")
+#: A recorded read of this size or more is part of a scan, wherever it begins.
+SCAN_BYTES = 64 << 10
+_TRACE_COLUMNS = ("start_ns", "session", "event", "op", "temp", "file", "sql_id", "object")
+
+
+def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
+    """The raw waits of a recording. InputError if none has an offset."""
+    recording.need_io()
+    waits = recording.temp_waits if only_temp else recording.waits
+    known = waits.filter(
+        pa.compute.and_(waits["offset"].is_valid(), pa.compute.greater(waits["bytes"], 0))
+    )
+    _need_offsets(str(recording.path), waits.num_rows, known.num_rows, "a recording of I/O calls")
+    notes = _left_out(waits.num_rows - known.num_rows)
+    if (slices := recording.meta.raw.slices_s) is not None:
+        notes.append(
+            f"the recording keeps {format_count(len(slices), 'slice')} of its waits: what was read "
+            "again between them is not seen; record with more --slices, or a shorter run"
+        )
+    file, names = coded(known["file"].combine_chunks().cast(pa.string()))
+    offset, size = known["offset"].to_numpy(), known["bytes"].to_numpy()
+    temp = known["temp"].to_numpy()
+    writes = _are_writes(known)
+    scans = is_sequential(file, offset, size) | (size >= SCAN_BYTES)
+    object_, objects = _with_temp(file, [Path(name).name for name in names], temp)
+    return Rows(
+        known["start_ns"].to_numpy() // 1_000_000_000,
+        file,
+        offset,
+        size,
+        object_,
+        np.zeros(len(file), dtype=np.int64),
+        _classes(temp, writes, scans),
+        objects,
+        notes,
+    )
+
+
+def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False) -> Rows:
+    """The I/O of traces with file and block. InputError if none has both."""
+    paths, repeated = distinct(paths)
+    waits = _trace_waits(paths, lenient)
+    known = waits.filter(name_blocks(waits)).sort_by("start_ns")
+    _need_offsets(str(paths[0]), waits.num_rows, known.num_rows, "waits with file# and block#")
+    temp = known["temp"].to_numpy()
+    scans = pa.compute.is_in(known["event"], pa.array(SCAN_EVENTS)).to_numpy()
+    file, numbers = coded(known["file"].combine_chunks())
+    names = [
+        f"file {numbers[at]}" if number is None or number <= 0 else str(number)
+        for at, number in zip(file, known["object"].to_pylist(), strict=True)
+    ]
+    object_, objects = _with_temp(*coded(names), temp)
+    # A trace shows no more of a query than the statement of a session.
+    sql = coded(known["sql_id"].combine_chunks())[0]
+    _, query = np.unique(np.stack([known["session"].to_numpy(), sql]), axis=1, return_inverse=True)
+    return Rows(
+        known["start_ns"].to_numpy() // 1_000_000_000,
+        file,
+        known["p2"].to_numpy() * block_bytes,
+        known["blocks"].to_numpy() * block_bytes,
+        object_,
+        query.astype(np.int64).reshape(-1),
+        _classes(temp, _are_writes(known), scans),
+        objects,
+        [*_left_out(waits.num_rows - known.num_rows), *repeated_words(repeated)],
+    )
+
+
+def _trace_waits(paths: Sequence[Path], lenient: bool) -> pa.Table:
+    """Keep only reads and writes."""
+    reader, _ = open_reader(paths, lenient, None)
+    batches: list[pa.RecordBatch] = []
+    wanted = [*_TRACE_COLUMNS, "blocks", "p2"]
+
+    def take(waits: _core.Table, *_others: _core.Table) -> None:
+        batch = pa.record_batch(waits)
+        batches.append(batch.filter(batch["op"].is_valid()).select(wanted))
+
+    with ReadFailures():
+        run_interruptibly(lambda: reader.rows(take), reader.cancel)
+    return pa.Table.from_batches(batches).unify_dictionaries()
+
+
+def _are_writes(waits: pa.Table) -> "np.typing.NDArray[np.bool_]":
+    op = waits["op"].combine_chunks().cast(pa.string())
+    return np.asarray(pa.compute.equal(op, "write").to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _classes(
+    temp: "np.typing.NDArray[np.bool_]",
+    writes: "np.typing.NDArray[np.bool_]",
+    scans: "np.typing.NDArray[np.bool_]",
+) -> Integers:
+    others = np.where(writes, WRITE, np.where(scans, SCAN, READ))
+    return np.where(temp, np.where(writes, TEMP_WRITE, TEMP_READ), others).astype(np.int64)
+
+
+def _with_temp(
+    object_: Integers, names: Sequence[str], temp: "np.typing.NDArray[np.bool_]"
+) -> tuple[Integers, list[str]]:
+    """The objects with all temp data as one more, and only those that are used."""
+    numbers = np.where(temp, len(names), object_)
+    used, numbers = np.unique(numbers, return_inverse=True)
+    all_names = [*names, TEMP_OBJECT]
+    return numbers.reshape(-1).astype(np.int64), [all_names[at] for at in used]
+
+
+def _need_offsets(where: str, rows: int, known: int, needed: str) -> None:
+    if rows == 0:
+        raise EvidenceIncomplete(
+            f"{where}: holds no reads and no writes", f"a cache needs {needed}"
+        )
+    if known == 0:
+        raise EvidenceUnsuited(
+            f"{where}: {format_count(rows, 'operation')}, none with an offset",
+            f"what is read again is known by file and offset: give {needed}",
+        )
+
+
+def _left_out(count: int) -> list[str]:
+    words = f"{format_count(count, 'operation')} without file and offset skipped"
+    return [words] if count else []

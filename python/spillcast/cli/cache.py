@@ -7,7 +7,7 @@ import typer
 from spillcast.cli.options import Csv, Json, Lenient, Markdown
 
 if TYPE_CHECKING:
-    from spillcast.cache.elapsed import Device
+    from spillcast.cache.simulation import Device
 
 
 def add_to(application: typer.Typer) -> None:
@@ -94,9 +94,8 @@ def cache(
 
     Example: spillcast cache trace.oracleGeneral --error 0.2 --runs 1
     """
-    from spillcast.cache.curve import curve
     from spillcast.cache.evidence import read_requests
-    from spillcast.cache.simulation import CacheOptions, simulate
+    from spillcast.cache.simulation import CacheOptions, curve, simulate
     from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar
     from spillcast.errors import OptionConflict

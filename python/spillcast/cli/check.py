@@ -76,8 +76,13 @@ def check(
     from spillcast.engines.postgres.rank.took import took_on_postgres
     from spillcast.errors import OptionInvalid
     from spillcast.forecast.question import Question
-    from spillcast.lab.actual import actual_run, actual_run_of_evidence
-    from spillcast.lab.check import Check, kept_forecast, meant_of
+    from spillcast.lab.check import (
+        Check,
+        actual_run,
+        actual_run_of_evidence,
+        kept_forecast,
+        meant_of,
+    )
     from spillcast.lab.check import log as keep
     from spillcast.report.verify import check_page
     from spillcast.units import format_count, parse_duration_s

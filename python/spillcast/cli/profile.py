@@ -62,7 +62,7 @@ def profile(
     from spillcast.cli.progress import reading_bar
     from spillcast.errors import EvidenceUnsuited
     from spillcast.profile import profile as make
-    from spillcast.profile.split import split_by
+    from spillcast.profile.result import split_by
     from spillcast.report.profile import profile_page
 
     options: dict[str, Any] = {}

@@ -60,7 +60,7 @@ def io_size(
     """
     from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar
-    from spillcast.lab.io_size.asked import sweep
+    from spillcast.lab.io_size.sweep import sweep
     from spillcast.recording import Recording
     from spillcast.report.sweep import io_size_page
 

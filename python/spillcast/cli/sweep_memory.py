@@ -85,10 +85,9 @@ def memory(
     from spillcast.errors import OptionConflict, PathMissing
     from spillcast.forecast.ranking import parse_costs
     from spillcast.forecast.work_memory.cheapest import cheapest
-    from spillcast.lab.memory_points import memory_sizes
     from spillcast.lab.memory_result import sweep_document
-    from spillcast.lab.memory_sweep import Plan, sweep_memory
-    from spillcast.lab.named_places import named_places
+    from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory
+    from spillcast.lab.storages import named_places
     from spillcast.report.sweep import memory_page
     from spillcast.units import parse_duration_s
     from spillcast.workspace import workspace

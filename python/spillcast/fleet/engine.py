@@ -1,6 +1,6 @@
-"""The engine of a fleet's queries: DuckDB on this machine, or a cluster."""
+"""Queries on the facts of a dataset, in SQL."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -9,14 +9,100 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillcast.fleet.ash import KINDS as ASH_KINDS
-from spillcast.fleet.dataset import ANEW, FACTS_FOLDER, RUNS_FOLDER, Dataset
+from spillcast.fleet.dataset import (
+    ACTIVE,
+    ANEW,
+    CPU,
+    FACTS,
+    FACTS_FOLDER,
+    RUNS,
+    RUNS_FOLDER,
+    WAIT,
+    Dataset,
+)
+from spillcast.fleet.facts import ASH_KINDS, TRACE
 from spillcast.fleet.forecasts import of_runs
 from spillcast.fleet.place import Place
-from spillcast.fleet.query import quoted_list
-from spillcast.fleet.schema import ACTIVE, CPU, FACTS, RUNS, WAIT
-from spillcast.fleet.traces import KIND as TRACE
 from spillcast.gate import batches_of, damaged, reading, table_of
+
+#: Each element of two lists side by side as a row: how the engines say it.
+EXPLODED = {
+    "local": "unnest(latency_ns) as bucket_ns, unnest(latency_count) as waits from facts {where}",
+    "spark": (
+        "pair.latency_ns as bucket_ns, pair.latency_count as waits from (select *, "
+        "explode(arrays_zip(latency_ns, latency_count)) as pair from facts {where})"
+    ),
+}
+
+
+def label_sql(clashes: Iterable[str]) -> str:
+    """The name of a row's database: with the host where two databases share a name."""
+    names = ", ".join(map(literal, sorted(clashes)))
+    if not names:
+        return "database"
+    return f"case when database in ({names}) then concat(database, '@', host) else database end"
+
+
+def totals_sql(label: str) -> str:
+    """One row for each database, kind of evidence, statement and event, with all of its sums."""
+    sums = ("count", "total_us", "blocks", "blocks_count", "sampled_us", "waits_e6")
+    columns = ", ".join(f"cast(sum({name}) as bigint) as {name}" for name in sums)
+    return (
+        f"select {label} as label, kind, sql_id, measure, event, max(op) as op, "
+        f"bool_and(idle) as idle, cast(count(distinct source) as bigint) as sources, {columns} "
+        "from facts group by 1, 2, 3, 4, 5"
+    )
+
+
+def days_sql(label: str, events: Iterable[str]) -> str:
+    """The time of some events by day."""
+    return (
+        f"select {label} as label, kind, sql_id, day, cast(sum(total_us) as bigint) as total_us "
+        f"from facts {_waits_for(events)} group by 1, 2, 3, 4"
+    )
+
+
+def latencies_sql(label: str, events: Iterable[str], engine: str) -> str:
+    """The merged latency histogram of some events: a row a bucket."""
+    rows = EXPLODED[engine].format(where=_waits_for(events))
+    return (
+        "select label, sql_id, bucket_ns, cast(sum(waits) as bigint) as waits "
+        f"from (select {label} as label, sql_id, {rows}) as buckets "
+        "group by 1, 2, 3"
+    )
+
+
+def literal(text: str) -> str:
+    """A text literal for both engines: Spark reads a backslash within quotes as an escape."""
+    parts = [f"""'{part.replace("'", "''")}'""" for part in text.split("\\")]
+    return parts[0] if len(parts) == 1 else f"concat({', chr(92), '.join(parts)})"
+
+
+def clashing(sources: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """Names that stand for several databases, with their hosts: one instance name on two hosts.
+
+    Instances of a cluster have names of their own, so that one of them on one host is no clash.
+    """
+    hosts: dict[tuple[str, str], set[str]] = {}
+    for row in sources:
+        if row["database"] is not None and row["host"]:
+            hosts.setdefault((row["database"], row["instance"] or ""), set()).add(row["host"])
+    labels: dict[str, set[str]] = {}
+    for (database, _), names in hosts.items():
+        if len(names) > 1:
+            labels.setdefault(database, set()).update(names)
+    return labels
+
+
+def _waits_for(events: Iterable[str]) -> str:
+    names = ", ".join(map(literal, sorted(events))) or "''"
+    return f"where measure = '{WAIT}' and event in ({names})"
+
+
+def quoted_list(texts: Iterable[str]) -> str:
+    """A list of texts in DuckDB's syntax."""
+    return f"[{', '.join(map(literal, texts))}]"
+
 
 Rows = list[dict[str, Any]]
 #: The types in columns of facts.
@@ -30,7 +116,7 @@ _KNOWN: dict[str, set[str | None]] = {
 class Engine(Protocol):
     """Queries the view ``facts`` of a dataset, and forecasts its recordings and plans."""
 
-    #: Its name in ``query.EXPLODED``.
+    #: Its name in ``EXPLODED``.
     dialect: str
 
     def rows(self, sql: str) -> Rows:

@@ -2,22 +2,155 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from spillcast.errors import InputError, NoTempIo, TargetUnsuited
-from spillcast.fleet import query
 from spillcast.fleet.dataset import FACTS_FOLDER, RUNS_FOLDER, Dataset
-from spillcast.fleet.engine import Engine, Rows, local
-from spillcast.fleet.evidence import Statement, statements
-from spillcast.fleet.forecasts import Outcome, of_statement
-from spillcast.fleet.result import DatabaseRow, DayRow, Fleet, Row
+from spillcast.fleet.engine import (
+    Engine,
+    Rows,
+    clashing,
+    days_sql,
+    label_sql,
+    latencies_sql,
+    local,
+    totals_sql,
+)
+from spillcast.fleet.forecasts import Outcome, Statement, of_statement, statements
 from spillcast.forecast.oracle.parts import Target, resolve_target
 from spillcast.profile.traces import quantile_us
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.recording.meta_file import is_recording
 from spillcast.storage.target import is_place
 from spillcast.visible import shell_word
+
+FLEET_SCHEMA = "spillcast.fleet/1"
+#: The share of all savings that the sentence about the first statements names.
+MOST = 0.8
+#: Prices are for a month of so many days.
+MONTH_DAYS = 30
+
+
+@dataclass(frozen=True)
+class Row:
+    """Holds one statement of one database. Times are sums over all its evidence, in seconds."""
+
+    database: str
+    sql: str
+    evidence: str
+    sources: int
+    elapsed_s: float
+    temp_s: float
+    #: None where the evidence carries no number.
+    forecast_s: float | None
+    interval_s: tuple[float, float] | None
+    saved_s: float | None
+    saved_interval_s: tuple[float, float] | None
+    #: Quantiles of the latency of what would change; None where no histogram was kept.
+    p50_us: float | None
+    p95_us: float | None
+    refused: str | None = None
+    #: Of all savings: its own share, and that of all statements down to it.
+    share: float = 0.0
+    cumulative_share: float = 0.0
+
+
+@dataclass(frozen=True)
+class DatabaseRow:
+    """Sums up all statements of one database. ``elapsed_s`` includes those that do not spill."""
+
+    database: str
+    statements: int
+    elapsed_s: float
+    temp_s: float
+    saved_s: float
+    saved_interval_s: tuple[float, float]
+    share: float
+
+
+@dataclass(frozen=True)
+class DayRow:
+    """Sums up all statements of one day; ``day`` is a date, or ``unknown``."""
+
+    day: str
+    temp_s: float
+    saved_s: float
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The result for a fleet, the largest savings first."""
+
+    dataset: str
+    to: str
+    boost: str
+    confidence: float
+    rows: list[Row]
+    databases: list[DatabaseRow]
+    days: list[DayRow]
+    sources: int
+    set_aside: int
+    #: For a month of 30 days; None where no price was given.
+    cost: float | None = None
+    warnings: Sequence[str] = field(default_factory=list)
+
+    @property
+    def saved_s(self) -> float:
+        """The sum of all savings."""
+        return sum(row.saved_s for row in self.databases)
+
+    @property
+    def saved_interval_s(self) -> tuple[float, float]:
+        """The sums of the bounds: an error about the storage affects all statements alike."""
+        return (
+            sum(row.saved_interval_s[0] for row in self.databases),
+            sum(row.saved_interval_s[1] for row in self.databases),
+        )
+
+    @property
+    def statements_for_most(self) -> int:
+        """The number of statements that bring ``MOST`` of all savings."""
+        before = 0.0
+        for number, row in enumerate(self.rows):
+            if before >= MOST or row.share <= 0:
+                return number
+            before = row.cumulative_share
+        return len(self.rows)
+
+    @property
+    def cost_per_saved_hour(self) -> float | None:
+        """Price of the observed days per hour saved on them; None if nothing is saved."""
+        days = sum(1 for row in self.days if row.day[:1].isdigit())
+        if self.cost is None or not days or self.saved_s <= 0:
+            return None
+        return self.cost * days / MONTH_DAYS / (self.saved_s / 3600)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        return {
+            "schema": FLEET_SCHEMA,
+            "dataset": self.dataset,
+            "target": self.to,
+            "boost": self.boost,
+            "confidence": self.confidence,
+            "elapsed_s": sum(row.elapsed_s for row in self.databases),
+            "temp_s": sum(row.temp_s for row in self.databases),
+            "saved_s": self.saved_s,
+            "saved_interval_s": list(self.saved_interval_s),
+            "statements_for_most": self.statements_for_most,
+            "most": MOST,
+            "cost": self.cost,
+            "cost_per_saved_hour": self.cost_per_saved_hour,
+            "sources": self.sources,
+            "set_aside": self.set_aside,
+            "statements": [asdict(row) for row in self.rows],
+            "databases": [asdict(row) for row in self.databases],
+            "days": [asdict(row) for row in self.days],
+            "warnings": list(self.warnings),
+        }
+
 
 #: (database, statement)
 Key = tuple[str, str]
@@ -40,7 +173,7 @@ def fleet(
     """
     dataset = Dataset.open(address)
     sources = dataset.sources.select(["database", "instance", "host", "set_aside"]).to_pylist()
-    clashes = query.clashing(sources)
+    clashes = clashing(sources)
     with engine or local(dataset) as chosen_engine:
         facts = Facts(chosen_engine, dataset, to, temp_events, confidence, clashes)
         if not facts.outcomes:
@@ -83,7 +216,7 @@ class Facts:
                 f"probe it once: spillcast probe {shell_word(to)} --grid -o storage.json",
             )
         self._clashes = clashes
-        label = query.label_sql(clashes)
+        label = label_sql(clashes)
         self.outcomes: dict[Key, list[Outcome]] = {}
         self._kinds: dict[Key, set[str]] = {}
         self._sources: dict[Key, int] = {}
@@ -92,7 +225,7 @@ class Facts:
         self.day_us: dict[Key, dict[str, int]] = {}
         self._buckets: dict[Key, list[tuple[int, int]]] = {}
         if dataset.parts(FACTS_FOLDER):
-            all_statements = statements(_sorted(engine.rows(query.totals_sql(label))))
+            all_statements = statements(_sorted(engine.rows(totals_sql(label))))
             self._forecast(all_statements, resolve_facts_target(to), temp_events, confidence)
             events = {
                 event
@@ -100,8 +233,8 @@ class Facts:
                 for event in statement.events()
                 if is_like(event, temp_events)
             }
-            self._read_days(_sorted(engine.rows(query.days_sql(label, events))), all_statements)
-            for row in _sorted(engine.rows(query.latencies_sql(label, events, engine.dialect))):
+            self._read_days(_sorted(engine.rows(days_sql(label, events))), all_statements)
+            for row in _sorted(engine.rows(latencies_sql(label, events, engine.dialect))):
                 key = row["label"], row["sql_id"]
                 self._buckets.setdefault(key, []).append((row["bucket_ns"], row["waits"]))
         if dataset.parts(RUNS_FOLDER):

@@ -1,19 +1,108 @@
-"""Forecasts of a dataset's evidence, each by the function that ``spillcast forecast`` calls."""
+"""Sums of facts, and packed runs -> a forecast for each statement."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from spillcast.errors import InputError, Refusal
-from spillcast.fleet.evidence import Statement
-from spillcast.fleet.runs import unpacked
+from spillcast.fleet.dataset import ACTIVE, WAIT
+from spillcast.fleet.facts import ASH_KINDS, TRACE, unpacked
 from spillcast.forecast import forecast as estimate
+from spillcast.forecast.oracle.events import AshEvidence, EventLatency, TraceEvidence
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.forecast import forecast_events
 from spillcast.forecast.oracle.parts import Target
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
 from spillcast.storage.target import resolve
+
+_MEMORY, _HISTORY = ASH_KINDS["V$"], ASH_KINDS["DBA_HIST"]
+Rows = list[Mapping[str, Any]]
+
+
+@dataclass
+class Statement:
+    """Sums up all facts about one statement of one database."""
+
+    database: str
+    sql_id: str
+    #: Rows of ``totals_sql`` by kind of evidence.
+    rows: dict[str, Rows] = field(default_factory=dict)
+
+    @property
+    def ash_kind(self) -> str | None:
+        """The ASH to use: that of memory, of which DBA_HIST repeats one sample in ten."""
+        return next((kind for kind in (_MEMORY, _HISTORY) if kind in self.rows), None)
+
+    @property
+    def timed_by(self) -> str:
+        """The kind of evidence for the statement's time: ASH, which covers whole runs."""
+        return self.ash_kind or TRACE
+
+    @property
+    def elapsed_us(self) -> int:
+        """CPU and waits of traces, or the time in which ASH saw the statement active."""
+        rows = self.rows[self.timed_by]
+        if self.ash_kind is not None:
+            return sum(row["total_us"] for row in rows if row["measure"] == ACTIVE)
+        return sum(row["total_us"] for row in rows if not row["idle"])
+
+    def events(self) -> set[str]:
+        """The names of its wait events."""
+        rows = self.rows[self.timed_by]
+        return {row["event"] for row in rows if row["measure"] == WAIT}
+
+    def traces(self) -> TraceEvidence | None:
+        """The sums of its traces."""
+        rows = self.rows.get(TRACE)
+        if rows is None:
+            return None
+        events = {row["event"]: _latency(row) for row in rows if row["measure"] == WAIT}
+        elapsed_s = sum(row["total_us"] for row in rows if not row["idle"]) / 1e6
+        return TraceEvidence("the traces", elapsed_s, elapsed_s, events, 0)
+
+    def ash(self) -> AshEvidence | None:
+        """The sums of its ASH samples."""
+        if self.ash_kind is None:
+            return None
+        rows = self.rows[self.ash_kind]
+        waits = [row for row in rows if row["measure"] == WAIT]
+        instants = sum(row["count"] for row in rows if row["measure"] == ACTIVE)
+        active_us = self.elapsed_us
+        share = {row["event"]: row["total_us"] / active_us for row in waits}
+        latency_s = {
+            row["event"]: row["sampled_us"] / row["waits_e6"]
+            for row in waits
+            if row["waits_e6"] > 0
+        }
+        return AshEvidence(active_us / 1e6, instants, share, latency_s)
+
+
+def statements(totals: Iterable[Mapping[str, Any]]) -> list[Statement]:
+    """The rows of ``totals_sql`` by database and statement, in their order."""
+    statements: dict[tuple[str, str], Statement] = {}
+    for row in totals:
+        key = row["label"], row["sql_id"]
+        statement = statements.setdefault(key, Statement(*key))
+        statement.rows.setdefault(row["kind"], []).append(row)
+    return [statements[key] for key in sorted(statements)]
+
+
+def _latency(row: Mapping[str, Any]) -> EventLatency:
+    """One event; its waits form a single interval, because their order is not kept."""
+    count, total_s = row["count"], row["total_us"] / 1e6
+    blocks = row["blocks"] / row["blocks_count"] if row["blocks_count"] else None
+    return EventLatency(
+        event=row["event"],
+        op=row["op"],
+        idle=row["idle"],
+        count=count,
+        total_s=total_s,
+        blocks=blocks,
+        stretches=np.array([[count, total_s / count]], dtype=float),
+    )
 
 
 @dataclass(frozen=True)

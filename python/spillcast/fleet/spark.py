@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spillcast.fleet.batch import batches, write_batch
-from spillcast.fleet.dataset import FACTS_FOLDER, RUNS_FOLDER, Dataset
+from spillcast.fleet.dataset import FACTS, FACTS_FOLDER, RUNS_FOLDER, Dataset
 from spillcast.fleet.engine import Engine, Rows, partition_of, read_facts, read_runs
+from spillcast.fleet.facts import take
 from spillcast.fleet.forecasts import of_runs
-from spillcast.fleet.ingest import Ingested, Progress
-from spillcast.fleet.place import place
-from spillcast.fleet.schema import FACTS
+from spillcast.fleet.ingest import Ingested, Progress, batches, write_batch
+from spillcast.fleet.place import Source, content_hash, find_sources, place
 from spillcast.fleet.session import session
-from spillcast.fleet.sources import Source, content_hash, find_sources
-from spillcast.fleet.take import take
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

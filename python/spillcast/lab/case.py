@@ -1,16 +1,97 @@
-"""One verified forecast: its evidence, its prediction and the measured runs."""
+"""A verified forecast: evidence, prediction, measured runs, and forecasts made otherwise."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from spillcast.engines.held import Ran
-from spillcast.forecast import Forecast
-from spillcast.lab.turns import lost_shares
-from spillcast.lab.variant import Variant
+from spillcast.errors import InputError, Refusal
+from spillcast.forecast import Forecast, forecast
+from spillcast.lab.run import lost_shares
 from spillcast.recording import Recording
 from spillcast.storage import Storage
+
+#: What a forecast can be made without, and what each is.
+LEFT_OUT: Mapping[str, str] = {
+    "machine": "what a wait costs on this machine",
+    "recording": "what a wait costs in this recording",
+    "cost": "what recording cost, taken off",
+}
+REHEARSED = "rehearsed"
+#: A rehearsal is a part of the run: at most so long, and of its temp I/O such a share of it.
+REHEARSED_S, REHEARSED_SHARE = 10.0, 0.1
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The numbers of a forecast, None where it is refused."""
+
+    forecast_s: float | None
+    interval_s: tuple[float, float] | None
+    ceiling_s: float
+    ceiling_interval_s: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, answer: Forecast) -> "Variant":
+        """The numbers of ``said``."""
+        return cls(
+            answer.forecast_s, answer.interval_s, answer.ceiling_s, answer.ceiling_interval_s
+        )
+
+    def instead_of(self, answer: Forecast) -> Forecast:
+        """A forecast of the same question with these numbers, and without terms."""
+        refused = None if self.forecast_s is not None else answer.refused or "refused"
+        return replace(
+            answer, **vars(self), refused=refused, terms=(), warnings=(), uncertainty=None
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of docs/schema.md."""
+        return dict(vars(self))
+
+
+def without(name: str) -> str:
+    """The name of the variant that leaves an estimate out."""
+    return f"without {name}"
+
+
+def rehearsed_s(recording: Recording) -> float:
+    """How long a query is rehearsed: until its first temp I/O, and for a share of it after that."""
+    started_ns = recording.temp_waits["start_ns"].to_numpy().min(initial=recording.elapsed_s * 1e9)
+    return min(REHEARSED_S, float(started_ns) / 1e9 + REHEARSED_SHARE * recording.elapsed_s)
+
+
+def variants(
+    recording: Recording,
+    storage: Storage,
+    answer: Forecast,
+    rehearsed: Callable[[], Storage | None],
+) -> dict[str, Variant]:
+    """All that say anything else than ``said``, by name.
+
+    ``rehearsed`` rehearses the query there and returns the storage with what it told, None where
+    that cannot be done.
+    """
+    results = {}
+    for name in LEFT_OUT:
+        variant = _variant(recording, storage, answer, name)
+        if variant != Variant.of(answer):
+            results[without(name)] = variant
+    rehearsal_storage = rehearsed()
+    return (
+        results
+        if rehearsal_storage is None
+        else {**results, REHEARSED: _variant(recording, rehearsal_storage, answer)}
+    )
+
+
+def _variant(recording: Recording, storage: Storage, answer: Forecast, *names: str) -> Variant:
+    try:
+        return Variant.of(forecast(recording, storage, without=names))
+    except (InputError, Refusal):
+        return Variant(None, None, answer.ceiling_s, None)
+
 
 VERIFY_SCHEMA = "spillcast.verify/1"
 #: Directions in the order in which people ask for them.
@@ -78,7 +159,7 @@ class Evidence:
     """What a forecast was made from: its name, how much it saw, what its probe took.
 
     ``name`` is ``recording``, ``plan`` (of EXPLAIN), ``slices`` (ten of 0.3 s), ``first_fifth``, or
-    one of ``spillcast_lab.parts``.
+    one of ``spillcast_lab.partial_runs``.
     """
 
     name: str
@@ -129,7 +210,7 @@ class Case:
     #: What makes each storage slow: ``fuse``, ``preload``, ``kernel`` or ``none``.
     source_means: str | None = None
     target_means: str | None = None
-    #: The forecast made otherwise, by the names of ``spillcast.lab.variant``.
+    #: The forecast made otherwise, by the names of ``spillcast.lab.case``.
     variants: Mapping[str, Variant] = field(default_factory=dict)
 
     @property

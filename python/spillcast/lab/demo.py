@@ -12,9 +12,8 @@ from spillcast.errors import SpaceInsufficient
 from spillcast.forecast import forecast
 from spillcast.forecast.seed import seed_formula_s
 from spillcast.lab.case import Case, Runs, evidence_of
-from spillcast.lab.run import Status, run, run_recorded
+from spillcast.lab.run import Status, run, run_recorded, undisturbed
 from spillcast.lab.storages import Emulated, Place, direction, emulated, fast_parent, plain
-from spillcast.lab.turns import undisturbed
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.units import format_bytes

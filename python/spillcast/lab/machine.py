@@ -1,22 +1,23 @@
-"""The machine measured with real work: small queries spill to memory and to delays."""
+"""What a wait costs, fitted to the same queries on memory and on delays."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.engines.engine import Calibrates, Lab
 from spillcast.engines.registry import engines
 from spillcast.engines.workload import Workload
-from spillcast.errors import InputError, ProgramMissing, SpaceInsufficient
+from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
 from spillcast.forecast.load import Load, temp_load
 from spillcast.lab.demo import Stage
-from spillcast.lab.fit_waits import Kind, kinds_of, pooled
-from spillcast.lab.named_places import named_places
 from spillcast.lab.run import run_recorded_if_spilled
-from spillcast.lab.storages import SHARED_MEMORY, Place, fast_parent
+from spillcast.lab.storages import SHARED_MEMORY, Place, fast_parent, named_places
 from spillcast.recording.bursts import READ, WRITE, Bursts
 from spillcast.recording.calibration import (
     CALIBRATION_SCHEMA,
@@ -25,9 +26,163 @@ from spillcast.recording.calibration import (
     Chase,
     Point,
 )
-from spillcast.recording.wait_cost import WaitCost
+from spillcast.recording.wait_cost import ANY, WaitCost, filled_s
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace
+
+Floats = NDArray[np.float64]
+#: CPU times in which parts of memory are gone through that are tried: half a power of ten apart.
+FILL_S = tuple(float(f"{fill_s:.3g}") for fill_s in np.geomspace(1e-6, 1e-2, 9))
+#: Bursts of one kind are compared by so many quantiles, each of so many bursts at the least.
+QUANTILES, BURSTS_MIN = 12, 4
+#: How far a quantile may be off for other reasons: a share of it, and seconds.
+OFF_SHARE, OFF_S = 0.08, 0.5e-6
+#: Bounds of the spread over queries: few of them tell it roughly.
+SPREAD_MIN, SPREAD_MAX = 0.2, 1.5
+#: Steps in which non-negative least squares settle.
+STEPS = 2000
+#: By where it spilled, of the same query and kind of burst, from memory on: mean wait of each.
+Waits = Sequence[float]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Bursts of one kind of one query: quantiles of their CPU time, a row for each storage."""
+
+    query: str
+    #: Bursts that a quantile stands for.
+    count: float
+    cpu_s: Floats
+    #: By how much runs of the same differ in what the longest wait adds to all bursts, squared,
+    #: over their number: how far off their mean is.
+    noise: float = 0.0
+
+    @property
+    def extra_s(self) -> Floats:
+        """What waits add to each quantile, a row for each storage but memory."""
+        return np.asarray(self.cpu_s[1:] - self.cpu_s[0])
+
+
+def kinds_of(query: str, runs: Sequence[Sequence[Bursts]], before: Sequence[int]) -> list[Kind]:
+    """The bursts of runs by storage (memory first), grouped by the operations around them.
+
+    ``before`` are operations that may follow a burst: READ, WRITE. The same work is done
+    everywhere, so that the n-th longest burst is the n-th longest. Repeated runs count by their
+    median.
+    """
+    kinds = []
+    for op in (READ, WRITE):
+        for next_op in before:
+            quantiles = [[_quantiles(bursts, op, next_op) for bursts in each] for each in runs]
+            if any(bursts is None for each in quantiles for bursts in each):
+                continue
+            cpu_s = np.array([np.median(np.array(each), axis=0) for each in quantiles])
+            its = (runs[0][0].op == op) & (runs[0][0].next_op == next_op)
+            count = its.sum() / QUANTILES
+            kinds.append(Kind(query, count, cpu_s, _noise(quantiles, count)))
+    return kinds
+
+
+def fit(engine: str, kinds: Sequence[Kind], waits_s: Waits) -> WaitCost:
+    """Centre over all queries, and their spread around what the others say.
+
+    InputError without any.
+    """
+    if not kinds:
+        raise EvidenceUnsuited(f"{engine}: too few temp operations to tell what a wait costs")
+    queries = sorted({kind.query for kind in kinds})
+    return WaitCost(
+        engine,
+        len(queries),
+        _spread(kinds, queries),
+        FILL_S,
+        list(waits_s),
+        [[float(share) for share in row] for row in _shares(kinds)],
+    )
+
+
+def _spread(kinds: Sequence[Kind], queries: Sequence[str]) -> float:
+    """How far queries are off what the others say, relative, less what runs of the same differ by.
+
+    Of one query nothing is known.
+    """
+    off, noise = list[float](), list[float]()
+    for query in queries:
+        its = [kind for kind in kinds if kind.query == query]
+        others = [kind for kind in kinds if kind.query != query]
+        if others:
+            predicted = sum(_total(kind, _predicted(kind, _shares(others))[-1]) for kind in its)
+            seen = sum(_total(kind, kind.extra_s[-1]) for kind in its)
+            off.append(((seen - predicted) / predicted) ** 2 if predicted > 0 else SPREAD_MAX**2)
+            noise.append(sum(kind.noise for kind in its) / predicted**2 if predicted > 0 else 0.0)
+    if not off:
+        return SPREAD_MAX
+    squared = float(np.mean(off)) - float(np.mean(noise))
+    spread = float(np.sqrt(max(squared, 0.0)))
+    return min(max(spread, SPREAD_MIN), SPREAD_MAX)
+
+
+def _noise(quantiles: Sequence[Sequence[Floats | None]], count: float) -> float:
+    """The variance of the mean cost of a wait among repeated runs, by storage and repeat."""
+    repeats = min(len(each) for each in quantiles)
+    if repeats < 2:
+        return 0.0
+    totals = [
+        count * float(np.sum(np.asarray(quantiles[-1][n]) - np.asarray(quantiles[0][n])))
+        for n in range(repeats)
+    ]
+    return float(np.var(totals, ddof=1)) / repeats
+
+
+def _quantiles(bursts: Bursts, op: int, next_op: int) -> Floats | None:
+    """Mean CPU time from quantile to quantile; None of too few bursts."""
+    its = np.sort(bursts.cpu_s[(bursts.op == op) & (bursts.next_op == next_op)])
+    if len(its) < QUANTILES * BURSTS_MIN:
+        return None
+    return np.array([part.mean() for part in np.array_split(its, QUANTILES)])
+
+
+def _total(kind: Kind, extra_s: Floats) -> float:
+    return float(kind.count * extra_s.sum())
+
+
+def _predicted(kind: Kind, shares: Floats) -> Floats:
+    """Extra CPU time of its quantiles, a row for each wait."""
+    return np.asarray(shares @ filled_s(kind.cpu_s[0], np.array(FILL_S)).T)
+
+
+def _shares(kinds: Sequence[Kind]) -> Floats:
+    """s by wait and fill time: least squares in which a longer wait costs no less."""
+    warm_s = np.concatenate([kind.cpu_s[0] for kind in kinds])
+    count = np.concatenate([np.full(len(kind.cpu_s[0]), kind.count) for kind in kinds])
+    weight = np.sqrt(count) / np.hypot(OFF_SHARE * warm_s, OFF_S)
+    filled = filled_s(warm_s, np.array(FILL_S)) * weight[:, None]
+    extra = np.concatenate([kind.extra_s for kind in kinds], axis=1) * weight
+    waits = len(extra)
+    # What each wait adds to the one before is not below 0, so a wait's rows hold all up to it.
+    up_to = np.tril(np.ones((waits, waits)))
+    shares = _not_negative(np.kron(up_to, filled), extra.reshape(-1)).reshape(waits, len(FILL_S))
+    return np.asarray(np.cumsum(shares, axis=0))
+
+
+def _not_negative(table: Floats, wanted: Floats) -> Floats:
+    """Least squares with nothing below 0, an unknown at a time."""
+    square, right = table.T @ table, table.T @ wanted
+    solution = np.zeros(len(right))
+    for _ in range(STEPS):
+        for at in np.flatnonzero(square.diagonal() > 0):
+            solution[at] = max(
+                solution[at] + (right[at] - square[at] @ solution) / square[at, at], 0.0
+            )
+    return solution
+
+
+def pooled(costs: Mapping[str, Sequence[Kind]], waits_s: Waits) -> list[WaitCost]:
+    """A cost for each engine, and one of all together for what else spills."""
+    every = [kind for kinds in costs.values() for kind in kinds]
+    fits = [fit(engine, kinds, waits_s) for engine, kinds in costs.items() if kinds]
+    return [*fits, fit(ANY, every, waits_s)]
+
 
 STORAGES = ("tmpfs", "latency:0.25ms", "latency:1.5ms")
 REPEAT = 2

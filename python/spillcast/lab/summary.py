@@ -7,8 +7,7 @@ from statistics import median
 
 import numpy as np
 
-from spillcast.lab.case import Case
-from spillcast.lab.variant import REHEARSED, without
+from spillcast.lab.case import REHEARSED, Case, without
 
 
 @dataclass(frozen=True)

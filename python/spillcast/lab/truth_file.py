@@ -14,8 +14,7 @@ from spillcast.errors import EvidenceUnknown, FileUnreadable, PathMissing
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.forecast.sum.interval import Uncertainty
 from spillcast.gate import object_of, reading, table_of
-from spillcast.lab.case import DIRECTIONS, Case, Evidence, Runs, Truth
-from spillcast.lab.variant import Variant
+from spillcast.lab.case import DIRECTIONS, Case, Evidence, Runs, Truth, Variant
 from spillcast.recording.schema import Column, arrow_schema
 from spillcast.workspace import whole_file
 

@@ -1,16 +1,100 @@
-"""ASH -> a profile with the columns of the usual ASH query, and latencies without its bias."""
+"""Profiles of ASH and other samples, and of session statistics."""
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillcast.evidence.oracle.ash import ALL, Ash, Chosen, executions, hints, profile_ash, read_ash
+from spillcast.errors import EvidenceUnsuited, QueryInvalid, SelectionEmpty, first_line
+from spillcast.evidence.oracle.ash import (
+    ALL,
+    ON_CPU,
+    Ash,
+    Chosen,
+    executions,
+    hints,
+    profile_ash,
+    read_ash,
+)
+from spillcast.evidence.oracle.statistics import read_statistics
 from spillcast.evidence.oracle.trace import Progress
-from spillcast.profile.result import QUANTILES, Profile
-from spillcast.profile.samples import grouped
+from spillcast.profile.result import DIMENSIONS, QUANTILES, Profile, bare_row
+from spillcast.profile.trace_tables import check_keys, condition_of, confine, keys_of, named
+from spillcast.recording import Recording
+
+_COLUMNS = {
+    "event": f"coalesce(event::varchar, '{ON_CPU}')",
+    "sql": "sql_id::varchar",
+    "session": "session",
+    "second": "time_ns // 1000000000",
+}
+
+
+def of_samples(recording: Recording, by: Sequence[str], where: str | None) -> Profile:
+    """The time of all samples, summed over sessions.
+
+    InputError for columns that samples lack, such as sizes and files, and for a wrong condition.
+    """
+    rows = grouped(recording.samples, by, where)
+    whole_us = pc.sum(recording.samples["weight_us"]).as_py() or 0
+    why = recording.meta.capture.absent_because
+    return Profile(by, whole_us / 1e6, rows, [], [f"samples of waits, no I/O: {why}"])
+
+
+def grouped(samples: pa.Table, by: Sequence[str], where: str | None) -> list[dict[str, Any]]:
+    """Rows by names or expressions, the largest first; shares are of all samples."""
+    for name in by:
+        if name in DIMENSIONS and name not in _COLUMNS:
+            known = ", ".join(_COLUMNS)
+            raise EvidenceUnsuited(
+                f"--by {name}: this evidence has only samples", f"ask by {known}"
+            )
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
+        connection.register("samples", samples)
+        confine(connection, Path(folder))
+        check_keys(connection, "samples", by, _COLUMNS)
+        query = (
+            f"select {', '.join(keys_of(by, _COLUMNS))}, count(*) as count, "
+            f"sum(weight_us)::bigint as total_us from samples where {condition_of(where)} "
+            "group by all order by total_us desc"
+        )
+        try:
+            records = connection.sql(query).to_arrow_table().to_pylist()
+        except duckdb.Error as error:
+            columns = ", ".join(samples.column_names)
+            reason = first_line(error)
+            raise QueryInvalid(f"--where: {reason}", f"the columns are {columns}") from error
+    if where is not None and not records:
+        raise SelectionEmpty(f"--where: no sample meets '{where}'")
+    whole_us = pc.sum(samples["weight_us"]).as_py() or 0
+    bare = [bare_row("", row["total_us"], whole_us) for row in records]
+    for row in bare:
+        del row["event"]
+    return [{**row, **named(keys, by)} for row, keys in zip(bare, records, strict=True)]
+
+
+def of_statistics(paths: Sequence[Path], by: Sequence[str], where: str | None) -> Profile:
+    """One row a statistic; InputError for any other question."""
+    if list(by) != ["event"] or where is not None:
+        raise EvidenceUnsuited(
+            "statistics are shown one by one only",
+            'for more use: spillcast sql "select ... from statistics" FILE',
+        )
+    read = read_statistics(paths)
+    rows: dict[str, dict[str, object]] = {}
+    for row in read.rows.to_pylist():
+        name = row["name"]
+        seen = rows.setdefault(name, {"event": name, "value": 0, "per_second_max": 0})
+        seen["value"] = int(str(seen["value"])) + (row["value"] or 0)
+        seen["per_second_max"] = max(int(str(seen["per_second_max"])), row["per_second"] or 0)
+        seen["accumulated"] = row["accumulated"]
+    damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in read.damaged]
+    return Profile(["event"], 0.0, list(rows.values()), damaged)
 
 
 def of_ash(

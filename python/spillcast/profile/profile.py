@@ -66,13 +66,13 @@ def profile(
             text = f"how long single waits took tell its traces: spillcast profile {where_to}"
             result = replace(result, warnings=[*result.warnings, text])
     elif kind == "statistics":
-        from spillcast.profile.statistics import of_statistics
+        from spillcast.profile.ash import of_statistics
 
         result = of_statistics(files.statistics, by, where)
     elif kind == "recordings":
         result = _of_recording(files, by, where, temp_dirs)
     elif CALL in by:
-        from spillcast.profile.calls import of_calls
+        from spillcast.profile.row_sources import of_calls
 
         return of_calls(files.traces, by, where, lenient, on_progress, window)
     else:
@@ -107,8 +107,8 @@ def _in_bytes(result: Profile, block_bytes: int) -> Profile:
 def _of_recording(
     evidence: Evidence, by: Sequence[str], where: str | None, temp_dirs: Sequence[str | Path]
 ) -> Profile:
+    from spillcast.profile.ash import of_samples
     from spillcast.profile.rows import of_recording
-    from spillcast.profile.samples import of_samples
     from spillcast.recording import Recording
     from spillcast.recording.relabelled import with_temp
 

@@ -15,9 +15,16 @@ from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.trace import Progress
 from spillcast.evidence.oracle.trace_window import ALWAYS, Window
 from spillcast.histogram import quantiles
-from spillcast.profile.expressions import check_keys, condition_of, confine, keys_of, named
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
-from spillcast.profile.trace_tables import ask_no_traces, ask_traces
+from spillcast.profile.trace_tables import (
+    ask_no_traces,
+    ask_traces,
+    check_keys,
+    condition_of,
+    confine,
+    keys_of,
+    named,
+)
 from spillcast.profile.traces import WAITS_ALONE, trace_warnings
 
 if TYPE_CHECKING:
@@ -118,7 +125,7 @@ def _source(by: Sequence[str], where: str | None) -> str:
 def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -> Profile:
     """The single waits of a recording, with its CPU time beside them."""
     # Traces are read without pyarrow.
-    from spillcast.profile.waits_view import view_of_waits
+    from spillcast.profile.recorded_waits import view_of_waits
 
     elapsed_us = recording.elapsed_s * 1e6
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:

@@ -12,8 +12,7 @@ from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.evidence.oracle.trace import TABLES, Progress
 from spillcast.evidence.same_file import repeated_words
 from spillcast.interruptible import run_interruptibly
-from spillcast.profile.expressions import confine
-from spillcast.profile.trace_tables import ask_no_traces, ask_traces
+from spillcast.profile.trace_tables import ask_no_traces, ask_traces, confine
 
 
 def run_sql(
@@ -95,7 +94,7 @@ def _register(
         tables["temp_usage"] = read_temp_usage(evidence.temp_usage)
     files: list[Path] = []
     if kind == "recordings":
-        from spillcast.profile.waits_view import view_of_waits
+        from spillcast.profile.recorded_waits import view_of_waits
         from spillcast.recording import Recording
 
         if len(evidence.recordings) != 1:

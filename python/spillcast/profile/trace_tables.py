@@ -1,21 +1,20 @@
-"""The tables of traces for one query: a stream of its columns, or Parquet files of them.
-
-If a query scans one table once, DuckDB gets batches while lines are read, so the rows are never
-all in memory. For any other query the rows go to Parquet files first, because a trace is read
-once.
-"""
+"""The keys of groups: names, and any SQL expression over the columns of a row."""
 
 import json
 import queue
+import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from spillcast import _core
+from spillcast.errors import QueryInvalid, first_line
 from spillcast.evidence.oracle.trace import (
     TABLES,
     Progress,
@@ -28,8 +27,121 @@ from spillcast.evidence.oracle.trace import (
 )
 from spillcast.evidence.oracle.trace_window import ALWAYS, Window
 from spillcast.interruptible import run_interruptibly
-from spillcast.profile.call_tree import add_call_tree
-from spillcast.profile.expressions import confine
+
+_NAME = re.compile(r"\w+")
+
+
+def confine(
+    connection: duckdb.DuckDBPyConnection, folder: Path, files: Sequence[Path] = ()
+) -> None:
+    """Restrict SQL to the evidence: no file is readable but ``files`` and those in ``folder``."""
+    connection.execute("set temp_directory = ?", [str(folder / "temp")])
+    connection.execute("set allowed_directories = ?", [[str(folder)]])
+    connection.execute("set allowed_paths = ?", [[str(file) for file in files]])
+    connection.execute("set python_enable_replacements = false")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+
+
+def keys_of(by: Sequence[str], columns: Mapping[str, str]) -> list[str]:
+    """The select list for ``by``, as ``key_0`` and so on; ``columns`` are known names."""
+    return [f"({columns.get(name, name)}) as key_{number}" for number, name in enumerate(by)]
+
+
+def condition_of(where: str | None) -> str:
+    """The condition in brackets, so that it cannot extend beyond WHERE."""
+    return "true" if where is None else f"({where}\n)"
+
+
+def check_keys(
+    connection: duckdb.DuckDBPyConnection, table: str, by: Sequence[str], columns: Mapping[str, str]
+) -> None:
+    """InputError that names an invalid expression or an unknown name."""
+    available = ", ".join(connection.sql(f"from {table} limit 0").columns)
+    for key in by:
+        if key in columns:
+            continue
+        try:
+            connection.sql(f"select ({key}) as key_0 from {table} group by 1 limit 0").fetchall()
+        except duckdb.Error as error:
+            reason = "unknown" if _NAME.fullmatch(key) else first_line(error)
+            known = ", ".join(columns)
+            hint = f"it may be {known}, or SQL over the columns {available}"
+            raise QueryInvalid(f"--by {key}: {reason}", hint) from error
+
+
+def named(row: dict[str, Any], by: Sequence[str]) -> dict[str, Any]:
+    """The row with its keys under the names of ``by``."""
+    keys = {expression: _plain(row.pop(f"key_{number}")) for number, expression in enumerate(by)}
+    return {**keys, **{name: value for name, value in row.items() if name not in keys}}
+
+
+def _plain(value: Any) -> Any:
+    """A value in the form of a JSON document."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date | timedelta | list | dict | bytes):
+        return str(value)
+    return value
+
+
+#: Literals, which distinguish statements that are otherwise alike, and blanks.
+_ALIKE = (
+    ("'(?:[^']|'')*'", ":s"),
+    (r"\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b", ":n"),
+    (r"\s+", " "),
+)
+
+
+def add_statement_texts(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the view ``statement_texts`` of the ``statements`` of a trace, by ``sql_id``."""
+    statement = "lower(trim(any_value(text)))"
+    for pattern, replacement in _ALIKE:
+        escaped = pattern.replace("'", "''")
+        statement = f"regexp_replace({statement}, '{escaped}', '{replacement}', 'g')"
+    # Before Oracle 11g the hash value identifies a statement.
+    connection.execute(
+        "create view statement_texts as select "
+        f"coalesce(nullif(sql_id, ''), hv::varchar) as sql_id, {statement} as statement "
+        "from statements group by 1"
+    )
+
+
+def add_call_tree(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the view ``call_tree``: calls, their callers and their own work.
+
+    A trace writes a line when its call ends. The caller is the next call of the session that is
+    less deep, unless its apparent callees took longer than itself: then the caller is unknown.
+    ``statement`` is the text without its literals.
+    """
+    row = connection.execute("select coalesce(max(dep), 0) from calls").fetchone()
+    deepest = 0 if row is None else row[0]
+    parts = [
+        "select *, null::bigint as parent_line, null::varchar as caller from calls where dep = 0"
+    ]
+    parts += [
+        "select c.*, p.line as parent_line, p.sql_id as caller "
+        f"from (from calls where dep = {n}) c "
+        f"asof left join (from calls where dep < {n}) p on c.source = p.source "
+        "and coalesce(c.session, 0) = coalesce(p.session, 0) and c.line < p.line"
+        for n in range(1, deepest + 1)
+    ]
+    add_statement_texts(connection)
+    connection.execute(
+        f"create view call_tree as with told as ({' union all '.join(parts)}), "
+        "seemed as (select source, parent_line as line, sum(p) as p, sum(cr) as cr, "
+        "sum(cu) as cu, sum(e_us) as e_us, count(*) as calls "
+        "from told where parent_line is not null group by all), "
+        # Times are rounded to a microsecond, each by itself.
+        "below as (select seemed.* from seemed join calls using (source, line) "
+        "where seemed.e_us <= calls.e_us + seemed.calls + 1) "
+        "select told.*, told.p - coalesce(below.p, 0) as self_p, "
+        "told.cr - coalesce(below.cr, 0) as self_cr, told.cu - coalesce(below.cu, 0) as self_cu, "
+        "statement_texts.statement from told "
+        "left join below on told.source = below.source and told.line = below.line "
+        "left join statement_texts on told.sql_id = statement_texts.sql_id"
+    )
+
 
 #: A table and a column of it.
 Column = tuple[str, str]

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from spillcast.cache.curve import MOST, POINTS, Curve
-from spillcast.cache.elapsed import Device, Traffic
-from spillcast.cache.simulation import Simulation
+from spillcast.cache.simulation import MOST, POINTS, Curve, Device, Simulation, Traffic
 from spillcast.report.page import Drawn, Page, Part, Words, bar
 from spillcast.report.table import Column, Table, paragraph
 from spillcast.units import format_bytes

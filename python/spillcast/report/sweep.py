@@ -6,10 +6,10 @@ from typing import Any
 
 from spillcast.forecast.work_memory.cheapest import Advice
 from spillcast.histogram import quantile
-from spillcast.lab.io_size.settings import setting_text
 from spillcast.lab.io_size.sweep import Row
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
-from spillcast.lab.io_size.trial import OpTime
+from spillcast.lab.io_size.synthetic_sort import setting_text
+from spillcast.lab.io_size.trials import OpTime
 from spillcast.lab.memory_result import Point, sweep_document
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.recording.event_names import OPS

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute
 
 from spillcast import _core
-from spillcast.cache.elapsed import Device
 from spillcast.cache.evidence import LINE_BYTES, Requests
-from spillcast.cache.from_waits import of_recording
-from spillcast.cache.simulation import CacheOptions, simulate
+from spillcast.cache.rows import of_recording
+from spillcast.cache.simulation import CacheOptions, Device, simulate
 from spillcast.errors import Refusal, TargetInvalid, TimesUnknown
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS

@@ -12,9 +12,8 @@ from spillcast.engines.workload import Workload
 from spillcast.errors import ProgramMissing, SpaceInsufficient
 from spillcast.workspace import workspace
 from spillcast_lab.tpch import data
+from spillcast_lab.tpch.data import chill, cold, text, warm
 from spillcast_lab.tpch.duckdb import DuckDbTpch
-from spillcast_lab.tpch.queries import cold, text
-from spillcast_lab.tpch.temperature import chill, warm
 
 #: Scale factor 0.01.
 ROWS = 60_000

@@ -20,7 +20,7 @@ from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import DoneBefore, SizedFile
 from spillcast.storage.observed import observed
-from spillcast_lab.cut import attached
+from spillcast_lab.partial_runs import attached
 from varied_recording import write_varied_recording
 
 

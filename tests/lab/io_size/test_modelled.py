@@ -5,8 +5,8 @@ import math
 import pytest
 
 from spillcast.errors import FiguresMissing
-from spillcast.lab.io_size.made_up import Sort
-from spillcast.lab.io_size.modelled import modelled
+from spillcast.lab.io_size.synthetic_sort import Sort
+from spillcast.lab.io_size.trials import modelled
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED, GRID
 from spillcast.storage.storage import write_cache_limit

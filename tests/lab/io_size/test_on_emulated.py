@@ -12,10 +12,9 @@ from test_sweet_spot import storage
 from emulator import Emulator, skip_without_fuse
 from oracle_files import ROOT
 from slow_sort import Disk
-from spillcast.lab.io_size.made_up import Sort
-from spillcast.lab.io_size.settings import Setting
 from spillcast.lab.io_size.spill import MadeUp
 from spillcast.lab.io_size.sweep import sweep_io_size
+from spillcast.lab.io_size.synthetic_sort import Setting, Sort
 from spillcast.storage.budget import Budget
 
 K, M = 1 << 10, 1 << 20

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillcast.lab.io_size.recut import Recut
-from spillcast.lab.io_size.settings import Setting
+from spillcast.lab.io_size.spill import Recut
+from spillcast.lab.io_size.synthetic_sort import Setting
 
 K = 1024
 

@@ -8,10 +8,9 @@ took longer. The table itself was a picture that is lost. Blocks have 16 KiB.
 import numpy as np
 import pytest
 
-from spillcast.lab.io_size.made_up import Sort
-from spillcast.lab.io_size.settings import Setting
 from spillcast.lab.io_size.spill import MadeUp, Recorded
 from spillcast.lab.io_size.sweep import sweep_io_size
+from spillcast.lab.io_size.synthetic_sort import Setting, Sort
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED
 from spills import recording

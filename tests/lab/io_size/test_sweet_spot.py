@@ -5,10 +5,9 @@ import random
 import pytest
 
 from slow_sort import Disk, K, M, sort_s, unit_of
-from spillcast.lab.io_size.made_up import Sort
-from spillcast.lab.io_size.settings import parse_sizes, settings_of
 from spillcast.lab.io_size.spill import MadeUp
 from spillcast.lab.io_size.sweep import sweep_io_size
+from spillcast.lab.io_size.synthetic_sort import Sort, parse_sizes, settings_of
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED
 from spillcast.storage.storage import write_cache_limit

@@ -6,19 +6,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.engines.registry import engines
-from spillcast.errors import InputError
-from spillcast.lab.io_size.measured import Progress, measured
-from spillcast.lab.io_size.modelled import modelled
-from spillcast.lab.io_size.settings import Setting, setting_text
-from spillcast.lab.io_size.spill import Spill
-from spillcast.lab.io_size.trial import Trial, Trials
+from spillcast.errors import InputError, OptionConflict
+from spillcast.lab.io_size.spill import MadeUp, Recorded, Spill
+from spillcast.lab.io_size.synthetic_sort import (
+    Setting,
+    Sort,
+    parse_block,
+    parse_sizes,
+    setting_text,
+    settings_of,
+)
+from spillcast.lab.io_size.trials import Progress, Trial, Trials, measured, modelled
+from spillcast.recording import Recording
 from spillcast.storage import Storage
-from spillcast.storage.budget import Budget
+from spillcast.storage.budget import Budget, parse_budget
+from spillcast.storage.target import is_place, resolve_storage
 from spillcast.tabular import Display, Tabular
-from spillcast.units import format_duration
+from spillcast.units import format_duration, parse_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 SWEEP_SCHEMA = "spillcast.sweep/1"
 CONFIDENCE = 0.9
@@ -228,3 +236,56 @@ def _meet(trial: Trial, other: Trial) -> bool:
     if trial.interval_s is None or other.interval_s is None:
         return False
     return trial.interval_s[0] <= other.interval_s[1] and other.interval_s[0] <= trial.interval_s[1]
+
+
+#: Minimum and maximum sizes of I/Os, the block that they are multiples of, and the time it takes.
+LEAST, MOST, BLOCK, BUDGET = "48K..1M", "48K..4M", "8K", "60s"
+#: The spill that is made up where none is given.
+DATA, MEMORY = "1G", "32M"
+
+
+def sweep(
+    storage: Storage | str | Path,
+    like: Recording | None = None,
+    *,
+    least: str = LEAST,
+    most: str = MOST,
+    block: str = BLOCK,
+    data: str | None = None,
+    memory: str | None = None,
+    budget: str = BUDGET,
+    on_progress: Progress | None = None,
+) -> Sweep:
+    """Issue the spill ``like``, or an external sort of ``data``, with I/Os of each size.
+
+    ``storage`` is a directory, which is measured within ``budget``, or a storage that is known.
+    ``least`` and ``most`` are sizes as ``48K..1M`` (powers of two) or ``48K,240K``, multiples of
+    ``block``. ``memory`` is the query's work memory. InputError for sizes that cannot be, and where
+    no setting can be tried.
+    """
+    block_bytes = parse_block(block)
+    settings = settings_of(
+        parse_sizes("--min", least, block_bytes), parse_sizes("--max", most, block_bytes)
+    )
+    parsed, where = parse_budget(budget), _where(storage)
+    spill = _spill(like, data, memory, block_bytes)
+    return sweep_io_size(where, spill, settings, budget=parsed, on_progress=on_progress)
+
+
+def _where(storage: Storage | str | Path) -> Storage | Path:
+    """The directory that is measured, or the storage that is known."""
+    if isinstance(storage, Storage):
+        return storage
+    path = Path(storage)
+    return path if is_place(path) else resolve_storage(str(storage))
+
+
+def _spill(like: Recording | None, data: str | None, memory: str | None, block: int) -> Spill:
+    if like is None:
+        sort = Sort(parse_bytes(data or DATA, "--data"), parse_bytes(memory or MEMORY, "--memory"))
+        return MadeUp(sort, block)
+    if data is not None:
+        raise OptionConflict(
+            "--data is for a synthetic sort: with --like the recording says what was spilled"
+        )
+    return Recorded(like, None if memory is None else parse_bytes(memory, "--memory"))

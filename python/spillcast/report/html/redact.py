@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from spillcast.explained import explained
-from spillcast.fleet.schema import UNKNOWN
+from spillcast.fleet.dataset import UNKNOWN
 from spillcast.forecast.remaining.sources import (
     CALLS_SOURCE,
     FILES_SOURCE,

@@ -73,7 +73,7 @@ def _events_of_samples(recording: Recording) -> list[dict[str, Any]]:
     if not recording.samples.num_rows:
         return []
     # It asks DuckDB, which most recordings need not.
-    from spillcast.profile.samples import of_samples
+    from spillcast.profile.ash import of_samples
 
     return _events(of_samples(recording, ["event"], None))
 

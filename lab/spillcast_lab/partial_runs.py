@@ -1,25 +1,30 @@
-"""A recording cut down to some windows of time: the evidence of who could not watch all of a run.
+"""Parts of a run as evidence: its beginning, slices, minutes, and rehearsals."""
 
-What is left is a recording of the windows put end to end. Nothing of the rest of the run is in it,
-neither waits nor counts, so a forecast from it needs the elapsed time from elsewhere.
-"""
-
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pyarrow.compute
 
+from spillcast.engines.engine import Lab
 from spillcast.engines.registry import known_as
+from spillcast.engines.workload import Workload
+from spillcast.errors import RehearsalFailed
+from spillcast.lab.run import observed, recorder_for
+from spillcast.lab.storages import Place
 from spillcast.recording import Recording
 from spillcast.recording.captured import share_of
 from spillcast.recording.counted import seconds_of, sum_of, totals
 from spillcast.recording.event_names import OPS
-from spillcast.recording.meta import KeptWaits, Meta
+from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta
 from spillcast.recording.observed import DoneBefore, SizedFile
 from spillcast.recording.postgres_meta import RecordedQuery
 from spillcast.recording.window import with_column, within
+from spillcast.storage.rehearse import Rehearsal
 
 SLICES = 10
 SLICE_S = 0.3
@@ -141,3 +146,66 @@ def _meta(recording: Recording, waits: pa.Table, edges_ns: Sequence[int]) -> Met
         # One window is a stretch; several are spread over the whole.
         raw=KeptWaits(waits.num_rows, waits.num_rows, slices_s, slices_of_all=len(slices_s) > 1),
     )
+
+
+#: As evidence: a minute, the same with a previous run, the first fifth.
+MINUTE, AGAIN, FIFTH = "minute", "minute_former", "first_fifth_alone"
+PARTS = (MINUTE, AGAIN, FIFTH)
+MINUTE_S, SHARE, LATEST = 60.0, 0.1, 0.8
+
+
+def parts(whole: Recording, chance: Random, plan: Recording | None) -> dict[str, Recording]:
+    """By name; of one in which there was no temp I/O a forecast is refused.
+
+    ``plan`` is of the same query; of it the server's estimates alone are known.
+    """
+    began_s = chance.uniform(0, LATEST) * whole.elapsed_s
+    lasted_s = min(MINUTE_S, SHARE * whole.elapsed_s)
+    recordings = {
+        MINUTE: attached(whole, began_s, began_s + lasted_s),
+        FIFTH: attached(whole, 0.0, whole.elapsed_s / 5),
+    }
+    document = None if plan is None else plan.meta.engine.document
+    for part in recordings.values():
+        if document:
+            part.documents[ESTIMATE_FILE] = document
+    return recordings
+
+
+def rehearse(
+    engine: Lab,
+    workload: Workload,
+    place: Place,
+    like: Recording,
+    duration_s: float,
+    folder: Path,
+) -> Rehearsal:
+    """Run the query that ``like`` recorded in ``place`` for so long at most.
+
+    The recording of it is kept in ``folder``. Refusal where it did no temp I/O until then.
+    """
+    output = folder / f"{like.path.stem}-on-{place.directory.name}.spill"
+    recorder = recorder_for(place, output, duration_s)
+    try:
+        with observed(engine, workload, place, recorder) as held:
+            if held.helpers is not None and recorder.attaches:
+                recorder.attach_children(*held.helpers)
+            started_ns = time.monotonic_ns()
+            held.start()
+            while not recorder.poll():
+                pass
+            elapsed_s = (time.monotonic_ns() - started_ns) / 1e9
+            recorder.stop()
+            if held.wait(0):
+                elapsed_s = held.result().elapsed_s
+        if not recorder.saw_temp_io():
+            raise RehearsalFailed(
+                f"{workload.name}: no temp I/O in {duration_s:g} s on {place.name}"
+            )
+        extra = {"engine": engine.describe(workload)}
+        return Rehearsal.of(
+            recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns, extra=extra)
+        )
+    except BaseException:
+        recorder.abandon()
+        raise

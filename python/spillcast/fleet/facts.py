@@ -1,0 +1,451 @@
+"""One source -> its rows in the dataset, or the reason for its rejection."""
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC
+from operator import itemgetter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+
+from spillcast import _core
+from spillcast.errors import (
+    EvidenceIncomplete,
+    EvidenceMixed,
+    EvidenceUnsuited,
+    FileTooLarge,
+    InputError,
+    Refusal,
+)
+from spillcast.evidence.find import find_evidence
+from spillcast.evidence.oracle.ash import ON_CPU, Ash, read_ash
+from spillcast.evidence.oracle.ash.reader import MEMORY_INTERVAL_US
+from spillcast.evidence.oracle.spooled import read_spooled
+from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
+from spillcast.evidence.oracle.trace_header import head_of
+from spillcast.evidence.postgres import read_plan
+from spillcast.fleet.dataset import ACTIVE, CPU, FACTS_FOLDER, RUNS_FOLDER, UNKNOWN, WAIT
+from spillcast.fleet.place import Source, content_hash
+from spillcast.gate import COUNT_MAX, any_table_of, damaged, reading
+from spillcast.recording import Recording
+from spillcast.recording.meta import Meta
+from spillcast.visible import visible
+
+# diag/rdbms/UNIQUE_NAME/INSTANCE/trace: the name that all instances of a database share.
+_PATH = re.compile(rb"^Trace file \S*/rdbms/([^/\s]+)/[^/\s]+/trace/", re.MULTILINE)
+_INSTANCE = re.compile(rb"^Instance name: (\S+)", re.MULTILINE)
+_HOST = re.compile(rb"^Node name:\s*(\S+)", re.MULTILINE)
+_DAY = re.compile(rb"^\*\*\* .*?(\d{4}-\d{2}-\d{2})[ T]\d{2}:\d{2}:\d{2}", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Names a database as its evidence does, and the day on which the evidence begins.
+
+    ``instance`` and ``host`` tell two databases of one name apart; empty where they are not known.
+    """
+
+    database: str = UNKNOWN
+    host: str = ""
+    instance: str = ""
+    day: str = UNKNOWN
+
+    def named(self, database: str | None) -> "Identity":
+        """The same identity under a given name."""
+        if database is None:
+            return self
+        return Identity(database, self.host, self.instance, self.day)
+
+
+def identity_of_trace(path: Path) -> Identity:
+    """The identity in the header of a trace; ``unknown`` for missing parts."""
+    head = head_of(path)
+    instance = _first_match(_INSTANCE, head)
+    name = _first_match(_PATH, head) or instance
+    return Identity(
+        name or UNKNOWN,
+        _first_match(_HOST, head) or "",
+        instance or "",
+        _first_match(_DAY, head) or UNKNOWN,
+    )
+
+
+def identity_of_recording(meta: Meta) -> Identity:
+    """The database server's name for its database, or else the engine's name."""
+    host, day = meta.machine.host or "", (meta.started_at or UNKNOWN)[:10]
+    server = meta.engine.server
+    if server is None:
+        return Identity(meta.engine.name or UNKNOWN, host, day=day)
+    return Identity(server.dbname or meta.engine.name, server.host or host, str(server.port), day)
+
+
+def _first_match(pattern: re.Pattern[bytes], head: bytes) -> str | None:
+    match = pattern.search(head)
+    return None if match is None else match[1].decode("utf-8", "replace")
+
+
+TRACE = "trace"
+_under_way: set[_core.TraceReader] = set()
+
+
+def read_trace(path: Path) -> Traces:
+    """The groups that facts are made of. InputError if there are no trace lines."""
+    reader, _ = open_reader([path], lenient=False, on_progress=None)
+    _under_way.add(reader)
+    try:
+        with ReadFailures():
+            groups, facts = reader.profile(["event", "sql"])
+    finally:
+        _under_way.discard(reader)
+    return Traces([path], groups, facts["files"])
+
+
+def cancel_reading() -> None:
+    """Stop the reads of other threads, because a large trace would delay an interrupt."""
+    for reader in list(_under_way):
+        reader.cancel()
+
+
+def facts_of_trace(read: Traces, source: str, who: Identity) -> list[dict[str, Any]]:
+    """Rows of FACTS, in the order of statements and events."""
+    rows = [_row(source, who, group) for group in read.groups]
+    return sorted(rows, key=itemgetter("sql_id", "measure", "event"))
+
+
+def _row(source: str, who: Identity, group: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "source": source,
+        "kind": TRACE,
+        "host": who.host,
+        "instance": who.instance,
+        "sql_id": group["sql"] or "",
+        "measure": CPU if group["event"] is None else WAIT,
+        "event": group["event"] or group["call"],
+        "op": group["op"],
+        "idle": bool(group["idle"]),
+        "count": group["count"],
+        "total_us": group["total_us"],
+        "blocks": group["blocks_sum"],
+        "blocks_count": group["blocks_count"],
+        "sampled_us": 0,
+        "waits_e6": 0,
+        "latency_ns": group["latency_ns"].tolist(),
+        "latency_count": group["latency_count"].tolist(),
+    }
+
+
+#: Kinds by where the rows come from: DBA_HIST repeats one in ten of those in memory.
+ASH_KINDS = {"V$": "ash", "DBA_HIST": "ash history"}
+#: Columns that may name the database, the best first.
+_NAMES = ("database", "db_name", "dbname", "instance_name", "dbid", "con_dbid")
+
+_ACTIVE = f"""
+create temp table active as
+select
+    strftime(make_timestamp(({{began_us}} + time_ns // 1000)::bigint), '%Y-%m-%d') as day,
+    coalesce(sql_id::varchar, '') as sql_id,
+    coalesce(sql_exec_id, -1) as sql_exec_id,
+    coalesce(coordinator, session) as coordinator,
+    if({{several}}, time_ns // (1000 * {{interval_us}}), time_ns) as instant,
+    weight_us,
+    coalesce(event::varchar, '{ON_CPU}') as event,
+    if(
+        event is not null and time_waited_us > 0,
+        weight_us * greatest(1 / least(weight_us, {MEMORY_INTERVAL_US}), 1 / time_waited_us),
+        0
+    ) as stands_for
+from samples
+"""
+_FACTS = f"""
+with instants as (
+    select day, sql_id, sql_exec_id, coordinator, instant,
+        avg(weight_us) as weight_us, count(*) as sessions
+    from active group by all
+),
+hits as (
+    select day, sql_id, sql_exec_id, coordinator, instant, event,
+        count(*) as sessions, sum(weight_us) as sampled_us, sum(stands_for) as waits
+    from active group by all
+)
+select
+    day, sql_id, '{WAIT}' as measure, event,
+    sum(hits.sessions)::bigint as count,
+    round(sum(instants.weight_us * hits.sessions / instants.sessions))::bigint as total_us,
+    sum(sampled_us)::bigint as sampled_us,
+    round(sum(waits) * 1e6)::bigint as waits_e6
+from hits join instants using (day, sql_id, sql_exec_id, coordinator, instant)
+group by all
+union all
+select day, sql_id, '{ACTIVE}', '', count(*), round(sum(weight_us))::bigint, 0, 0
+from instants group by all
+order by day, sql_id, measure, event
+"""
+
+
+def database_of_export(path: Path) -> str:
+    """The only database that a column names. InputError for none or several."""
+    names: set[str] = set()
+    for column in _columns(path):
+        names = {str(value) for value in column if value not in (None, "")}
+        if names:
+            break
+    if len(names) == 1:
+        return names.pop()
+    if names:
+        raise EvidenceMixed(
+            f"{path}: rows of {len(names)} databases", "export each database into its own file"
+        )
+    raise EvidenceIncomplete(f"{path}: names no database", "say which it is with: --database NAME")
+
+
+def _columns(path: Path) -> Iterator[list[Any]]:
+    """The columns that may name the database, as far as the export has them, the best first."""
+    if path.suffix.lower() == ".parquet":
+        table = any_table_of(path)
+        by_name = {name.lower(): at for at, name in enumerate(table.column_names)}
+        for name in _NAMES:
+            if name in by_name:
+                yield table.column(by_name[name]).unique().to_pylist()
+        return
+    spooled = read_spooled(path, {name: name for name in _NAMES})
+    for name in _NAMES:
+        if name in spooled.columns:
+            yield list(set(spooled.columns[name]))
+
+
+def facts_of_ash(ash: Ash, source: str, who: Identity) -> dict[str, list[dict[str, Any]]]:
+    """Rows of FACTS by day."""
+    known = "instance" in ash.samples.schema.names
+    several = known and len(ash.samples["instance"].unique()) > 1
+    began_us = round(ash.began.replace(tzinfo=UTC).timestamp() * 1e6)
+    with duckdb.connect() as connection:
+        connection.register("samples", ash.samples)
+        connection.execute(
+            _ACTIVE.format(began_us=began_us, several=several, interval_us=ash.interval_us)
+        )
+        records = connection.sql(_FACTS).to_arrow_table().to_pylist()
+    by_day: dict[str, list[dict[str, Any]]] = {}
+    for row in records:
+        day = row.pop("day") or UNKNOWN
+        more: dict[str, Any] = {
+            "source": source,
+            "kind": ASH_KINDS[ash.source],
+            "host": who.host,
+            "instance": who.instance,
+            "op": None,
+            "idle": False,
+            "blocks": 0,
+            "blocks_count": 0,
+            "latency_ns": [],
+            "latency_count": [],
+        }
+        by_day.setdefault(day, []).append(row | more)
+    return by_day
+
+
+RECORDING, PLAN = "recording", "plan"
+#: Evidence passes through memory whole.
+_BYTES_MAX = 64 << 20
+#: A fixed time for all files, so that equal recordings pack into equal bytes.
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
+    """A row of RUNS. InputError if it is not evidence, or too large to keep."""
+    files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
+    total = sum(file.stat().st_size for file in files)
+    if total > _BYTES_MAX:
+        raise FileTooLarge(
+            f"{path}: {total >> 20} MiB, and evidence of up to {_BYTES_MAX >> 20} MiB is kept",
+            "record with --slices 10, which keeps what a forecast needs",
+        )
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for file in files:
+            archive.writestr(zipfile.ZipInfo(file.name, _NO_TIME), file.read_bytes())
+    return {
+        "source": source,
+        "kind": kind,
+        "host": who.host,
+        "instance": who.instance,
+        "sql_id": _statement(path, kind),
+        "name": path.name,
+        "evidence": buffer.getvalue(),
+    }
+
+
+def _statement(path: Path, kind: str) -> str:
+    """A short name for the query; equal texts have equal names."""
+    if kind == RECORDING:
+        engine = Recording.open(path).meta.engine
+        text = engine.query or engine.command or path.name
+    else:
+        document = read_plan(path, timed=False).meta.engine.document or {}
+        if identifier := document.get("Query Identifier"):
+            return str(identifier)
+        text = document.get("Query Text") or path.name
+    if not isinstance(text, str):
+        text = json.dumps(text)
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+@contextmanager
+def unpacked(row: dict[str, Any]) -> Iterator[Recording]:
+    """The recording of a row, while the context lasts. Refusal as in ``read_plan``."""
+    name = row["name"]
+    with TemporaryDirectory(prefix="spillcast-") as folder:
+        path = Path(folder) / name
+        target = path if row["kind"] == RECORDING else Path(folder)
+        with reading(name), zipfile.ZipFile(io.BytesIO(row["evidence"])) as archive:
+            if Path(name).name != name or row["kind"] not in (RECORDING, PLAN):
+                raise damaged(name, f"neither a {RECORDING} nor a {PLAN} of that name")
+            if sum(file.file_size for file in archive.infolist()) > _BYTES_MAX:
+                raise damaged(name, f"more than {_BYTES_MAX >> 20} MiB of evidence")
+            archive.extractall(target)
+        yield Recording.open(path) if row["kind"] == RECORDING else read_plan(path)
+
+
+#: Damaged lines of a source to keep for display.
+_DAMAGE_KEPT = 20
+#: A CSV export passes through memory whole, at some ten times its size.
+_ASH_BYTES_MAX = 64 << 20
+#: From this size on a second thread pays off.
+_LARGE_BYTES = 16 << 20
+
+_SUMS = ("count", "total_us", "blocks", "blocks_count", "sampled_us", "waits_e6")
+
+#: Folder of parts, database and day: the rows of one part.
+Shelf = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Holds a row of SOURCES without its parts, and rows by shelf; None for a duplicate."""
+
+    source: str
+    row: dict[str, Any] | None
+    shelves: dict[Shelf, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+def take(source: Source, known: Set[str], sizes: Set[int], database: str | None) -> Taken:
+    """Read one source. OSError if its bytes are unreadable; the row reports any damage.
+
+    ``known`` are the content hashes of what was taken before, ``sizes`` (bytes) may leave out what
+    this ingest took. A large source that has none of these sizes is hashed while it is read.
+    """
+    with source.local() as path:
+        if source.bytes < _LARGE_BYTES or source.bytes in sizes:
+            content = content_hash(path)
+            if content in known:
+                return Taken(content, None)
+            return _read(source, path, lambda: content, database)
+        with ThreadPoolExecutor(1) as beside:
+            return _read(source, path, beside.submit(content_hash, path).result, database)
+
+
+def _read(source: Source, path: Path, content: Callable[[], str], database: str | None) -> Taken:
+    row: dict[str, Any] = {
+        "name": visible(source.name),
+        "bytes": source.bytes,
+        "set_aside": None,
+        "damaged": 0,
+        "damage": [],
+    }
+    shelves: dict[Shelf, list[dict[str, Any]]] = {}
+    try:
+        with reading(path):
+            by_shelf = _shelves(path, content, database, row)
+            for (folder, _, _), rows in by_shelf.items():
+                if folder == FACTS_FOLDER:
+                    _check_facts(path, rows)
+            shelves = by_shelf
+    except (InputError, Refusal) as error:
+        # The name is stored separately, and that of a downloaded copy is meaningless.
+        reason = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
+        hint = f"; {error.hint}" if error.hint else ""
+        row["set_aside"] = visible(reason + hint)
+    return Taken(content(), {"source": content(), **row}, shelves)
+
+
+def _shelves(
+    path: Path, content: Callable[[], str], database: str | None, row: dict[str, Any]
+) -> dict[Shelf, list[dict[str, Any]]]:
+    kind = find_evidence([path]).only_kind()
+    row["kind"] = kind
+    if kind == "traces":
+        who = identity_of_trace(path).named(database)
+        _name(row, TRACE, who)
+        read = read_trace(path)
+        damage = [(line["line"], line["what"]) for line in read.damaged()]
+        _tell_damage(row, read.damaged_count(), damage)
+        return {(FACTS_FOLDER, who.database, who.day): facts_of_trace(read, content(), who)}
+    if kind == "ash":
+        if path.stat().st_size > _ASH_BYTES_MAX and path.suffix.lower() == ".csv":
+            raise FileTooLarge(
+                f"an export of more than {_ASH_BYTES_MAX >> 20} MiB", "export each day by itself"
+            )
+        ash = read_ash(path)
+        who = Identity(database or database_of_export(path))
+        _name(row, ASH_KINDS[ash.source], who)
+        _tell_damage(
+            row,
+            len(ash.damaged),
+            [(damage_line.line, damage_line.text) for damage_line in ash.damaged],
+        )
+        by_day = facts_of_ash(ash, content(), who)
+        return {(FACTS_FOLDER, who.database, day): rows for day, rows in by_day.items()}
+    if kind == "recordings":
+        recording = Recording.open(path)
+        who = identity_of_recording(recording.meta).named(database)
+        # Detects damaged tables now rather than in a later forecast.
+        _ = recording.seconds, recording.waits, recording.samples
+        _name(row, RECORDING, who)
+    elif kind == "plans":
+        who = Identity().named(database)
+        _name(row, PLAN, who)
+    elif kind == "figures":
+        raise EvidenceUnsuited(
+            "figures of a run: spillcast forecast reads them, a dataset does not"
+        )
+    else:
+        raise EvidenceUnsuited("sums over many queries: no single query can be forecast")
+    return {(RUNS_FOLDER, who.database, who.day): [pack(path, row["kind"], content(), who)]}
+
+
+def _check_facts(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """InputError for sums that would make the dataset unreadable."""
+    for row in rows:
+        for name in _SUMS:
+            if not 0 <= row[name] <= COUNT_MAX:
+                raise damaged(path, f"{name} of {row['event'] or 'all'} is {row[name]:,}")
+        if max(row["latency_ns"], default=0) > COUNT_MAX:
+            raise damaged(path, f"a wait for {row['event']} took {max(row['latency_ns']):,} ns")
+
+
+def _name(row: dict[str, Any], kind: str, who: Identity) -> None:
+    row.update(kind=kind, database=who.database, host=who.host, instance=who.instance)
+
+
+def _tell_damage(row: dict[str, Any], count: int, lines: list[tuple[int, str]]) -> None:
+    row["damaged"] = count
+    row["damage"] = [{"line": line, "what": problem} for line, problem in lines[:_DAMAGE_KEPT]]
+
+
+def order_of(source: Source) -> tuple[str, str, str]:
+    """Sort by database and day, so that their traces share parts."""
+    if source.is_remote or ".trc" not in source.name.lower():
+        return UNKNOWN, UNKNOWN, source.name
+    try:
+        who = identity_of_trace(Path(source.name))
+    except OSError:
+        return UNKNOWN, UNKNOWN, source.name
+    return who.database, who.day, source.name

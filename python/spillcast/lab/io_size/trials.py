@@ -1,0 +1,307 @@
+"""The time of a spill with each I/O size, by a storage's model or measured on a directory."""
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spillcast import _core
+from spillcast.histogram import NORMAL_95
+from spillcast.recording import Recording
+from spillcast.recording.event_names import OPS
+from spillcast.storage import Storage
+from spillcast.storage.budget import Budget
+from spillcast.storage.memory import IN_MEMORY
+from spillcast.storage.model import Model, behaviour_of
+from spillcast.storage.probe import bounded_run, failures_as_errors
+from spillcast.storage.storage import write_cache_limit
+from spillcast.units import format_bytes
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """The operations of one op. ``mean_us`` is None without any."""
+
+    count: float
+    bytes: float
+    total_s: float
+
+    @property
+    def mean_us(self) -> float | None:
+        """Mean latency."""
+        return 1e6 * self.total_s / self.count if self.count else None
+
+    def times(self, factor: float) -> "OpTime":
+        """So many times as much of it."""
+        return OpTime(self.count * factor, self.bytes * factor, self.total_s * factor)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of docs/schema.md."""
+        return {
+            "count": round(self.count),
+            "bytes": round(self.bytes),
+            "mean_us": self.mean_us,
+            "total_s": self.total_s,
+        }
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One spill with one size, on a model or on a directory."""
+
+    reads: OpTime
+    writes: OpTime
+    #: 90 % lie between; None where nothing tells.
+    interval_s: tuple[float, float] | None
+
+    @property
+    def total_s(self) -> float:
+        """Time of all operations, summed."""
+        return self.reads.total_s + self.writes.total_s
+
+    @property
+    def mean_bytes(self) -> float:
+        """Mean size of an operation."""
+        return (self.reads.bytes + self.writes.bytes) / (self.reads.count + self.writes.count)
+
+    def times(self, factor: float) -> "Trial":
+        """So many times as much of it."""
+        bounds = self.interval_s
+        scaled = None if bounds is None else (bounds[0] * factor, bounds[1] * factor)
+        return Trial(self.reads.times(factor), self.writes.times(factor), scaled)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """One trial for each plan, in their order, and what a reader should know."""
+
+    of: Sequence[Trial]
+    warnings: Sequence[dict[str, str]]
+
+
+def modelled(storage: Storage, plans: Sequence[pa.RecordBatch]) -> Trials:
+    """Take each plan through the storage, which is idle and whose write cache is empty at first.
+
+    Latencies are drawn, and limits and servers make operations wait, exactly as on an emulation.
+    Refusal where the storage has no figures for an op that a plan holds.
+    """
+    storage = _with_write_cache(storage)
+    behaviour, known = behaviour_of(storage), Model(storage, access="direct")
+    trials, beyond = [], set()
+    for plan in plans:
+        _, waited = _core.simulate(_rows(plan), len(plan), behaviour)
+        elapsed_s = pa.record_batch(waited)["io_ns"].to_numpy() / 1e9
+        write = plan["write"].to_numpy(zero_copy_only=False)
+        size = plan["bytes"].to_numpy()
+        times, error_s = {}, 0.0
+        for op in OPS:
+            mine = write == (op == "write")
+            times[op] = OpTime(int(mine.sum()), int(size[mine].sum()), float(elapsed_s[mine].sum()))
+            error_s = math.hypot(error_s, _error_s(known, op, size[mine], elapsed_s[mine]))
+            beyond |= {op for at in np.unique(size[mine]) if _beyond(known, op, int(at))}
+        reads, writes = times["read"], times["write"]
+        total_s, half_s = reads.total_s + writes.total_s, NORMAL_95 * error_s
+        bounds = max(total_s - half_s, 0.0), total_s + half_s
+        trials.append(Trial(reads, writes, bounds))
+    return Trials(trials, [_beyond_words(storage, op) for op in sorted(beyond)])
+
+
+def _rows(plan: pa.RecordBatch) -> pa.RecordBatch:
+    """A plan for the simulation, every thread on a core of its own: its pauses are CPU time."""
+    nothing = pa.array(np.zeros(len(plan), dtype=np.int64))
+    columns = {name: plan[name].cast(pa.int64()).fill_null(-1) for name in ("offset", "bytes")}
+    threads, files = (plan[name].dictionary_encode().indices for name in ("thread", "file"))
+    return pa.record_batch(
+        {
+            "thread": threads,
+            "file": files,
+            "cpu_ns": plan["delay_ns"].cast(pa.int64()),
+            "wait_ns": nothing,
+            "after": pa.array(np.full(len(plan), -1, dtype=np.int32)),
+            "after_cpu_ns": nothing,
+            "on_core": pa.array(np.zeros(len(plan), dtype=bool)),
+            "temp": pa.array(np.ones(len(plan), dtype=bool)),
+            "write": plan["write"].fill_null(False),
+            **columns,
+        }
+    )
+
+
+def _with_write_cache(storage: Storage) -> Storage:
+    """The storage with the write cache that a grid has seen fill up, if it did."""
+    seen = storage.facts.get("sustained")
+    if storage.limits or not seen or not seen.get("reached"):
+        return storage
+    cache = write_cache_limit(seen["burst_bytes"], seen["sustained_bytes_per_s"])
+    return replace(storage, limits=[cache])
+
+
+def _error_s(
+    known: Model, op: str, size: NDArray[np.int64], elapsed_s: NDArray[np.float64]
+) -> float:
+    """Standard error of a sum of latencies: of the measurement, and of taking other sizes from it.
+
+    None of it where figures are stated and not measured.
+    """
+    if not len(size):
+        return 0.0
+    error_s = 0.0
+    for at in np.unique(size):
+        estimate = known.latency(op, int(at))
+        if not known.storage.source.stated:
+            counts, means = estimate.blocks[:, 0], estimate.blocks[:, 1]
+            noise = 0.0
+            if len(means) > 1 and estimate.mean_s > 0:
+                spread = np.average((means - estimate.mean_s) ** 2, weights=counts)
+                noise = math.sqrt(spread / len(means)) / estimate.mean_s
+            # Neighbouring sizes are missed alike, so their errors add up.
+            error_s += math.hypot(noise, estimate.error) * float(elapsed_s[size == at].sum())
+    return error_s
+
+
+def _beyond(known: Model, op: str, size_bytes: int) -> bool:
+    return not known.storage.source.stated and known.latency(op, size_bytes).extrapolated
+
+
+def _beyond_words(storage: Storage, op: str) -> dict[str, str]:
+    sizes = [group.size_class_bytes for group in storage.of(op) if group.count]
+    message = (
+        f"{op}s were measured from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}: other "
+        "sizes are extrapolated"
+    )
+    return {"code": "extrapolated", "message": message}
+
+
+Progress = Callable[[int, int, int], None]
+#: Rounds that the time budget is divided by, and the most where time is left.
+ROUNDS, ROUNDS_MAX = 3, 9
+#: Student's t: 90 % of the means of so many rounds lie within so many standard errors.
+STUDENT = {2: 6.31, 3: 2.92, 4: 2.35, 5: 2.13, 6: 2.02, 7: 1.94, 8: 1.89, 9: 1.86}
+#: An operation that takes no longer than this is answered by memory.
+MEMORY_NS, MEMORY_NS_PER_BYTE = 20_000, 1 / 3
+#: A part of a plan of this share or more stands for the whole.
+WHOLE = 0.99
+
+
+def measured(
+    directory: Path,
+    plans: Sequence[pa.RecordBatch],
+    like: Recording,
+    *,
+    budget: Budget,
+    on_progress: Progress | None = None,
+) -> Trials:
+    """Replay each plan on ``directory``, with the memory that ``like`` had.
+
+    In each round every plan has its turn, in an order drawn anew, so that what drifts drifts for
+    all. InputError where the directory cannot be used; nothing is left in it, whatever happens.
+    """
+    rounds: list[list[_Replay]] = [[] for _ in plans]
+    each = replace(budget, time_s=budget.time_s / (ROUNDS * len(plans)))
+    began, order, moved = time.monotonic(), random.Random(1), 0
+    done, total = 0, ROUNDS * len(plans)
+    while done < ROUNDS_MAX * len(plans):
+        turns = list(range(len(plans)))
+        order.shuffle(turns)
+        for at in turns:
+            with failures_as_errors(directory):
+                replay = _replay(directory, plans[at], like, each)
+            rounds[at].append(replay)
+            done, moved = done + 1, moved + replay.bytes
+            if on_progress is not None:
+                on_progress(min(done, total), total, moved)
+        spent_s, turns_done = time.monotonic() - began, done // len(plans)
+        if turns_done >= ROUNDS and spent_s * (1 + 1 / turns_done) > budget.time_s:
+            break
+    return Trials([_trial(replays) for replays in rounds], _warnings(directory, rounds))
+
+
+@dataclass(frozen=True)
+class _Replay:
+    """One replay of one plan."""
+
+    reads: OpTime
+    writes: OpTime
+    bytes: int
+    #: Of the plan's operations, those that were issued.
+    share: float
+    from_memory: bool
+    filesystem: str
+
+
+def _replay(directory: Path, plan: pa.RecordBatch, like: Recording, budget: Budget) -> _Replay:
+    limits = budget.limits(directory)
+    probe = _core.Probe(plan, str(directory), **limits)
+    groups, _, facts = bounded_run(like, plan, probe, directory, limits, None)
+    write = plan["write"].to_numpy(zero_copy_only=False)
+    size = plan["bytes"].to_numpy()
+    reads, writes = (
+        _planned(size[write == (op == "write")], [g for g in groups if g["op"] == op]) for op in OPS
+    )
+    issued, moved = (sum(group[key] for group in groups) for key in ("count", "bytes"))
+    from_memory = any(g["op"] == "read" and g["total_ns"] < _memory_ns(g) for g in groups)
+    share = issued / len(size)
+    return _Replay(reads, writes, moved, share, from_memory, facts["filesystem"])
+
+
+def _memory_ns(group: dict[str, Any]) -> float:
+    """What so many operations take at most where memory answers them."""
+    return float(group["count"] * MEMORY_NS + group["bytes"] * MEMORY_NS_PER_BYTE)
+
+
+def _planned(size: np.ndarray[Any, Any], groups: list[dict[str, Any]]) -> OpTime:
+    """The time of all operations of an op that the plan holds, from those that were issued."""
+    count = sum(group["count"] for group in groups)
+    if not len(size) or not count:
+        return OpTime(0, 0, 0.0)
+    by_class = {group["size_class_bytes"]: group for group in groups if group["count"]}
+    ns_per_byte = sum(g["total_ns"] for g in groups) / sum(g["bytes"] for g in groups)
+    total_ns = 0.0
+    for at, planned in zip(*np.unique(size, return_counts=True), strict=True):
+        group = by_class.get(_core.size_class_bytes(int(at)))
+        mean_ns = at * ns_per_byte if group is None else group["total_ns"] / group["count"]
+        total_ns += planned * mean_ns
+    return OpTime(len(size), int(size.sum()), total_ns / 1e9)
+
+
+def _trial(replays: Sequence[_Replay]) -> Trial:
+    """The mean of some rounds, and where it would lie in others."""
+    reads, writes = (
+        OpTime(times[0].count, times[0].bytes, fmean(time.total_s for time in times))
+        for times in ([r.reads for r in replays], [r.writes for r in replays])
+    )
+    totals = [r.reads.total_s + r.writes.total_s for r in replays]
+    half_s = STUDENT[len(totals)] * stdev(totals) / math.sqrt(len(totals))
+    mean_s = fmean(totals)
+    return Trial(reads, writes, (max(mean_s - half_s, 0.0), mean_s + half_s))
+
+
+def _warnings(directory: Path, rounds: Sequence[Sequence[_Replay]]) -> list[dict[str, str]]:
+    """What weakens the measurement."""
+    warnings = []
+    replays = [replay for of_plan in rounds for replay in of_plan]
+    least = min(replay.share for replay in replays)
+    if least < WHOLE:
+        message = (
+            f"a replay had time or room for {least:.0%} of the spill, which stands for all of it. "
+            "A write cache that only the rest would fill does not show; --budget gives more"
+        )
+        warnings.append({"code": "partial", "message": message})
+    if replays[0].filesystem in IN_MEMORY:
+        message = f"{directory} is {replays[0].filesystem}: this measures memory, not storage"
+        warnings.append({"code": "memory", "message": message})
+    elif any(replay.from_memory for replay in replays):
+        message = (
+            "reads were as fast as memory: the page cache held the spill, as it would for a query "
+            "of this size; a spill larger than memory shows the storage"
+        )
+        warnings.append({"code": "spill_in_memory", "message": message})
+    return warnings
