@@ -164,6 +164,37 @@ def hard_wrapped(lines):
     return [line[at : at + 80] for line in lines for at in range(0, max(len(line), 1), 80)]
 
 
+def page(names, rows):
+    """psql's HTML: a row a line of the plan."""
+    cells = [f"<th>{name}</th>" for name in names]
+    body = [
+        [f'<td align="left">{html.escape(str(value)).replace("  ", "&nbsp;&nbsp;")}</td>'
+         for value in row]
+        for row in rows
+    ]  # fmt: skip
+    drawn = ["\n".join(["  <tr>", *row, "  </tr>"]) for row in (cells, *body)]
+    return ['<table border="1">', *"\n".join(drawn).split("\n"), "</table>", "<p>(1 row)</p>"]
+
+
+def wrapped(lines, width=72):
+    """psql's format "wrapped" with Unicode lines."""
+    body = []
+    for line in lines:
+        parts = [line[at : at + width] for at in range(0, len(line), width)]
+        body += [
+            ("…" if at else " ") + part + ("…" if at + 1 < len(parts) else "")
+            for at, part in enumerate(parts)
+        ]
+    return ["QUERY PLAN".center(width), "─" * (width + 2), *body, f"({len(lines)} rows)"]
+
+
+def escaped(lines):
+    """A Markdown table as DataGrip writes it."""
+    cells = [line.translate({ord(c): f"\\{c}" for c in "()_*"}) for line in lines]
+    cells = [cell.replace(">", "&gt;") for cell in cells]
+    return ["| QUERY PLAN |", "| :--- |", *(f"| {cell} |" for cell in cells)]
+
+
 #: Wrappings of lines of a plan in text, by name.
 FRAMES = {
     "bare": lambda lines: lines,
@@ -184,6 +215,9 @@ FRAMES = {
     "json rows": lambda lines: json.dumps([{"QUERY PLAN": one} for one in lines]).split("\n"),
     "mail": mail,
     "terminal": hard_wrapped,
+    "page": lambda lines: page(["QUERY PLAN"], [[line] for line in lines]),
+    "wrapped": wrapped,
+    "escaped": escaped,
 }  # fmt: skip
 #: Around any lines.
 AROUND = {
@@ -300,7 +334,7 @@ def drawn_table(row, style, border):
 
 def statement_lines(draws, row):
     how = draws.choice(
-        ("csv", "semicolons", "json", "lines", "psql", "unicode", "border 2", "expanded")
+        ("csv", "semicolons", "json", "lines", "psql", "unicode", "border 2", "expanded", "page")
     )
     if how in ("csv", "semicolons"):
         out = io.StringIO()
@@ -311,6 +345,8 @@ def statement_lines(draws, row):
         return how, out.getvalue().rstrip("\n").split("\n")
     if how in ("json", "lines"):
         return how, [json.dumps([row] if how == "json" else row)]
+    if how == "page":
+        return how, page(list(row), [row.values()])
     if how == "expanded":
         width = max(map(len, row))
         fields = [f"{name.ljust(width)} | {value}" for name, value in row.items()]
@@ -330,13 +366,19 @@ def draw(seed):
         name = draws.choice(("Execution Time", "Execution time", "Total runtime"))
         lines, how = FRAMES[frame](text_lines(of, name)), [frame, name]
     elif kind == "json":
-        frame = draws.choice(("bare", "psql", "unicode", "csv", "sql above"))
+        frame = draws.choice(("bare", "psql", "unicode", "csv", "sql above", "page", "plus"))
         inner = json.dumps([nodes(of)], indent=2).split("\n")
         lines = {
             "bare": inner,
             "psql": table(inner, ASCII, 1, " +"),
             "unicode": table(inner, UNICODE, 1, "↵"),
             "csv": ["QUERY PLAN", *doubled(inner)],
+            "page": page(["QUERY PLAN"], [["\n".join(inner)]]),
+            "plus": [
+                *(f" {line.ljust(60)} +" for line in inner[:-1]),
+                f" {inner[-1]}",
+                "(1 ligne)",
+            ],
             "sql above": ["EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)", "select 1;", "", *inner],
         }[frame]
         how = [frame]
@@ -355,7 +397,9 @@ def draw(seed):
         row = statement_rows(of, draws.randint(1, 900), draws.randint(15, 18))
         frame, lines = statement_lines(draws, row)
         how, around = [frame], draws.choice(("nothing", "fence", "quoted", "indented"))
-    if around == "html" and (kind == "json" or how[0] == "json rows"):
+    if how[0] == "page" and around in ("html", "arrows", "comment", "blanks"):
+        around = "nothing"
+    if around == "html" and (kind == "json" or how[0] in ("json rows", "escaped")):
         around = "nothing"
     if around in ("blanks", "arrows", "comment") and how[0] in ("json rows", "tuples", "expanded"):
         around = "nothing"

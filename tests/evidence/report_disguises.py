@@ -183,9 +183,23 @@ def in_prose(text, rng):
     return f"The job takes ages since we moved to 19c.\n\n{text}\n\nMemory is 64 GB, PGA 4 GB.\n"
 
 
+def broken(text, rng):
+    """Rows between bars in lines of SQL*Plus's width."""
+    width = rng.choice([80, 120])
+    lines = text.splitlines()
+    rows = [line for line in lines if line.lstrip().startswith("|")]
+    parts = [
+        [line[at : at + width] for at in range(0, len(line), width)]
+        if line in rows or set(line.strip()) == {"="}
+        else [line]
+        for line in lines
+    ]
+    return "\n".join(part for each in parts for part in each or [""]) + "\n"
+
+
 #: What keeps all that a report tells.
 KEEPING = (
-    indented, tabbed, quoted, fenced, commented, with_fixed_blanks, decimal_commas, crlf,
+    broken, indented, tabbed, quoted, fenced, commented, with_fixed_blanks, decimal_commas, crlf,
     preformatted, trimmed, in_prose,
 )  # fmt: skip
 

@@ -38,6 +38,20 @@ def written(tmp_path, text, name="plan.txt"):
     return path
 
 
+def test_xml_of_auto_explain_has_no_query(tmp_path):
+    """Its text and its plan are below the root."""
+    path = tmp_path / "a.log"
+    path.write_text(
+        "2026-11-26 05:03:59.137 UTC [3498] LOG:  duration: 111.562 ms  plan:\n"
+        '\t<explain xmlns="http://www.postgresql.org/2009/explain">\n'
+        "\t  <Query-Text>select 1</Query-Text>\n\t  <Plan>\n\t    <Node-Type>Sort</Node-Type>\n"
+        "\t    <Actual-Loops>1</Actual-Loops>\n\t    <Temp-Read-Blocks>3</Temp-Read-Blocks>\n"
+        "\t    <Temp-Written-Blocks>4</Temp-Written-Blocks>\n\t  </Plan>\n\t</explain>\n"
+    )
+    temp = read_plan(path).meta.temp
+    assert (temp.reads, temp.writes) == (3, 4)
+
+
 def test_what_a_recording_of_a_plan_holds(tmp_path):
     recording = read_plan(written(tmp_path, TEXT_PLAN))
     assert recording.elapsed_s == 2.5

@@ -7,6 +7,7 @@ import monitor_reports
 import oracle_reports
 from spillcast.errors import (
     EvidenceAmbiguous,
+    EvidenceContradictory,
     EvidenceIncomplete,
     InputError,
     Refusal,
@@ -151,6 +152,29 @@ def test_blocks_without_waits_have_bounds(figures):
     assert temp.within.most_s == pytest.approx(31.6 - 8.2 - 5.1, abs=0.02)
 
 
+def test_a_section_without_its_calls_takes_the_elapsed_time(figures):
+    """An excerpt begins with its row sources or its waits."""
+    whole = tkprof(sources=JOIN)
+    for heading in ("Rows     Row Source", "Elapsed times include"):
+        text = whole[whole.index(heading) :]
+        with pytest.raises(EvidenceIncomplete, match="no elapsed time"):
+            figures(text)
+        found = figures(text, elapsed_s=31.6)
+        assert (found.meta.temp.reads, found.meta.temp.total_s) == (1000, pytest.approx(17.0))
+
+
+@pytest.mark.parametrize("operation", ["SQL MODEL ORDERED", "MATCH RECOGNIZE SORT"])
+def test_all_operations_with_work_areas_spill(figures, operation):
+    text = report_disguises.xplan().replace("HASH JOIN         ", f"{operation:18.18}")
+    assert figures(text).meta.temp.writes == -(-33668 // 31)
+
+
+def test_temp_space_of_an_operation_that_is_not_known_is_no_run_without_spill(figures):
+    text = report_disguises.xplan().replace("HASH JOIN         ", "NEW OPERATION     ")
+    with pytest.raises(EvidenceContradictory, match="NEW OPERATION"):
+        figures(text)
+
+
 def test_monitor_without_counts_is_bounded_by_its_samples(figures):
     lines = [(name, 0, 0, temp, samples) for name, _, _, temp, samples in monitor_reports.LINES]
     found = figures(monitor_reports.text(lines))
@@ -235,6 +259,10 @@ Plan hash value: 1
         ("<html><body>SQL Monitoring Report<table></table></body></html>", "type HTML"),
         ("WORKLOAD REPOSITORY COMPARE PERIOD REPORT\n", "compares two periods"),
         (ESTIMATED, "estimated"),
+        (
+            "Top User Events\n\nEvent   % Load\ndirect path read temp  2.59\n",
+            "not understood|no table",
+        ),
     ],
 )
 def test_what_contradicts_itself_or_was_not_understood_is_refused(figures, text, words):

@@ -77,6 +77,50 @@ def test_the_statement_of_a_function_that_spills_is_below_its_context(tmp_path):
     assert [(one.bytes, one.query) for one in read_logs(tmp_path).temp] == [(8192, "select f()")]
 
 
+@pytest.mark.parametrize("fraction", ["", ".100"])
+def test_temp_files_that_end_with_a_portal_are_of_the_call_before(tmp_path, fraction):
+    """Their messages follow that of the duration, and the next call began after them."""
+    at = f"2026-11-23 10:00:04{fraction} UTC [42] LOG:  "
+    later = f"2026-11-23 10:00:08{fraction} UTC [42] LOG:  "
+    (tmp_path / "a.log").write_text(
+        f"{at}duration: 9000.5 ms  execute <unnamed>: select 1\n"
+        f'{at}temporary file: path "b/pgsql_tmp42.0", size 819200\n'
+        f'{at}temporary file: path "b/pgsql_tmp42.1", size 819200\n'
+        f"{later}duration: 0.1 ms  parse <unnamed>: select 2\n"
+        f"{later}duration: 700.5 ms  execute <unnamed>: select 2\n"
+        f'{later}temporary file: path "b/pgsql_tmp42.2", size 819200\n'
+    )
+    found = read_logs(tmp_path / "a.log").temp
+    assert [(one.query, one.elapsed_s) for one in found] == [
+        ("select 1", 9.0005), ("select 1", 9.0005), ("select 2", 0.7005)
+    ]  # fmt: skip
+    assert found[0].call == found[1].call != found[2].call
+
+
+def test_a_call_cannot_have_spilled_more_than_memory_could_take(tmp_path):
+    at = "2026-11-23 10:00:04 UTC [42] LOG:  "
+    (tmp_path / "a.log").write_text(
+        f'{at}temporary file: path "b/pgsql_tmp42.0", size 8192000000\n{at}duration: 20.5 ms\n'
+    )
+    assert read_logs(tmp_path / "a.log").temp[0].elapsed_s is None
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_lines_of_a_log_in_an_export(tmp_path, newest_first):
+    lines = [line for line in TEXT.splitlines() if "\t" not in line]
+    rows = [f'{line[:23]},"{line.replace(chr(34), chr(34) * 2)}"' for line in lines]
+    rows = rows[::-1] if newest_first else rows
+    (tmp_path / "plain.log").write_text("\n".join(lines) + "\n")
+    (tmp_path / "export.csv").write_text("\n".join(["@timestamp,@message", *rows]) + "\n")
+    assert read_logs(tmp_path / "export.csv").temp == read_logs(tmp_path / "plain.log").temp
+
+
+def test_a_prefix_that_looks_like_an_object(tmp_path):
+    lines = [line.replace("2026", '{"t":"2026', 1) for line in TEXT.splitlines()]
+    (tmp_path / "a.log").write_text("\n".join(lines) + "\n")
+    assert [one.bytes for one in read_logs(tmp_path / "a.log").temp] == [8192, 1024, 5]
+
+
 @pytest.mark.parametrize("rotated", ["", ".1", "-20261125", "-2026-11-25.3.gz"])
 def test_what_a_server_logs_in_several_formats_counts_once(tmp_path, rotated):
     message = 'temporary file: path ""b/pgsql_tmp42.0"", size 8192'

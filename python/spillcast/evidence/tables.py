@@ -1,9 +1,10 @@
-"""Tables that psql, DBeaver, DataGrip and Markdown draw in text -> lines of a plan, or CSV."""
+"""Tables that clients draw in text or HTML -> lines of a plan, or CSV."""
 
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from html.parser import HTMLParser
 from itertools import dropwhile
 
 _BARS = "|│║┃"
@@ -24,12 +25,73 @@ _TABLE = re.compile(
     re.MULTILINE,
 )
 _JSON = re.compile(r"\s*[\[{]")
+#: Blanks that clients and browsers write between words and digits.
+BLANKS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
+#: Rows of a table in HTML: cells with their tags.
+HtmlRows = Sequence[Sequence[tuple[str, str]]]
 
 
 def table_of(text: str) -> str:
     """The text from the heading of a table of ours, or from its rows in JSON; else all of it."""
     match = None if text.lstrip()[:1] in ("[", "{") else _TABLE.search(text)
     return text.strip() if match is None else text[match.start() :].strip()
+
+
+def page(lines: list[str]) -> list[str] | None:
+    """Tables in HTML whose column is a plan, or rows of pg_stat_statements."""
+    text = "\n".join(lines)
+    if not re.search(r"<td\b", text, re.IGNORECASE):
+        return None
+    plain: list[str] = []
+    for rows in html_tables(text):
+        heads = [[cell for tag, cell in row if tag == "th"] for row in rows]
+        cells = [[cell for tag, cell in row if tag == "td"] for row in rows]
+        heading = next((head for head in heads if head), [])
+        if len(heading) == 1 and sum(map(bool, heads)) > 1:
+            # psql's expanded output has a name and a value in each row.
+            pairs = [(head[0], row[0]) for head, row in zip(heads, cells, strict=True) if head]
+            heading = list(dict.fromkeys(name for name, _ in pairs))
+            values = [value for _, value in pairs]
+            cells = [values[at : at + len(heading)] for at in range(0, len(values), len(heading))]
+        if _OURS.search(" ".join(heading)):
+            plain += _plain(heading, [row for row in cells if len(row) == len(heading)])
+    return plain or None
+
+
+def html_tables(text: str) -> list[HtmlRows]:
+    """The rows of all tables of a page."""
+    parser = _Page()
+    parser.feed(text)
+    return parser.tables
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: list[HtmlRows] = []
+        self._rows: list[list[tuple[str, str]]] = []
+        self._cell: str | None = None
+
+    def handle_starttag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "table":
+            self._rows = []
+            self.tables.append(self._rows)
+        elif tag == "tr":
+            self._rows.append([])
+        elif tag in ("td", "th"):
+            self._cell = ""
+        elif tag == "br" and self._cell is not None:
+            self._cell += "\n"
+
+    def handle_data(self, data: str) -> None:
+        if self._cell is not None:
+            self._cell += data.translate(BLANKS)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th") and self._cell is not None:
+            if self._rows:
+                self._rows[-1].append((tag, self._cell))
+            self._cell = None
 
 
 def grid(lines: list[str]) -> list[str] | None:
@@ -76,28 +138,28 @@ def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
     starts = _starts(rule)
     if not any(bar in heading for bar in _BARS):
         names = [name.strip() for name in _at(heading, starts)]
-    return _csv(names, _many(body, len(names), starts, framed))
+    return _plain(names, _many(body, len(names), starts, framed))
 
 
 def _one_column(body: list[str], framed: bool) -> Iterator[str]:
     closed = all(line.rstrip()[-1:] in tuple(_BARS) for line in body if line.strip())
-    blank = all(line.startswith((" ", *_BARS)) for line in body if line.strip())
+    # The column before the text is blank, or has the mark of a line that goes on.
+    blank = all(line.startswith((" ", ".", "…", *_BARS)) for line in body if line.strip())
     wrapped: str | None = None
     for line in body:
         if framed:
             line = line.lstrip()[1:]
         if closed:
             line = line.rstrip()[:-1]
-        line = line[1:] if blank else line
+        continued = wrapped is not None and line[:1] in (".", "…")
+        line = line[1:] if blank or continued else line
         line = _whole(line)
         # psql's format "wrapped" ends a line that goes on, and begins the next, with a mark.
-        goes_on = re.match(r"(.*)[.…]$", line) if len(line) > 60 else None
+        goes_on = line.endswith("…") or (len(line) > 60 and line.endswith("."))
         if wrapped is not None:
-            line = wrapped + line.lstrip().removeprefix(".").removeprefix("…")
-        wrapped = None
-        if goes_on and line.endswith(("…", " .")):
-            wrapped = line[:-1].rstrip(".…")
-        else:
+            line = wrapped + (line if continued else line.lstrip())
+        wrapped = line[:-1] if goes_on else None
+        if not goes_on:
             yield line.rstrip()
     if wrapped is not None:
         yield wrapped
@@ -189,12 +251,8 @@ def expanded(lines: list[str]) -> list[str] | None:
     if not records or not records[0]:
         return None
     names = list(records[0])
-    if len(names) == 1:
-        return [
-            *before,
-            *(line for record in records for line in record.get(names[0], "").split("\n")),
-        ]
-    return [*before, *_csv(names, ([record.get(name, "") for name in names] for record in records))]
+    rows = [[record.get(name, "") for name in names] for record in records]
+    return [*before, *_plain(names, rows)]
 
 
 def _field(line: str, width: int) -> tuple[str, str, str]:
@@ -207,7 +265,10 @@ def _field(line: str, width: int) -> tuple[str, str, str]:
     return line, "", ""
 
 
-def _csv(names: list[str], rows: "Iterator[list[str]] | list[list[str]]") -> list[str]:
+def _plain(names: list[str], rows: "Iterator[list[str]] | list[list[str]]") -> list[str]:
+    """The lines of the only column, or the rows as CSV."""
+    if len(names) == 1:
+        return [line for row in rows for line in row[0].split("\n")]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)

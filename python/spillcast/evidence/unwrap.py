@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Any
 
-from spillcast.evidence.tables import expanded, grid
+from spillcast.evidence.tables import expanded, grid, page
 
 #: Longer texts and lines come from programs, which wrap nothing.
 LENGTH_MAX, LINE_LENGTH_MAX = 16 << 20, 1 << 19
@@ -42,6 +42,8 @@ _BREAK = re.compile(r"<br\s*/?>", re.I)
 _ENTITY = re.compile(r"&(?:gt|lt|amp|quot|nbsp|#x?[0-9a-fA-F]+);")
 #: Documents in which tags and entities mean something.
 _MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|!DOCTYPE)\b", re.I)
+_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+_ESCAPED = re.compile(r"\\\((?:cost=|actual)|\btemp\\_blks")
 _FENCE = re.compile(r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\])\s*")
 #: What stands before each line; the text follows.
 _QUOTED_MAIL = re.compile(r" {0,3}(?:> ?)+")
@@ -118,6 +120,22 @@ def _characters(lines: Lines) -> Lines | None:
     if all(line.isascii() for line in lines):
         return None
     return _LONG_DASH.sub(r"\1->", "\n".join(lines).translate(_CHARACTERS)).split("\n")
+
+
+def _escapes(lines: Lines) -> Lines | None:
+    """Backslashes that Markdown has before punctuation."""
+    if not any(_ESCAPED.search(line) for line in lines):
+        return None
+    return [_ESCAPE.sub(r"\1", line) for line in lines]
+
+
+def _ends(lines: Lines) -> Lines | None:
+    """Marks of psql where a value goes on in the next line, without the heading above it."""
+    full = [line for line in lines if line.strip()]
+    marked = sum(line.rstrip().endswith((" +", "↵")) for line in full)
+    if marked < 2 or marked < _SHARE * (len(full) - 2):
+        return None
+    return [line.rstrip().removesuffix("+").removesuffix("↵").rstrip() for line in lines]
 
 
 def _html(lines: Lines) -> Lines | None:
@@ -251,12 +269,15 @@ def _indent(lines: Lines) -> Lines | None:
 #: In the order in which they are tried.
 WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _characters,
+    _escapes,
+    page,
     _html,
     _fences,
     _prefixes,
     _json_rows,
     expanded,
     grid,
+    _ends,
     _cells,
     _quotes,
     _indent,

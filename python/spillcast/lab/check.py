@@ -59,7 +59,7 @@ def actual_run_of_evidence(paths: Sequence[str], question: Question) -> ActualRu
         return actual_run(executed_statement(path, queryid=queryid, elapsed_s=elapsed_s))
     if kind == "figures":
         figures = read_figures(evidence.figures, elapsed_s=elapsed_s, timed=False)
-        if not figures.meta.temp.total_s:
+        if figures.ends is not None or not figures.meta.temp.total_s:
             return ActualRun(figures.elapsed_s, {})
     [(forecast, _)] = ask(paths, [_AS_IT_IS], Question(elapsed_s=elapsed_s))
     actual = _of_terms(forecast)

@@ -70,10 +70,25 @@ def test_its_bounds_hold_what_a_recording_saw(observed):
     assert found.meta.statement.query.startswith("select ")
 
 
-def test_without_a_storage_nothing_tells_its_time(observed):
-    result = spillcast("forecast", observed[0], "--to", "latency:1ms")
-    assert result.returncode == 3
-    assert "name its storage with --from" in result.stderr
+def test_without_a_storage_its_time_is_within_the_run(observed):
+    path, recorded = observed
+    found = read_figures([path])
+    for bound in (found.ends.least, found.ends.most):
+        assert bound.meta.temp.within.least_s <= recorded.meta.temp.total_s
+        assert bound.meta.temp.within.most_s == found.elapsed_s
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"latency": 9.0, "total_bytes_spilled": 3 << 30},
+        {"query": {"total_time": 9.0}, "system": {"total_bytes_spilled": 3 << 30}},
+    ],
+)
+def test_all_that_was_spilled_is_taken_as_it_is(tmp_path, form):
+    (tmp_path / "profile.json").write_text(json.dumps(form))
+    found = read_figures([tmp_path / "profile.json"], timed=False)
+    assert found.ends.least.meta.temp.bytes == found.ends.most.meta.temp.bytes == 6 << 30
 
 
 def test_the_interval_holds_the_forecast_of_the_recording(observed, tmp_path):

@@ -11,6 +11,7 @@ from spillcast.document import read as read_document
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import PROFILE, Figures, Moved
+from spillcast.evidence.figures.temp_times import at_most
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values
@@ -45,7 +46,6 @@ class OldestProfile:
     """The top of a profile of DuckDB 0.10 and older."""
 
     timing: float = key("", unit="s")
-    total_bytes_spilled: int | None = key("", unit="bytes", optional=True)
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class OldProfile:
     latency: float = key("", unit="s")
     query_name: str | None = key("", optional=True)
     system_peak_temp_dir_size: int | None = key("", unit="bytes", optional=True)
+    total_bytes_spilled: int | None = key("", unit="bytes", optional=True)
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class System:
     """Of DuckDB 2, the group of this name."""
 
     peak_temp_dir_size: int | None = key("", unit="bytes", optional=True)
+    total_bytes_spilled: int | None = key("", unit="bytes", optional=True)
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,25 @@ class NewProfile:
 
     query: Query = key("")
     system: System | None = key("", optional=True)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a profile of any version contains."""
+
+    elapsed_s: float
+    query: str | None = None
+    #: The most that temp files held, and all that was written to them.
+    peak_bytes: int | None = None
+    spilled_bytes: int | None = None
+
+    @property
+    def written_bytes(self) -> tuple[float, float]:
+        """Bounds of what was written to temp files."""
+        if self.spilled_bytes is not None:
+            return self.spilled_bytes, self.spilled_bytes
+        peak_bytes = self.peak_bytes or 0
+        return WRITTEN_LEAST * peak_bytes, WRITTEN_MOST * peak_bytes
 
 
 def read(paths: Sequence[Path], _choice: Choice) -> Figures:
@@ -96,37 +117,39 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
         )
     if not documents or not isinstance(documents[0], dict):
         raise damaged(path, "it is not an object", HOW)
-    elapsed_s, query, peak_bytes = _facts_of(documents[0], path)
-    if peak_bytes is None:
-        raise _unsized(path, elapsed_s)
-    if not peak_bytes:
+    facts = _facts_of(documents[0], path)
+    if facts.peak_bytes is None and facts.spilled_bytes is None:
+        raise _unsized(path, facts.elapsed_s)
+    lower, upper = facts.written_bytes
+    if not upper:
         raise NoTempIo(f"{path}: this query does not spill: its temp files held nothing")
-    middle = (WRITTEN_LEAST * WRITTEN_MOST) ** 0.5, (SMALLEST_BYTES * LARGEST_BYTES) ** 0.5
+    query = None if facts.query is None else struck_text(facts.query)
     figures = Figures(
         path=path,
-        elapsed_s=elapsed_s,
+        elapsed_s=facts.elapsed_s,
         reads=Moved(),
         writes=Moved(),
         engine=ObservedEngine("duckdb"),
         capture=PROFILE,
         shared_by=SharedBy(1, THREADS_MOST, "a profile does not contain the number of threads"),
-        statement=Statement(None, None if query is None else struck_text(query), 1, 1),
+        statement=Statement(None, query, 1, 1),
         untold=[
             "the size of temp files is that of all queries that ran in the database meanwhile",
         ],
     )
     least, most = (
-        _with(figures, peak_bytes * factor, size)
-        for factor, size in ((WRITTEN_LEAST, LARGEST_BYTES), (WRITTEN_MOST, SMALLEST_BYTES))
+        _with(figures, written, size)
+        for written, size in ((lower, LARGEST_BYTES), (upper, SMALLEST_BYTES))
     )
-    times = f"{WRITTEN_LEAST:.0f} to {WRITTEN_MOST:.0f} times"
     sizes = f"{format_bytes(SMALLEST_BYTES)} to {format_bytes(LARGEST_BYTES)}"
+    written = format_bytes(lower)
+    if upper > lower:
+        written = f"{written} to {format_bytes(upper)}"
     words = (
-        f"a profile of DuckDB contains no reads and writes, only that its temp files held "
-        f"{format_bytes(peak_bytes)} at most: it may have written {times} as much, in blocks of "
-        f"{sizes}, by 1 to {THREADS_MOST} threads"
+        f"a profile of DuckDB contains no reads and writes: it wrote {written} to temp files, in "
+        f"blocks of {sizes}, by 1 to {THREADS_MOST} threads"
     )
-    between = _with(figures, peak_bytes * middle[0], middle[1])
+    between = _with(figures, (lower * upper) ** 0.5, (SMALLEST_BYTES * LARGEST_BYTES) ** 0.5)
     return replace(between, ends=(least, most), unknown=Unknown(words, _HINT))
 
 
@@ -139,20 +162,24 @@ def _unsized(path: Path, elapsed_s: float) -> InputError:
     )
 
 
-def _facts_of(document: dict[str, Any], path: Path) -> tuple[float, str | None, int | None]:
-    """Elapsed time (s), the statement and the most that temp files held (bytes)."""
+def _facts_of(document: dict[str, Any], path: Path) -> Facts:
     if "latency" not in document and "timing" in document:
-        oldest = read_document(OldestProfile, document, str(path), HOW)
-        return oldest.timing, None, oldest.total_bytes_spilled
+        return Facts(read_document(OldestProfile, document, str(path), HOW).timing)
     if "latency" in document:
         old = read_document(OldProfile, document, str(path), HOW)
-        return old.latency, old.query_name, old.system_peak_temp_dir_size
+        peak_bytes, spilled_bytes = old.system_peak_temp_dir_size, old.total_bytes_spilled
+        return Facts(old.latency, old.query_name, peak_bytes, spilled_bytes)
     new = read_document(NewProfile, document, str(path), HOW)
-    peak_bytes = None if new.system is None else new.system.peak_temp_dir_size
-    return new.query.total_time, new.query.sql, peak_bytes
+    system = new.system or System()
+    peak_bytes, spilled_bytes = system.peak_temp_dir_size, system.total_bytes_spilled
+    return Facts(new.query.total_time, new.query.sql, peak_bytes, spilled_bytes)
 
 
 def _with(figures: Figures, moved_bytes: float, size_bytes: float) -> Figures:
-    """Where so much was written and read again, in blocks of this size."""
-    moved = Moved(max(1, round(moved_bytes / size_bytes)), round(moved_bytes))
-    return replace(figures, reads=moved, writes=moved)
+    """Where so much was written and read again, in blocks of this size and at most the run."""
+    count = max(1, round(moved_bytes / size_bytes))
+    times = at_most(figures.elapsed_s, count, count, "a profile has no times of it")
+    reads, writes = (
+        Moved(count, round(moved_bytes), time_s) for time_s in (times.read_s, times.write_s)
+    )
+    return replace(figures, reads=reads, writes=writes, within=times.within)

@@ -87,7 +87,12 @@ READERS = (
         "oracle.wait_views",
         _columns("event total_waits time_waited", "event wait_count wait_time_mi"),
     ),
-    Reader("oracle.tkprof", _matching(r"TKPROF: Release|call\s+count\s+cpu\s+elapsed")),
+    Reader(
+        "oracle.tkprof",
+        _matching(
+            r"TKPROF: Release|call\s+count\s+cpu\s+elapsed|\bEvent waited on\b|Row Source Operation"
+        ),
+    ),
     Reader("oracle.xplan", _matching(r"\|\s*Id\s*\|\s*Operation\s*\|")),
     Reader("figures.duckdb_profile", _profile),
     Reader("figures.stated", _stated),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast.errors import EvidenceUnsuited, NoTempIo
+from spillcast.errors import EvidenceDamaged, EvidenceUnsuited, NoTempIo
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.numbers import number_of
@@ -18,6 +18,7 @@ from spillcast.recording.timed_within import TimedWithin
 HOW = "export the rows of ASH themselves: spillcast collect oracle"
 _MINUTES = re.compile(r"Elapsed Time:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
 _ACTIVE = re.compile(r"Average Active Sessions:\s*([\d,.]+)", re.IGNORECASE)
+_TEMP = r"direct path (?:read|write) temp"
 _PERCENT = re.compile(r"([\d.,]+)\s*%?\W*")
 
 
@@ -40,6 +41,9 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
     shares = list(_shares(tables))
     temp = [share for share in shares if is_like(share.event, TEMP_EVENTS)]
     if not temp:
+        if re.search(_TEMP, text, re.IGNORECASE):
+            message = f"{path}: its waits for temp files are in no table that is understood"
+            raise EvidenceDamaged(message, HOW)
         raise NoTempIo(f"{path}: none of its events is a wait for temp files", HOW)
     database_s = _database_s(text, shares)
     if not database_s:

@@ -7,9 +7,9 @@ from pathlib import Path
 from spillcast.errors import EvidenceUnknown, NoTempIo
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
+from spillcast.evidence.figures.temp_times import printed, with_more
 from spillcast.evidence.oracle.awr_tables import Report, Sql, report_of
 from spillcast.evidence.oracle.report_text import report_text
-from spillcast.evidence.oracle.temp_times import printed, with_more
 from spillcast.recording.event_names import OPS
 from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.timed_within import TimedWithin

@@ -10,7 +10,8 @@ from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, NoTempIo
 from spillcast.evidence.figures.checks import Held, hold, surer
 from spillcast.evidence.figures.numbers import ZERO, Number, number_of, seconds_of
 from spillcast.evidence.oracle.report_tables import Row, Table, is_page, tables_of
-from spillcast.evidence.oracle.report_text import BLANKS, check_all_read
+from spillcast.evidence.oracle.report_text import check_all_read
+from spillcast.evidence.tables import BLANKS
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
 

@@ -102,6 +102,9 @@ def _tables(path: Path, lines: Sequence[tuple[int, str]]) -> Iterator[Table]:
     within = False
     for at, line in lines:
         if _RULE.fullmatch(line):
+            # A client that breaks lines breaks the rules as well.
+            if table is not None and not table.rows:
+                continue
             if table is not None:
                 yield table
                 heading, table, within = [], None, False

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 
-from spillcast.evidence.oracle.report_text import BLANKS
+from spillcast.evidence.tables import HtmlRows, html_tables
 
 _DASHES = re.compile(r"-{2,}")
 _HEADING_RULE = re.compile(r"\s*-{2,}(\s+-{2,})+\s*")
@@ -50,10 +49,20 @@ def is_page(text: str) -> bool:
 def tables_of(text: str) -> list[Table]:
     """All tables of a report in either form."""
     if is_page(text):
-        page = _Page()
-        page.feed(text)
-        return page.tables
+        return [_of_page(rows) for rows in html_tables(text)]
     return list(_of_text(text.splitlines()))
+
+
+def _of_page(rows: HtmlRows) -> Table:
+    """Rows of th are names, others are cells."""
+    table = Table([])
+    for row in rows:
+        texts = [text.strip() for _, text in row]
+        if row and all(tag == "th" for tag, _ in row):
+            table.names = [name_of(text) for text in texts]
+        elif row:
+            table.cells.append(texts)
+    return table
 
 
 def name_of(heading: str) -> str:
@@ -95,37 +104,3 @@ def _cut(line: str, ends: Sequence[int]) -> list[str]:
     cells = [line[begin:end].strip() for begin, end in zip(begins, ends, strict=False)]
     cells[-1] = line[begins[-2] :].strip()
     return cells
-
-
-class _Page(HTMLParser):
-    """Tables of a page: th are names, td are cells."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tables: list[Table] = []
-        self._row: list[tuple[str, str]] = []
-        self._cell: str | None = None
-
-    def handle_starttag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "table":
-            self.tables.append(Table([]))
-        elif tag == "tr":
-            self._row = []
-        elif tag in ("td", "th"):
-            self._cell = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._cell is not None:
-            self._cell += data.translate(BLANKS)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th") and self._cell is not None:
-            self._row.append((tag, self._cell.strip()))
-            self._cell = None
-        elif tag == "tr" and self._row and self.tables:
-            table = self.tables[-1]
-            if all(kind == "th" for kind, _ in self._row):
-                table.names = [name_of(text) for _, text in self._row]
-            else:
-                table.cells.append([text for _, text in self._row])
-            self._row = []

@@ -10,7 +10,10 @@ import pyarrow as pa
 
 #: Operations that keep rows in a work area, and write to temp what does not fit; and temporary
 #: tables that a statement makes for itself.
-_SPILLS = re.compile(r"(HASH|SORT|WINDOW|BUFFER|BITMAP|CONNECT BY)\b|.*SYS_TEMP_")
+_SPILLS = re.compile(
+    r"(HASH|SORT|WINDOW|BUFFER|BITMAP|CONNECT BY|SQL MODEL|SPREADSHEET|MATCH RECOGNIZE)\b"
+    r"|.*(SYS_TEMP_|RECURSIVE WITH)"
+)
 
 # A line's figures hold those of the lines below it. A plan begins with its line 1.
 _OF_TRACE = """

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
 
-from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, NoTempIo
+from spillcast.errors import EvidenceIncomplete, NoTempIo
 from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.numbers import ZERO, Number, number_of
+from spillcast.evidence.figures.temp_times import TempTimes, at_most, printed, with_more
 from spillcast.evidence.oracle.plan_lines import PlanLine, Spilled, spilled
 from spillcast.evidence.oracle.report_text import check_all_read, report_text
-from spillcast.evidence.oracle.temp_times import TempTimes, at_most, printed, with_more
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
@@ -38,6 +38,8 @@ _SKIPPED = re.compile(
     r"\s*+(-{3,}[\s-]*|Misses in library|Optimizer (mode|goal)|Parsing user id|Rows\b.*"
     r"(Row Source|Execution Plan)|Elapsed times include|Event waited on).*"
 )
+#: Headings of a section's parts.
+_PART = re.compile(r"\s*(Event) waited on\b|\s*(Rows)\b.*Row Source Operation")
 #: The wait of a coordinator for its parallel servers.
 _COORDINATOR_WAITS = "PX Deq: Execute Reply"
 #: A coordinator waits for its servers for about all of its call.
@@ -69,11 +71,21 @@ class Section:
         Row sources are sums over executions or their mean, by release: what fits the column disk.
         """
         many = max(1, self.captured or self.executions)
-        disk = self.calls["total"][3] if "total" in self.calls else 0
+        disk = self.disk or 0
         whole = max((line.reads for line in self.lines), default=0)
         if disk and whole:
             return min((1, many), key=lambda times: abs(log(times * whole / disk)))
         return 1 if self.sums_executions else many
+
+    @property
+    def elapsed(self) -> Number:
+        """Elapsed time of all calls; 0 where their totals are missing."""
+        return self.calls["total"][2] if "total" in self.calls else ZERO
+
+    @property
+    def disk(self) -> int | None:
+        """Blocks that all calls read."""
+        return self.calls["total"][3] if "total" in self.calls else None
 
     @property
     def executions(self) -> int:
@@ -94,13 +106,9 @@ def read(paths: list[Path], choice: Choice) -> Figures:
         raise NoTempIo(f"{path}: no statement waited for temp files: it does not spill", HOW)
     items = []
     for each, blocks in spilling:
-        if "total" not in each.calls:
-            raise EvidenceDamaged(
-                f"{path}: a statement lacks the line of its totals: it is cut", HOW
-            )
         name = _SQL_ID.search("\n".join(each.head))
         sql_id, plan = (name[1], name[2]) if name else (None, None)
-        elapsed_s = each.calls["total"][2].value
+        elapsed_s = each.elapsed.value
         items.append(Item((each, blocks, sql_id), elapsed_s, sql_id, plan=plan))
     section, blocks, sql_id = pick(path, items, choice)
     _check(path, section, blocks)
@@ -121,7 +129,7 @@ def _figures(
         "tkprof counts waits, not requests: I/O that overlapped other work is not among them",
         "the client's time between calls is not a part of the elapsed time here",
     ]
-    _, cpu, elapsed, _ = section.calls["total"]
+    elapsed = section.elapsed
     moved = {
         "read": blocks.read_blocks * section.runs,
         "write": blocks.written_blocks * section.runs,
@@ -139,7 +147,9 @@ def _figures(
         for op, time_s in (("read", times.read_s), ("write", times.write_s))
     )
     elapsed_s, busy_s, unknown = elapsed.value, None, ""
-    if _several_sessions(section, sessions):
+    if "total" not in section.calls:
+        unknown = "the line with the totals of its calls is missing"
+    elif _several_sessions(section, sessions):
         elapsed_s, busy_s = _of_coordinator(section)
         several = f"{sessions} sessions" if sessions else "several sessions"
         unknown = f"its {format_duration(elapsed.value)} are the sum over {several}"
@@ -152,7 +162,7 @@ def _figures(
         elapsed_unknown=unknown,
         reads=reads,
         writes=writes,
-        cpu_s=cpu.value,
+        cpu_s=section.calls["total"][1].value if "total" in section.calls else None,
         busy_s=busy_s,
         within=times.within,
         capture=REPORT,
@@ -166,6 +176,8 @@ def _times(section: Section, counts: dict[str, int]) -> TempTimes:
     listed = {op: wait[2] for op, wait in section.temp.items()}
     times = printed(listed.get("read"), listed.get("write"))
     if all(op in listed or not counts[op] for op in OPS):
+        return times
+    if "total" not in section.calls:
         return times
     _, cpu, elapsed, _ = section.calls["total"]
     others_s = sum(total.value for _, _, total in section.waits.values())
@@ -188,7 +200,7 @@ def _several_sessions(section: Section, sessions: int | None) -> bool:
 
 def _of_coordinator(section: Section) -> tuple[float, float]:
     """Elapsed time of a parallel statement, and that of its servers together; 0 if unknown."""
-    total = section.calls["total"][2]
+    total = section.elapsed
     waited = section.waits.get(_COORDINATOR_WAITS, (0, ZERO, ZERO))[2].value
     for call in ("Fetch", "Execute"):
         elapsed_s = section.calls[call][2].value if call in section.calls else 0.0
@@ -199,16 +211,18 @@ def _of_coordinator(section: Section) -> tuple[float, float]:
 
 def _check(path: Path, section: Section, blocks: Spilled) -> None:
     """InputError for figures that contradict each other."""
-    read, disk = blocks.read_blocks * section.runs, section.calls["total"][3]
-    held = [
-        Held(
-            "sources-of-disk",
-            Number.exact(read),
-            f"{read:,} temp blocks read by row sources",
-            Number.exact(disk),
-            f"{disk:,} blocks in the column disk",
+    held = []
+    if section.disk is not None:
+        read = blocks.read_blocks * section.runs
+        held.append(
+            Held(
+                "sources-of-disk",
+                Number.exact(read),
+                f"{read:,} temp blocks read by row sources",
+                Number.exact(section.disk),
+                f"{section.disk:,} blocks in the column disk",
+            )
         )
-    ]
     for op, (count, longest, total) in section.temp.items():
         name = f"direct path {op} temp"
         words = f"{format_duration(total.value)} of {name} in all"
@@ -228,11 +242,17 @@ def _sections(path: Path, lines: list[str]) -> Iterator[Section]:
             section, head = Section(head), []
             if not any("OVERALL TOTALS" in text for text in section.head):
                 sections.append(section)
-        elif section is not None and _part(section, line):
-            known.add(at)
-            head = []
-        elif line.strip():
-            head.append(line)
+        else:
+            begins = _PART.match(line)
+            if begins and (section is None or (begins[1] == "Event" and section.has_waits)):
+                # The calls above it were left out.
+                section, head = Section(head), []
+                sections.append(section)
+            if section is not None and _part(section, line):
+                known.add(at)
+                head = []
+            elif line.strip():
+                head.append(line)
     check_all_read(path, lines, known, HOW)
     yield from sections
 
@@ -254,7 +274,7 @@ def _part(section: Section, line: str) -> bool:
         section.has_waits |= "Event waited on" in line
         section.sums_executions &= "(1st)" not in line
         return True
-    elif section.calls and (event := _event(line)):
+    elif (section.calls or section.has_waits) and (event := _event(line)):
         section.waits[event[0]] = event[1:]
         section.has_waits = True
         return True

@@ -9,9 +9,9 @@ from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.numbers import ZERO, Number, number_of, rounded_number
+from spillcast.evidence.figures.temp_times import printed
 from spillcast.evidence.oracle.report_text import FIGURES, table_lines
 from spillcast.evidence.oracle.spooled import spooled_of
-from spillcast.evidence.oracle.temp_times import printed
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spillcast.errors import (
+    EvidenceContradictory,
     EvidenceDamaged,
     EvidenceIncomplete,
     EvidenceUnknown,
@@ -15,9 +16,9 @@ from spillcast.errors import (
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.numbers import number_of, seconds_of
+from spillcast.evidence.figures.temp_times import at_most
 from spillcast.evidence.oracle.plan_lines import PlanLine, spilled
 from spillcast.evidence.oracle.report_text import report_text
-from spillcast.evidence.oracle.temp_times import at_most
 from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
 
@@ -44,6 +45,8 @@ class Plan:
     names: list[str] = field(default_factory=list)
     lines: list[PlanLine] = field(default_factory=list)
     starts: int = 1
+    #: The first operation that used temp space.
+    used_temp: str = ""
     ended: bool = False
 
 
@@ -75,6 +78,10 @@ def _figures(path: Path, plan: Plan, choice: Choice) -> Figures:
             )
         raise NoTempIo(f"{path}: it does not spill: no line of its plan wrote or used temp space")
     blocks = spilled(path, plan.lines, HOW)
+    if not blocks.written_blocks and plan.used_temp:
+        raise EvidenceContradictory(
+            f"{path}: {plan.used_temp} used temp space, and no line wrote blocks of it", HOW
+        )
     if not blocks.written_blocks:
         raise NoTempIo(f"{path}: it does not spill: no line with a work area wrote blocks")
     counts = [-(-each // BLOCKS) for each in (blocks.read_blocks, blocks.written_blocks)]
@@ -149,6 +156,9 @@ def _take(path: Path, plan: Plan, at: int, cells: list[str]) -> None:
     )
     operation = named["operation"]
     elapsed = seconds_of(named.get("a-time", ""))
+    temp = number_of(named.get("used-tmp") or named.get("max-tmp") or "")
+    if temp is not None and temp.value:
+        plan.used_temp = plan.used_temp or operation.strip()
     depth = len(operation) - len(operation.lstrip())
     if not plan.lines:
         plan.starts = max(1, starts)

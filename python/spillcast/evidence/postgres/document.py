@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceDamaged, EvidenceUnknown, InputError
 from spillcast.evidence.postgres.shape import NODES, check_shape
-from spillcast.evidence.postgres.text import ELSEWHERE, documents_of_text
+from spillcast.evidence.postgres.text import ELSEWHERE, FIGURES, documents_of_text
 from spillcast.evidence.text import head_of, text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, json_values, reading, xml_of
@@ -48,6 +48,9 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
             if str(path) in error.message:
                 raise
             raise EvidenceDamaged(f"{path}: {error.message}", error.hint or HOW) from None
+    if not documents and (figures := FIGURES.search(text)):
+        line = text[text.rfind("\n", 0, figures.start()) + 1 :].partition("\n")[0].strip()
+        raise EvidenceDamaged(f"{path}: a line is not understood: {line[:200]}", HOW)
     if not documents:
         raise EvidenceUnknown(f"{path}: holds no plan of EXPLAIN", HOW)
     if ELSEWHERE.search(text) and not any(_blocks(document["Plan"]) for document in documents):
@@ -139,9 +142,9 @@ def _of_json(text: str, path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _of_xml(text: str, path: Path) -> dict[str, Any]:
-    query = next(iter(xml_of(text, path, HOW)), None)
-    if query is None:
-        raise damaged(path, "a plan in XML without a query", HOW)
+    root = xml_of(text, path, HOW)
+    # EXPLAIN has a query below its root, and auto_explain its text and its plan.
+    query = next((child for child in root if child.tag.endswith("}Query")), root)
     record = _element(query)
     if not isinstance(record, dict) or not isinstance(record.get("Plan"), dict):
         raise damaged(path, "a plan in XML without a plan", HOW)

@@ -25,6 +25,8 @@ _MARKS, _BELOW = (
     ),
     200,
 )
+#: So many lines above may tell of the call whose temp files follow.
+_ABOVE = 20
 #: What a person pastes is no longer.
 _PASTED_BYTES = 1 << 20
 #: A log's first and last time stand in so much of either end.
@@ -39,6 +41,8 @@ _LEVEL = re.compile(
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
+#: A heading of an export, which has no figures.
+_HEADING = re.compile(r'"?@?[A-Za-z][\w @."]*(?:,"?@?[A-Za-z][\w @."]*)+')
 #: Positions in a line of csvlog.
 _CSV_AT = {"at": 0, "pid": 3, "message": 13, "context": 18, "statement": 19, "query_id": 25}
 _CSV_MIN = 23
@@ -71,12 +75,32 @@ def _plain(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """The blocks; without what was put around it where one is all, and short."""
     first = next(blocks, b"")
     second = next(blocks, None)
-    if second is None and len(first) <= _PASTED_BYTES:
+    if second is None and _message_column(first) is not None:
+        first = "\n".join(_messages(decoded(first))).encode()
+    elif second is None and len(first) <= _PASTED_BYTES:
         first = unwrapped(decoded(first)).encode()
     yield first
     if second is not None:
         yield second
         yield from blocks
+
+
+def _message_column(block: bytes) -> str | None:
+    """The column with a server's lines in an export in CSV, such as that of CloudWatch."""
+    heading = decoded(block[:_PREFIX_MAX]).split("\n", 1)[0]
+    names = [] if _HEADING.fullmatch(heading) is None else next(csv.reader([heading]), [])
+    known = {name.lower() for name in _TEXTS}
+    return next((name for name in names if name.strip().lower() in known), None)
+
+
+def _messages(text: str) -> Iterator[str]:
+    """The server's lines in the order in which it wrote them."""
+    csv.field_size_limit(1 << 30)
+    column = _message_column(text.encode()) or ""
+    messages = [row.get(column) or "" for row in csv.DictReader(text.splitlines(True))]
+    times = [time[0] for message in messages if (time := TIME.search(message))]
+    # Insights shows the newest first.
+    yield from reversed(messages) if times and times[0] > times[-1] else messages
 
 
 def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
@@ -102,7 +126,7 @@ def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
                     places[mark] = len(block) if place < 0 else place
                 if min(places.values()) == len(block):
                     break
-                at, left = block.rfind(b"\n", 0, min(places.values())) + 1, _BELOW
+                at, left = _above(block, at, min(places.values())), _BELOW
             end = block.find(b"\n", at) + 1 or len(block)
             line = block[at:end]
             if any(mark in line for mark in _MARKS):
@@ -112,6 +136,15 @@ def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
             at = end
             yield decoded(line).rstrip("\n")
     times += _times(reversed(decoded(edge).split("\n")))
+
+
+def _above(block: bytes, begin: int, mark: int) -> int:
+    """Where the messages begin that stand above a mark."""
+    starts = [block.rfind(b"\n", 0, mark) + 1]
+    while len(starts) <= _ABOVE and starts[-1] > begin:
+        starts.append(max(begin, block.rfind(b"\n", begin, starts[-1] - 1) + 1))
+    begun = (at for at in reversed(starts) if _begins(block[at : at + _PREFIX_MAX]))
+    return next(begun, starts[0])
 
 
 def _times(lines: Iterable[str]) -> list[str]:
@@ -143,13 +176,9 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
     """Messages by whichever format each line is of."""
     entry: Entry | None = None
     for line in lines:
-        started: list[Entry] = []
-        if line.startswith("{"):
-            started = list(_of_json(line))
-        elif _CSV.match(line):
-            started = list(_of_csv(line, lines))
-        else:
-            started = list(_of_text(line))
+        started = list(_of_json(line)) if line.startswith("{") else []
+        if not started:
+            started = list(_of_csv(line, lines) if _CSV.match(line) else _of_text(line))
         if not started:
             if entry is not None and len(entry.below) < LINES_MAX:
                 _go_on(entry, line)

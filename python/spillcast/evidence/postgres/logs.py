@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from spillcast.errors import EvidenceUnknown, NoTempIo
 from spillcast.evidence.postgres.document import LOGGED, documents_of, logged_plan
 from spillcast.evidence.postgres.log_entries import TIME, Entry, entries_of
 from spillcast.evidence.postgres.log_limits import Exceeded, ExceededLimits
+from spillcast.evidence.postgres.nodes import BLOCK_BYTES, MEMORY_BLOCK_S
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.text import blocks_of, head_of
 from spillcast.evidence.unwrap import unwrapped
@@ -23,7 +24,9 @@ MARK = "/* spillcast */"
 _TEMP = re.compile(r'temporary file: path "(?P<path>[^"]*)", size (?P<size>\d+)')
 _PID = re.compile(r"pgsql_tmp(\d+)")
 _DURATION = re.compile(
-    r"duration: (?P<ms>[\d.]+) ms(?:\s+(?:statement|execute [^:]*): (?P<query>.*))?", re.DOTALL
+    r"duration: (?P<ms>[\d.]+) ms(?!\s+(?:parse|bind) )"
+    r"(?:\s+(?:statement|execute [^:]*): (?P<query>.*))?",
+    re.DOTALL,
 )
 #: A log's name, also after it was rotated: ``pg-2026.csv``, ``pg.json.1``, ``pg.log-20261125.gz``.
 _NAME = re.compile(
@@ -31,6 +34,8 @@ _NAME = re.compile(
     r"(?:\.(?:gz|bz2|xz|zst|zip))?",
     re.DOTALL,
 )
+#: The times of messages may be whole seconds.
+_RESOLUTION_S = 1.0
 #: Lines of a message that stand before its statement.
 _BESIDE = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
 HOW = "set log_temp_files = 0, and auto_explain for plans, then give the server's log folder"
@@ -80,7 +85,8 @@ def _need(path: Path, each: Sequence[Logs]) -> Logs:
     plans = [plan for logs in each for plan in logs.plans]
     times = [time for logs in each for time in logs.times]
     exceeded = [failure for logs in each for failure in logs.exceeded]
-    if not temp and not plans and not exceeded and path.is_file() and (pasted := _pasted(path)):
+    untimed = not any(file.elapsed_s for file in temp)
+    if not plans and not exceeded and untimed and path.is_file() and (pasted := _pasted(path)):
         return Logs(1, [], pasted, None)
     if not temp and not plans and not exceeded:
         recognised = recognise(path) if path.is_file() else None
@@ -145,9 +151,7 @@ def _read(
     """Temp files with their statements and calls; plans, each of what it did itself."""
     temp: list[TempFile] = []
     plans: list[tuple[str, dict[str, Any]]] = []
-    #: By session: which of ``temp`` wait for their statement, and for their duration.
-    unnamed: dict[str, list[int]] = {}
-    untimed: dict[str, list[int]] = {}
+    sessions: dict[str, _Session] = {}
     session = ""
     for entry in entries:
         # Where the prefix does not tell, a message belongs to the session of the one above.
@@ -156,27 +160,80 @@ def _read(
         if match := _TEMP.search(entry.message):
             pid = _PID.search(match["path"])
             session = pid[1] if pid and not _session(entry) else session
-            if entry.query is None:
-                unnamed.setdefault(session, []).append(len(temp))
-            untimed.setdefault(session, []).append(len(temp))
+            its = sessions.setdefault(session, _Session())
+            its.unnamed = its.unnamed or entry.query is None
+            its.untimed.append((len(temp), _moment(entry.at or "")))
             temp.append(TempFile(entry.query, entry.queryid, int(match["size"])))
             continue
-        waiting = unnamed.get(session, [])
-        if entry.level == "STATEMENT" and waiting:
-            temp[waiting[-1]] = replace(temp[waiting[-1]], query=struck_text(entry.message))
-            unnamed[session] = []
+        its = sessions.setdefault(session, _Session())
+        if entry.level == "STATEMENT" and its.unnamed:
+            at = its.untimed[-1][0]
+            temp[at] = replace(temp[at], query=struck_text(entry.message))
+            its.unnamed = False
         elif entry.level == "CONTEXT" and plans and plans[-1][0] == session:
             plans[-1][1].setdefault("Context", entry.message)
         elif entry.level not in _BESIDE:
-            unnamed[session] = []
+            its.unnamed = False
         if (match := LOGGED.match(entry.message)) is not None:
             plan = logged_plan(entry.message, file)
             if plan is not None:
                 named = {"Query Text": entry.query} if entry.query else {"Query Text": ""}
                 plans.append((session, {**named, **plan, **_context(entry)}))
         elif duration := _DURATION.match(entry.message):
-            _time(temp, untimed.pop(session, []), duration)
+            query = struck_text(duration["query"]) if duration["query"] else None
+            its.end_call(temp, _Call(float(duration["ms"]) / 1e3, query, _moment(entry.at or "")))
+    for its in sessions.values():
+        its.end(temp)
     return temp, _without_inner(plans)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call that ended, with the time of its message where the log has one."""
+
+    elapsed_s: float
+    query: str | None
+    ended: datetime | None
+
+
+@dataclass
+class _Session:
+    """The temp files of a process that wait for the duration of their call; its last call.
+
+    A server removes temp files at the end of a call, or, if the client fetched its rows through a
+    portal, at the end of the portal: then their messages follow that of the duration.
+    """
+
+    #: Indexes of files, with the times of their messages.
+    untimed: list[tuple[int, datetime | None]] = field(default_factory=list)
+    #: Whether the next STATEMENT is that of the last file.
+    unnamed: bool = False
+    last: _Call | None = None
+
+    def end_call(self, temp: list[TempFile], call: _Call) -> None:
+        """Times the files of a call, or of the last one, if they were there before it began."""
+        waiting, self.untimed = self.untimed, []
+        before = [at for at, moment in waiting if self._began_after(moment, temp[at], call)]
+        if self.last is not None:
+            _time(temp, before, self.last)
+        _time(temp, [at for at, _ in waiting if at not in before], call)
+        self.last = call
+
+    def end(self, temp: list[TempFile]) -> None:
+        """Times the files after the last call."""
+        if self.last is not None and self.last.ended is not None:
+            ended = self.last.ended
+            after = [at for at, moment in self.untimed
+                     if moment and (moment - ended).total_seconds() <= _RESOLUTION_S]  # fmt: skip
+            _time(temp, after, self.last)
+
+    def _began_after(self, moment: datetime | None, file: TempFile, call: _Call) -> bool:
+        if 2 * file.bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s:
+            return True
+        if moment is None or call.ended is None or self.last is None:
+            return False
+        since_s = (call.ended - moment).total_seconds()
+        return since_s > call.elapsed_s + (_RESOLUTION_S if not call.ended.microsecond else 0.0)
 
 
 def _session(entry: Entry) -> str:
@@ -190,13 +247,13 @@ def _context(entry: Entry) -> dict[str, Any]:
     return {"Context": entry.context} if entry.context else {}
 
 
-def _time(temp: list[TempFile], files: Sequence[int], duration: re.Match[str]) -> None:
-    """All files of a session since its last call are of the call that took so long."""
-    call = min(files, default=0) + 1
+def _time(temp: list[TempFile], files: Sequence[int], call: _Call) -> None:
+    """Files of one call, each with its number and duration."""
+    number = min(files, default=0) + 1
     for at in files:
-        query = duration["query"]
-        text = temp[at].query or (struck_text(query) if query else None)
-        temp[at] = replace(temp[at], query=text, elapsed_s=float(duration["ms"]) / 1e3, call=call)
+        temp[at] = replace(
+            temp[at], query=temp[at].query or call.query, elapsed_s=call.elapsed_s, call=number
+        )
 
 
 def _without_inner(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -30,7 +30,9 @@ _OTHER_TIMES = tuple(f"{kind}blk_{op}_time" for kind in ("", "shared_", "local_"
 #: The server keeps 5,000 statements, unless it is told to keep more.
 _BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
 #: Words below a table, or the prompt of psql.
-_BELOW_TABLE = re.compile(r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\W\d]|[-=*!(][>#]$")
+_BELOW_TABLE = re.compile(
+    r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\W\d]|[-=*!(][>#]$|^\(\d+ [^\W\d]+\)$"
+)
 PER_GATHER = "max_parallel_workers_per_gather"
 MAINTENANCE = "max_parallel_maintenance_workers"
 HOW = "export it with: \\copy (select * from pg_stat_statements) to 'statements.csv' csv header"
