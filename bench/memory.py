@@ -8,7 +8,7 @@ from math import log
 from statistics import median
 
 from bench.result import Result
-from spillcast.cli.stage import TerminalStage
+from spillcast.cli.progress import TerminalStage
 from spillcast.engines.registry import lab_of
 from spillcast.lab.memory_result import Point, Sweep
 from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory

@@ -79,7 +79,7 @@ def _questions(trace: str) -> Iterator[Result]:
     for name, words, peer, peer_name in (
         ("profile --by second", ["profile", trace, "--by", "second"], awk, "awk"),
         ("profile --where", ["profile", trace, *where], duckdb, "DuckDB on the text"),
-        ("sql", ["sql", sql, trace], duckdb, "DuckDB on the text"),
+        ("sql", ["profile", trace, "--sql", sql], duckdb, "DuckDB on the text"),
     ):
         command = [*SPILLCAST, *words, "--json"]
         ours, theirs = by_turns(command, peer, REPEATS)

@@ -3,7 +3,7 @@
 from docutils import nodes
 from docutils.parsers.rst import Directive
 
-from spillcast.cli.tree import Command, Parameter, tree
+from spillcast.cli.usage import Command, Parameter, tree
 
 
 class Verb(Directive):

@@ -20,7 +20,7 @@ from pathlib import Path
 
 VERBS = (
     "cache", "check", "collect", "export", "forecast", "move", "postgres", "profile", "report",
-    "sql", "storage", "sweep",
+    "storage", "sweep",
 )  # fmt: skip
 #: Variables that a process reads as it starts, or a library as it is loaded.
 AT_START = ("ARROW", "LANG", "LC_", "LD_", "MALLOC", "OMP", "OPENBLAS", "PYTHON")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from oracle_files import ROOT
-from spillcast.cli.tree import tree
+from spillcast.cli.usage import tree
 
 
 @pytest.fixture(scope="module")

@@ -138,7 +138,7 @@ def _run(
     work: Path | None,
 ) -> "Truth":
     """Measure what was drawn. InputError where there is time for nothing."""
-    from spillcast.cli.stage import TerminalStage
+    from spillcast.cli.progress import TerminalStage
     from spillcast.errors import OptionInvalid
     from spillcast.lab.truth_file import write_truth
     from spillcast_lab.verify import verify as run_verify

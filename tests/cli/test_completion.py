@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import spillcast
-from spillcast.cli import VERBS
+from spillcast.cli.verbs import VERBS
 
 BASH = """
 source /dev/stdin <<<"$1"; shift

@@ -19,7 +19,9 @@ def without(packages, *arguments):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("words", [("sql", "select 1"), ("export", "--format", "perfetto")])
+@pytest.mark.parametrize(
+    "words", [("profile", "--sql", "select 1"), ("export", "--format", "perfetto")]
+)
 def test_a_verb_that_wants_an_extra_names_it(spilled, words):
     result = without("duckdb", *words, str(spilled.path))
     assert result.returncode == 2, result.stderr

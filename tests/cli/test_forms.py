@@ -34,8 +34,8 @@ VERBS = {
     "storage compare": "storage compare {run} catalogue:aws-gp3 {grid}",
     "cache": "cache {run} --size 1M --flash 9G/s --disk 1G/s --cells 3",
     "cache curve": "cache {run}",
-    "sql": "sql {waits} {run}",
-    "sql of two columns": "sql {counts} {run}",
+    "sql": "profile {run} --sql {waits}",
+    "sql of two columns": "profile {run} --sql {counts}",
     "verify": "verify --from {cases}",
     "fleet": "fleet {fleet} --to latency:150us",
 }
@@ -62,7 +62,7 @@ def printed(made, name, *more, columns=80):
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), patch.dict(os.environ, COLUMNS=str(columns)):
         try:
-            status = cli._run(arguments)
+            status = cli.run(arguments)
         except SystemExit as exit:
             status = exit.code
     assert not status, err.getvalue()

@@ -86,7 +86,8 @@ MISTAKES = {
         "do you mean catalogue:aws-st1?",
     ),
     "watching for a bare latency": (
-        ("watch", "--pid", "1", "--json", "--to", "latency:9"), "--to latency:9: '9' has no unit",
+        ("record", "--live", "--pid", "1", "--json", "--to", "latency:9"),
+        "--to latency:9: '9' has no unit",
         "9us or 9ms",
     ),
     "emulating a bare latency": (

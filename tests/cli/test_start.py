@@ -5,7 +5,7 @@ import re
 import pytest
 
 from harness import spillcast
-from spillcast.cli import VERBS
+from spillcast.cli.verbs import VERBS
 
 
 def test_a_forecast_imports_no_evidence_that_it_is_not_given(spilled):

@@ -137,10 +137,10 @@ def test_json_is_raw_and_of_printable_letters(evil):
     "line",
     [
         "profile {run} --by file",
-        "sql select(file)from(waits) {run}",
+        "profile {run} --sql select(file)from(waits)",
         "record -o {none}.again -- {spill}",
         "export {run} --format openmetrics --by file",
-        "watch -- {spill}",
+        "record --live --discard -- {spill}",
     ],
 )
 def test_a_terminal_is_told_only_what_is_ours(evil, line):
@@ -168,18 +168,18 @@ def test_a_cell_of_text_is_no_formula(evil, first):
     """As https://owasp.org/www-community/attacks/CSV_Injection has it; numbers stay numbers."""
     escaped = {"\t": "chr(9)", "\r": "chr(13)", "\n": "chr(10)"}.get(first, f"'{first}'")
     query = f"select {escaped} || 'cmd|calc' as text, -1.5 as number, -2 as \"{first}name\""
-    done = spillcast("sql", query, evil.run, "--csv")
+    done = spillcast("profile", evil.run, "--sql", query, "--csv")
     header, row = csv.reader(io.StringIO(done.stdout))
     assert row[0].startswith("'")
     assert row[1:] == ["-1.5", "-2"]
     assert header[2].startswith("'")
-    raw = json.loads(spillcast("sql", query, evil.run, "--json").stdout)
+    raw = json.loads(spillcast("profile", evil.run, "--sql", query, "--json").stdout)
     assert raw["rows"][0][0] == f"{first}cmd|calc"
 
 
 def test_a_file_name_in_csv_is_no_formula(evil):
     query = f"select '{FORMULA.replace(chr(39), chr(39) * 2)}' as file, count(*) as n from waits"
-    assert f"'{FORMULA}," in spillcast("sql", query, evil.run, "--csv").stdout
+    assert f"'{FORMULA}," in spillcast("profile", evil.run, "--sql", query, "--csv").stdout
 
 
 def test_letters_that_a_locale_lacks_are_replaced(tmp_path):

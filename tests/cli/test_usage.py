@@ -1,5 +1,6 @@
 """Bad usage and bad input: one clear line on stderr, exit 2, nothing on stdout, no traceback."""
 
+import json
 import os
 import re
 import subprocess
@@ -8,8 +9,9 @@ import sys
 import pytest
 
 from harness import environment, only_line, spillcast, target
-from spillcast.cli import VERBS
+from oracle_files import blocks, write_trace
 from spillcast.cli.options import ORACLE, POSTGRES
+from spillcast.cli.verbs import VERBS
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -18,6 +20,35 @@ def test_every_verb_has_help(verb):
     assert result.returncode == 0
     assert result.stderr == ""
     assert f"spillcast {verb}" in result.stdout
+
+
+def test_former_verbs_work_and_name_the_present_ones(tmp_path):
+    trace = write_trace(tmp_path / "t.trc", [("direct path read temp", 900, blocks(31))])
+    query = "select count(*) as n from waits"
+    former = spillcast("sql", "--json", query, trace)
+    present = spillcast("profile", trace, "--sql", query, "--json")
+    assert (former.returncode, former.stdout) == (0, present.stdout)
+    assert json.loads(present.stdout)["rows"] == [[1]]
+    assert "profile --sql" in former.stderr
+    former = spillcast("watch", "--json", "--", "sleep", "0.5", cwd=tmp_path, env=environment())
+    assert former.returncode == 0, former.stderr
+    assert [json.loads(line)["ended"] for line in former.stdout.splitlines()][-1]
+    assert "record --live --discard" in former.stderr
+    assert list(tmp_path.iterdir()) == [trace]
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("record", "--to", "factor:2", "--", "true"), "--to"),
+        (("record", "--discard", "--", "true"), "--discard"),
+        (("record", "--live", "--json", "--discard", "-o", "x.spill", "--", "true"), "--output"),
+        (("profile", "x.trc", "--sql", "select 1", "--by", "op"), "--by"),
+    ],
+)
+def test_options_of_another_mode_are_refused(tmp_path, words, option):
+    assert option in only_line(spillcast(*words, cwd=tmp_path), 2)
+    assert list(tmp_path.iterdir()) == []
 
 
 def options_by_heading(verb):

@@ -11,6 +11,8 @@ from harness import account_of, expected_rows, only_line, rows, spillcast, targe
 from screen import at_terminal, plain, screen
 
 SCHEMA_PAGE = Path(__file__).parents[2] / "docs" / "schema.md"
+#: A live view that writes nothing.
+WATCH = ("record", "--live", "--discard")
 FOREVER = ("--threads", 2, "--writes", 400, "--reads", 10**6, "--pause", 0.001)
 
 
@@ -32,7 +34,7 @@ def view(terminal):
 def test_the_view_and_the_forecast_of_a_process(places, spilling, monkeypatch):
     monkeypatch.chdir(places.data)
     asked = ("--temp", places.temp, "--to", "latency:2ms")
-    with at_terminal("watch", "--pid", spilling.pid, *asked) as terminal:
+    with at_terminal(*WATCH, "--pid", spilling.pid, *asked) as terminal:
         # The verdict on what was seen so far; "temp read" and the like stand elsewhere.
         terminal.until("emp I/O")
         terminal.until("pread64 (temp)")
@@ -52,13 +54,15 @@ def test_the_view_and_the_forecast_of_a_process(places, spilling, monkeypatch):
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
 def test_it_ends_and_the_terminal_is_as_before(places, spilling, how):
-    with at_terminal("watch", "--pid", spilling.pid, "--temp", places.temp, columns=60) as terminal:
+    with at_terminal(
+        "record", "--live", "--discard", "--pid", spilling.pid, "--temp", places.temp, columns=60
+    ) as terminal:
         terminal.until("(temp)")
         if how == "Ctrl-C":
             terminal.press("\x03")
             assert terminal.end() == 0
         else:
-            assert terminal.end(signal.SIGTERM) == 0
+            assert terminal.end(signal.SIGTERM) == 128 + signal.SIGTERM
         assert terminal.is_as_before
         assert max(map(len, view(terminal))) <= 60
     assert spilling.poll() is None
@@ -68,8 +72,8 @@ def test_lines_of_json_count_every_operation(places):
     plan = ("--file", places.temp / "spill", "--base", places.base, "--threads", 2)
     output = places.root / "kept.spill"
     result = spillcast(
-        "watch", "--json", "--to", "factor:2", "-o", output, "--", *target("spill", *plan),
-        env=places.env,
+        "record", "--live", "--json", "--to", "factor:2", "-o", output,
+        "--", *target("spill", *plan), env=places.env,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     lines = [json.loads(line) for line in result.stdout.splitlines()]
@@ -114,14 +118,32 @@ def test_record_live_keeps_what_the_command_says_and_the_recording(places):
 
 
 BAD_USE = {
-    "nothing to watch": (("watch",), "--pid PID or -- COMMAND or --postgres DSN"),
-    "no terminal": (("watch", "--pid", "1"), "is not a terminal here"),
+    "nothing to watch": (
+        (*WATCH, "--json"),
+        "--pid PID or -- COMMAND or --postgres DSN",
+    ),
+    "no terminal": ((*WATCH, "--pid", "1"), "is not a terminal here"),
     "no terminal to record at": (("record", "--live", "--", "true"), "is not a terminal here"),
-    "no server": (("watch", "--json", "--pid", "1", "--backend", "2"), "need --postgres"),
-    "no such pid": (("watch", "--json", "--pid", str(2**22 + 1)), "there is no such process"),
-    "a target to probe": (("watch", "--json", "--to", "/tmp", "--", "true"), "a probe would"),
-    "no target": (("watch", "--json", "--to", "nowhere", "--", "true"), "nowhere"),
-    "no latency": (("watch", "--json", "--to", "latency:fast", "--", "true"), "'fast'"),
+    "no server": (
+        (*WATCH, "--json", "--pid", "1", "--backend", "2"),
+        "need --postgres",
+    ),
+    "no such pid": (
+        (*WATCH, "--json", "--pid", str(2**22 + 1)),
+        "there is no such process",
+    ),
+    "a target to probe": (
+        (*WATCH, "--json", "--to", "/tmp", "--", "true"),
+        "a probe would",
+    ),
+    "no target": (
+        (*WATCH, "--json", "--to", "nowhere", "--", "true"),
+        "nowhere",
+    ),
+    "no latency": (
+        (*WATCH, "--json", "--to", "latency:fast", "--", "true"),
+        "'fast'",
+    ),
 }
 
 

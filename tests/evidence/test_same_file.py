@@ -81,7 +81,7 @@ def test_an_export_given_twice_counts_once(tmp_path):
 
 
 def test_the_command_says_it_on_stderr(trace):
-    result = spillcast("sql", "select count(*) as n from waits", trace, trace)
+    result = spillcast("profile", trace, trace, "--sql", "select count(*) as n from waits")
     assert result.stdout.split()[-1] == "40"
     assert result.stderr == f"spillcast: {trace} is given twice and counts once\n"
 

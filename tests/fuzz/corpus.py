@@ -82,7 +82,7 @@ def _oracle(shape):
         "ingest {} -o out --json",
     )
     shape("trace", *(one.format("x.trc") for one in reads),
-          ("sql", "from waits", "x.trc", "--json"), "profile --lenient x.trc",
+          ("profile", "x.trc", "--sql", "from waits", "--json"), "profile --lenient x.trc",
           "report x.trc -o page.html --json", write=trace("x.trc"))  # fmt: skip
     for name, pack in (("x.trc.gz", gzip.compress), ("x.trc.zst", zstd)):
         shape(f"trace-{name[6:]}", *(one.format(name) for one in reads), write=trace(name, pack))
@@ -111,7 +111,13 @@ def _oracle(shape):
             f"forecast {name} @trace/x.trc --to latency:150us --json",
             f"report {name} -o page.html",
             f"ingest {name} --database erp -o out --json",
-            ("sql", "select event, count(*) from samples group by all", name, "--json"),
+            (
+                "profile",
+                name,
+                "--sql",
+                "select event, count(*) from samples group by all",
+                "--json",
+            ),
             write=write,
         )
 
@@ -127,7 +133,7 @@ def _oracle(shape):
         "profile @trace/x.trc spillcast_parameters.csv --by size --json",
         "profile statistics.csv",
         "forecast @ash-csv/ash.csv statistics.csv --to latency:150us --json",
-        ("sql", "from statistics", "statistics.csv", "--json"),
+        ("profile", "statistics.csv", "--sql", "from statistics", "--json"),
         write=statistics,
     )
 
@@ -218,7 +224,12 @@ def _recordings(shape):
         "probe --like run.spill --iolog run.log",
         "sweep io-size @storage/storage.json --like run.spill --json",
         "forecast run.spill --temp /t --to latency:150us --json",
-        ("sql", "select op, sum(bytes), max(elapsed_ns) from waits group by all", "run.spill"),
+        (
+            "profile",
+            "run.spill",
+            "--sql",
+            "select op, sum(bytes), max(elapsed_ns) from waits group by all",
+        ),
     )
     for name, write in (("recording", single), ("threads", threads), ("sampled", sampled)):
         shape(name, *commands, write=write)

@@ -82,7 +82,7 @@ def main():
         for file in make(files):
             path = f"{files}/{file}"
             lines = [verb.format(path).split() for verb in VERBS]
-            lines += [["sql", query, path] for query in SQL]
+            lines += [["profile", path, "--sql", query] for query in SQL]
             for line in lines:
                 found = attempt(line, place)
                 outcomes[found.what] += 1

@@ -89,7 +89,7 @@ def _run(arguments, folder, said, printed):
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S + 2, CPU_S + 2))
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        from spillcast.cli import _run as run
+        from spillcast.cli import run
 
         try:
             status = run(arguments)

@@ -20,7 +20,7 @@ import json, signal, sys
 from dataclasses import replace
 from pathlib import Path
 from spillcast.interruptible import interrupt
-from spillcast.cli.stage import TerminalStage
+from spillcast.cli.progress import TerminalStage
 from spillcast.engines.duckdb import queries as duckdb_queries
 from spillcast.engines.postgres import queries as postgres_queries
 from spillcast.lab import storages

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spillcast.cli.stage import TerminalStage
+from spillcast.cli.progress import TerminalStage
 from spillcast.engines.duckdb import queries as duckdb_queries
 from spillcast.engines.postgres import queries as postgres_queries
 from spillcast.engines.registry import lab_of

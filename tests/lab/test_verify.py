@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from harness import environment, only_line, spillcast_command, until
-from spillcast.cli.stage import TerminalStage
+from spillcast.cli.progress import TerminalStage
 from spillcast.engines.duckdb import queries as duckdb_queries
 from spillcast.engines.postgres import queries as postgres_queries
 from spillcast.lab.case import document

@@ -65,7 +65,7 @@ def test_an_interrupted_query_is_an_interruption():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_query_without_end_is_ended(spilled, number):
     query = "select count(*) from range(100000000000000)"
-    asked = spillcast_command("sql", query, spilled.path)
+    asked = spillcast_command("profile", spilled.path, "--sql", query)
     with subprocess.Popen(asked, stderr=subprocess.PIPE, text=True) as process:
         until(lambda: cpu_s(process.pid) > 1, "the query")
         process.send_signal(number)
@@ -82,5 +82,5 @@ def cpu_s(pid):
 
 def test_what_is_no_number_is_null_in_json(example):
     asked = "select 'nan'::double, -'inf'::double, 1.5::double"
-    said = spillcast("sql", asked, example / "flash.trc", "--json").stdout
+    said = spillcast("profile", example / "flash.trc", "--sql", asked, "--json").stdout
     assert json.loads(said, parse_constant=pytest.fail)["rows"] == [[None, None, 1.5]]

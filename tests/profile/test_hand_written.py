@@ -116,7 +116,7 @@ def test_tables_of_a_trace(trace):
     assert [[sql_id, sql.strip()] for sql_id, sql in text] == [
         ["4q7zf0d2m8kcx", "select 1 from big"]
     ]
-    document = json.loads(spillcast("sql", "select 1 as one", trace, "--json").stdout)
+    document = json.loads(spillcast("profile", trace, "--sql", "select 1 as one", "--json").stdout)
     assert document == {"schema": "spillcast.sql/1", "columns": ["one"], "rows": [[1]]}
 
 

@@ -138,9 +138,9 @@ def folder(example, tmp_path):
         (["profile", "hdd.trc", "ash.csv"], "traces and ASH exports are mixed"),
         (["profile", "ash.csv", "--by", "file"], "--by file: this evidence has only samples"),
         (["profile", "ash.csv", "--histogram"], "samples are no single waits"),
-        (["sql", "selct 1", "hdd.trc"], "the query: Parser Error"),
-        (["sql", "from nowhere", "hdd.trc"], "Table with name nowhere does not exist"),
-        (["sql", "", "hdd.trc"], "the query asks for nothing"),
+        (["profile", "hdd.trc", "--sql", "selct 1"], "the query: Parser Error"),
+        (["profile", "hdd.trc", "--sql", "from nowhere"], "Table with name nowhere does not exist"),
+        (["profile", "hdd.trc", "--sql", ""], "the query asks for nothing"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip

@@ -40,7 +40,9 @@ def test_growth_adds_up_over_intervals(statistics):
 
 def test_sql_sees_every_interval(statistics):
     query = "select max(interval), count(*) from statistics"
-    assert json.loads(spillcast("sql", query, statistics, "--json").stdout)["rows"] == [[1, 8]]
+    assert json.loads(spillcast("profile", statistics, "--sql", query, "--json").stdout)[
+        "rows"
+    ] == [[1, 8]]
 
 
 def test_any_other_question_is_bad_input(statistics):

@@ -189,7 +189,11 @@ def test_others_may_read_it_only_where_it_is_shared(places):
 @pytest.mark.skipif(not ordinary_user(), reason="only root becomes another user")
 def test_another_user_is_told_how_it_can_be_read(open_places):
     path = finish(RecordingWriter(open_places.root / "run.spill"))
-    for words in (("profile", path), ("forecast", path, "--to", "latency:1ms"), ("sql", "x", path)):
+    for words in (
+        ("profile", path),
+        ("forecast", path, "--to", "latency:1ms"),
+        ("profile", path, "--sql", "x"),
+    ):
         said = spillcast(*words, under=ordinary_user(), env=open_places.env)
         assert "record with --share" in said.stderr
         assert said.returncode == 2

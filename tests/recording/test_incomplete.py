@@ -61,7 +61,7 @@ def test_waits_that_lack(run, verb, kept):
     assert "  copy the whole folder again from where it was recorded, or record again" in said
 
 
-@pytest.mark.parametrize("verb", [("forecast", *LATENCY), ("sql", "from seconds")])
+@pytest.mark.parametrize("verb", [("forecast", *LATENCY), ("profile", "--sql", "from seconds")])
 @pytest.mark.parametrize(
     ("made", "words"),
     [
@@ -73,7 +73,7 @@ def test_seconds_that_lack(request, made, verb, words):
     run = request.getfixturevalue(made)
     rewrite(run / "seconds.parquet", lambda rows: rows.slice(0, 1))
     name, *more = verb
-    arguments = (name, run, *more) if name != "sql" else (name, *more, run)
+    arguments = (name, run, *more)
     said = only_line(spillcast(*arguments), 2)
     assert f"run.spill/seconds.parquet: cut or damaged: {words}" in said
 
@@ -132,5 +132,7 @@ def test_one_whose_columns_lack_that_came_later_is_still_read(run):
 
 def test_the_recorders_own_sums_agree(spilled):
     assert spillcast("forecast", spilled.path, *LATENCY).returncode == 0
-    result = spillcast("sql", "select count(*) from waits where temp", spilled.path, "--json")
+    result = spillcast(
+        "profile", spilled.path, "--sql", "select count(*) from waits where temp", "--json"
+    )
     assert result.returncode == 0, result.stderr

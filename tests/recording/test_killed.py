@@ -60,7 +60,7 @@ def test_a_running_process_goes_on(places, capture):
 
 
 def test_a_watched_process_goes_on(places):
-    goes_on(places, "watch", "watch", "--json", "--to", "factor:2")
+    goes_on(places, "watch", "record", "--live", "--json", "--to", "factor:2")
 
 
 def goes_on(places, seed, *words):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from spillcast.cli import capture_option
+from spillcast.cli import record as record_verb
 from spillcast.errors import CaptureUnavailable, ChoiceUnknown
 from spillcast.forecast import forecast
 from spillcast.profile import profile
@@ -165,9 +165,9 @@ def test_a_page_names_it_and_what_it_does_not_see(recording, tmp_path):
 
 
 def test_the_command_line_offers_it(paper):
-    with_paper = runpy.run_path(capture_option.__file__)
+    with_paper = runpy.run_path(record_verb.__file__)
     assert typing.get_args(with_paper["CaptureName"]) == ("auto", "bpf", "perf", "preload", "paper")
-    assert typing.get_args(capture_option.CaptureName) == ("auto", "bpf", "perf", "preload")
+    assert typing.get_args(record_verb.CaptureName) == ("auto", "bpf", "perf", "preload")
 
 
 def test_auto_takes_the_best_that_works(monkeypatch):

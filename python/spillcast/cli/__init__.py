@@ -1,53 +1,15 @@
-"""The command line: finds the verb, runs it, turns errors into words and an exit status."""
+"""The command line: runs a verb, turns errors into messages and an exit status."""
 
 import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spillcast.cli.passwords import hide_passwords
 
 if TYPE_CHECKING:
-    from typer import Typer
-
     from spillcast.errors import SpillcastError
-
-#: In the order of the work: what spills, a recording, a storage, a forecast, a move; then the rest.
-VERBS = (
-    "postgres",
-    "record",
-    "watch",
-    "profile",
-    "probe",
-    "storage",
-    "forecast",
-    "report",
-    "sweep",
-    "move",
-    "check",
-    "calibrate",
-    "emulate",
-    "cache",
-    "collect",
-    "sql",
-    "export",
-    "ingest",
-    "fleet",
-    "verify",
-    "demo",
-    "doctor",
-)
-#: Verbs of other packages, which come with an extra.
-MODULES = {"verify": "spillcast_lab.cli"}
-#: Verbs of the previous version, each with what replaces it.
-FORMER_VERBS = {"completion": "spillcast --install-completion, or --show-completion to print it"}
-
-#: Options of former names, which work for one more version.
-_RENAMED_OPTIONS = {"--boost": "--temp-events"}
 
 
 def main() -> None:
@@ -55,76 +17,38 @@ def main() -> None:
     _open_streams()
     arguments = sys.argv[1:]
     hide_passwords(arguments)
-    if arguments == ["--version"]:
-        _tell_version()
-    if arguments[:1] == ["help"]:
-        arguments = [*arguments[1:], "--help"]
-    # Ending by SIGTERM is ending by Ctrl-C: recordings are kept, mounts and files are undone; so is
-    # the end of the terminal, but under nohup. A shell that starts a command in the background has
-    # it ignore SIGINT, which must not hold here.
-    hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
-    from spillcast.interruptible import interrupt
-
-    sys.unraisablehook = _unraisable
-    # Starting makes many objects and no garbage, and so do answers of many rows.
-    gc.set_threshold(20_000)
     try:
-        for number in (signal.SIGINT, signal.SIGTERM, *hangup):
-            signal.signal(number, interrupt)
-        status = _run(arguments)
+        _handle_signals()
+        status = run(arguments)
     except KeyboardInterrupt:
         status = _interrupted()
     sys.exit(status)
 
 
-def _open_streams() -> None:
-    """Let standard streams that are closed lead nowhere: files of ours would get their numbers."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            # The lowest number that is free, and closed again for what we start.
-            os.open(os.devnull, os.O_RDWR)
-    if sys.stdout is None or sys.stderr is None:
-        nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+def run(arguments: list[str]) -> int:
+    """Run a verb; its exit status."""
+    if arguments == ["--version"]:
+        from spillcast.cli.verbs import print_version
 
+        print_version()
+        return 0
+    # Starting makes many objects and no garbage, and so do answers of many rows.
+    gc.set_threshold(20_000)
+    from spillcast.cli.output import visible_streams
 
-def _tell_version() -> None:
-    from spillcast._core import __version__
-    from spillcast.built import commit
-
-    of = commit()
-    print(f"spillcast {__version__}{f' ({of})' if of else ''}")
-    sys.exit(0)
-
-
-def _unraisable(lost: "sys.UnraisableHookArgs") -> None:
-    """Interrupt again where Python lost it, in a callback of an import that cannot fail."""
-    if not isinstance(lost.exc_value, KeyboardInterrupt):
-        sys.__unraisablehook__(lost)
-        return
-    import threading
-
-    main = threading.main_thread().ident
-    if main is not None:
-        threading.Timer(0.01, signal.pthread_kill, (main, signal.SIGINT)).start()
-
-
-def _run(arguments: list[str]) -> int:
-    from spillcast.cli.terminal import visible_streams
-
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     with visible_streams():
         return _status(arguments)
 
 
 def _status(arguments: list[str]) -> int:
+    from spillcast.cli.verbs import application, with_present_names
     from spillcast.errors import SpillcastError, SystemFailed, is_interruption
 
     try:
-        present = _with_present_names(arguments)
-        status = application(present)(args=present, prog_name="spillcast")
-        return int(status or 0)
+        arguments = with_present_names(arguments)
+        return int(application(arguments)(args=arguments, prog_name="spillcast") or 0)
     except SpillcastError as error:
         return _failed(error, arguments)
     except ModuleNotFoundError as error:
@@ -151,30 +75,7 @@ def _status(arguments: list[str]) -> int:
         return _failed(SystemFailed(f"{where}{error.strerror or error}"), arguments)
 
 
-def _with_present_names(arguments: list[str]) -> list[str]:
-    """The arguments with options by their present names, but those of a command after ``--``."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    lines = []
-    for argument in arguments[:end]:
-        name, equals, value = argument.partition("=")
-        present = _RENAMED_OPTIONS.get(name)
-        if present is not None:
-            print(f"spillcast: {name} is deprecated: use {present}", file=sys.stderr)
-            argument = f"{present}{equals}{value}"
-        lines.append(argument)
-    return lines + arguments[end:]
-
-
-def _interrupted() -> int:
-    from spillcast.interruptible import interrupted_status
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    print("spillcast: interrupted", file=sys.stderr)
-    return interrupted_status()
-
-
-def _failed(error: "SpillcastError", arguments: Sequence[str]) -> int:
+def _failed(error: "SpillcastError", arguments: list[str]) -> int:
     """Print an error, with ``--json`` also its document on stdout; the exit status."""
     print(f"spillcast: {error.message}", file=sys.stderr)
     if error.hint:
@@ -187,49 +88,49 @@ def _failed(error: "SpillcastError", arguments: Sequence[str]) -> int:
     return error.exit_status
 
 
-def application(arguments: list[str]) -> "Typer":
-    """The typer application with the verb that is asked for, or with all of them for help."""
-    import typer
+def _interrupted() -> int:
+    from spillcast.interruptible import interrupted_status
 
-    from spillcast.cli.usage import Verbs, usage_errors_explained
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    print("spillcast: interrupted", file=sys.stderr)
+    return interrupted_status()
 
-    class InOrder(Verbs):
-        """Lists verbs in the order of the work, also those that are groups."""
 
-        def make_context(self, *words: Any, **options: Any) -> Any:
-            return usage_errors_explained(super().make_context, *words, **options)
+def _open_streams() -> None:
+    """Let standard streams that are closed lead nowhere: files of ours would get their numbers."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free, and closed again for what we start.
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None or sys.stderr is None:
+        nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
 
-        def invoke(self, *words: Any, **options: Any) -> Any:
-            return usage_errors_explained(super().invoke, *words, **options)
 
-        def list_commands(self, _context: Any) -> list[str]:
-            return [verb for verb in VERBS if verb in self.commands]
+def _handle_signals() -> None:
+    """SIGTERM ends a run as Ctrl-C does: recordings are kept, mounts and files are undone.
 
-    application_ = typer.Typer(
-        name="spillcast",
-        cls=InOrder,
-        context_settings={"help_option_names": ["-h", "--help"]},
-        help=__import__("spillcast").__doc__,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-    )
+    So does the end of the terminal, but under nohup. A shell that starts a command in the
+    background has it ignore SIGINT, which must not hold here.
+    """
+    from spillcast.interruptible import interrupt
 
-    # ``spillcast --version`` alone is answered before typer is imported.
-    def any_verb(
-        version: bool = typer.Option(False, "--version", help="Show the version and exit."),
-    ) -> None:
-        if version:
-            _tell_version()
+    sys.unraisablehook = _unraisable
+    hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
+    for number in (signal.SIGINT, signal.SIGTERM, *hangup):
+        signal.signal(number, interrupt)
 
-    application_.callback()(any_verb)
-    word = arguments[0] if arguments else ""
-    if word in FORMER_VERBS:
-        from spillcast.errors import UsageInvalid
 
-        raise UsageInvalid(f"the verb {word} is gone", f"use {FORMER_VERBS[word]}")
-    for verb in (word,) if word in VERBS else VERBS:
-        module = MODULES.get(verb, f"spillcast.cli.{verb}")
-        if word == verb or find_spec(module.split(".")[0]):
-            import_module(module).add_to(application_)
-    return application_
+def _unraisable(lost: "sys.UnraisableHookArgs") -> None:
+    """Interrupt again where Python lost it, in a callback of an import that cannot fail."""
+    if not isinstance(lost.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    import threading
+
+    main_thread = threading.main_thread().ident
+    if main_thread is not None:
+        threading.Timer(0.01, signal.pthread_kill, (main_thread, signal.SIGINT)).start()

@@ -56,7 +56,7 @@ def _kept() -> "Calibration":
 
 
 def _measured(work: Work, repeat: int, queries: int | None) -> "Calibration":
-    from spillcast.cli.stage import TerminalStage
+    from spillcast.cli.progress import TerminalStage
     from spillcast.lab.machine import measure_machine
     from spillcast.recording.calibration import calibration_path, keep
 

@@ -1,46 +1,54 @@
 """``spillcast collect``: a script that a DBA runs to collect the evidence."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
+from typer.core import TyperOption
 
-from spillcast.cli.engines import result_shown
-from spillcast.cli.options import Json
-from spillcast.cli.usage import Verbs
+from spillcast.cli.engines import EngineCommand
+from spillcast.cli.usage import command_group
 from spillcast.engines.registry import engines
-
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="File to write, such as collect.sql.")
-]
 
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb, with a command for each engine that has such a script."""
-    group = typer.Typer(
-        cls=Verbs, help="Print a script that collects the evidence.", no_args_is_help=True
-    )
-    group.callback()(lambda: None)
+    help_ = "Print a script that collects the evidence."
+    group = command_group(application, "collect", help_)
     for engine in engines("collect"):
         assert engine.collect is not None
-        options = {"output": (Output, None), "json": (Json, False)}
-        group.command(engine.name)(result_shown(engine.collect(), _write, **options))
-    application.add_typer(group, name="collect")
+        group.command(engine.name, cls=_Collect)(engine.collect())
 
 
-def _write(collect: Callable[[], str], *, output: Path | None, json: bool) -> None:
-    """Print the script, or write it to a file."""
-    from spillcast.cli.output import emit
-    from spillcast.workspace import check_output_file, whole_file
+class _Collect(EngineCommand):
+    """Prints the script that an engine returns, or writes it to a file."""
 
-    if output is not None:
-        check_output_file(output)
-    script = collect()
-    if output is not None:
-        with whole_file(output) as partial:
-            partial.write_text(script)
-    if json:
-        emit({"schema": "spillcast.collect/1", "script": script})
-    elif output is None:
-        print(script, end="")
+    shared = (
+        TyperOption(
+            param_decls=["--output", "-o"],
+            metavar="<path>",
+            help="File to write, such as collect.sql.",
+        ),
+    )
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """InputError for a file that cannot be written."""
+        from spillcast.workspace import check_output_file
+
+        if options["output"] is not None:
+            check_output_file(Path(options["output"]))
+
+    def print_result(self, script: str, options: Mapping[str, Any]) -> None:
+        """Print the script, or write it to ``output``."""
+        from spillcast.cli.output import emit
+        from spillcast.workspace import whole_file
+
+        output = options["output"]
+        if output is not None:
+            with whole_file(Path(output)) as partial:
+                partial.write_text(script)
+        if options["json"]:
+            emit({"schema": "spillcast.collect/1", "script": script})
+        elif output is None:
+            print(script, end="")

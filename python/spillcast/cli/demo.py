@@ -24,7 +24,7 @@ def demo(
     made; then the join is run there. Nothing is left behind.
     """
     from spillcast.cli.output import show
-    from spillcast.cli.stage import TerminalStage
+    from spillcast.cli.progress import TerminalStage
     from spillcast.lab.case import document
     from spillcast.lab.demo import STEPS, run_demo
     from spillcast.report.verify import demo_page

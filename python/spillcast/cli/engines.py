@@ -1,11 +1,10 @@
 """What engines give to the command line: the choices of ``--engine``, and commands."""
 
-from collections.abc import Callable
-from functools import partial, wraps
-from inspect import Parameter, Signature, signature
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from spillcast.engines.registry import engines
 
@@ -23,27 +22,30 @@ Engine = Annotated[_Name, typer.Option(help="The engine, with data and processes
 EngineOrAll = Annotated[_NameOrAll, typer.Option(help="Which engine's queries.")]
 
 
-def result_shown(
-    function: Callable[..., Any], show: Callable[..., None], **options: tuple[Any, Any]
-) -> Callable[..., None]:
-    """A command with the parameters of ``function`` and ``options``: annotation and default.
+class EngineCommand(TyperCommand):
+    """A command whose function an engine offers; ``print_result`` prints what that returns.
 
-    ``show`` gets what calls the function, and the options.
+    The function's parameters are options of the engine, ``shared`` those of all engines.
     """
 
-    @wraps(function)
-    def run(**given: Any) -> None:
-        shown = {name: given.pop(name) for name in options}
-        show(partial(function, **given), **shown)
+    shared: tuple[TyperOption, ...] = ()
 
-    more = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in options.items()
-    ]
-    given = [
-        parameter.replace(kind=Parameter.KEYWORD_ONLY)
-        for parameter in signature(function).parameters.values()
-    ]
-    vars(run)["__signature__"] = Signature([*given, *more])
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*given, *more]}
-    return run
+    def __init__(self, *arguments: Any, params: Any, **attributes: Any) -> None:
+        json = TyperOption(param_decls=["--json"], is_flag=True, help="Print one JSON document.")
+        self._shared = (*self.shared, json)
+        super().__init__(*arguments, params=[*params, *self._shared], **attributes)
+
+    def invoke(self, context: Any) -> None:
+        """Run the function and print its result."""
+        options = dict(context.params)
+        self.check(options)
+        for option in self._shared:
+            del context.params[option.name]
+        self.print_result(super().invoke(context), options)
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """InputError for options with which the function should not run."""
+
+    def print_result(self, result: Any, options: Mapping[str, Any]) -> None:
+        """Print what the function has returned."""
+        raise NotImplementedError

@@ -43,8 +43,7 @@ def export(
 
     Example: spillcast export hdd.trc --format openmetrics --by event,file
     """
-    from spillcast.cli.output import emit
-    from spillcast.cli.terminal import obeyed
+    from spillcast.cli.output import emit, obeyed
     from spillcast.errors import OptionConflict
     from spillcast.workspace import check_output_file, whole_file
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from spillcast.cli.output import COLUMNS_MAX, COLUMNS_MIN, json_text, takes_colours
-from spillcast.cli.terminal import obeyed
+from spillcast.cli.output import COLUMNS_MAX, COLUMNS_MIN, json_text, obeyed, takes_colours
 
 if TYPE_CHECKING:
     from rich.live import Live

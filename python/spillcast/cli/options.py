@@ -9,7 +9,7 @@ import typer
 IN_PART, ORACLE = "A query recorded in part", "Oracle's traces, ASH exports and reports"
 POSTGRES, RECORDING = "PostgreSQL's statements and sessions", "A recording"
 TARGET, REHEARSAL = "The target machine", "A trial run on the target"
-KEPT, CAPTURE = "What is written", "What is observed"
+KEPT, CAPTURE, LIVE = "What is written", "What is observed", "A live view"
 
 
 def _single_format(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> bool:

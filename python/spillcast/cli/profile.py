@@ -1,5 +1,7 @@
-"""``spillcast profile``: where the time goes."""
+"""``spillcast profile``: where the time goes, or any SQL on the same rows."""
 
+import math
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -30,19 +32,28 @@ def profile(
         typer.Argument(help="Traces (files, folders, patterns, -), ASH exports, or a recording."),
     ],
     by: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="event, op, size, file, object, sql, session, second, minute, or any SQL over "
-            "the columns of a wait; row-source for the lines of a plan; call, with sql, statement, "
-            "caller, depth. Several with a comma."
+            help="event (default), op, size, file, object, sql, session, second, minute, or any "
+            "SQL over the columns of a wait; row-source for the lines of a plan; call, with sql, "
+            "statement, caller, depth. Several with a comma."
         ),
-    ] = "event",
+    ] = None,
     event: Annotated[
         str | None, typer.Option(help="Only events like this; * stands for any text.")
     ] = None,
     where: Where = None,
     top: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows.")] = None,
     histogram: Annotated[bool, typer.Option(help="Show the distribution of latencies.")] = False,
+    sql: Annotated[
+        str | None,
+        typer.Option(
+            metavar="QUERY",
+            help="Instead of a profile: the result of this query for DuckDB. The tables of traces "
+            "are waits, calls and statements, of ASH exports samples, of a recording waits, "
+            "seconds and samples. The query can neither open nor write files.",
+        ),
+    ] = None,
     sql_id: SqlId = None,
     exec_id: ExecId = None,
     since: Since = None,
@@ -56,15 +67,39 @@ def profile(
 ) -> None:
     """Show where the time goes: by event, or by any other column.
 
+    --sql answers any other question; docs/schema.md describes the columns of its tables.
+
     Example: spillcast profile traces/ --by event,size --event 'direct path*'
+
+    Example: spillcast profile *.trc --sql "select event, count(*) from waits group by all"
     """
     from spillcast.cli.output import show
     from spillcast.cli.progress import reading_bar
-    from spillcast.errors import EvidenceUnsuited
+    from spillcast.errors import EvidenceUnsuited, OptionConflict
     from spillcast.profile import profile as make
     from spillcast.profile.result import split_by
     from spillcast.report.profile import profile_page
 
+    if sql is not None:
+        others = {
+            "--by": by,
+            "--event": event,
+            "--where": where,
+            "--top": top,
+            "--histogram": histogram,
+            "--sql-id": sql_id,
+            "--exec-id": exec_id,
+            "--since": since,
+            "--until": until,
+            "--block": block,
+            "--temp": temp,
+        }
+        if given := next(
+            (option for option, value in others.items() if value not in (None, False)), None
+        ):
+            raise OptionConflict(f"{given} does not go with --sql", "write it as part of the query")
+        _query(sql, evidence, lenient=lenient, json=json, csv=csv, markdown=markdown)
+        return
     options: dict[str, Any] = {}
     if any(given is not None for given in (sql_id, exec_id, since, until)):
         from spillcast.evidence.oracle.ash import Chosen
@@ -77,7 +112,7 @@ def profile(
     with reading_bar(evidence) as read:
         result = make(
             *evidence,
-            by=split_by(by),
+            by=split_by("event" if by is None else by),
             event=event,
             where=where,
             temp_dirs=temp or (),
@@ -97,3 +132,37 @@ def profile(
         csv=csv,
         markdown=markdown,
     )
+
+
+def _query(
+    query: str, evidence: list[str], *, lenient: bool, json: bool, csv: bool, markdown: bool
+) -> None:
+    """Print the result of an SQL query on the evidence."""
+    from spillcast.cli.output import show
+    from spillcast.cli.progress import reading_bar
+    from spillcast.profile.sql import run_sql
+    from spillcast.report.profile import sql_page
+
+    with reading_bar(evidence) as read:
+        columns, rows = run_sql(
+            query,
+            evidence,
+            lenient=lenient,
+            on_progress=read,
+            say=lambda text: print(f"spillcast: {text}", file=sys.stderr),
+        )
+    show(
+        lambda: {"schema": "spillcast.sql/1", "columns": columns, "rows": _finite(rows)},
+        lambda: sql_page(columns, rows),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )
+
+
+def _finite(rows: list[list[Any]]) -> list[list[Any]]:
+    """The rows with null for NaN and infinity, which JSON does not have."""
+    return [
+        [None if isinstance(value, float) and not math.isfinite(value) else value for value in row]
+        for row in rows
+    ]

@@ -1,26 +1,44 @@
-"""``spillcast record``: watch a command, a running process or a server's query spill."""
+"""``spillcast record``: the temp I/O of a command, a running process or a server's query."""
 
 import os
 import shlex
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.capture_option import Capture
-from spillcast.cli.options import CAPTURE, KEPT, POSTGRES, Duration, Json, Query, Temp
+from spillcast.cli.options import (
+    CAPTURE,
+    KEPT,
+    LIVE,
+    POSTGRES,
+    Duration,
+    History,
+    Json,
+    Query,
+    Temp,
+    Written,
+)
 from spillcast.cli.usage import Grouped
+from spillcast.errors import OptionConflict, OptionMissing, TerminalMissing
+from spillcast.recording.source import AUTO, SOURCES
 
 if TYPE_CHECKING:
-    from spillcast.cli.live import OthersOutput, View
-    from spillcast.cli.observed_command import PassedOn
+    CaptureName = str
+
+    from spillcast.cli.live import View
+    from spillcast.engines.engine import Wanted
+    from spillcast.forecast.running import RunningForecast
     from spillcast.recording import Recording
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.recorder import Recorder
-    from spillcast.recording.running import Running
+else:
+    # Of the sources, which no type checker reads.
+    CaptureName = Literal[(AUTO, *SOURCES)]
 
 
 def add_to(application: typer.Typer) -> None:
@@ -123,7 +141,14 @@ def record(
             rich_help_panel=CAPTURE,
         ),
     ] = False,
-    capture: Capture = "auto",
+    capture: Annotated[
+        CaptureName,
+        typer.Option(
+            help="Capture source; auto takes the best that works: eBPF, perf events or the "
+            "preload library.",
+            rich_help_panel=CAPTURE,
+        ),
+    ] = "auto",
     rehearse: Annotated[
         list[Path] | None,
         typer.Option(
@@ -141,7 +166,36 @@ def record(
         ),
     ] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Show the profile while recording, updated every second.")
+        bool,
+        typer.Option(
+            "--live",
+            help="Show the profile so far every second; with --json as a line of JSON.",
+            rich_help_panel=LIVE,
+        ),
+    ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="Also show a forecast for this: storage.json, catalogue:NAME, a recording, "
+            "latency:150us, factor:60.",
+            rich_help_panel=LIVE,
+        ),
+    ] = None,
+    history: History = None,
+    written: Written = None,
+    confidence: Annotated[
+        float,
+        typer.Option(
+            min=0.5,
+            max=0.999,
+            help="Level of the forecast's interval, 0.5 to 0.999.",
+            rich_help_panel=LIVE,
+        ),
+    ] = 0.9,
+    discard: Annotated[
+        bool,
+        typer.Option("--discard", help="Only show it: write no recording.", rich_help_panel=LIVE),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -150,6 +204,10 @@ def record(
     Ctrl-C ends a recording and keeps it. Nothing that is observed is changed or stopped. A command
     is recorded to its end: signals are passed on to it, and spillcast exits with its status.
 
+    --live shows where the time goes, temp latency and, with --to, the forecast for other storage:
+    for the entire run if it is known what remains, otherwise for the part so far. q or Ctrl-C ends
+    it. By default it is of the session that spills first.
+
     Example: spillcast record -o run.spill -- duckdb warehouse.db -c "select ..."
 
     Example: spillcast record --postgres service=dwh --query 'from sales' -o run.spill
@@ -157,39 +215,79 @@ def record(
     Example: spillcast record --minute --pid 4711 -o part.spill
 
     Example: spillcast record --postgres service=dwh --all --duration 10m
+
+    Example: spillcast record --live --discard --pid 4711 --to catalogue:aws-gp3
     """
     from spillcast.cli.live import OthersOutput, line_view, live_view
-    from spillcast.cli.observed_command import as_it_ends
-    from spillcast.cli.record_minute import check_minute, record_minute
-    from spillcast.cli.record_server import check_options, record_all, record_server
+    from spillcast.cli.recording import (
+        as_it_ends,
+        begin,
+        follow,
+        record_all,
+        record_minute,
+        record_server,
+    )
     from spillcast.cli.rehearse import check_rehearse, rehearse_recorded
     from spillcast.engines.engine import Wanted
     from spillcast.interruptible import kept_status
     from spillcast.recording.folder import unused_name
     from spillcast.recording.options import RecordOptions
+    from spillcast.recording.running import Running
     from spillcast.units import parse_duration_s
 
     wanted = Wanted(backend, query, wait_for_spill)
-    check_options(server, wanted, explain, set_ or [], every=all_, live=live)
-    require_target("record", command, pid, server)
+    _check_server(server, wanted, explain, set_ or [], every=all_, live=live)
+    _require_target(command, pid, server)
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s, slices, share, force)
     check_rehearse(rehearse, pid, explain, server)
+    _check_live(
+        live=live,
+        json=json,
+        discard=discard,
+        only_live={
+            "--to": to,
+            "--history": history,
+            "--written": written,
+            "--discard": discard,
+        },
+        kept={
+            "--output": output,
+            "--force": force,
+            "--slices": slices,
+            "--share": share,
+            "--rehearse": rehearse,
+        },
+    )
     if server is not None and all_ and not minute:
         record_all(server, output, options, json=json)
         raise typer.Exit(kept_status())
-    output = output or unused_name(Path("run.spill"))
+    output = None if discard else output or unused_name(Path("run.spill"))
     if minute:
-        check_minute(command, options, others=all_ or live or explain is not None or bool(rehearse))
+        _check_minute(
+            command, options, others=all_ or live or explain is not None or bool(rehearse)
+        )
+        assert output is not None
         with line_view(show=not json) as view:
             result = record_minute(pid, server, output, options, wanted, view)
         _tell(result, output, json=json)
         raise typer.Exit(kept_status())
-    running = _running(live)
-    others = OthersOutput(json=False) if live and command is not None else None
-    title = f"recording {described(command, pid, server)}"
+    if live and wanted == Wanted() and explain is None:
+        wanted = Wanted(spilling=True)
+    running = Running() if live else None
+    others = OthersOutput(json=json) if live and command is not None else None
     shows: AbstractContextManager[View]
-    shows = live_view(title, keyboard=command is None) if live else line_view(show=not json)
+    if live:
+        title = _described(command, pid, server)
+        shows = live_view(
+            title if discard else f"recording {title}",
+            forecast=_running_forecast(to, history or (), written, confidence),
+            json_lines=json,
+            keep=discard or to is not None,
+            keyboard=command is None,
+        )
+    else:
+        shows = line_view(show=not json)
     with as_it_ends(command) as passed_on:
         try:
             if server is not None:
@@ -204,22 +302,37 @@ def record(
                         explain=explain,
                         settings=set_ or [],
                     )
+                    shown.end()
             else:
                 recorder = begin(command, pid, output, options, running, others, passed_on)
                 with shows as shown:
                     follow(recorder, shown)
-                result = recorder.finish()
-                _tell_of_the_rest(recorder)
+                    recorder.stop()
+                    shown.end()
+                if output is None:
+                    recorder.abandon()
+                else:
+                    result = recorder.finish()
+                    _tell_of_the_rest(recorder)
         finally:
             if others is not None:
                 others.give_out()
-        if rehearse and result.meta.spilled and not result.meta.engine.settings.get("exit_status"):
-            rehearse_recorded(result, rehearse, server)
-        _tell(result, output, json=json, beside_output=command is not None)
+        if output is not None:
+            exit_status = result.meta.engine.settings.get("exit_status")
+            if rehearse and result.meta.spilled and not exit_status:
+                rehearse_recorded(result, rehearse, server)
+            _tell(result, output, json=json, live=live, beside_output=command is not None)
     raise typer.Exit(kept_status())
 
 
-def _tell(recording: "Recording", output: Path, *, json: bool, beside_output: bool = False) -> None:
+def _tell(
+    recording: "Recording",
+    output: Path,
+    *,
+    json: bool,
+    live: bool = False,
+    beside_output: bool = False,
+) -> None:
     """What was recorded, and what whoever asked for it should know of that."""
     from spillcast.cli.output import emit
     from spillcast.recording.unrecognised import unrecognised
@@ -232,12 +345,12 @@ def _tell(recording: "Recording", output: Path, *, json: bool, beside_output: bo
         )
     if (because := recording.meta.raw.because) is not None:
         texts.append(f"{recording.path}: not all single waits could be kept: {because}")
-    if json:
+    if json and not live:
         emit({"path": str(recording.path), **recording.meta.to_json()})
         texts.append(unrecognised(recording))
     else:
-        # What a command writes into a file stays its output alone.
-        in_file = beside_output and S_ISREG(os.fstat(1).st_mode)
+        # What a command writes into a file stays its output alone, and lines of JSON stay JSON.
+        in_file = json or (beside_output and S_ISREG(os.fstat(1).st_mode))
         print(recording_text(recording), file=sys.stderr if in_file else sys.stdout)
         texts.append(calibration_wanted(recording.meta))
     for words in texts:
@@ -256,77 +369,102 @@ def _tell_of_the_rest(recorder: "Recorder") -> None:
         print(f"spillcast: {left}", file=sys.stderr)
 
 
-def _running(live: bool) -> "Running | None":
-    """What a live view is made of. InputError where there is no terminal for one."""
-    from spillcast.errors import TerminalMissing
-
-    if not live:
-        return None
-    if not sys.stderr.isatty():
-        raise TerminalMissing(
-            "--live draws on stderr, which is not a terminal here", "leave it out"
-        )
-    from spillcast.recording.running import Running
-
-    return Running()
-
-
-def follow(recorder: "Recorder", view: "View") -> None:
-    """Show a recording to its end, or to Ctrl-C."""
-    from spillcast.interruptible import interrupted_once
-
-    try:
-        while not recorder.poll():
-            view.look(recorder, recorder.status())
-    except KeyboardInterrupt:
-        interrupted_once()
-    except BaseException:
-        recorder.abandon()
-        raise
-
-
-def begin(
-    command: list[str] | None,
-    pid: int | None,
-    output: Path | None,
-    options: "RecordOptions",
-    running: "Running | None",
-    others: "OthersOutput | None",
-    passed_on: "PassedOn | None",
-) -> "Recorder":
-    """Start a command under observation, which gets our signals, or attach to a process."""
-    from spillcast.cli.progress import progress_bar
-    from spillcast.recording.begin import record_command, record_pid
-
-    if command is not None:
-        with others.starting() if others is not None else nullcontext():
-            recorder, started = record_command(command, output, options, running)
-        if passed_on is not None:
-            passed_on.to(started)
-    else:
-        assert pid is not None
-        with progress_bar(f"attaching to process {pid}"):
-            recorder = record_pid(pid, output, options, running)
-    for notice in recorder.new_notices():
-        print(f"spillcast: {notice}", file=sys.stderr)
-    return recorder
-
-
-def described(command: list[str] | None, pid: int | None, server: str | None) -> str:
+def _described(command: list[str] | None, pid: int | None, server: str | None) -> str:
     """What is observed, for a title."""
     if server is not None:
         return server
     return shlex.join(command) if command else f"process {pid}"
 
 
-def require_target(verb: str, *ways: object) -> None:
-    """InputError unless just one way to find what is observed is given."""
-    from spillcast.errors import OptionMissing
+def _running_forecast(
+    to: str | None, history: Sequence[Path], written: str | None, confidence: float
+) -> "RunningForecast | None":
+    """The forecast that --to adds to a live view. InputError for a target that needs a probe."""
+    from spillcast.forecast.remaining import hints_of
+    from spillcast.forecast.running import RunningForecast
 
-    given = len(ways) - ways.count(None)
+    known = hints_of(history, written=written)
+    if to is not None:
+        return RunningForecast(to, confidence, known)
+    if known.options:
+        raise OptionConflict(f"{known.options} without --to", "say what storage to forecast for")
+    return None
+
+
+def _require_target(*targets: object) -> None:
+    """InputError unless exactly one target of the observation is given."""
+    given = len(targets) - targets.count(None)
     if given != 1:
         takes = "needs" if given == 0 else "takes only"
         raise OptionMissing(
-            f"{verb} {takes} one of --pid PID or -- COMMAND or --postgres DSN",
-            f"see: spillcast {verb} --help",
+            f"record {takes} one of --pid PID or -- COMMAND or --postgres DSN",
+            "see: spillcast record --help",
         )
+
+
+def _check_live(
+    *,
+    live: bool,
+    json: bool,
+    discard: bool,
+    only_live: Mapping[str, object],
+    kept: Mapping[str, object],
+) -> None:
+    """InputError for options that need --live or a recording, and for a view without a terminal."""
+    if not live:
+        given = next((name for name, value in only_live.items() if value), None)
+        if given is not None:
+            raise OptionConflict(
+                f"{given} needs --live",
+                "a recording is forecast with: spillcast forecast run.spill --to TARGET",
+            )
+        return
+    if not json and not sys.stderr.isatty():
+        raise TerminalMissing(
+            "--live draws on stderr, which is not a terminal here", "--json prints lines"
+        )
+    given = next((name for name, value in kept.items() if value), None)
+    if discard and given is not None:
+        raise OptionConflict(f"--discard writes no recording, which {given} needs")
+
+
+def _check_minute(command: Sequence[str] | None, options: "RecordOptions", *, others: bool) -> None:
+    """InputError for options that do not go with --minute."""
+    if command is not None or others or options.slices is not None:
+        raise OptionMissing(
+            "--minute needs a process or session that is already running, and no other mode",
+            "leave out --all, --explain, --live, --rehearse and --slices; give --pid or a session",
+        )
+
+
+def _check_server(
+    server: str | None,
+    wanted: "Wanted",
+    explain: str | None,
+    settings: Sequence[str],
+    *,
+    every: bool,
+    live: bool,
+) -> None:
+    """InputError for options that go with no server, or not with ``--all``."""
+    from spillcast.engines.engine import Wanted
+
+    if server is None:
+        if explain is not None or settings or wanted != Wanted() or every:
+            given = "--backend, --query, --wait-for-spill, --all, --explain and --set"
+            raise OptionConflict(f"{given} need --postgres")
+        return
+    if not every:
+        return
+    alone = "leave it out: every query that spills gets a recording of its own"
+    refused = {
+        "--backend": (wanted.backend is not None, alone),
+        "--query": (wanted.query is not None, alone),
+        "--wait-for-spill": (wanted.spilling, alone),
+        "--explain": (explain is not None, "record it by itself, without --all"),
+        "--set": (bool(settings), "settings are for a statement that --explain runs"),
+        "--live": (live, "a line shows how many sessions spill; --live shows one session"),
+    }
+    for option, (is_given, instead) in refused.items():
+        if is_given:
+            raise OptionConflict(f"{option} does not go with --all", instead)

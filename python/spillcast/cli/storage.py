@@ -1,33 +1,52 @@
-"""``spillcast storage``: storages that are known, looked at and compared."""
+"""``spillcast storage``: lists, shows and compares storages."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli import storage_list
 from spillcast.cli.options import Csv, Json, Markdown
-from spillcast.cli.usage import Verbs
+from spillcast.cli.usage import command_group
 from spillcast.recording.event_names import OPS
 
 if TYPE_CHECKING:
     from spillcast.storage import Storage
+
 
 STORAGE_HELP = "A storage.json, a recording, or catalogue:NAME."
 
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb with its commands."""
-    storage = typer.Typer(
-        cls=Verbs,
-        help="List, show and compare storages.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    group = command_group(application, "storage", "List, show and compare storages.")
+    group.command("list")(list_storages)
+    group.command("show")(show)
+    group.command("compare")(compare)
+
+
+def list_storages(
+    pattern: Annotated[
+        str | None, typer.Argument(help="Part of a name or description, such as gp3 or 'aws-i4*'.")
+    ] = None,
+    json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
+) -> None:
+    """List the storages of the catalogue.
+
+    Example: spillcast storage list aws
+    """
+    from spillcast.cli.output import show as show_answer
+    from spillcast.report.storages import catalogue_document, catalogue_page
+    from spillcast.storage.catalogue import matching, rows
+
+    listed = rows() if pattern is None else matching(pattern)
+    show_answer(
+        lambda: catalogue_document(listed),
+        lambda: catalogue_page(listed),
+        json=json,
+        csv=csv,
+        markdown=markdown,
     )
-    storage.callback()(lambda: None)
-    storage_list.add_to(storage)
-    storage.command("show")(show)
-    storage.command("compare")(compare)
-    application.add_typer(storage, name="storage")
 
 
 def show(

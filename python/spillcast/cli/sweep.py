@@ -1,24 +1,251 @@
-"""``spillcast sweep``: what a knob does to a spill, over all of its settings."""
+"""``spillcast sweep``: the best I/O size or work memory of a spill."""
 
-from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.usage import Verbs
+from spillcast.cli.engines import DEFAULT, Engine
+from spillcast.cli.options import Budget, Confidence, Csv, Json, Markdown, Work
+from spillcast.cli.usage import command_group
 
-#: Modules of the knobs, one a command.
-KNOBS = ("sweep_io_size", "sweep_memory")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spillcast.engines.engine import Lab
+    from spillcast.engines.workload import Workload
+
+#: The synthetic sort by default.
+DATA, MEMORY = "1G", "32M"
 
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb with its commands."""
-    sweep = typer.Typer(
-        cls=Verbs,
-        help="Find the best I/O size or work memory.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    group = command_group(application, "sweep", "Find the best I/O size or work memory.")
+    group.command("io-size")(io_size)
+    group.command("memory")(memory)
+
+
+def io_size(
+    storage: Annotated[
+        str, typer.Argument(help="Directory to measure, a storage.json, or catalogue:NAME.")
+    ],
+    like: Annotated[
+        Path | None, typer.Option(help="Recording whose temp I/O is replayed in each size.")
+    ] = None,
+    min_sizes: Annotated[
+        str,
+        typer.Option("--min", help="Minimum I/O sizes: a range, in powers of two, or 48K,240K."),
+    ] = "48K..1M",
+    max_sizes: Annotated[
+        str,
+        typer.Option("--max", help="Maximum I/O sizes: a range, in powers of two, or 48K,240K."),
+    ] = "48K..4M",
+    block: Annotated[
+        str, typer.Option(help="Block size, of which all sizes are multiples.")
+    ] = "8K",
+    data: Annotated[
+        str | None,
+        typer.Option(help=f"Data of a synthetic sort, without --like (default: {DATA})."),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help=f"Work memory: with --like the query's, without it {MEMORY}."),
+    ] = None,
+    budget: Budget = "60s",
+    json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
+) -> None:
+    """Issue a spill with I/Os of each size and find the best.
+
+    On a directory it measures the sizes in turn and leaves nothing behind; on a storage.json it
+    computes them, with merge levels and a write cache that fills up. Without --like the spill is an
+    external sort.
+
+    Example: spillcast sweep io-size /mnt/nvme --like run.spill
+
+    Example: spillcast sweep io-size disk.json --data 100G --memory 500M --min 48K,512K,1M
+    --max 240K,1M
+    """
+    from spillcast.cli.output import show
+    from spillcast.cli.progress import progress_bar
+    from spillcast.lab.io_size.sweep import sweep
+    from spillcast.recording import Recording
+    from spillcast.report.sweep import io_size_page
+
+    with progress_bar(f"sweeping {storage}") as done:
+        result = sweep(
+            storage,
+            None if like is None else Recording.open(like),
+            least=min_sizes,
+            most=max_sizes,
+            block=block,
+            data=data,
+            memory=memory,
+            budget=budget,
+            on_progress=done,
+        )
+    show(result.to_json, lambda: io_size_page(result), json=json, csv=csv, markdown=markdown)
+
+
+def memory(
+    engine: Engine = DEFAULT,
+    workload: Annotated[
+        str, typer.Option(help="A built-in query: 'hash join', sort, 'group by', window and more.")
+    ] = "sort",
+    sql: Annotated[
+        Path | None, typer.Option(help="A file with your own query instead; DuckDB only.")
+    ] = None,
+    database: Annotated[
+        Path | None, typer.Option(help="DuckDB database for --sql; it is only read.")
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", help="From far too little to enough, such as 1M..256M."),
+    ] = None,
+    points: Annotated[
+        int | None, typer.Option(min=2, help="Sizes in the range; powers of two by default.")
+    ] = None,
+    measure: Annotated[
+        int | None,
+        typer.Option(min=2, help="Sizes to measure; the others are forecast."),
+    ] = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Directory, tmpfs, latency:1ms, storage.json, recording, catalogue:NAME; whatever "
+            "is not a directory is emulated. Repeatable. Default: tmpfs and latency:1ms."
+        ),
+    ] = None,
+    within: Annotated[
+        str | None, typer.Option(help="Time limit: name the cheapest way to meet it.")
+    ] = None,
+    cost: Annotated[
+        list[str] | None, typer.Option(help="Price of a storage, as NAME=96. Repeatable.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Also measure what was forecast, and show the errors.")
+    ] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads or processes of the query.")] = 1,
+    budget: Annotated[
+        str, typer.Option(help="Time after which no further size is measured, such as 5m.")
+    ] = "10m",
+    confidence: Confidence = 0.9,
+    work: Work = None,
+    json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
+) -> None:
+    """Run a query with too little to enough memory.
+
+    Each size is tried on several storages.
+
+    A few sizes are measured; the others are forecast from them. Work memory is DuckDB's
+    memory_limit or PostgreSQL's work_mem.
+
+    Example: spillcast sweep memory --engine postgres --on /mnt/nvme --on latency:1ms --within 2s
+
+    Example: spillcast sweep memory --sql q.sql --database dw.duckdb --memory 64M..4G --on /mnt/nvme
+    """
+    from spillcast.cli.output import show
+    from spillcast.cli.progress import TerminalStage
+    from spillcast.errors import OptionConflict, PathMissing
+    from spillcast.forecast.ranking import parse_costs
+    from spillcast.forecast.work_memory.cheapest import cheapest
+    from spillcast.lab.memory_result import sweep_document
+    from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory
+    from spillcast.lab.storages import named_places
+    from spillcast.report.sweep import memory_page
+    from spillcast.units import parse_duration_s
+    from spillcast.workspace import workspace
+
+    names = on or ["tmpfs", "latency:1ms"]
+    costs = parse_costs(cost or (), names, "--on")
+    within_s = None if within is None else parse_duration_s(within, "--within")
+    sizes = memory_sizes(engine, memory, points)
+    open_lab = _lab(engine, named=sql is not None)
+    if database is not None and sql is None:
+        raise OptionConflict("--database is for --sql")
+    if work is not None and not work.is_dir():
+        raise PathMissing(f"--work {work}: there is no such directory")
+    plan = Plan(
+        engine,
+        _query(sql, threads) if sql else _workload(engine, workload, threads),
+        sizes,
+        min(measure or len(sizes) // 3 + 2, len(sizes)),
+        parse_duration_s(budget, "--budget"),
+        check,
+        confidence,
+        repeat,
     )
-    sweep.callback()(lambda: None)
-    for knob in KNOBS:
-        import_module(f"spillcast.cli.{knob}").add_to(sweep)
-    application.add_typer(sweep, name="sweep")
+    with workspace(work) as room, TerminalStage() as stage:
+        opened = open_lab(room, database)
+        with named_places(names, room) as places:
+            sweep = sweep_memory(stage, opened, plan, places)
+    cells = [point.cell for point in sweep.points]
+    advice = None if within_s is None else cheapest(cells, within_s, costs)
+    show(
+        lambda: sweep_document(sweep, advice),
+        lambda: memory_page(sweep, advice),
+        json=json,
+        csv=csv,
+        markdown=markdown,
+    )
+
+
+def _lab(name: str, *, named: bool) -> "Callable[[Path, Path | None], Lab]":
+    """What opens the engine with its data in a room, or for a query of the user's own a database.
+
+    InputError where it sweeps no queries of the user's own.
+    """
+    from spillcast.engines.engine import OpensOwn
+    from spillcast.engines.registry import engine_of, engines, lab_of
+    from spillcast.errors import OptionConflict
+
+    lab = lab_of(name)
+    if not named:
+        return lambda room, _database: lab(room)
+    if not issubclass(lab, OpensOwn):
+        able = [
+            engine.name
+            for engine in engines("lab")
+            if engine.lab and issubclass(engine.lab(), OpensOwn)
+        ]
+        hint = (
+            f"record it with spillcast record --{name} DSN --explain, and forecast that for "
+            "several storages: the table has memory, too"
+        )
+        message = f"--sql is for --engine {' or '.join(able)}: an existing server is not swept"
+        raise OptionConflict(message, hint if engine_of(name).server else None)
+    return lab.on
+
+
+def _workload(engine: str, name: str, threads: int) -> "Workload":
+    """A query of the lab by its name."""
+    from spillcast.engines.registry import lab_of
+    from spillcast.engines.workload import THREADS_MAX
+    from spillcast.errors import ChoiceUnknown, OptionInvalid
+
+    if threads > THREADS_MAX:
+        raise OptionInvalid(f"--threads {threads}: {THREADS_MAX} at most")
+    known = {workload.name: workload for workload in lab_of(engine).verified(threads)}
+    if name not in known:
+        raise ChoiceUnknown(f"--workload {name}: no such query", f"there are: {', '.join(known)}")
+    return known[name]
+
+
+def _query(path: Path, threads: int) -> "Workload":
+    """A query of the user's own, from a file."""
+    from spillcast.engines.workload import Workload
+    from spillcast.errors import OptionInvalid
+
+    try:
+        text = path.read_text().strip().rstrip(";")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise OptionInvalid(f"--sql {path}: {why}") from error
+    if not text:
+        raise OptionInvalid(f"--sql {path}: it contains no query")
+    return Workload(path.name, text, 0, "", threads)

@@ -83,7 +83,7 @@ def of_statistics(paths: Sequence[Path], by: Sequence[str], where: str | None) -
     if list(by) != ["event"] or where is not None:
         raise EvidenceUnsuited(
             "statistics are shown one by one only",
-            'for more use: spillcast sql "select ... from statistics" FILE',
+            'for more use: spillcast profile FILE --sql "select ... from statistics"',
         )
     read = read_statistics(paths)
     rows: dict[str, dict[str, object]] = {}

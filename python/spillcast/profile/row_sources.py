@@ -134,7 +134,7 @@ def by_row_source(
     if list(by) != [ROW_SOURCE] or where is not None:
         raise OptionConflict(
             f"--by {ROW_SOURCE} stands alone",
-            "for more, query the table row_sources with spillcast sql",
+            "for more, query the table row_sources with spillcast profile --sql",
         )
     block = BlockSize(block_bytes, "--block") if block_bytes else None
     block = block or block_size(None, evidence.parameters, evidence.traces)

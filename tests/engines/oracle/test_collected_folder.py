@@ -158,7 +158,7 @@ def test_the_folder_is_profiled_by_its_samples(folder):
 def test_sql_asks_all_of_the_folder_together(folder):
     tables = ("samples", "statistics", "work_areas", "temp_usage", "waits", "calls", "statements")
     query = "select " + ", ".join(f"(select count(*) from {name})" for name in tables)
-    done = spillcast("sql", query, folder, "--json")
+    done = spillcast("profile", folder, "--sql", query, "--json")
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
     assert rows == [[100, 12, 1, 1, 100, 0, 1]]

@@ -17,7 +17,15 @@ def test_a_query_is_watched_to_its_end(newest, tmp_path):
         newest.until_running(client)
         asked = ("--backend", client.pid, "--to", "factor:10")
         result = spillcast(
-            "watch", "--json", "--postgres", newest.dsn, *asked, cwd=tmp_path, env=environment()
+            "record",
+            "--live",
+            "--discard",
+            "--json",
+            "--postgres",
+            newest.dsn,
+            *asked,
+            cwd=tmp_path,
+            env=environment(),
         )
         assert client.result()
     assert result.returncode == 0, result.stderr
@@ -37,7 +45,9 @@ def test_what_is_to_come_is_told_by_its_plan(newest):
         client.run(SPILLS)
         newest.until_running(client)
         asked = ("--backend", client.pid, "--to", "latency:50us")
-        with at_terminal("watch", "--postgres", newest.dsn, *asked) as terminal:
+        with at_terminal(
+            "record", "--live", "--discard", "--postgres", newest.dsn, *asked
+        ) as terminal:
             terminal.until("left running it takes about")
             terminal.press("q")
             assert terminal.end() == 0

@@ -13,7 +13,7 @@ import pytest
 
 from harness import until
 from postgres_rig import free_port, of_debian, private_server
-from spillcast.cli import _run
+from spillcast.cli import run
 from spillcast.engines.postgres.server import embedded
 from spillcast.workspace import workspace
 
@@ -41,7 +41,7 @@ class Moving(SimpleNamespace):
         line = ["move", "postgres", self.dsn, *where, *arguments]
         with redirect_stdout(said), redirect_stderr(complained):
             try:
-                ended = _run(line)
+                ended = run(line)
             except SystemExit as exited:
                 ended = exited.code
         assert ended == status, complained.getvalue()

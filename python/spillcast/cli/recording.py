@@ -1,0 +1,279 @@
+"""What ``record`` runs: a command, a process, a server's session or all of them, a minute."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import typer
+
+from spillcast.engines.engine import Wanted
+from spillcast.errors import OptionConflict, OptionInvalid, OptionMissing, SpillcastError
+from spillcast.interruptible import ENDING, interrupted_once
+from spillcast.units import format_duration
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from spillcast.cli.live import OthersOutput, View
+    from spillcast.recording import Recording
+    from spillcast.recording.options import RecordOptions
+    from spillcast.recording.recorder import Recorder
+    from spillcast.recording.running import Running
+
+#: Where the recordings of all sessions go by default.
+ALL_OUTPUT = Path("server.spills")
+#: How often a command under observation is looked at, and a pause between bursts.
+TICK_S, _PAUSE_TICK_S = 1.0, 0.25
+
+
+class Started(Protocol):
+    """A command that was started."""
+
+    exit_status: int | None
+
+    def send_signal(self, number: int) -> None:
+        """As of a shell's kill; nothing where it has ended."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until it has ended or the time is over; True when it has ended."""
+
+
+class PassedOn:
+    """Signals for spillcast on their way to the command that it observes."""
+
+    def __init__(self) -> None:
+        self.command: Started | None = None
+        self._early: list[int] = []
+
+    def to(self, command: Started) -> None:
+        """Pass them on from now on, with those that came while it was started."""
+        self.command = command
+        for number in self._early:
+            command.send_signal(number)
+
+    def take(self, number: int, _frame: "FrameType | None") -> None:
+        """A signal has come."""
+        if self.command is None:
+            self._early.append(number)
+        # Ctrl-C in a terminal has reached it already; a second one may mean more to it.
+        elif number != signal.SIGINT or not _in_foreground():
+            self.command.send_signal(number)
+
+
+@contextmanager
+def as_it_ends(words: Sequence[str] | None) -> Iterator[PassedOn | None]:
+    """What is done about a command, until it has ended, whatever fails here before.
+
+    SIGTERM, SIGINT and SIGHUP end the command, and only thereby its recording. A command that
+    fails has its status passed on, as a shell tells it. Nothing of this where there is no command.
+    """
+    if words is None:
+        yield None
+        return
+    passed_on = PassedOn()
+    # What is ignored, as SIGHUP under nohup, the command ignores as well.
+    taken = [number_ for number_ in ENDING if signal.getsignal(number_) != signal.SIG_IGN]
+    before = {number: signal.signal(number, passed_on.take) for number in taken}
+    try:
+        try:
+            yield passed_on
+        except (SpillcastError, OSError) as error:
+            if passed_on.command is None:
+                raise
+            status = _stay(passed_on.command)
+            if status:
+                print(f"spillcast: {error}", file=sys.stderr)
+                _leave_as(status, "there is no recording of it")
+            raise
+        if passed_on.command is not None:
+            status = _stay(passed_on.command)
+            if status:
+                _leave_as(status, "what was recorded is kept")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stay(command: Started) -> int | None:
+    while not command.wait(TICK_S):
+        pass
+    return command.exit_status
+
+
+def _leave_as(status: int, then: str) -> None:
+    from spillcast.recording.target import describe_exit
+
+    print(f"spillcast: the command {describe_exit(status)}; {then}", file=sys.stderr)
+    raise typer.Exit(status if status > 0 else 128 - status)
+
+
+def _in_foreground() -> bool:
+    """Whether keys of our terminal send signals to us, and to the command with us."""
+    with suppress(OSError):
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            return os.tcgetpgrp(terminal) == os.getpgrp()
+        finally:
+            os.close(terminal)
+    return False
+
+
+def begin(
+    command: list[str] | None,
+    pid: int | None,
+    output: Path | None,
+    options: "RecordOptions",
+    running: "Running | None",
+    others: "OthersOutput | None",
+    passed_on: "PassedOn | None",
+) -> "Recorder":
+    """Start a command under observation, which gets our signals, or attach to a process."""
+    from spillcast.cli.progress import progress_bar
+    from spillcast.recording.begin import record_command, record_pid
+
+    if command is not None:
+        with others.starting() if others is not None else nullcontext():
+            recorder, started = record_command(command, output, options, running)
+        if passed_on is not None:
+            passed_on.to(started)
+    else:
+        assert pid is not None
+        with progress_bar(f"attaching to process {pid}"):
+            recorder = record_pid(pid, output, options, running)
+    for notice in recorder.new_notices():
+        print(f"spillcast: {notice}", file=sys.stderr)
+    return recorder
+
+
+def follow(recorder: "Recorder", view: "View") -> None:
+    """Show a recording to its end, or to Ctrl-C."""
+    try:
+        while not recorder.poll():
+            view.look(recorder, recorder.status())
+    except KeyboardInterrupt:
+        interrupted_once()
+    except BaseException:
+        recorder.abandon()
+        raise
+
+
+def record_all(server: str, output: Path | None, options: "RecordOptions", *, json: bool) -> None:
+    """Record every query of a server that spills, and print what was recorded."""
+    from spillcast.cli.live import line_view
+    from spillcast.cli.output import emit, print_coloured, terminal_columns
+    from spillcast.engines.postgres.live.record_all import record_all_of_postgres
+    from spillcast.report.recording import server_recording_text
+
+    with line_view(show=not json) as view:
+        recording = record_all_of_postgres(
+            server, output or ALL_OUTPUT, options=options, say=view.say, on_status=view.look
+        )
+    if json:
+        emit(recording.to_json())
+    else:
+        print_coloured(server_recording_text(recording, terminal_columns()))
+
+
+def record_server(
+    server: str,
+    output: Path | None,
+    options: "RecordOptions",
+    wanted: Wanted,
+    view: "View",
+    running: "Running | None",
+    *,
+    explain: str | None = None,
+    settings: Sequence[str] = (),
+) -> "Recording":
+    """Record what the options ask for. InputError where they do not go together."""
+    from spillcast.engines.postgres.live.record import record_postgres
+
+    finds = wanted != Wanted()
+    if finds == (explain is not None):
+        raise OptionMissing(
+            "--postgres needs --backend PID, --query PATTERN, --wait-for-spill or --explain SQL",
+            "see: spillcast record --help",
+        )
+    if settings and explain is None:
+        raise OptionConflict(
+            "--set is for the session of --explain; other sessions cannot be changed"
+        )
+    return record_postgres(
+        server,
+        output,
+        wanted if finds else None,
+        explain=explain,
+        settings=dict(_pair(text) for text in settings),
+        options=options,
+        say=view.say,
+        on_status=view.look,
+        running=running,
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise OptionInvalid(f"--set '{text}' is not NAME=VALUE", "for example --set work_mem=4MB")
+    return name.strip(), value.strip()
+
+
+def record_minute(
+    pid: int | None,
+    server: str | None,
+    output: Path,
+    options: "RecordOptions",
+    wanted: Wanted,
+    view: "View",
+) -> "Recording":
+    """Record it in bursts until it ends, all are done, or Ctrl-C, and keep what there is."""
+    from spillcast.recording.folder import check_output
+    from spillcast.recording.minute import keep, record_bursts
+    from spillcast.workspace import workspace
+
+    check_output(output, force=options.force)
+    session, numbers = wanted, count()
+
+    def burst(room: Path, duration_s: float) -> "Recording":
+        nonlocal session
+        record_options = replace(options, duration_s=duration_s, share=False, force=False)
+        path = room / f"{next(numbers)}.spill"
+        if server is None:
+            assert pid is not None
+            return _of_process(pid, path, record_options, view)
+        recording = record_server(server, path, record_options, session, view, None)
+        if recording.meta.postgres is not None:
+            # The next bursts are of this session, whatever others may match by then.
+            session = Wanted(recording.meta.postgres.backend)
+        return recording
+
+    def pause(gap_s: float) -> None:
+        try:
+            if gap_s >= 1:
+                view.say(f"detached for {format_duration(gap_s)}")
+            until_s = time.monotonic() + gap_s
+            while (left_s := until_s - time.monotonic()) > 0:
+                time.sleep(min(left_s, _PAUSE_TICK_S))
+        except KeyboardInterrupt:
+            interrupted_once()
+            raise
+
+    with workspace(output.absolute().parent) as room:
+        bursts = record_bursts(partial(burst, room), pause, options.duration_s, view.say)
+        return keep(bursts, output, share=options.share, force=options.force)
+
+
+def _of_process(pid: int, path: Path, options: "RecordOptions", view: "View") -> "Recording":
+    from spillcast.recording.begin import record_pid
+
+    recorder = record_pid(pid, path, options)
+    follow(recorder, view)
+    return recorder.finish()
