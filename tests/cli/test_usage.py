@@ -42,7 +42,6 @@ def test_former_verbs_work_and_name_the_present_ones(tmp_path):
     [
         (("record", "--to", "factor:2", "--", "true"), "--to"),
         (("record", "--discard", "--", "true"), "--discard"),
-        (("record", "--live", "--json", "--discard", "-o", "x.spill", "--", "true"), "--output"),
         (("profile", "x.trc", "--sql", "select 1", "--by", "op"), "--by"),
     ],
 )

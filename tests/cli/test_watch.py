@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import account_of, expected_rows, only_line, rows, spillcast, target
+from harness import account_of, error_code, expected_rows, only_line, rows, spillcast, target
 from screen import at_terminal, plain, screen
 
 SCHEMA_PAGE = Path(__file__).parents[2] / "docs" / "schema.md"
@@ -117,38 +117,24 @@ def test_record_live_keeps_what_the_command_says_and_the_recording(places):
     assert any(line.startswith("  temp I/O") for line in lines)
 
 
-BAD_USE = {
-    "nothing to watch": (
-        (*WATCH, "--json"),
-        "--pid PID or -- COMMAND or --postgres DSN",
-    ),
-    "no terminal": ((*WATCH, "--pid", "1"), "is not a terminal here"),
-    "no terminal to record at": (("record", "--live", "--", "true"), "is not a terminal here"),
-    "no server": (
-        (*WATCH, "--json", "--pid", "1", "--backend", "2"),
-        "need --postgres",
-    ),
-    "no such pid": (
-        (*WATCH, "--json", "--pid", str(2**22 + 1)),
-        "there is no such process",
-    ),
-    "a target to probe": (
-        (*WATCH, "--json", "--to", "/tmp", "--", "true"),
-        "a probe would",
-    ),
-    "no target": (
-        (*WATCH, "--json", "--to", "nowhere", "--", "true"),
-        "nowhere",
-    ),
-    "no latency": (
-        (*WATCH, "--json", "--to", "latency:fast", "--", "true"),
-        "'fast'",
-    ),
-}
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ((), "option-missing"),
+        (("--pid", "1", "--backend", "2"), "option-conflict"),
+        (("--pid", str(2**22 + 1)), "process-missing"),
+        (("--to", "/tmp", "--", "true"), "target-unsuited"),
+        (("--to", "nowhere", "--", "true"), "path-missing"),
+        (("--to", "latency:fast", "--", "true"), "option-invalid"),
+        (("-o", "x.spill", "--", "true"), "option-conflict"),
+    ],
+)
+def test_bad_use(words, code, tmp_path):
+    assert error_code(spillcast(*WATCH, "--json", *words, cwd=tmp_path)) == code
+    assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("case", BAD_USE)
-def test_bad_use(case, tmp_path):
-    arguments, words = BAD_USE[case]
-    assert words in only_line(spillcast(*arguments, cwd=tmp_path), 2)
+@pytest.mark.parametrize("words", [("--discard", "--pid", "1"), ("--", "true")])
+def test_a_live_view_needs_a_terminal(words, tmp_path):
+    assert "terminal" in only_line(spillcast("record", "--live", *words, cwd=tmp_path), 2)
     assert list(tmp_path.iterdir()) == []
