@@ -19,8 +19,8 @@ TIMED := $(addprefix tests/,forecast/duckdb/test_compression.py lab/test_demo.py
 # What builds and checks what goes to other machines; PLATFORMS=native is one, none is all.
 RELEASE := build/release/tools
 PLATFORMS ?=
-# What takes minutes and changes seldom: browsers, notebooks, Spark, Sphinx, experiments on engines.
-LONG := $(addprefix tests/,fleet/test_spark.py lab/test_kernel_slowed.py lab/test_memory_sweep.py lab/test_verify.py \
+# What takes minutes and changes seldom: browsers, notebooks, Sphinx, experiments on engines.
+LONG := $(addprefix tests/,lab/test_kernel_slowed.py lab/test_memory_sweep.py lab/test_verify.py \
 	report/test_report_pages.py skeptic/test_skeptic.py test_docs_site.py test_interactive.py \
 	test_notebook_extra.py)
 # A worker that ends is not replaced, for pytest-xdist then waits forever.

@@ -34,7 +34,7 @@ BASE_BYTES = 512 * 101
 #: What takes longest begins first, so that no worker ends with it while the others idle.
 LONGEST = (
     "report/test_report_secrets.py", "fuzz/test_fuzz.py", "postgres/test_postgres_check.py",
-    "postgres/test_postgres_record.py", "fleet/test_spark.py", "lab/test_verify.py",
+    "postgres/test_postgres_record.py", "lab/test_verify.py",
     "engines/test_paper_engine.py", "postgres/test_postgres_killed.py", "cli/test_storage.py",
     "storage/test_rehearse_command.py", "postgres/test_postgres_record_all.py",
     "report/test_report_pages.py", "lab/test_memory_sweep.py", "recording/test_writer.py",

@@ -1,7 +1,7 @@
 """Runs of spillcast by a fork of a process that has imported it: most of a short run is imports.
 
-What starts a run differently, such as another PYTHONPATH, and all that observes, times or starts
-Spark is left to a start of its own; so is everything where SPILLCAST_STARTS=anew. The guides'
+What starts a run differently, such as another PYTHONPATH, and all that observes or times, is
+left to a start of its own; so is everything where SPILLCAST_STARTS=anew. The guides'
 commands, of every verb, always start anew.
 """
 

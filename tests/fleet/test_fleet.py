@@ -7,9 +7,9 @@ import pytest
 from fleet_files import IDLE, READ, WRITE, waits, write_fleet, write_trace
 from harness import only_line, spillcast
 from oracle_files import make_example
-from spillcast.fleet.engine import clashing
 from spillcast.fleet.fleet import Fleet, Row, fleet
 from spillcast.fleet.ingest import ingest
+from spillcast.fleet.sums import clashing
 
 
 @pytest.fixture(scope="module")
@@ -176,8 +176,6 @@ def test_bad_targets_are_one_line(made, tmp_path):
     assert "a factor is" in only_line(spillcast("fleet", dataset, "--to", "factor:0"), 2)
     temp_events = spillcast("fleet", dataset, "--to", "factor:2", "--temp-events", "latch*")
     assert "waits for 'latch*'" in only_line(temp_events, 2)
-    master = spillcast("fleet", dataset, "--to", "factor:2", "--master", "spark://x:1")
-    assert "--engine spark" in only_line(master, 2)
 
 
 def test_the_table_fits_a_terminal(made):

@@ -4,16 +4,7 @@ from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import (
-    Confidence,
-    Csv,
-    Json,
-    Markdown,
-    Master,
-    TempEvents,
-    Workers,
-    only_with_spark,
-)
+from spillcast.cli.options import Confidence, Csv, Json, Markdown, TempEvents
 
 
 def add_to(application: typer.Typer) -> None:
@@ -34,8 +25,6 @@ def fleet(
         float | None, typer.Option(min=0, help="Price of the target for 30 days.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of statements in the table.")] = 20,
-    engine: Workers = "local",
-    master: Master = None,
     confidence: Confidence = 0.9,
     json: Json = False,
     csv: Csv = False,
@@ -52,19 +41,12 @@ def fleet(
     from spillcast.recording.event_names import TEMP_EVENTS
     from spillcast.report.fleet import fleet_page
 
-    only_with_spark(engine, master)
-    selected_engine = None
-    if engine == "spark":
-        from spillcast.fleet.spark import engine as spark_engine
-
-        selected_engine = spark_engine(dataset, master)
     fleet = make(
         dataset,
         to,
         temp_events=temp_events or TEMP_EVENTS,
         confidence=confidence,
         cost=cost,
-        engine=selected_engine,
     )
     show(fleet.to_json, lambda: fleet_page(fleet, top), json=json, csv=csv, markdown=markdown)
     if all(row.saved_s is None for row in fleet.rows):

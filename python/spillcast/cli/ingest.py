@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Json, Master, Workers, only_with_spark
+from spillcast.cli.options import Json
 
 
 def add_to(application: typer.Typer) -> None:
@@ -27,8 +27,6 @@ def ingest(
     database: Annotated[
         str | None, typer.Option(help="Name of the database, if the evidence has none.")
     ] = None,
-    engine: Workers = "local",
-    master: Master = None,
     json: Json = False,
 ) -> None:
     """Add evidence to a dataset, each file once.
@@ -40,17 +38,11 @@ def ingest(
     """
     from spillcast.cli.output import emit
     from spillcast.cli.progress import progress_bar
-    from spillcast.fleet.ingest import ingest as local_ingest
+    from spillcast.fleet.ingest import ingest as ingest_sources
     from spillcast.report.fleet import ingested_text, not_taken
 
-    only_with_spark(engine, master)
     with progress_bar("ingesting") as show:
-        if engine == "spark":
-            from spillcast.fleet.spark import ingest as spark_ingest
-
-            done = spark_ingest(source, output, master=master, database=database, on_progress=show)
-        else:
-            done = local_ingest(source, output, database=database, on_progress=show)
+        done = ingest_sources(source, output, database=database, on_progress=show)
     for words in not_taken(done):
         print(f"spillcast: {words}", file=sys.stderr)
     emit(done.to_json()) if json else print(ingested_text(done))

@@ -1,7 +1,7 @@
 """The options that verbs share, each defined once."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -156,13 +156,3 @@ Lenient = Annotated[
     typer.Option(help="Also find WAIT lines in the middle of other text.", rich_help_panel=ORACLE),
 ]
 Where = Annotated[str | None, typer.Option(help="Only waits that meet this SQL condition.")]
-Workers = Annotated[Literal["local", "spark"], typer.Option(help="Where the work is done.")]
-Master = Annotated[str | None, typer.Option(help="Spark's master, such as spark://host:7077.")]
-
-
-def only_with_spark(workers: str, master: str | None) -> None:
-    """InputError for a Spark master without an engine that uses it."""
-    from spillcast.errors import OptionConflict
-
-    if master is not None and workers != "spark":
-        raise OptionConflict("--master goes with --engine spark")

@@ -1,7 +1,7 @@
 """The tables of a dataset. Counts and times are integers, times in microseconds.
 
-Integers add up to the same in any order, so DuckDB and Spark agree to the last digit. Floats begin
-in the forecast, which one process makes from sorted sums.
+Integers add up to the same in any order. Floats begin in the forecast, which is made from sorted
+sums.
 """
 
 import io

@@ -1,24 +1,16 @@
 """Which queries of which databases would gain most from other temp storage."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from spillcast.errors import InputError, NoTempIo, TargetUnsuited
-from spillcast.fleet.dataset import FACTS_FOLDER, RUNS_FOLDER, Dataset
-from spillcast.fleet.engine import (
-    Engine,
-    Rows,
-    clashing,
-    days_sql,
-    label_sql,
-    latencies_sql,
-    local,
-    totals_sql,
-)
-from spillcast.fleet.forecasts import Outcome, Statement, of_statement, statements
+from spillcast.fleet.dataset import FACTS_FOLDER, Dataset
+from spillcast.fleet.forecasts import Outcome, Statement, of_run, of_statement, statements
+from spillcast.fleet.sums import Rows, Sums, clashing, read_runs
 from spillcast.forecast.oracle.parts import Target, resolve_target
 from spillcast.profile.traces import quantile_us
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
@@ -163,24 +155,22 @@ def fleet(
     temp_events: str = TEMP_EVENTS,
     confidence: float = 0.9,
     cost: float | None = None,
-    engine: AbstractContextManager[Engine] | None = None,
 ) -> Fleet:
     """Forecast every statement of the dataset at ``address`` with its temp files on ``to``.
 
     ``temp_events`` is a pattern of the wait events that change; ``cost`` the price of the target
-    for 30 days. ``engine`` is DuckDB on this machine, if none is given. InputError for a dataset or
-    a target that cannot be used, or where nothing in the dataset waits for such events.
+    for 30 days. InputError for a dataset or a target that cannot be used, or if nothing in the
+    dataset waits for such events.
     """
     dataset = Dataset.open(address)
     sources = dataset.sources.select(["database", "instance", "host", "set_aside"]).to_pylist()
     clashes = clashing(sources)
-    with engine or local(dataset) as chosen_engine:
-        facts = Facts(chosen_engine, dataset, to, temp_events, confidence, clashes)
-        if not facts.outcomes:
-            raise NoTempIo(
-                f"{address}: nothing in it waits for '{temp_events}'",
-                "name the events that change with --temp-events",
-            )
+    facts = Facts(dataset, to, temp_events, confidence, clashes)
+    if not facts.outcomes:
+        raise NoTempIo(
+            f"{address}: nothing in it waits for '{temp_events}'",
+            "name the events that change with --temp-events",
+        )
     rows = _ranked([facts.row(key) for key in facts.outcomes])
     by_key = {(row.database, row.sql): row for row in rows}
     return Fleet(
@@ -199,11 +189,10 @@ def fleet(
 
 
 class Facts:
-    """The result of an engine for a dataset, with a forecast for each statement that spills."""
+    """The sums of a dataset, with a forecast for each statement that spills."""
 
     def __init__(
         self,
-        engine: Engine,
         dataset: Dataset,
         to: str,
         temp_events: str,
@@ -216,7 +205,6 @@ class Facts:
                 f"probe it once: spillcast probe {shell_word(to)} --grid -o storage.json",
             )
         self._clashes = clashes
-        label = label_sql(clashes)
         self.outcomes: dict[Key, list[Outcome]] = {}
         self._kinds: dict[Key, set[str]] = {}
         self._sources: dict[Key, int] = {}
@@ -225,20 +213,23 @@ class Facts:
         self.day_us: dict[Key, dict[str, int]] = {}
         self._buckets: dict[Key, list[tuple[int, int]]] = {}
         if dataset.parts(FACTS_FOLDER):
-            all_statements = statements(_sorted(engine.rows(totals_sql(label))))
-            self._forecast(all_statements, resolve_facts_target(to), temp_events, confidence)
-            events = {
-                event
-                for statement in all_statements
-                for event in statement.events()
-                if is_like(event, temp_events)
-            }
-            self._read_days(_sorted(engine.rows(days_sql(label, events))), all_statements)
-            for row in _sorted(engine.rows(latencies_sql(label, events, engine.dialect))):
-                key = row["label"], row["sql_id"]
-                self._buckets.setdefault(key, []).append((row["bucket_ns"], row["waits"]))
-        if dataset.parts(RUNS_FOLDER):
-            self._read_runs(engine.runs(to, confidence))
+            with duckdb.connect() as connection:
+                self._read_facts(Sums(dataset, connection, clashes), to, temp_events, confidence)
+        self._read_runs(dataset, to, confidence)
+
+    def _read_facts(self, sums: Sums, to: str, temp_events: str, confidence: float) -> None:
+        all_statements = statements(sums.totals())
+        self._forecast(all_statements, resolve_facts_target(to), temp_events, confidence)
+        events = {
+            event
+            for statement in all_statements
+            for event in statement.events()
+            if is_like(event, temp_events)
+        }
+        self._read_days(sums.days(events), all_statements)
+        for row in sums.latencies(events):
+            key = row["label"], row["sql_id"]
+            self._buckets.setdefault(key, []).append((row["bucket_ns"], row["waits"]))
 
     def _forecast(
         self,
@@ -270,22 +261,21 @@ class Facts:
             if row["kind"] == timed_by[key]:
                 self.day_us.setdefault(key, {})[row["day"]] = row["total_us"]
 
-    def _read_runs(self, rows: Rows) -> None:
-        for row in rows:
+    def _read_runs(self, dataset: Dataset, to: str, confidence: float) -> None:
+        runs = [
+            ({**row, "evidence": b""}, of_run(row, to, confidence)) for row in read_runs(dataset)
+        ]
+        for row, outcome in sorted(runs, key=lambda run: run[0]["source"]):
             database = row["database"]
             if database in self._clashes:
                 database = f"{database}@{row['host']}"
             key = database, row["sql_id"]
-            interval = None if row["low_s"] is None else (row["low_s"], row["high_s"])
-            outcome = Outcome(
-                row["elapsed_s"], row["temp_s"], row["forecast_s"], interval, row["refused"]
-            )
             self._add(key, outcome, row["kind"], 1)
             self.elapsed_us[database] = self.elapsed_us.get(database, 0) + round(
-                1e6 * row["elapsed_s"]
+                1e6 * outcome.elapsed_s
             )
             days = self.day_us.setdefault(key, {})
-            days[row["day"]] = days.get(row["day"], 0) + round(1e6 * row["temp_s"])
+            days[row["day"]] = days.get(row["day"], 0) + round(1e6 * outcome.temp_s)
 
     def _add(self, key: Key, outcome: Outcome, kind: str, sources: int) -> None:
         self.outcomes.setdefault(key, []).append(outcome)
@@ -323,13 +313,6 @@ class Facts:
             p95_us=_quantile_us(buckets, 0.95),
             refused=refused,
         )
-
-
-def _sorted(rows: Rows) -> Rows:
-    """Sort rows by all their keys, so that sums of floats are reproducible."""
-    keys = ("label", "kind", "sql_id", "measure", "event", "day", "bucket_ns")
-    present = [key for key in keys if rows and key in rows[0]]
-    return sorted(rows, key=lambda row: tuple(row[key] for key in present))
 
 
 def resolve_facts_target(to: str) -> Target | str:

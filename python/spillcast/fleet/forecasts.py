@@ -1,6 +1,6 @@
 """Sums of facts, and packed runs -> a forecast for each statement."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ class Statement:
 
     database: str
     sql_id: str
-    #: Rows of ``totals_sql`` by kind of evidence.
+    #: Rows of ``Sums.totals`` by kind of evidence.
     rows: dict[str, Rows] = field(default_factory=dict)
 
     @property
@@ -81,7 +81,7 @@ class Statement:
 
 
 def statements(totals: Iterable[Mapping[str, Any]]) -> list[Statement]:
-    """The rows of ``totals_sql`` by database and statement, in their order."""
+    """The rows of ``Sums.totals`` by database and statement, in their order."""
     statements: dict[tuple[str, str], Statement] = {}
     for row in totals:
         key = row["label"], row["sql_id"]
@@ -140,29 +140,6 @@ def of_run(row: Mapping[str, Any], to: str, confidence: float) -> Outcome:
         return Outcome(0.0, 0.0, refused=error.message.rpartition("/spillcast-")[2])
     temp_s = sum(term.baseline_s for term in forecast.terms if term.count is not None)
     return _outcome(forecast, temp_s)
-
-
-def of_runs(
-    rows: Iterable[Mapping[str, Any]], to: str, confidence: float
-) -> Iterator[dict[str, Any]]:
-    """The forecasts of many rows, as rows that any engine can pass on."""
-    for row in rows:
-        outcome = of_run(row, to, confidence)
-        low, high = outcome.interval_s or (None, None)
-        yield {
-            "database": row["database"],
-            "host": row["host"],
-            "day": row["day"],
-            "sql_id": row["sql_id"],
-            "kind": row["kind"],
-            "source": row["source"],
-            "elapsed_s": outcome.elapsed_s,
-            "temp_s": outcome.temp_s,
-            "forecast_s": outcome.forecast_s,
-            "low_s": low,
-            "high_s": high,
-            "refused": outcome.refused,
-        }
 
 
 def _outcome(forecast: Forecast, temp_s: float) -> Outcome:
