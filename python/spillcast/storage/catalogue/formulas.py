@@ -1,324 +1,277 @@
-"""From a line of a table to rate limits: devices, provisioned and sized volumes, tiers."""
+"""From the figures of a row to rate limits: devices by Linux's cost model, rented volumes by rates.
 
+A device's figures are those of block/blk-iocost.c: page = 4096 / bytes_per_s; base = max(1 /
+operations_per_s - page, 0), for sequential and for random operations; cost = base + pages * page.
+
+A volume's rates are fixed, chosen within limits of the product, or follow from its size. A burst on
+credit is a second pair of limits, which fill at the rates that the volume sustains.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from math import ceil
+from typing import Any
 
-from spillcast.errors import TargetInvalid
+from spillcast.errors import InputError, TargetInvalid
 from spillcast.recording.event_names import OPS
-from spillcast.storage.catalogue.row import (
-    GIB,
-    MB,
-    MIB,
-    UNIT_BYTES,
-    Entry,
-    Parameter,
-    Row,
-    Values,
-    burst_s,
-    number,
-    operation_bytes,
-    rate_limits,
-    table,
-)
-from spillcast.storage.storage import Limit, bytes_limit, operations_limit
-from spillcast.units import format_bytes
+from spillcast.storage.storage import Limit
+from spillcast.units import format_bytes, parse_bytes, parse_bytes_per_s, parse_rate
 
 PAGE_BYTES = 4096
-
-
-def device_rows() -> list[Row]:
-    """The kernel's defaults, SSD models, and the local disks of rented machines."""
-    return [_device_row(entry) for name in ("devices", "local_disks") for entry in table(name)]
-
-
-def _device_row(entry: Entry) -> Row:
-    return Row(
-        entry["name"],
-        entry["what"],
-        entry["description"],
-        entry["source"],
-        entry["latency"],
-        float(entry["spread"]),
-        partial(_device_limits, entry),
-    )
-
-
-def _device_limits(entry: Entry, _: Values) -> list[Limit]:
-    read_page_ns, read_random_ns, read_sequential_ns = _costs(entry, "read")
-    write_page_ns, write_random_ns, write_sequential_ns = _costs(entry, "write")
-    limit = Limit(
-        "device time",
-        read_random_ns=read_random_ns,
-        read_sequential_ns=read_sequential_ns,
-        write_random_ns=write_random_ns,
-        write_sequential_ns=write_sequential_ns,
-        read_ns_per_byte=read_page_ns / PAGE_BYTES,
-        write_ns_per_byte=write_page_ns / PAGE_BYTES,
-    )
-    return [limit]
-
-
-def _costs(entry: Entry, op: str) -> tuple[float, float, float]:
-    """Device time of a page, and the base of a random and of a sequential operation."""
-    page_ns = PAGE_BYTES / float(entry[f"{op}_bytes_per_s"]) * 1e9
-    random_ns = max(1e9 / float(entry[f"{op}_random_per_s"]) - page_ns, 0.0)
-    sequential_per_s = entry.get(f"{op}_sequential_per_s")
-    if sequential_per_s is None:
-        return page_ns, random_ns, random_ns
-    sequential_ns = max(1e9 / float(sequential_per_s) - page_ns, 0.0)
-    # Some devices were measured faster at random: what spills does not get that.
-    return page_ns, max(random_ns, sequential_ns), sequential_ns
-
-
+MIB, GIB = 1 << 20, 1 << 30
+UNIT_BYTES = {"MiB": MIB, "MB": 10**6}
+#: Time's worth of a rate that a volume serves at once, so that single operations are not delayed.
+#: Products do not document it; no run is short enough to feel it.
+_BURST_S = 0.1
 #: io1 above its plateau: operations of 16 KiB.
-_HELD_OPERATION_MIB = 1 / 64
+_PLATEAU_OPERATION_MIB = 1 / 64
+
+#: Figures of a row by name, and values of its parameters by key (sizes in bytes).
+Figures = Mapping[str, float]
+Values = Mapping[str, float]
 
 
-def provisioned_rows() -> list[Row]:
-    """Products, in the order of the table."""
+@dataclass(frozen=True)
+class Parameter:
+    """What can be chosen of a storage: ``NAME?key=value``. Sizes are bytes."""
+
+    key: str
+    default: float
+    low: float
+    high: float
+    unit: str
+
+    @property
+    def allowed(self) -> str:
+        """The range, with its unit."""
+        if self.unit == "bytes":
+            return f"{format_bytes(self.low)} to {format_bytes(self.high)}"
+        return f"{self.low:,.10g} to {self.high:,.10g} {self.unit}"
+
+    def value(self, name: str, text: str) -> float:
+        """The number that ``text`` says. InputError if it is not one, or outside the range."""
+        try:
+            value = self._parsed(text)
+        except InputError:
+            value = float("nan")
+        if not self.low <= value <= self.high:
+            raise TargetInvalid(f"catalogue:{name}: {self.key}={text}: {name} takes {self.allowed}")
+        return value
+
+    def _parsed(self, text: str) -> float:
+        if self.unit == "bytes":
+            return parse_bytes(text)
+        unit_bytes = UNIT_BYTES.get(self.unit.removesuffix("/s"))
+        if unit_bytes is None:
+            return parse_rate(text)
+        try:
+            return float(text)
+        except ValueError:
+            return parse_bytes_per_s(text) / unit_bytes
+
+
+def parameters_of(figures: Figures) -> list[Parameter]:
+    """The parameters of a row: what has a default, a minimum and a maximum."""
+    columns = {
+        "iops": ("iops", 1, "IOPS"),
+        "throughput": ("throughput", 1, f"{_unit(figures)}/s"),
+        "size": ("size_gib", GIB, "bytes"),
+    }
     return [
-        Row(
-            entry["name"],
-            entry["what"],
-            entry["description"],
-            entry["source"],
-            entry["latency"],
-            1.0,
-            partial(_provisioned_limits, entry),
-            _parameters(entry),
-            partial(_settle, entry),
-        )
-        for entry in table("provisioned")
+        Parameter(key, *(figures[column + end] * scale for end in ("", "_min", "_max")), unit)
+        for key, (column, scale, unit) in columns.items()
+        if f"{column}_min" in figures
     ]
 
 
-def _parameters(entry: Entry) -> list[Parameter]:
-    units = {"iops": "IOPS", "throughput": f"{entry['unit']}/s", "size": "bytes"}
-    columns = {"iops": "iops", "throughput": "throughput", "size": "size_gib"}
-    parameters = []
-    for key, column in columns.items():
-        if entry[column]:
-            scale = GIB if key == "size" else 1
-            default, low, high = (
-                float(entry[column + end]) * scale for end in ("", "_min", "_max")
-            )
-            parameters.append(Parameter(key, default, low, high, units[key]))
-    return parameters
+def settled(name: str, figures: Figures, given: Values) -> Values:
+    """A value for every parameter. Defaults give way to what is ``given``.
 
-
-def _settle(entry: Entry, settings: Values) -> Values:
-    """What is asked, and the defaults as far as it allows them. InputError for what does not go."""
-    values = {parameter.key: parameter.default for parameter in _parameters(entry)} | dict(settings)
+    InputError for values that the product does not sell together.
+    """
+    values = {parameter.key: parameter.default for parameter in parameters_of(figures)} | given
     if "iops" in values:
-        most = _most_iops(entry, values)
-        if "iops" in settings and settings["iops"] > most:
+        iops_max = _iops_max(figures, values)
+        if given.get("iops", 0.0) > iops_max:
             raise TargetInvalid(
-                f"catalogue:{entry['name']}: iops={settings['iops']:,.10g}: "
-                f"{format_bytes(values['size'])} of {entry['name']} has up to {most:,.10g} IOPS",
-                f"ask for size={ceil(settings['iops'] / float(entry['iops_per_gib']))}G or more",
+                f"catalogue:{name}: iops={given['iops']:,.10g}: "
+                f"{format_bytes(values['size'])} of {name} has up to {iops_max:,.10g} IOPS",
+                f"ask for size={ceil(given['iops'] / figures['iops_max_per_gib'])}G or more",
             )
-        values["iops"] = min(values["iops"], most)
+        values["iops"] = min(values["iops"], iops_max)
     if "throughput" in values:
-        most = _most_throughput(entry, values)
-        if "throughput" in settings and settings["throughput"] > most:
-            iops = ceil(settings["throughput"] / float(entry["throughput_per_iops"]))
+        throughput_max = _throughput_max(figures, values)
+        if given.get("throughput", 0.0) > throughput_max:
             raise TargetInvalid(
-                f"catalogue:{entry['name']}: throughput={settings['throughput']:,.10g}: "
-                f"{values['iops']:,.10g} IOPS of {entry['name']} move up to {most:,.10g} "
-                f"{entry['unit']}/s",
-                f"ask for iops={iops}",
+                f"catalogue:{name}: throughput={given['throughput']:,.10g}: "
+                f"{values['iops']:,.10g} IOPS of {name} move up to {throughput_max:,.10g} "
+                f"{_unit(figures)}/s",
+                f"ask for iops={ceil(given['throughput'] / figures['throughput_max_per_iops'])}",
             )
-        values["throughput"] = min(values["throughput"], most)
+        values["throughput"] = min(values["throughput"], throughput_max)
     return values
 
 
-def _most_iops(entry: Entry, values: Values) -> float:
-    per_gib = number(entry, "iops_per_gib")
-    if per_gib is None:
-        return float(entry["iops_max"])
-    return max(float(entry["iops_min"]), per_gib * values["size"] / GIB)
+def device_limits(figures: Figures, _values: Values) -> list[Limit]:
+    """The device time of an operation, reads and writes apart."""
+    costs: dict[str, Any] = {}
+    for op in OPS:
+        page_ns = PAGE_BYTES / figures[f"{op}_bytes_per_s"] * 1e9
+        base_ns = {
+            pattern: max(1e9 / per_s - page_ns, 0.0)
+            for pattern in ("random", "sequential")
+            if (per_s := figures.get(f"{op}_{pattern}_per_s")) is not None
+        }
+        sequential_ns = base_ns.get("sequential", base_ns["random"])
+        costs[f"{op}_sequential_ns"] = sequential_ns
+        # Some devices were measured faster at random: temp I/O does not get that.
+        costs[f"{op}_random_ns"] = max(base_ns["random"], sequential_ns)
+        costs[f"{op}_ns_per_byte"] = page_ns / PAGE_BYTES
+    return [Limit("device time", **costs)]
 
 
-def _most_throughput(entry: Entry, values: Values) -> float:
-    """In the unit of the product."""
-    most = float(entry["throughput_max"])
-    per_iops, held = number(entry, "throughput_per_iops"), number(entry, "throughput_held")
-    if per_iops is not None:
-        most = min(most, per_iops * values["iops"])
-    if held is not None:
-        most = min(most, max(held, _HELD_OPERATION_MIB * values["iops"]))
-    return most
-
-
-def _provisioned_limits(entry: Entry, values: Values) -> list[Limit]:
-    throughput = values.get("throughput") or _most_throughput(entry, values)
-    iops = values.get("iops") or float(entry["iops_per_throughput"]) * throughput
-    return rate_limits(iops, throughput * UNIT_BYTES[entry["unit"]], operation_bytes(entry))
-
-
-def sized_rows() -> list[Row]:
-    """Products, in the order of the table."""
-    return [
-        Row(
-            entry["name"],
-            entry["what"],
-            entry["description"],
-            entry["source"],
-            entry["latency"],
-            1.0,
-            partial(_sized_limits, entry),
-            [_size(entry)],
-        )
-        for entry in table("sized")
-    ]
-
-
-def _size(entry: Entry) -> Parameter:
-    default, low, high = (float(entry[f"size_gib{end}"]) * GIB for end in ("", "_min", "_max"))
-    return Parameter("size", default, low, high, "bytes")
+def volume_limits(figures: Figures, values: Values) -> list[Limit]:
+    """The rates of a volume, and where it bursts those of the burst and of its credits."""
+    base = _base(figures, values)
+    burst = _burst(figures, values, base)
+    if burst is None:
+        return _buckets(figures, base, None)
+    credit_s = _credit_s(figures, values, base, burst)
+    return [*_buckets(figures, burst, None), *_buckets(figures, base, credit_s, " credits")]
 
 
 @dataclass(frozen=True)
 class _Rates:
-    """Operations (None: as many as the bytes allow) and bytes a second."""
+    """Operations (None: as many as the bytes allow) and bytes per second, by op."""
 
-    read_iops: float | None
-    write_iops: float | None
-    read_bytes_per_s: float
-    write_bytes_per_s: float
+    iops: Mapping[str, float | None]
+    bytes_per_s: Mapping[str, float]
 
 
-def _sized_limits(entry: Entry, values: Values) -> list[Limit]:
-    gib = values["size"] / GIB
-    base, burst = _base(entry, gib), _burst(entry, gib)
-    largest, merged = operation_bytes(entry), entry["merged"] == "yes"
-    if burst is None:
-        return _buckets("", base, burst_s(base.write_bytes_per_s), largest, merged=merged)
-    operations = number(entry, "burst_operations")
-    # Credits are operations (gp2), or bytes: as many as the volume holds (st1, sc1).
-    full_s = (
-        values["size"] / base.read_bytes_per_s
-        if operations is None
-        else operations / (base.read_iops or 1.0)
-    )
-    return [
-        *_buckets("", burst, burst_s(burst.write_bytes_per_s), largest, merged=merged),
-        *_buckets(" credits", base, full_s, largest, merged=merged, bytes_too=operations is None),
-    ]
+@dataclass(frozen=True)
+class _CreditSeconds:
+    """How long the sustained rate takes to fill the credits; None if there are none."""
+
+    operations: float | None
+    bytes: float | None
 
 
-def _base(entry: Entry, gib: float) -> _Rates:
-    """What the volume sustains."""
+def _base(figures: Figures, values: Values) -> _Rates:
+    """What a volume sustains."""
+    gib = values.get("size", 0.0) / GIB
     iops: dict[str, float | None] = {}
     bytes_per_s: dict[str, float] = {}
     for op in OPS:
-        per_gib = number(entry, f"{op}_iops_per_gib")
-        least = number(entry, "iops_min") or 0.0
-        iops[op] = (
-            None
-            if per_gib is None
-            else min(max(per_gib * gib, least), float(entry[f"{op}_iops_max"]))
+        if "throughput_per_gib" in figures:
+            throughput = min(
+                max(figures["throughput_per_gib"] * gib, figures.get("throughput_lower", 0.0)),
+                figures[f"{op}_throughput_max"],
+            )
+            per_gib = figures.get(f"{op}_iops_per_gib")
+            iops[op] = per_gib and min(
+                max(per_gib * gib, figures.get("iops_lower", 0.0)), figures[f"{op}_iops_max"]
+            )
+        else:
+            throughput = values.get("throughput") or figures.get("throughput") or 0.0
+            throughput = throughput or _throughput_max(figures, values)
+            iops[op] = values.get("iops") or figures.get("iops")
+            iops[op] = iops[op] or figures["iops_per_throughput"] * throughput
+        bytes_per_s[op] = throughput * figures["unit_bytes"]
+    return _Rates(iops, bytes_per_s)
+
+
+def _burst(figures: Figures, values: Values, base: _Rates) -> _Rates | None:
+    """What a volume does while it has credits; None if that is no more than it sustains."""
+    iops, throughput = figures.get("burst_iops"), figures.get("burst_throughput")
+    if "burst_throughput_per_gib" in figures:
+        per_gib = figures["burst_throughput_per_gib"]
+        throughput = min(per_gib * values["size"] / GIB, figures["burst_throughput_max"])
+    bytes_per_s = throughput and throughput * figures["unit_bytes"]
+    more_iops = iops is not None and iops > (base.iops["read"] or 0.0)
+    more_bytes = bytes_per_s is not None and bytes_per_s > base.bytes_per_s["read"]
+    if not more_iops and not more_bytes:
+        return None
+    return _Rates(
+        dict.fromkeys(OPS, iops) if more_iops else base.iops,
+        base.bytes_per_s if bytes_per_s is None else dict.fromkeys(OPS, bytes_per_s),
+    )
+
+
+def _credit_s(figures: Figures, values: Values, base: _Rates, burst: _Rates) -> _CreditSeconds:
+    """Credits are operations (gp2), as many bytes as the volume holds (st1, sc1), or minutes."""
+    base_iops, burst_iops = base.iops["read"], burst.iops["read"]
+    base_bytes, burst_bytes = base.bytes_per_s["read"], burst.bytes_per_s["read"]
+    if "burst_operations" in figures:
+        return _CreditSeconds(figures["burst_operations"] / (base_iops or 1.0), None)
+    if "burst_minutes" in figures and base_iops and burst_iops:
+        burst_s = figures["burst_minutes"] * 60
+        return _CreditSeconds(
+            (burst_iops - base_iops) * burst_s / base_iops,
+            (burst_bytes - base_bytes) * burst_s / base_bytes,
         )
-        mib = max(float(entry["throughput_per_gib"]) * gib, number(entry, "throughput_min") or 0.0)
-        bytes_per_s[op] = min(mib, float(entry[f"{op}_throughput_max"])) * MIB
-    return _Rates(iops["read"], iops["write"], bytes_per_s["read"], bytes_per_s["write"])
-
-
-def _burst(entry: Entry, gib: float) -> _Rates | None:
-    """What it does while it has credits; None where that is no more than it sustains."""
-    base = _base(entry, gib)
-    iops = number(entry, "burst_iops")
-    if iops is not None and base.read_iops is not None and iops > base.read_iops:
-        return _Rates(iops, iops, base.read_bytes_per_s, base.write_bytes_per_s)
-    per_gib = number(entry, "burst_throughput_per_gib")
-    if per_gib is not None:
-        bytes_per_s = min(per_gib * gib, float(entry["burst_throughput_max"])) * MIB
-        if bytes_per_s > base.read_bytes_per_s:
-            return _Rates(None, None, bytes_per_s, bytes_per_s)
-    return None
+    return _CreditSeconds(None, values["size"] / base_bytes)
 
 
 def _buckets(
-    suffix: str,
-    rates: _Rates,
-    held_s: float,
-    largest_bytes: int | None,
-    *,
-    merged: bool,
-    bytes_too: bool = True,
+    figures: Figures, rates: _Rates, credit_s: _CreditSeconds | None, suffix: str = ""
 ) -> list[Limit]:
-    """A bucket of operations where they are limited, and one of bytes."""
+    """A bucket of operations if they are limited, and one of bytes."""
+    if credit_s is None:
+        # At least one operation of 1 MiB.
+        at_once_s = max(_BURST_S, MIB / rates.bytes_per_s["write"])
+        credit_s = _CreditSeconds(at_once_s, at_once_s)
+    operation_kib = figures.get("operation_kib")
+    operation_bytes = None if operation_kib is None else round(operation_kib) * 1024
     limits = []
-    if rates.read_iops is not None and rates.write_iops is not None:
-        read_ns, write_ns = 1e9 / rates.read_iops, 1e9 / rates.write_iops
+    read_iops, write_iops = rates.iops["read"], rates.iops["write"]
+    if read_iops is not None and write_iops is not None and credit_s.operations is not None:
+        read_ns, write_ns = 1e9 / read_iops, 1e9 / write_iops
         limits.append(
             Limit(
-                f"iops{suffix}",
-                read_ns,
-                read_ns,
-                write_ns,
-                write_ns,
-                operation_bytes=largest_bytes,
-                burst_ns=held_s * 1e9,
+                f"iops{suffix}", read_ns, read_ns, write_ns, write_ns,
+                operation_bytes=operation_bytes, burst_ns=credit_s.operations * 1e9,
             )
-        )
-    if merged and largest_bytes is not None:
+        )  # fmt: skip
+    if credit_s.bytes is None:
+        return limits
+    if "merged" in figures and operation_bytes is not None:
         # Random operations count whole; sequential ones are merged and count by their bytes, in the
         # bucket below. What mixes both is let through a little too fast.
-        whole_ns = largest_bytes / rates.read_bytes_per_s * 1e9
+        whole_ns = operation_bytes / rates.bytes_per_s["read"] * 1e9
         limits.append(
             Limit(
-                f"random operations{suffix}",
-                read_random_ns=whole_ns,
-                write_random_ns=whole_ns,
-                operation_bytes=largest_bytes,
-                burst_ns=held_s * 1e9,
+                f"random operations{suffix}", read_random_ns=whole_ns, write_random_ns=whole_ns,
+                operation_bytes=operation_bytes, burst_ns=credit_s.bytes * 1e9,
             )
+        )  # fmt: skip
+    limits.append(
+        Limit(
+            f"throughput{suffix}",
+            read_ns_per_byte=1e9 / rates.bytes_per_s["read"],
+            write_ns_per_byte=1e9 / rates.bytes_per_s["write"],
+            burst_ns=credit_s.bytes * 1e9,
         )
-    if bytes_too:
-        limits.append(
-            Limit(
-                f"throughput{suffix}",
-                read_ns_per_byte=1e9 / rates.read_bytes_per_s,
-                write_ns_per_byte=1e9 / rates.write_bytes_per_s,
-                burst_ns=held_s * 1e9,
-            )
-        )
+    )
     return limits
 
 
-def tier_rows() -> list[Row]:
-    """Tiers, in the order of the table."""
-    return [
-        Row(
-            entry["name"],
-            entry["what"],
-            entry["description"],
-            entry["source"],
-            entry["latency"],
-            1.0,
-            partial(_tier_limits, entry),
-        )
-        for entry in table("tiers")
-    ]
+def _iops_max(figures: Figures, values: Values) -> float:
+    per_gib = figures.get("iops_max_per_gib")
+    if per_gib is None:
+        return figures["iops_max"]
+    return max(figures["iops_min"], per_gib * values["size"] / GIB)
 
 
-def _tier_limits(entry: Entry, _: Values) -> list[Limit]:
-    iops, bytes_per_s = float(entry["iops"]), float(entry["throughput_mb"]) * MB
-    largest = operation_bytes(entry)
-    minutes = number(entry, "burst_min")
-    if minutes is None:
-        return rate_limits(iops, bytes_per_s, largest)
-    burst_iops = float(entry["burst_iops"])
-    burst_bytes_per_s = float(entry["burst_throughput_mb"]) * MB
-    # A full bucket lasts for the documented minutes at the burst rate.
-    more, more_bytes = (
-        (burst - base) * minutes * 60
-        for base, burst in ((iops, burst_iops), (bytes_per_s, burst_bytes_per_s))
-    )
-    return [
-        *rate_limits(burst_iops, burst_bytes_per_s, largest),
-        operations_limit("iops credits", iops, operation_bytes=largest, burst=more),
-        bytes_limit("throughput credits", bytes_per_s, burst=more_bytes),
-    ]
+def _throughput_max(figures: Figures, values: Values) -> float:
+    """In the unit of the product."""
+    bounds = [figures["throughput_max"]]
+    if "throughput_max_per_iops" in figures:
+        bounds.append(figures["throughput_max_per_iops"] * values["iops"])
+    if "throughput_max_lower" in figures:
+        lower = figures["throughput_max_lower"]
+        bounds.append(max(lower, _PLATEAU_OPERATION_MIB * values["iops"]))
+    return min(bounds)
+
+
+def _unit(figures: Figures) -> str:
+    return next((u for u, size in UNIT_BYTES.items() if size == figures.get("unit_bytes")), "MiB")

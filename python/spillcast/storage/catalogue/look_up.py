@@ -4,16 +4,9 @@ import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
-from functools import cache
 
 from spillcast.errors import TargetInvalid, TargetUnknown
-from spillcast.storage.catalogue.formulas import (
-    device_rows,
-    provisioned_rows,
-    sized_rows,
-    tier_rows,
-)
-from spillcast.storage.catalogue.row import Row
+from spillcast.storage.catalogue.row import Row, rows_by_name
 from spillcast.storage.model import CREDIT_S
 from spillcast.storage.storage import Storage
 
@@ -24,13 +17,13 @@ _ALIKE = 0.6
 
 def rows() -> list[Row]:
     """All rows: what Linux assumes, SSD models, local disks of rented machines, rented volumes."""
-    return list(_by_name().values())
+    return list(rows_by_name().values())
 
 
 def lookup(text: str) -> Storage:
     """The storage that ``text`` names, what follows ``catalogue:``; else an InputError."""
     name, question, tail = text.partition("?")
-    row = _by_name().get(_slug(name))
+    row = rows_by_name().get(_slug(name))
     if row is None:
         near = " or ".join(nearest(name))
         hint = f"do you mean {near}? All are listed by: {_LIST}" if near else f"see: {_LIST}"
@@ -62,13 +55,6 @@ def matching(pattern: str) -> list[Row]:
     return matches
 
 
-@cache
-def _by_name() -> dict[str, Row]:
-    rented = [*provisioned_rows(), *sized_rows(), *tier_rows()]
-    rented.sort(key=lambda row: row.name.partition("-")[0])
-    return {row.name: row for row in [*device_rows(), *rented]}
-
-
 def nearest(name: str) -> list[str]:
     """The names that are most like one that is not there, as a whole or in a part."""
     slug = _slug(name)
@@ -76,7 +62,7 @@ def nearest(name: str) -> list[str]:
     def likeness(known: str) -> float:
         return max(SequenceMatcher(None, slug, of).ratio() for of in (known, *known.split("-")))
 
-    best = sorted(_by_name(), key=likeness, reverse=True)[:3]
+    best = sorted(rows_by_name(), key=likeness, reverse=True)[:3]
     return [known for known in best if likeness(known) >= _ALIKE]
 
 

@@ -1,68 +1,42 @@
-"""The tables of the catalogue: CSV files of the package, read once."""
+"""A row of the catalogue: its figures with their source, and the storage that they describe.
+
+``data/storages.csv`` has all rows in one shape. Its column ``figures`` holds ``name=value`` pairs,
+from which ``formulas`` makes rate limits. ``data/latencies.csv`` has latencies, which no document
+states. A further table, such as one of prices, refers to rows by their names.
+"""
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
-from spillcast.errors import InputError, TargetInvalid
+from spillcast.errors import TargetInvalid
 from spillcast.recording.event_names import OPS
-from spillcast.storage.source import catalogue
-from spillcast.storage.storage import Group, Limit, Storage, bytes_limit, operations_limit
-from spillcast.units import (
-    format_bytes,
-    format_duration,
-    parse_bytes,
-    parse_bytes_per_s,
-    parse_rate,
+from spillcast.storage.catalogue.formulas import (
+    Figures,
+    Parameter,
+    device_limits,
+    parameters_of,
+    settled,
+    volume_limits,
 )
-
-Entry = Mapping[str, str]
-
-
-@cache
-def table(name: str) -> tuple[Entry, ...]:
-    """The entries of ``data/NAME.csv``, by column."""
-    text = files(__package__).joinpath("data", f"{name}.csv").read_text()
-    return tuple(csv.DictReader(text.splitlines()))
-
-
-def number(entry: Entry, column: str) -> float | None:
-    """A figure, or None where the table has none."""
-    return float(entry[column]) if entry[column] else None
-
-
-MIB = 1 << 20
-MB = 10**6
-UNIT_BYTES = {"MiB": MIB, "MB": MB}
-#: Time's worth of a rate that a volume serves at once, so that single operations are not delayed.
-#: Products do not document it; no run is short enough to feel it.
-_BURST_S = 0.1
-
-
-def burst_s(bytes_per_s: float) -> float:
-    """Time's worth that a bucket of a rate holds: at least one operation of 1 MiB."""
-    return max(_BURST_S, MIB / bytes_per_s)
-
-
-def operation_bytes(entry: Entry) -> int | None:
-    """The size above which an operation counts as several; None where none is documented."""
-    kib = number(entry, "operation_kib")
-    return None if kib is None else round(kib) * 1024
-
-
-def rate_limits(iops: float, bytes_per_s: float, largest_bytes: int | None) -> list[Limit]:
-    """So many operations and so many bytes a second, from the first moment on."""
-    held_s = burst_s(bytes_per_s)
-    return [
-        operations_limit("iops", iops, operation_bytes=largest_bytes, burst=iops * held_s),
-        bytes_limit("throughput", bytes_per_s, burst=bytes_per_s * held_s),
-    ]
-
+from spillcast.storage.source import catalogue
+from spillcast.storage.storage import Group, Storage
+from spillcast.units import format_duration
 
 #: 4 KiB to 1 MiB.
 SIZES_BYTES = tuple(4096 << doubling for doubling in range(9))
+#: By the column ``kind``.
+_LIMITS = {"device": device_limits, "volume": volume_limits}
+
+
+@cache
+def table(name: str) -> tuple[Mapping[str, str], ...]:
+    """The entries of ``data/NAME.csv``, by column."""
+    text = files(__package__).joinpath("data", f"{name}.csv").read_text()
+    return tuple(csv.DictReader(text.splitlines()))
 
 
 @dataclass(frozen=True)
@@ -123,83 +97,39 @@ def latency_class(name: str) -> LatencyClass:
     )
 
 
-GIB = 1 << 30
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """What can be chosen of a storage: ``NAME?key=value``. Sizes are bytes."""
-
-    key: str
-    default: float
-    low: float
-    high: float
-    unit: str
-
-    @property
-    def allowed(self) -> str:
-        """The range, with its unit."""
-        if self.unit == "bytes":
-            return f"{format_bytes(self.low)} to {format_bytes(self.high)}"
-        return f"{self.low:,.10g} to {self.high:,.10g} {self.unit}"
-
-    def value(self, name: str, text: str) -> float:
-        """The number that ``text`` says. InputError where it is none, or outside the range."""
-        try:
-            value = self._parsed(text)
-        except InputError:
-            value = float("nan")
-        if not self.low <= value <= self.high:
-            raise TargetInvalid(f"catalogue:{name}: {self.key}={text}: {name} takes {self.allowed}")
-        return value
-
-    def _parsed(self, text: str) -> float:
-        if self.unit == "bytes":
-            return parse_bytes(text)
-        unit_bytes = UNIT_BYTES.get(self.unit.removesuffix("/s"))
-        if unit_bytes is None:
-            return parse_rate(text)
-        try:
-            return float(text)
-        except ValueError:
-            return parse_bytes_per_s(text) / unit_bytes
-
-
-Values = Mapping[str, float]
-
-
 @dataclass(frozen=True)
 class Row:
     """A storage of the catalogue. ``title`` is a few words, ``description`` a sentence."""
 
     name: str
+    #: ``device`` or ``volume``: what its figures describe.
+    kind: str
     title: str
     description: str
-    #: Where the figures come from, with an address and what it says.
-    source: str
     #: Name of the class in ``data/latencies.csv``.
     latency: str
     #: The factor up or down within which the true figures probably are.
     spread: float
-    limits: Callable[[Values], Sequence[Limit]]
-    parameters: Sequence[Parameter] = ()
-    #: From what is asked to a value for every parameter; None where the defaults fill the gaps.
-    settle: Callable[[Values], Values] | None = None
+    figures: Figures
+    #: Where the figures come from, with an address and what it says.
+    source: str
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """What can be chosen."""
+        return parameters_of(self.figures)
 
     def storage(self, settings: Mapping[str, str] | None = None) -> Storage:
-        """The storage with what is asked of it. InputError says what can be asked."""
+        """The storage with these settings. InputError names what can be chosen."""
         settings = settings or {}
-        known = {parameter.key: parameter for parameter in self.parameters}
+        parameters = {parameter.key: parameter for parameter in self.parameters}
         for key in settings:
-            if key not in known:
+            if key not in parameters:
                 raise TargetInvalid(
                     f"catalogue:{self.name}: '{key}' cannot be chosen", self._choices()
                 )
-        given = {key: known[key].value(self.name, text) for key, text in settings.items()}
-        if self.settle is not None:
-            values = self.settle(given)
-        else:
-            values = {parameter.key: parameter.default for parameter in self.parameters} | given
+        given = {key: parameters[key].value(self.name, text) for key, text in settings.items()}
+        values = settled(self.name, self.figures, given)
         latencies = latency_class(self.latency)
         spread = max(self.spread, latencies.spread)
         tail = "&".join(f"{key}={text}" for key, text in settings.items())
@@ -214,10 +144,22 @@ class Row:
                 "spread": spread,
                 "parameters": {k: int(v) if v == int(v) else v for k, v in values.items()},
             },
-            list(self.limits(values)),
+            _LIMITS[self.kind](self.figures, values),
         )
 
     def _choices(self) -> str:
         if not self.parameters:
             return "its figures are fixed"
         return "choose " + ", ".join(f"{p.key} ({p.allowed})" for p in self.parameters)
+
+
+@cache
+def rows_by_name() -> Mapping[str, Row]:
+    """All rows: what Linux assumes, SSD models, local disks of rented machines, rented volumes."""
+    return {entry["name"]: _row(entry) for entry in table("storages")}
+
+
+def _row(entry: Mapping[str, Any]) -> Row:
+    pairs = (pair.partition("=") for pair in entry["figures"].split())
+    figures = {name: float(value) for name, _, value in pairs}
+    return Row(**{**entry, "spread": float(entry["spread"]), "figures": figures})
