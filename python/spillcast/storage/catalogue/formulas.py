@@ -77,11 +77,12 @@ def parameters_of(figures: Figures) -> list[Parameter]:
         "throughput": ("throughput", 1, f"{_unit(figures)}/s"),
         "size": ("size_gib", GIB, "bytes"),
     }
-    return [
-        Parameter(key, *(figures[column + end] * scale for end in ("", "_min", "_max")), unit)
-        for key, (column, scale, unit) in columns.items()
-        if f"{column}_min" in figures
-    ]
+    parameters = []
+    for key, (column, scale, unit) in columns.items():
+        if f"{column}_min" in figures:
+            default, low, high = (figures[column + end] * scale for end in ("", "_min", "_max"))
+            parameters.append(Parameter(key, default, low, high, unit))
+    return parameters
 
 
 def settled(name: str, figures: Figures, given: Values) -> Values:
@@ -89,7 +90,7 @@ def settled(name: str, figures: Figures, given: Values) -> Values:
 
     InputError for values that the product does not sell together.
     """
-    values = {parameter.key: parameter.default for parameter in parameters_of(figures)} | given
+    values = {**{p.key: p.default for p in parameters_of(figures)}, **given}
     if "iops" in values:
         iops_max = _iops_max(figures, values)
         if given.get("iops", 0.0) > iops_max:
