@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from spillcast.report.html.bars import Bar, Bars, Rule, Span, Tick, percent_ticks
+
 from spillcast.histogram import NORMAL_95
 from spillcast.lab.case import Case
 from spillcast.lab.summary import of_evidence, summarise
-from spillcast.report.html.bars import Bar, Bars, Rule, Span, Tick, percent_ticks
 from spillcast.report.html.plots import Plot, scatter
 from spillcast.report.verify import breakdown
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.report.html.bars import duration_ticks
+from spillcast.report.html.charts import duration_ticks
 
 
 @pytest.mark.parametrize("exponent", range(-9, 19))

@@ -16,8 +16,9 @@ from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep
 from spillcast.engines.ranking import DatabaseSpill, Gain, Ranked, ServerRanking
 from spillcast.profile import timeline
 from spillcast.recording import Recording
-from spillcast.report.html.bars import clock, duration_ticks
+from spillcast.report.html.charts import clock, duration_ticks
 from spillcast.report.html.inputs import Inputs
+from spillcast.report.html.page import Cells
 from spillcast.report.html.sections import runs
 from spillcast.report.html.write import compose
 
@@ -134,6 +135,25 @@ def test_the_ranking_of_a_server_is_a_page(tmp_path, redacted):
     assert "7.70 s slower" in re.sub("\u00a0", " ", text)
     for secret in ("db7", "acme", "lineitem", "l_orderkey"):
         assert (secret in text) is not redacted
+
+
+def test_no_middle_is_shown_where_only_bounds_are_known():
+    """Temp I/O took anything from nothing to all of 773 s: midway, 350 s, is no answer."""
+    warned = [{"code": "time-unknown", "message": "how long temp I/O took is not known"}]
+    memory = {"enough": {"work_mem_bytes": 64 << 20, "forecast_s": 351.0,
+                         "interval_s": [0.0, 773.0]}, "most_bytes": 1 << 27}  # fmt: skip
+    inputs = Inputs()
+    document = forecast(interval_s=[12.0, 900.0], ceiling_interval_s=[0.0, 773.0], warnings=warned,
+                        work_memory=memory)  # fmt: skip
+    inputs.add_document("document.json", document)
+    page = compose(inputs)
+    [figure] = [figure for section in page.sections for figure in section.figures]
+    assert 'class="interval"' in figure.chart.html
+    assert "point" not in figure.chart.html
+    tables = [table for section in page.sections for _, table in section.tables]
+    shown = [page.numbers, figure.chart, *(Cells.of(table) for table in (figure.table, *tables))]
+    for middle in ("5 min 50 s", "5 min 51 s", "5 min 40 s", "2.21x"):
+        assert middle not in repr(shown).replace("\\xa0", " ")
 
 
 def test_a_refusal_is_said_as_plainly():

@@ -17,7 +17,7 @@ DRAWN = """
 """
 #: Texts of charts, without those that are not shown.
 TEXTS = """
-const texts = chart => [...chart.querySelectorAll("span")].filter(span =>
+const texts = chart => [...chart.querySelectorAll("span, p")].filter(span =>
     span.textContent.trim() && !span.querySelector("span") &&
     getComputedStyle(span).visibility !== "hidden");
 """
@@ -109,7 +109,7 @@ def test_axe_finds_nothing_serious(opened, name, width, scheme):
 
 def test_the_scheme_changes_charts_too(opened):
     """Texts of charts are light on dark: colours are the page's, not the chart's own."""
-    colour = "getComputedStyle(document.querySelector('figure .chart .text')).color"
+    colour = "getComputedStyle(document.querySelector('figure .chart .value')).color"
     light, dark = (opened("sweeps", 1280, scheme).evaluate(colour) for scheme in ("light", "dark"))
     assert sum(map(int, light[4:-1].split(", "))) < 300 < sum(map(int, dark[4:-1].split(", ")))
 

@@ -8,7 +8,8 @@ import pytest
 from harness import only_line, spillcast
 from oracle_files import READ, make_example
 from spillcast.profile import timeline
-from spillcast.report.html.bars import drawn_as_shares
+from spillcast.report.html.charts import drawn_as_shares
+from spillcast.report.html.page import Cells
 from spillcast.report.html.sections import runs
 
 
@@ -40,9 +41,10 @@ def test_bars_add_up_to_each_run():
     other = run("flash", totals_s, time_s=5.0, latencies=[reads, writes])
     section, *_ = runs.sections([one, other], None)
     bars, overlay = section.figures
-    assert bars.table.header == ["run", "time", "CPU", "temp reads", "idle, or not accounted for"]
-    assert bars.table.rows[0] == ["disk", "10 s", "4 s, 40 %", "5 s, 50 %", "1 s, 10 %"]
-    assert bars.table.rows[1][1:4] == ["5 s", "4 s, 80 %", "1 s, 20 %"]
+    table = Cells.of(bars.table)
+    assert table.header == ["run", "time", "CPU", "temp reads", "idle, or not accounted for"]
+    assert table.rows[0] == ["disk", "10 s", "4 s, 40 %", "5 s, 50 %", "1 s, 10 %"]
+    assert table.rows[1][1:4] == ["5 s", "4 s, 80 %", "1 s, 20 %"]
     # Writes are only in one of them.
     assert overlay.title == "Temp reads"
     assert "disk: 7 operations, mean 9 us; flash: 7 operations" in overlay.caption

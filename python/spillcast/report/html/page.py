@@ -1,12 +1,11 @@
 """The parts of a page, as its template takes them, and figures in words."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spillcast.report import table as terminal
-from spillcast.report.html.bars import Bars
-from spillcast.report.html.plots import Plot
+from spillcast.report.html.charts import Chart
+from spillcast.report.table import NONE, Column, Table
 from spillcast.units import format_bytes, format_duration
 
 Document = Mapping[str, Any]
@@ -17,47 +16,13 @@ NOTHING, MINUS = "\u2013", "\u2212"
 
 
 @dataclass(frozen=True)
-class Table:
-    """Texts under headings; columns in ``left`` hold words, the others figures."""
+class Figure:
+    """A chart with its words, and the table of what it shows."""
 
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    left: Sequence[int] = (0,)
-    caption: str = ""
-
-    @property
-    def shown(self) -> Sequence[Sequence[str]]:
-        """The rows that the page has room for."""
-        return self.rows[:ROWS_MAX]
-
-    @property
-    def left_out(self) -> int:
-        """Rows that it has no room for."""
-        return max(len(self.rows) - ROWS_MAX, 0)
-
-
-#: A heading, the key of a document under which its value is, and how that is written.
-Column = tuple[str, str, Callable[[Any], str]]
-
-
-def table_of(
-    rows: Sequence[Document],
-    columns: Sequence[Column],
-    left: Sequence[int] = (0,),
-    caption: str = "",
-) -> Table:
-    """A row for each document; a value that it lacks is a dash."""
-    cells = [[words(row.get(key)) for _, key, words in columns] for row in rows]
-    return Table([heading for heading, _, _ in columns], cells, left, caption)
-
-
-def of_terminal(table: terminal.Table) -> Table:
-    """A table of the terminal's page."""
-    columns, cells = table.written()
-    used = [at for at, column in enumerate(columns) if column.name or any(row[at] for row in cells)]
-    left = [at for at, old in enumerate(used) if columns[old].is_text]
-    rows = [[NOTHING if row[at] == terminal.NONE else row[at] for at in used] for row in cells]
-    return Table([columns[at].name or "" for at in used], rows, left)
+    title: str
+    caption: str
+    chart: Chart
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -71,28 +36,13 @@ class Weakness:
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A chart with its words, and the table of what it shows."""
-
-    title: str
-    caption: str
-    chart: Bars | Plot
-    table: Table
-
-    @property
-    def label(self) -> str:
-        """What it shows to those who do not see it."""
-        return f"{self.title}. {self.chart.label}"
-
-
-@dataclass(frozen=True)
 class Section:
-    """A heading with what stands below it."""
+    """A heading with what stands below it; tables by their captions."""
 
     title: str
     words: Sequence[str] = ()
     figures: Sequence[Figure] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[tuple[str, Table]] = ()
     statements: Sequence[tuple[str, str]] = ()
     facts: Sequence[tuple[str, str]] = ()
     weaknesses: Sequence[Weakness] = ()
@@ -112,9 +62,32 @@ class Page:
     measured: Sequence[str] = ()
 
 
-def text(value: object) -> str:
-    """A name, or a dash."""
-    return NOTHING if value is None else str(value)
+@dataclass(frozen=True)
+class Cells:
+    """A table as text: headings, the rows that the page has room for, columns of words."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: Sequence[int]
+    left_out: int
+
+    @classmethod
+    def of(cls, table: Table) -> "Cells":
+        """Of columns that have a name or hold anything."""
+        columns, cells = table.written()
+        used = [at for at, c in enumerate(columns) if c.name or any(row[at] for row in cells)]
+        rows = [
+            [NOTHING if row[at] == NONE else row[at] for at in used] for row in cells[:ROWS_MAX]
+        ]
+        left = [at for at, of in enumerate(used) if columns[of].is_text]
+        left_out = max(len(cells) - ROWS_MAX, 0)
+        return cls([columns[at].name or "" for at in used], rows, left, left_out)
+
+
+def texts(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table of texts; only those of the first column are words."""
+    first, *others = header
+    return Table([Column(first, None), *(Column(name, None, "raw") for name in others)], rows)
 
 
 def seconds(value: float | None) -> str:
@@ -130,11 +103,6 @@ def micros(value: float | None) -> str:
 def size(value: float | None) -> str:
     """A size, or a dash."""
     return NOTHING if value is None else format_bytes(value)
-
-
-def count(value: float | None) -> str:
-    """A count, or a dash."""
-    return NOTHING if value is None else f"{value:,.0f}"
 
 
 def percent(value: float | None, digits: int = 1) -> str:
@@ -156,6 +124,5 @@ def between(bounds: Sequence[float] | None) -> str:
 
 def sentence(message: str) -> str:
     """A message as a sentence of its own."""
-    return f"{message[:1].upper()}{message[1:]}" + (
-        "" if message.endswith((".", "?", "!")) else "."
-    )
+    end = "" if message.endswith((".", "?", "!")) else "."
+    return f"{message[:1].upper()}{message[1:]}{end}"

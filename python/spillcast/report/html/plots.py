@@ -1,31 +1,40 @@
-"""Charts over two axes as shares of them, which the template draws as SVG for any width."""
+"""Charts over two axes, of plain values; ``charts.py`` has their parts."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+
+from markupsafe import Markup
 
 from spillcast.profile.timeline import ON_CPU, READ, STATES, WRITE, state_of
-from spillcast.recording.event_names import OPS
-from spillcast.report.html.bars import (
-    NARROW_PX,
-    WIDE_PX,
+from spillcast.report.html.charts import (
+    TICKS_MAX,
+    Chart,
+    Entry,
+    Interval,
     Rule,
     Tick,
     clock,
     duration_ticks,
     durations,
+    labels_html,
+    legend_html,
+    mark,
     percent_ticks,
+    rules_html,
+    share,
     thinned,
+    words,
 )
 from spillcast.units import format_bytes, format_duration
 
-#: The colours of style.css that states, parts and series have.
+#: Bins to a power of ten of latency, about 26 % wide.
+BINS = 10
+
 STATE_COLOURS = dict(zip(STATES, ("cpu", "read", "write", "other-io", "waits"), strict=True))
-SERIES = ("series-1", "series-2", "series-3", "series-4")
 _EVENT_COLOURS = ("series-3", "series-4", "other-io", "waits", "domain", "muted", "grid")
-DASHES = ("", "6 3", "2 2", "8 3 2 3")
-SHAPES = ("circle", "square", "triangle", "diamond")
+SERIES = ("series-1", "series-2", "series-3", "series-4")
+_DASHES = ("", "6 3", "2 2", "8 3 2 3")
+_SHAPES = ("circle", "square", "triangle", "diamond")
 #: Direction of a verified case -> its colour and shape.
 DIRECTIONS = {
     "slow to fast": ("series-2", "circle"),
@@ -33,54 +42,79 @@ DIRECTIONS = {
     "slow to slow": ("series-3", "triangle"),
     "fast to fast": ("series-4", "diamond"),
 }
-#: Bins to a power of ten of latency.
-_BINS = 10
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A path of SVG; its coordinates are thousandths of the plot."""
-
-    path: str
-    fill: str = ""
-    stroke: str = ""
-    dash: str = ""
-    opacity: float = 1.0
+def log_scale(low: float, high: float) -> Callable[[float], float]:
+    """A function from a value to its share of a logarithmic axis."""
+    width = math.log(high / low)
+    return lambda value: math.log(max(value, 1e-12) / low) / width
 
 
-@dataclass(frozen=True)
-class Mark:
-    """A point of a plot, by shares of its width and height."""
-
-    x: float
-    y: float
-    colour: str
-    shape: str = "circle"
-    filled: bool = True
+def _sizes(low: float, high: float, x: Callable[[float], float]) -> list[Tick]:
+    """Powers of two between two sizes."""
+    powers = range(math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9) + 1)
+    return thinned([(2.0**n, format_bytes(2.0**n)) for n in powers], x)
 
 
-@dataclass(frozen=True)
-class Plot:
-    """Shapes and points over two axes."""
+def _plot(
+    shapes: str,
+    marks: str,
+    x_axis: tuple[str, Sequence[Tick], Callable[[float], float]],
+    y_axis: tuple[str, Sequence[Tick], Callable[[float], float]],
+    *,
+    legend: Sequence[Entry] = (),
+    rules: Sequence[Rule] = (),
+    square: bool = False,
+) -> Chart:
+    """Shapes in thousandths of the plot, and marks, over two axes: title, ticks and scale."""
+    (x_title, x_ticks, x), (y_title, y_ticks, y) = x_axis, y_axis
+    levels = "".join(
+        f'<line class="grid" x2="100%" y1="{share(1 - y(value))}" y2="{share(1 - y(value))}"/>'
+        for value, _ in y_ticks
+    )
+    widest = max((label for _, label in y_ticks), key=len, default="")
+    y_labels = "".join(
+        f'<span style="bottom:{share(y(value))}">{words(label)}</span>' for value, label in y_ticks
+    )
+    html = (
+        f"{legend_html(legend, rules)}"
+        f'<p class="axis-title">{words(y_title)}</p>'
+        f'<div class="plot{" equal" if square else ""}">'
+        f'<div class="y-axis"><span class="widest">{words(widest)}</span>{y_labels}</div>'
+        f'<svg class="area" aria-hidden="true">{levels}'
+        '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%">'
+        f"{shapes}</svg>{rules_html(rules, x)}{marks}</svg>"
+        f'<div class="axis">{labels_html(x_ticks, x)}</div>'
+        f'<p class="axis-title x">{words(x_title)}</p></div>'
+    )
+    names = ", ".join([*(name for name, _, _ in legend), *(rule.text for rule in rules)])
+    title = f"{y_title[:1].upper()}{y_title[1:]} by {x_title}"
+    return Chart(Markup(html), f"{title}: {names}." if names else f"{title}.")
 
-    x: Sequence[Tick]
-    y: Sequence[Tick]
-    x_title: str
-    y_title: str
-    shapes: Sequence[Shape]
-    marks: Sequence[Mark] = ()
-    rules: Sequence[Rule] = ()
-    #: Name, colour and shape of each series.
-    legend: Sequence[tuple[str, str, str]] = ()
-    square: bool = False
-    kind: str = "plot"
 
-    @property
-    def label(self) -> str:
-        """Its axes, series and rules in words."""
-        names = [name for name, _, _ in self.legend] + [rule.text for rule in self.rules]
-        series = f": {', '.join(names)}" if names else ""
-        return f"{self.y_title[:1].upper()}{self.y_title[1:]} by {self.x_title}{series}."
+def _path(
+    points: str, *, fill: str = "", stroke: str = "", dash: str = "", opacity: float = 1.0
+) -> str:
+    colours = f'fill="{f"var(--{fill})" if fill else "none"}"'
+    colours += f' stroke="var(--{stroke})"' if stroke else ' class="sharp"'
+    colours += f' stroke-dasharray="{dash}"' if dash else ""
+    colours += f' {"fill" if fill else "stroke"}-opacity="{opacity}"' if opacity < 1 else ""
+    return f'<path d="{points}" {colours}/>'
+
+
+def _line(points: Sequence[tuple[float, float]]) -> str:
+    """A line through points, given as shares of the width and height."""
+    return "M" + "L".join(f"{1000 * x:.5g} {_down(y)}" for x, y in points)
+
+
+def _down(share: float) -> str:
+    """A height from below as thousandths from above."""
+    return f"{1000 * (1 - share):.5g}"
+
+
+def _mark_at(x: float, y: float, shape: str, colour: str, *, filled: bool = True) -> str:
+    place = f'x="{share(x)}" y="{share(1 - y)}"'
+    return f'<svg class="mark" {place}>{mark(shape, colour, filled=filled)}</svg>'
 
 
 def event_colours(names: Sequence[str]) -> dict[str, str]:
@@ -94,34 +128,34 @@ def event_colours(names: Sequence[str]) -> dict[str, str]:
     return {name: known.get(name) or next(others) for name in names}
 
 
-def timeline(line: Mapping[str, Any], colours: Mapping[str, str] = STATE_COLOURS) -> Plot:
-    """Mean number of sessions by state, or event, over the time of the run, stacked."""
-    states = [state for state in colours if state in line["busy"]]
-    count = len(next(iter(line["busy"].values()), []))
-    below, layers = [0.0] * count, []
-    for state in states:
-        top = [low + mean for low, mean in zip(below, line["busy"][state], strict=True)]
+def over_time(
+    busy: Mapping[str, Sequence[float]], length_s: float, colours: Mapping[str, str]
+) -> Chart:
+    """Mean number of sessions by state, or event, in intervals of ``length_s``, stacked."""
+    count = len(next(iter(busy.values()), []))
+    below, layers, legend = [0.0] * count, [], list[Entry]()
+    for state in (state for state in colours if state in busy):
+        top = [low + mean for low, mean in zip(below, busy[state], strict=True)]
         layers.append((colours[state], below, top))
+        legend.append((state, colours[state], "square"))
         below = top
     most = max(below, default=0.0) or 1.0
-    step = next(s for s in (0.1, 0.2, 0.25, 0.5, *_round()) if most / s <= 5)
-    y = [Tick(step * n / most, f"{step * n:g}") for n in range(int(most / step + 1e-9) + 1)]
-    whole_s = count * line["length_s"]
-    return Plot(
-        durations(whole_s, WIDE_PX - 40, NARROW_PX - 40, 8), y, "time since the start",
-        "sessions",
-        [Shape(_steps(low, high, most), fill=colour) for colour, low, high in layers],
-        legend=[(state, colours[state], "square") for state in states],
-    )  # fmt: skip
+    steps = (0.1, 0.2, 0.25, 0.5, *(n * 10.0**power for power in range(10) for n in (1, 2, 5)))
+    step = next(s for s in steps if most / s <= 5)
+    y_ticks = [(step * n, f"{step * n:g}") for n in range(int(most / step + 1e-9) + 1)]
+    total_s = count * length_s
+    shapes = "".join(_path(_between(low, high, most), fill=of) for of, low, high in layers)
+    return _plot(
+        shapes,
+        "",
+        ("time since the start", durations(total_s), lambda s: s / (total_s or 1.0)),
+        ("sessions", y_ticks, lambda sessions: sessions / most),
+        legend=legend,
+    )
 
 
-def _round() -> list[float]:
-    """Round numbers from 1 on."""
-    return [times * 10.0**power for power in range(10) for times in (1, 2, 5)]
-
-
-def _steps(low: Sequence[float], high: Sequence[float], most: float) -> str:
-    """The outline of what lies between two staircases."""
+def _between(low: Sequence[float], high: Sequence[float], most: float) -> str:
+    """The outline of the area between two staircases."""
     width = 1000 / len(high)
     parts = [f"M0 {_down(low[0] / most)}"]
     parts += [f"V{_down(y / most)}H{width * (at + 1):.5g}" for at, y in enumerate(high)]
@@ -129,194 +163,149 @@ def _steps(low: Sequence[float], high: Sequence[float], most: float) -> str:
     return "".join(parts) + "Z"
 
 
-def _down(share: float) -> str:
-    """A height from below, in thousandths from above."""
-    return f"{1000 * (1 - share):.5g}"
-
-
 def bins(latency_ns: Sequence[int], counts: Sequence[int]) -> dict[int, float]:
-    """The share of the operations by bin, ten to a power of ten; bin 0 begins at 1 us."""
-    whole = sum(counts) or 1
+    """The share of operations by bin of latency; bin 0 begins at 1 us."""
+    total = sum(counts) or 1
     shares: dict[int, float] = {}
     for ns, count in zip(latency_ns, counts, strict=True):
-        at = math.floor(_BINS * math.log10(max(ns, 1) / 1e3) + 1e-9)
-        shares[at] = shares.get(at, 0.0) + count / whole
+        at = math.floor(BINS * math.log10(max(ns, 1) / 1e3) + 1e-9)
+        shares[at] = shares.get(at, 0.0) + count / total
     return shares
 
 
 def edge_us(at: int) -> float:
-    """Where a bin begins."""
-    return float(10 ** (at / _BINS))
+    """The lower edge of a bin."""
+    return float(10 ** (at / BINS))
 
 
-def mean_us(latency_ns: Sequence[int], counts: Sequence[int]) -> float:
-    """Mean latency of a histogram."""
-    total_ns = sum(ns * count for ns, count in zip(latency_ns, counts, strict=True))
-    return total_ns / (sum(counts) or 1) / 1e3
-
-
-def latencies(
-    now: Mapping[str, Any], target: Mapping[str, Any] | None, names: tuple[str, str]
-) -> Plot:
-    """Shares of operations by latency on a logarithmic scale: a filled shape, and an outline."""
-    groups = [now] + ([target] if target else [])
-    shares = [bins(group["latency_ns"], group["latency_count"]) for group in groups]
-    first = min(min(share) for share in shares) - 1
-    last = max(max(share) for share in shares) + 2
-    most = 1.3 * max(max(share.values()) for share in shares)
-
-    def x_of(bin_at: float) -> float:
-        return (bin_at - first) / (last - first)
-
-    shapes = []
-    for number, share in enumerate(shares):
-        path = f"M{1000 * x_of(min(share)):.5g} 1000"
-        for at in range(min(share), max(share) + 1):
-            path += f"V{_down(share.get(at, 0.0) / most)}H{1000 * x_of(at + 1):.5g}"
-        path += "V1000Z"
-        shapes.append(
-            Shape(path, "target", "target", opacity=0.16) if number else Shape(path, "now")
-        )
-    means = [mean_us(group["latency_ns"], group["latency_count"]) for group in groups]
-    places = [x_of(_BINS * math.log10(max(mean, 1e-3))) for mean in means]
-    rules = [
-        Rule(places[n], f"mean {format_duration(mean / 1e6)}", "target" if n else "muted",
-             right=places[n] < 0.5, height=(0.88, 0.98)[n], solid=bool(n))
-        for n, mean in enumerate(means)
-    ]  # fmt: skip
-    decades = range(math.ceil(first / _BINS), math.floor(last / _BINS) + 1)
+def latencies(groups: Sequence[tuple[str, Mapping[int, float], float]]) -> Chart:
+    """Shares of operations by latency, of one or two names: bins and mean (us) of each."""
+    first = min(min(shares) for _, shares, _ in groups) - 1
+    last = max(max(shares) for _, shares, _ in groups) + 2
+    most = 1.15 * max(max(shares.values()) for _, shares, _ in groups)
+    x = log_scale(edge_us(first), edge_us(last))
+    shapes, legend, rules = "", list[Entry](), []
+    for (name, shares, mean_us), colour in zip(groups, ("now", "target"), strict=False):
+        path = f"M{1000 * x(edge_us(min(shares))):.5g} 1000"
+        for at in range(min(shares), max(shares) + 1):
+            path += f"V{_down(shares.get(at, 0.0) / most)}H{1000 * x(edge_us(at + 1)):.5g}"
+        outline, opacity = (colour, 0.16) if colour == "target" else ("", 1.0)
+        shapes += _path(f"{path}V1000Z", fill=colour, stroke=outline, opacity=opacity)
+        line = "muted" if colour == "now" else colour
+        rules.append(Rule("", mean_us, colour=line, dashed=colour == "now"))
+        mean = f"mean {format_duration(mean_us / 1e6)}"
+        legend += [(name, colour, "square")] if len(groups) > 1 else []
+        legend.append((mean, line, "dashed" if colour == "now" else "line"))
+    decades = range(math.ceil(first / BINS), math.floor(last / BINS) + 1)
     steps = (1,) if len(decades) > 2 else (1, 2, 5)
-    values_us = [10.0**power * step for power in range(-3, 10) for step in steps]
-    x = [
-        Tick(x_of(_BINS * math.log10(us)), format_duration(us / 1e6))
-        for us in values_us
-        if first < _BINS * math.log10(us) < last
-    ]
-    legend = [(names[0], "now", "square"), (names[1], "target", "square")] if target else []
-    return Plot(
-        thinned(x, NARROW_PX - 40) if x else [], percent_ticks(most), "latency of one operation",
-        "share of the operations", shapes, rules=rules, legend=legend,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Log:
-    """A logarithmic scale between two values."""
-
-    low: float
-    high: float
-
-    def __call__(self, value: float) -> float:
-        return math.log(max(value, 1e-12) / self.low) / math.log(self.high / self.low)
-
-    def decades(self) -> list[Tick]:
-        """Powers of ten, in us, as durations."""
-        powers = range(round(math.log10(self.low)), round(math.log10(self.high)) + 1)
-        return [Tick(self(10.0**n), format_duration(10.0**n / 1e6)) for n in powers]
-
-    def sizes(self, values: Sequence[float]) -> list[Tick]:
-        """Powers of two that reach over ``values``, at most nine of them."""
-        first, last = math.floor(math.log2(min(values))), math.ceil(math.log2(max(values)))
-        step = max(-(-(last - first + 1) // 9), 1)
-        powers = range(first, last + 1, step)
-        ticks = [Tick(self(2.0**n), format_bytes(2.0**n)) for n in powers]
-        return thinned([tick for tick in ticks if 0 <= tick.at <= 1], NARROW_PX - 50)
-
-
-def _line(points: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{1000 * x:.5g} {_down(y)}" for x, y in points)
-
-
-def single_operations(groups: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The groups of operations one at a time, of one way of access and one pattern."""
-    first = min((group["depth"] for group in groups), default=1)
-    kept = [group for group in groups if group["depth"] == first and group["count"]]
-    for key in ("access", "pattern"):
-        kept = [group for group in kept if group.get(key) == kept[0].get(key)]
-    return sorted(kept, key=lambda group: (group["op"], group["size_class_bytes"]))
-
-
-def latency_by_size(groups: Sequence[Mapping[str, Any]]) -> Plot:
-    """Mean latency of reads and writes by size, both on logarithmic scales."""
-    mean = {id(g): max(g["total_ns"] / g["count"] / 1e3, 1e-3) for g in groups}
-    sizes = [group["size_class_bytes"] for group in groups]
-    x = _Log(min(sizes) / 1.2, max(sizes) * 1.2)
-    low, high = (math.log10(end) for end in (min(mean.values()) / 1.3, max(mean.values()) * 1.3))
-    y = _Log(10.0 ** math.floor(low), 10.0 ** math.ceil(high))
-    shapes, marks, legend = list[Shape](), list[Mark](), []
-    for op, colour, shape in zip(OPS, SERIES, SHAPES, strict=False):
-        points = [(x(g["size_class_bytes"]), y(mean[id(g)])) for g in groups if g["op"] == op]
-        if points:
-            shapes.append(Shape(_line(points), stroke=colour))
-            marks += [Mark(*point, colour, shape) for point in points]
-            legend.append((f"{op}s", colour, shape))
-    return Plot(
-        x.sizes(sizes), y.decades(), "size of an operation", "mean latency", shapes, marks,
+    values_us = [10.0**power * step for power in range(-3, 14) for step in steps]
+    ticks = [(us, format_duration(us / 1e6)) for us in values_us if 0 < x(us) < 1]
+    return _plot(
+        shapes,
+        "",
+        ("latency of one operation", thinned(ticks, x), x),
+        ("share of the operations", percent_ticks(most), lambda share: share / most),
         legend=legend,
-    )  # fmt: skip
+        rules=rules,
+    )
 
 
-def memory(points: Sequence[Mapping[str, Any]]) -> Plot:
-    """Elapsed time over work memory, a line for each storage; measured points are filled."""
-    known = [point for point in points if point["elapsed_s"] is not None]
-    sizes = [point["memory_bytes"] for point in known]
-    ends_s = [(point.get("interval_s") or (point["elapsed_s"],) * 2) for point in known]
-    most_s = 1.05 * max(high for _, high in ends_s)
-    x = _Log(min(sizes) / 1.15, max(sizes) * 1.15)
-    shapes, marks, legend = list[Shape](), list[Mark](), []
-    for number, name in enumerate(dict.fromkeys(point["storage"] for point in known)):
-        colour, shape = SERIES[number], SHAPES[number]
-        line = []
-        for point, (low_s, high_s) in zip(known, ends_s, strict=True):
-            if point["storage"] == name:
-                at = x(point["memory_bytes"])
-                line.append((at, point["elapsed_s"] / most_s))
-                ends = [(at, low_s / most_s), (at, high_s / most_s)]
-                shapes.append(Shape(_line(ends), stroke=colour, opacity=0.6))
-                marks.append(Mark(*line[-1], colour, shape, point["measured"]))
-        shapes.append(Shape(_line(line), stroke=colour, dash=DASHES[number]))
+#: Size (bytes), seconds, their interval, and whether that was measured.
+Point = tuple[float, float, Interval | None, bool]
+
+
+def lines_by_size(
+    series: Mapping[str, Sequence[Point]], x_title: str, y_title: str, *, logarithmic: bool
+) -> Chart:
+    """Seconds over sizes, a line for each name; points that were not measured are open."""
+    points = [point for of in series.values() for point in of]
+    sizes = [size for size, *_ in points]
+    ends_s = [end for _, s, interval_s, _ in points for end in (s, *(interval_s or ()))]
+    low, high = min(sizes) / 1.15, max(sizes) * 1.15
+    x = log_scale(low, high)
+    if logarithmic:
+        first, last = (math.log10(max(end, 1e-9)) for end in (min(ends_s), max(ends_s)))
+        powers = range(math.floor(first - 0.1), math.ceil(last + 0.1) + 1)
+        y = log_scale(10.0 ** powers[0], 10.0 ** powers[-1])
+        step = max(1, -(-len(powers) // TICKS_MAX))
+        y_ticks = [(10.0**n, format_duration(10.0**n)) for n in powers[::step]]
+    else:
+        max_s: float = 1.05 * max(ends_s)
+        y_ticks = [(s, clock(s)) for s in duration_ticks(max_s, 5)]
+
+        def y(seconds: float) -> float:
+            return seconds / max_s
+
+    shapes, marks, legend = "", "", []
+    for number, (name, of) in enumerate(series.items()):
+        colour, shape = SERIES[number], _SHAPES[number]
+        for size, s, interval_s, measured in of:
+            if interval_s is not None:
+                ends = [(x(size), y(end)) for end in interval_s]
+                shapes += _path(_line(ends), stroke=colour, opacity=0.6)
+            marks += _mark_at(x(size), y(s), shape, colour, filled=measured)
+        through = [(x(size), y(s)) for size, s, *_ in of]
+        shapes += _path(_line(through), stroke=colour, dash=_DASHES[number])
         legend.append((name, colour, shape))
-    y = [Tick(s / most_s, clock(s)) for s in duration_ticks(most_s, 5)]
-    return Plot(x.sizes(sizes), y, "work memory", "elapsed time", shapes, marks, legend=legend)
+    axes = (x_title, _sizes(low, high, x), x), (y_title, y_ticks, y)
+    return _plot(shapes, marks, *axes, legend=legend)
 
 
-def miss_ratio(curve: Mapping[str, Any], wanted_bytes: float | None) -> Plot:
-    """The share of reads that miss, by the size of the cache."""
-    sizes = [size for size in curve["size_bytes"] if size > 0]
-    missed = curve["miss_ratio"][-len(sizes) :]
-    x = _Log(min(sizes), max(max(sizes), wanted_bytes or 0, 2 * min(sizes)))
-    top = f"M0 {_down(missed[0])}"
-    for size, miss in zip(sizes, missed, strict=True):
+def miss_ratio(
+    points: Sequence[tuple[float, float]], sizes: Sequence[tuple[str, float | None]]
+) -> Chart:
+    """The share of reads that miss by the size (bytes) of the cache, and named sizes in it."""
+    known = [(name, size) for name, size in sizes if size]
+    low = min(size for size, _ in points)
+    high = max(2 * low, *(size for size, _ in points), *(size for _, size in known))
+    x = log_scale(low, high)
+    top = f"M0 {_down(points[0][1])}"
+    for size, miss in points:
         top += f"H{1000 * x(size):.5g}V{_down(miss)}"
     top += "H1000"
-    shapes = [Shape(f"{top}V1000H0Z", "target", opacity=0.14), Shape(top, stroke="target")]
-    enough = curve["enough_bytes"]
-    marked = [(enough, "enough"), (wanted_bytes, "asked")]
+    shapes = _path(f"{top}V1000H0Z", fill="target", opacity=0.14) + _path(top, stroke="target")
     rules = [
-        Rule(x(size), text, right=x(size) < 0.8, height=height)
-        for height, (size, text) in zip((0.98, 0.88), marked, strict=True)
-        if size
+        Rule(f"{name}, {format_bytes(size)}", size, dashed=dashed)
+        for (name, size), dashed in zip(known, (True, False), strict=False)
     ]
-    return Plot(
-        x.sizes([x.low, x.high]), percent_ticks(1.0, 5), "size of the cache", "reads that miss",
-        shapes, rules=rules,
-    )  # fmt: skip
+    x_axis = "size of the cache", _sizes(low, high, x), x
+    return _plot(
+        shapes, "", x_axis, ("reads that miss", percent_ticks(1.0, 5), lambda s: s), rules=rules
+    )
 
 
-def scatter(points: Sequence[tuple[float, float, str]]) -> Plot:
-    """Measured time, forecast and direction of cases, on logarithmic scales."""
+def scatter(points: Sequence[tuple[float, float, str]]) -> Chart:
+    """Measured time, forecast and direction of cases; on the line they agree."""
     ends = [s for point in points for s in point[:2]]
-    scale = _Log(min(ends) / 1.3, max(ends) * 1.3)
-    steps = [0.5, *_round()]
-    ticks = [Tick(scale(s), format_duration(s)) for s in steps if scale.low <= s <= scale.high]
-    shapes = []
+    low, high = min(ends) / 1.3, max(ends) * 1.3
+    scale = log_scale(low, high)
+    ticks = scatter_ticks(low, high)
+    shapes = ""
     for factor, dash in ((0.9, "2 3"), (1.0, ""), (1.1, "2 3")):
-        low, high = max(scale.low, scale.low / factor), min(scale.high, scale.high / factor)
-        line = [(scale(s), scale(s * factor)) for s in (low, high)]
-        shapes.append(Shape(_line(line), stroke="domain", dash=dash))
+        line = [
+            (scale(s), scale(s * factor))
+            for s in (max(low, low / factor), min(high, high / factor))
+        ]
+        shapes += _path(_line(line), stroke="domain", dash=dash)
     counts = {way: sum(point[2] == way for point in points) for way in DIRECTIONS}
-    return Plot(
-        thinned(ticks, NARROW_PX - 50), ticks, "measured elapsed time", "forecast", shapes,
-        [Mark(scale(s), scale(f), *DIRECTIONS[way], filled=False) for s, f, way in points],
-        legend=[(f"{way} ({n})", *DIRECTIONS[way]) for way, n in counts.items() if n], square=True,
-    )  # fmt: skip
+    marks = "".join(
+        _mark_at(scale(s), scale(f), DIRECTIONS[way][1], DIRECTIONS[way][0], filled=False)
+        for s, f, way in points
+    )
+    return _plot(
+        shapes,
+        marks,
+        ("measured elapsed time", thinned(ticks, scale), scale),
+        ("forecast", ticks, scale),
+        legend=[(f"{way} ({n})", *DIRECTIONS[way]) for way, n in counts.items() if n],
+        square=True,
+    )
+
+
+def scatter_ticks(low_s: float, high_s: float) -> list[Tick]:
+    """Round durations on a logarithmic axis, at most seven."""
+    steps = [0.5, *(n * 10.0**power for power in range(-3, 10) for n in (1, 2, 5))]
+    values = sorted({s for s in steps if low_s <= s <= high_s})
+    if len(values) > 2 * TICKS_MAX - 5:
+        values = [s for s in values if f"{s:.0e}"[0] == "1"] or values[:1]
+    return [(s, format_duration(s)) for s in values]

@@ -20,9 +20,9 @@ from spillcast.forecast import Forecast
 from spillcast.forecast.ranking import ranked
 from spillcast.gate import reading
 from spillcast.report.html.inputs import AGAIN, Document, Inputs
-from spillcast.report.html.page import Page, Section, Weakness, sentence
+from spillcast.report.html.page import Cells, Page, Section, Weakness, sentence
 from spillcast.report.html.redact import redacted
-from spillcast.report.html.sections import forecasts, others, runs
+from spillcast.report.html.sections import documents, forecasts, runs
 from spillcast.report.table import glued
 from spillcast.workspace import whole_file
 
@@ -42,6 +42,17 @@ _TITLES = {
     "servers": "Server",
     "profiles": "Profile",
     "storages": "Storage",
+}
+#: What a page without a forecast says first: of the first kind that it has.
+_ANSWERS = {
+    "servers": documents.server_answers,
+    "fleets": documents.fleet_answers,
+    "sweeps": documents.sweep_answers,
+    "caches": documents.cache_answers,
+    "verifications": documents.verification_answers,
+    "runs": runs.answers,
+    "profiles": documents.profile_answers,
+    "storages": documents.storage_answers,
 }
 
 
@@ -83,8 +94,7 @@ def _rendered(page: Page, *, redact: bool) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"glued": _glued, "share": lambda at: f"{100 * at:.5g}%",
-                          "longest": lambda texts: max(texts, key=len, default="")}  # fmt: skip
+    templates.filters |= {"glued": _glued, "cells": Cells.of}
     script = templates.get_template("copy.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return templates.get_template("page.html.j2").render(
@@ -112,18 +122,18 @@ def compose(inputs: Inputs) -> Page:
         *(forecasts.compared(known) if known else ()),
         *forecasts.remaining(known),
         *runs.sections(inputs.runs, target),
-        *map(others.profile, inputs.profiles),
+        *map(documents.profile, inputs.profiles),
         *forecasts.terms(known),
-        *map(others.server, inputs.servers),
-        *map(others.fleet, inputs.fleets),
-        *map(others.sweep, inputs.sweeps),
-        *map(others.cache, inputs.caches),
-        *([others.verification(inputs.verifications)] if inputs.verifications else ()),
+        *map(documents.server, inputs.servers),
+        *map(documents.fleet, inputs.fleets),
+        *map(documents.sweep, inputs.sweeps),
+        *map(documents.cache, inputs.caches),
+        *([documents.verification(inputs.verifications)] if inputs.verifications else ()),
     ]
     if target is None:
         latencies = {document["name"]: document["groups"] for document in inputs.latencies}
         sections += [
-            others.storage(document, latencies[document["name"]])
+            documents.storage(document, latencies[document["name"]])
             for document in inputs.storages
             if document["name"] in latencies
         ]
@@ -143,18 +153,9 @@ def _answer(inputs: Inputs, known: list[Forecast]) -> list[str]:
     """A sentence or two on the first kind of input that there is."""
     if known:
         return forecasts.answers(known)
-    for documents, sentences in (
-        (inputs.servers, others.server_answers),
-        (inputs.fleets, others.fleet_answers),
-        (inputs.sweeps, others.sweep_answers),
-        (inputs.caches, others.cache_answers),
-        (inputs.verifications, others.verification_answers),
-        (inputs.runs, runs.answers),
-        (inputs.profiles, others.profile_answers),
-        (inputs.storages, others.storage_answers),
-    ):
-        if documents:
-            return sentences(documents)
+    for kind, sentences in _ANSWERS.items():
+        if given := getattr(inputs, kind):
+            return sentences(given)
     return ["There is nothing to show."]
 
 

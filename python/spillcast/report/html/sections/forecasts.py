@@ -2,31 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from spillcast.forecast import Forecast
 from spillcast.forecast.more_memory import WorkMemory
 from spillcast.forecast.ranking import ranked
 from spillcast.forecast.result import Remaining
-from spillcast.forecast.verdict import recommended, verdict
+from spillcast.forecast.verdict import recommended, unknown_share, verdict
 from spillcast.report.forecast import NO_LATENCY, NOW, statement_text, targets_table
-from spillcast.report.html import bars
+from spillcast.report.html import charts
 from spillcast.report.html.page import (
-    NOTHING,
-    Column,
     Figure,
     Section,
-    Table,
     Weakness,
     between,
     change,
-    count,
-    of_terminal,
     seconds,
     sentence,
-    size,
-    table_of,
-    text,
+    texts,
 )
+from spillcast.report.table import Column, Table
 from spillcast.units import (
     format_bytes,
     format_duration,
@@ -38,6 +33,14 @@ from spillcast.units import (
 
 #: Forecasts whose terms are drawn.
 _DRAWN_MAX = 3
+_TERMS = (
+    Column("term", "name"),
+    Column("operations", "count", "count"),
+    Column("size", "size", "bytes"),
+    Column("today", "baseline_s", "s"),
+    Column("on target", "forecast_s", "s"),
+    Column("change", "change", "raw"),
+)
 #: What remains of a run, by the key of its estimate, and how that is written.
 _REMAINING = (
     ("time", "elapsed_s", format_duration),
@@ -56,6 +59,11 @@ def _by_query(forecasts: Sequence[Forecast]) -> list[list[Forecast]]:
     for forecast in forecasts:
         queries.setdefault(forecast.baseline_s, []).append(forecast)
     return list(queries.values())
+
+
+def _has_bounds_only(forecast: Forecast) -> bool:
+    """Whether its interval covers bounds, so that no value within it is an estimate."""
+    return unknown_share(forecast) is not None
 
 
 def answers(forecasts: Sequence[Forecast]) -> list[str]:
@@ -80,16 +88,19 @@ def place(target: str) -> str:
 def numbers(forecasts: Sequence[Forecast]) -> list[tuple[str, str]]:
     """The figures of note of the best forecast."""
     best = ranked(forecasts)[0]
-    now = ("now", seconds(best.baseline_s))
+    today, interval = (NOW, seconds(best.baseline_s)), interval_name(best.confidence)
     if best.forecast_s is None:
-        return [now]
+        return [today]
     bounds = best.ceiling_interval_s
+    limit = (NO_LATENCY, between(bounds) if bounds else f"about {seconds(best.ceiling_s)}")
+    if _has_bounds_only(best):
+        return [today, (f"{best.target}, {interval}", between(best.interval_s)), limit]
     return [
-        now,
-        ("there", seconds(best.forecast_s)),
-        (interval_name(best.confidence), between(best.interval_s)),
+        today,
+        (best.target, seconds(best.forecast_s)),
+        (interval, between(best.interval_s)),
         ("speed-up", format_speedup(best.speedup or 0.0)),
-        (NO_LATENCY, between(bounds) if bounds else f"about {seconds(best.ceiling_s)}"),
+        limit,
     ]
 
 
@@ -101,58 +112,74 @@ def compared(forecasts: Sequence[Forecast]) -> list[Section]:
         for forecast in order
         if forecast.forecast_s is None
     ]
-    sections, tables, figures = [], list[Table](), list[Figure]()
+    sections, tables, figures = [], list[tuple[str, Table]](), list[Figure]()
     if given:
         words.append(_remarks(order))
-        tables.append(of_terminal(targets_table(order)))
-    if len(given) > 1:
-        points = f"Points are forecasts; each line is a {interval_name(given[0].confidence)}."
-        chart = bars.choices(given)
-        figures.append(
-            Figure("Elapsed time by storage", points, chart, of_terminal(targets_table(given)))
-        )
+        tables.append(("", targets_table(order)))
+    if len(given) > 1 or any(map(_has_bounds_only, given)):
+        figures.append(_targets(given))
     if words:
         sections.append(Section("Storage compared", words, figures, tables))
     if given and (memory := given[0].work_memory) is not None:
-        sections.append(_work_memory(memory, given[0].baseline_s, given[0].confidence))
+        sections.append(_work_memory(memory, given[0]))
     if advice := _advice(order):
         sections.append(Section("What to do", advice))
     return sections
 
 
+def _targets(given: Sequence[Forecast]) -> Figure:
+    bounds_only = any(map(_has_bounds_only, given))
+    interval = interval_name(given[0].confidence)
+    caption = f"A point is a forecast, the line through it its {interval}."
+    if bounds_only:
+        caption = f"Each line is a {interval}. Only bounds of the temp I/O time are known."
+    rows = [
+        (f.target, None if bounds_only else f.forecast_s, f.interval_s)
+        for f in given
+        if f.interval_s is not None
+    ]
+    floors = [f.ceiling_interval_s for f in given if f.ceiling_interval_s is not None]
+    floor = (min(low for low, _ in floors), max(high for _, high in floors)) if floors else None
+    floor_s = None if bounds_only else min(f.ceiling_s for f in given)
+    chart = charts.targets(rows, given[0].baseline_s, floor_s, floor)
+    return Figure("Elapsed time by storage", caption, chart, targets_table(given))
+
+
 def _remarks(order: Sequence[Forecast]) -> str:
     """What the rows that are no target are, and the remarks."""
-    words = f"No storage for temp files is faster than {NO_LATENCY}. "
-    words += f"'{NOW}' is the query on its present storage."
+    words = (
+        f"'{NOW}' is the query on its present storage, '{NO_LATENCY}' the least that any storage "
+        "for temp files would leave."
+    )
     if any(forecast.best_value for forecast in order):
         words += " 'best value' saves the most time for its price."
     if order[0].work_memory:
-        words += " More work_mem holds if the plan stays: PostgreSQL may choose another with it."
+        words += " More work_mem may change the plan; its row assumes that the plan stays."
     return words
 
 
-def _work_memory(memory: WorkMemory, now_s: float, confidence: float) -> Section:
+def _work_memory(memory: WorkMemory, forecast: Forecast) -> Section:
     """Settings of work memory on the present storage, with what each does to the spill."""
-    settings = [
-        {"work_mem_bytes": memory.current_bytes, "forecast_s": now_s, "effect": NOW},
-        *(
-            [{**asdict(memory.one_pass), "effect": "sorts take one pass"}]
-            if memory.one_pass
-            else []
-        ),
-        {**asdict(memory.enough), "effect": "no spill"},
+    current = memory.current_bytes
+    now = None if current is None else format_setting(current)
+    rows: list[list[Any]] = [[now, forecast.baseline_s, None, NOW]]
+    settings = [(memory.one_pass, "sorts take one pass"), (memory.enough, "no spill")]
+    for setting, effect in settings:
+        if setting is not None:
+            s = None if _has_bounds_only(forecast) else setting.forecast_s
+            work_mem = format_setting(setting.work_mem_bytes)
+            rows.append([work_mem, s, setting.interval_s, effect])
+    columns = [
+        Column("work_mem", None),
+        Column("elapsed", None, "s"),
+        Column(interval_name(forecast.confidence), None, "interval"),
+        Column("effect", None),
     ]
-    columns: tuple[Column, ...] = (
-        ("work_mem", "work_mem_bytes", lambda b: NOTHING if b is None else format_setting(b)),
-        ("elapsed", "forecast_s", seconds),
-        (interval_name(confidence), "interval_s", between),
-        ("effect", "effect", text),
-    )
     words = (
         "Elapsed time on the present storage, if the plan stays as it is. Without a spill all "
         f"nodes of the plan in all its processes may use up to {format_bytes(memory.most_bytes)}."
     )
-    return Section("More work memory instead", [words], [], [table_of(settings, columns, (0, 3))])
+    return Section("More work memory instead", [words], tables=[("", Table(columns, rows))])
 
 
 def _advice(order: Sequence[Forecast]) -> list[str]:
@@ -167,16 +194,16 @@ def _advice(order: Sequence[Forecast]) -> list[str]:
     if memory:
         setting = format_setting(memory.enough.work_mem_bytes)
         if f"work_mem {setting}" in names:
-            advice.insert(
-                0,
+            raise_it = (
                 f"Raise work_mem to {setting} for this query: then nothing spills, and its nodes "
-                f"in all processes may use up to {format_bytes(memory.most_bytes)}.",
+                f"in all processes may use up to {format_bytes(memory.most_bytes)}."
             )
+            advice.insert(0, raise_it)
     return advice
 
 
 def remaining(forecasts: Sequence[Forecast]) -> list[Section]:
-    """Of a query recorded in part; the same whatever the target, none of queries seen whole."""
+    """Of a query recorded in part; the same whatever the target, none of queries seen in full."""
     for forecast in ranked(forecasts):
         if (rest := forecast.to_come) is not None:
             return [_remaining(forecast, rest)]
@@ -189,22 +216,24 @@ def _remaining(forecast: Forecast, rest: Remaining) -> Section:
         quantity = getattr(rest, key)
         ends = (words(end) for end in (quantity.low, quantity.centre, quantity.high))
         rows.append([name, *ends, quantity.source])
-    table = Table(["remaining", "from", "about", "to", "known from"], rows, left=(0, 4))
+    table = texts(["remaining", "from", "about", "to", "known from"], rows)
     text = f"Left running it takes about another {format_duration(left.centre)} "
     text += f"({between((left.low, left.high))})"
     if forecast.forecast_s is not None:
         text += f"; moved to {forecast.target} now and restarted it takes "
         text += seconds(forecast.forecast_s)
     unused = [f"Not used: {reason}." for reason in rest.unused]
-    caption = "Each bar is the whole; the line is where its end may be, nine in ten within."
-    chart = bars.phases(_tracks(forecast.recorded_s, rest))
+    caption = "Each bar is the entire query; the line is the 90 % interval of its end."
+    chart = charts.progress(_progress(forecast.recorded_s, rest))
     figure = Figure("Progress, and what remains", caption, chart, table)
     return Section("What remains", [f"{text}.", *unused], [figure])
 
 
-def _tracks(recorded_s: float | None, rest: Remaining) -> list[bars.Track]:
+def _progress(
+    recorded_s: float | None, rest: Remaining
+) -> list[tuple[str, str, list[float], charts.Interval]]:
     """Time, writes and reads, each from the run's beginning to its end."""
-    tracks = []
+    rows = []
     for name, key, words in _REMAINING:
         quantity = getattr(rest, key)
         done, recorded = quantity.done, quantity.recorded
@@ -212,53 +241,44 @@ def _tracks(recorded_s: float | None, rest: Remaining) -> list[bars.Track]:
             done, recorded = rest.done_s, recorded_s or rest.done_s
         if done is not None and recorded is not None:
             recorded = min(recorded, done)
-            low, about, high = quantity.low, quantity.centre, quantity.high
-            label = f"{words(done)} done, {words(about)} remaining ({words(low)} to {words(high)})"
-            tracks.append(bars.Track(name, done - recorded, recorded, about, low, high, label))
-    return tracks
+            text = f"{words(done)} done, about {words(quantity.centre)} remain"
+            parts = [done - recorded, recorded, quantity.centre]
+            rows.append((name, text, parts, (quantity.low, quantity.high)))
+    return rows
 
 
 def terms(forecasts: Sequence[Forecast]) -> list[Section]:
-    """What the forecasts are made of."""
+    """What the forecasts are made of; nothing of those that have bounds alone."""
     words = (
-        "The forecast is the sum of these terms. Only temp I/O changes, apart from CPU time that "
-        "waits make longer or shorter. The line through the last bar is the forecast's interval; "
-        "the dashed line is the time on zero-latency storage, the band its interval."
+        "The forecast is the sum of these terms. Only temp I/O changes, and CPU time where waits "
+        "make it longer or shorter. The line through the last bar is the forecast's interval."
     )
-    figures = [
-        Figure(
-            f"From {seconds(forecast.baseline_s)} now to {seconds(forecast.forecast_s)} on "
-            f"{forecast.target}",
-            "",
-            bars.waterfall(forecast, change),
-            _terms(forecast),
-        )
-        for forecast in _answered(forecasts)[:_DRAWN_MAX]
-    ]
+    drawn = [forecast for forecast in _answered(forecasts) if not _has_bounds_only(forecast)]
+    figures = [_waterfall(forecast) for forecast in drawn[:_DRAWN_MAX]]
     return [Section("What the forecast is made of", [words], figures)] if figures else []
 
 
-def _terms(forecast: Forecast) -> Table:
-    rows = [
-        {
-            **asdict(term),
-            "size": term.bytes / term.count if term.bytes and term.count else None,
-            "change_s": term.forecast_s - term.baseline_s,
-        }
+def _waterfall(forecast: Forecast) -> Figure:
+    sums: dict[str, float] = {}
+    for term in forecast.terms:
+        sums[term.name] = sums.get(term.name, 0.0) + term.forecast_s - term.baseline_s
+    now_s, target_s = forecast.baseline_s, forecast.forecast_s or 0.0
+    chart = charts.waterfall(
+        now_s,
+        [(name, change_s, change(change_s)) for name, change_s in sums.items()],
+        (forecast.target, target_s, forecast.interval_s or (target_s, target_s)),
+        forecast.ceiling_s,
+        forecast.ceiling_interval_s,
+    )
+    rows: list[dict[str, Any]] = [
+        {**asdict(term), "size": term.bytes / term.count if term.bytes and term.count else None}
         for term in forecast.terms
     ]
-    now_s, target_s = forecast.baseline_s, forecast.forecast_s or 0.0
-    total = {"name": "elapsed", "baseline_s": now_s, "forecast_s": target_s}
-    rows.append({**total, "change_s": target_s - now_s})
-    columns: tuple[Column, ...] = (
-        ("term", "name", text),
-        ("operations", "count", count),
-        ("size", "size", size),
-        ("now", "baseline_s", format_duration),
-        ("there", "forecast_s", format_duration),
-        ("change", "change_s", change),
-    )
-    return table_of(rows, columns)
+    rows.append({"name": "elapsed", "baseline_s": now_s, "forecast_s": target_s})
+    for row in rows:
+        row["change"] = change(row["forecast_s"] - row["baseline_s"])
+    title = f"From {seconds(now_s)} today to {seconds(target_s)} on {forecast.target}"
+    return Figure(title, "", chart, Table.of(_TERMS, rows))
 
 
 def weaknesses(forecasts: Sequence[Forecast]) -> list[Weakness]:

@@ -1,27 +1,25 @@
-"""Runs: where their time goes, their latencies beside others', the time line, how measured."""
+"""Runs: where their time goes, their latencies beside others', over time, how measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from spillcast.profile.timeline import READ, STATES, WRITE
 from spillcast.recording.source import SOURCES
 from spillcast.report.forecast import STATEMENT_MAX
-from spillcast.report.html import bars, plots
+from spillcast.report.html import charts, plots
 from spillcast.report.html.page import (
     NOTHING,
-    Column,
     Document,
     Figure,
     Section,
-    Table,
-    count,
     micros,
     percent,
     seconds,
     size,
-    table_of,
-    text,
+    texts,
 )
+from spillcast.report.table import Column, Table
 from spillcast.units import format_count, format_duration
 from spillcast.visible import one_line
 
@@ -31,12 +29,29 @@ _SUBJECTS_MAX = 4
 REST, _NOTABLE = "idle, or not accounted for", 0.005
 _COLOURS = plots.STATE_COLOURS | {REST: "domain"}
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_LATENCIES: tuple[Column, ...] = (
-    ("mean", "mean_us", micros),
-    ("p50", "p50_us", micros),
-    ("p95", "p95_us", micros),
-    ("p99", "p99_us", micros),
-    ("max", "max_us", micros),
+_STATES = (Column("state", "state"), Column("time", "s", "s"), Column("share", "share", "percent1"))
+_LATENCIES = (
+    Column("mean", "mean_us", "us"),
+    Column("p50", "p50_us", "us"),
+    Column("p95", "p95_us", "us"),
+    Column("p99", "p99_us", "us"),
+    Column("max", "max_us", "us"),
+)
+_OPERATIONS = (
+    Column("operation", "operation"),
+    Column("size", "size", "raw"),
+    Column("count", "count", "count"),
+    Column("moved", "bytes", "bytes"),
+    Column("total", "total_s", "s"),
+    *_LATENCIES,
+)
+_EVENTS = (
+    Column("event", "event"),
+    Column("total", "total_us", "us"),
+    Column("share", "share", "percent1"),
+    Column("count", "count", "whole"),
+    *_LATENCIES,
+    Column("unbiased", "latency_us", "us"),
 )
 
 
@@ -59,7 +74,7 @@ def sections(runs: Sequence[Document], target: Document | None) -> list[Section]
     parts: list[Section] = _side_by_side(runs) if len(runs) > 1 else []
     for run in runs:
         of = f": {run['name']}" if len(runs) > 1 else ""
-        parts.append(_where(run, of))
+        parts.append(_time_by_state(run, of))
         if run["latencies"]:
             parts.append(_latencies(run, target, of))
         if run["timeline"]["busy"]:
@@ -74,8 +89,8 @@ def subjects(runs: Sequence[Document]) -> list[str]:
 
 def _subject(run: Document) -> str:
     about = {row["label"]: row["value"] for row in run["about"]}
-    texts = [statement["text"] for statement in run["statements"] if statement["text"]]
-    named = texts[0] if texts else about.get("command") or run["name"]
+    statements = [statement["text"] for statement in run["statements"] if statement["text"]]
+    named = statements[0] if statements else about.get("command") or run["name"]
     parts = [f"{run['kind']} of {seconds(run['elapsed_s'])}"]
     parts += [f"on {about['host']}"] if "host" in about else []
     parts += [f"began {about['recorded']} UTC"] if "recorded" in about else []
@@ -109,70 +124,54 @@ def _by_state(run: Document) -> dict[str, float]:
     return states | ({REST: rest_s} if states and rest_s > _NOTABLE * run["time_s"] else {})
 
 
-def _where(run: Document, of: str) -> Section:
-    whole_s = run["time_s"] or 1.0
-    states = _by_state(run)
-    rows = [{"state": state, "s": s, "share": s / whole_s} for state, s in states.items()]
-    drawn = [
-        (state, s, f"{seconds(s)}, {percent(s / whole_s, 0)}", _COLOURS[state])
-        for state, s in states.items()
-    ]
-    sessions = run["timeline"]["sessions"]
-    number = _NUMBERS[sessions] if sessions < len(_NUMBERS) else f"{sessions:,}"
+def _time_by_state(run: Document, of: str) -> Section:
+    total_s, states, sessions = run["time_s"] or 1.0, _by_state(run), run["timeline"]["sessions"]
     all_of_it = f"{seconds(run['time_s'])} elapsed"
     if sessions != 1:
+        number = _NUMBERS[sessions] if sessions < len(_NUMBERS) else f"{sessions:,}"
         all_of_it = f"{seconds(run['time_s'])} in {number} {run['sessions_are']}"
-    note = "Of sessions that do no temp I/O, waits are skipped: they may be idle."
-    chart = Figure(
-        f"Time by what {run['sessions_are']} did, of {all_of_it}",
-        note if run["kind"] == "recording" else "",
-        bars.time_bars(drawn),
-        table_of(rows, (("state", "state", text), ("time", "s", seconds),
-                        ("share", "share", percent))),
-    )  # fmt: skip
-    tables = [_operations(run["operations"])] if run["operations"] else []
-    tables += [events_table(run["events"], "Wait events")] if run["events"] else []
-    return Section(f"Where the time goes{of}", (), [chart] if rows else [], tables)
+    figures = []
+    if states:
+        note = "Waits of sessions that do no temp I/O are left out: they may be idle."
+        bars = [
+            (state, s, f"{seconds(s)}, {percent(s / total_s, 0)}", _COLOURS[state])
+            for state, s in states.items()
+        ]
+        rows = [{"state": state, "s": s, "share": s / total_s} for state, s in states.items()]
+        title = f"Time by what {run['sessions_are']} did, of {all_of_it}"
+        caption = note if run["kind"] == "recording" else ""
+        figures = [Figure(title, caption, charts.time_bars(bars), Table.of(_STATES, rows))]
+    tables = []
+    if run["operations"]:
+        tables.append(("Temp I/O by operation and size", _operations(run["operations"])))
+    if run["events"]:
+        tables.append(("Wait events", events_table(run["events"])))
+    return Section(f"Where the time goes{of}", (), figures, tables)
 
 
 def _operations(operations: Sequence[Document]) -> Table:
-    columns: tuple[Column, ...] = (
-        ("", "op", "temp {}".format),
-        ("size", "size_class_bytes", lambda value: size(value) if value else "others"),
-        ("count", "count", count),
-        ("moved", "bytes", size),
-        ("total", "total_s", seconds),
-        *_LATENCIES,
-    )
-    rows = sorted(operations, key=lambda row: -row["total_s"])
-    return table_of(rows, columns, caption="Temp I/O by operation and size")
-
-
-def events_table(events: Sequence[Document], caption: str) -> Table:
-    """Rows of a profile; columns that hold nothing are left out."""
-    columns: tuple[Column, ...] = (
-        ("event", "event", text),
-        ("total", "total_us", micros),
-        ("share", "share", percent),
-        ("count", "count", count),
-        *_LATENCIES,
-        ("unbiased", "latency_us", micros),
-    )
-    idle = (" (idle)", "")
     rows = [
         {
             **row,
-            "event": f"{row['event'] or NOTHING}{idle[not row.get('idle')]}",
+            "operation": f"temp {row['op']}",
+            "size": size(row["size_class_bytes"]) if row["size_class_bytes"] else "others",
+        }
+        for row in sorted(operations, key=lambda row: -row["total_s"])
+    ]
+    return Table.of(_OPERATIONS, rows)
+
+
+def events_table(events: Sequence[Document]) -> Table:
+    """Rows of a profile by event, or by the keys that ``event`` holds."""
+    rows = [
+        {
+            **row,
+            "event": f"{row['event'] or NOTHING}{' (idle)' if row.get('idle') else ''}",
             **{key: row.get(key) or None for key in ("mean_us", "max_us")},
         }
         for row in events
     ]
-    used = [
-        column
-        for column in columns
-        if column[0] == "event" or any(row.get(column[1]) is not None for row in rows)
-    ]
-    return table_of(rows, used, caption=caption)
+    return Table.of(_EVENTS, rows)
 
 
 def _side_by_side(runs: Sequence[Document]) -> list[Section]:
@@ -183,19 +182,19 @@ def _side_by_side(runs: Sequence[Document]) -> list[Section]:
         (str(run["name"]), {state: total.get(state, 0.0) for state in states})
         for run, total in zip(runs, totals_s, strict=True)
     ]
-    wholes_s = [sum(parts.values()) for _, parts in stacks]
+    sums_s = [sum(parts.values()) for _, parts in stacks]
     rows = [
-        [name, seconds(whole_s), *(
-            f"{seconds(s)}, {percent(s / (whole_s or 1.0), 0)}" for s in parts.values()
+        [name, seconds(sum_s), *(
+            f"{seconds(s)}, {percent(s / (sum_s or 1.0), 0)}" for s in parts.values()
         )]
-        for (name, parts), whole_s in zip(stacks, wholes_s, strict=True)
+        for (name, parts), sum_s in zip(stacks, sums_s, strict=True)
     ]  # fmt: skip
-    note = "In shares of each run's time, for they are of very different length."
+    note = "In shares of each run's time, because the runs differ much in length."
     figure = Figure(
         "Time of all sessions by what they did",
-        note if bars.drawn_as_shares(wholes_s) else "",
-        bars.stacked(stacks, {state: _COLOURS[state] for state in states}),
-        Table(["run", "time", *states], rows),
+        note if charts.drawn_as_shares(sums_s) else "",
+        charts.stacked(stacks, {state: _COLOURS[state] for state in states}),
+        texts(["run", "time", *states], rows),
     )
     overlays = []
     for run, other in pairwise(runs):
@@ -209,10 +208,7 @@ def _side_by_side(runs: Sequence[Document]) -> list[Section]:
 
 
 def _latencies(run: Document, target: Document | None, of: str) -> Section:
-    words, groups, name = [], [], ""
-    if target is not None and target["groups"]:
-        groups, name = target["groups"], str(target["name"])
-        words = [f"The filled shape is this run, the outline is {name}."]
+    groups, name = ([], "") if target is None else (target["groups"], str(target["name"]))
     figures = []
     for group in run["latencies"]:
         same = (
@@ -221,59 +217,56 @@ def _latencies(run: Document, target: Document | None, of: str) -> Section:
             if other["label"] == group["label"]
             or (not other["label"] and other["op"] == group["op"])
         )
-        figures.append(histogram(group, next(same, None), ("This run", name)))
-    return Section(f"How long operations take{of}", words, figures)
+        figures.append(histogram(group, next(same, None), ("this run", name)))
+    return Section(f"How long operations take{of}", figures=figures)
 
 
 def histogram(group: Document, beside: Document | None, names: tuple[str, str]) -> Figure:
     """Latencies of an operation of one name, and beside them those of the other."""
-    groups = [(names[0], group)] + ([(names[1], beside)] if beside else [])
-    captions = []
-    for name, part in groups:
-        mean = micros(plots.mean_us(part["latency_ns"], part["latency_count"]))
-        operations = format_count(sum(part["latency_count"]), "operation")
-        captions.append(f"{name}: {operations}, mean {mean}")
-    title = str(group["label"])
-    return Figure(
-        f"{title[0].upper()}{title[1:]}",
-        "; ".join(captions) + ".",
-        plots.latencies(group, beside, names),
-        latency_table(groups),
-    )
-
-
-def latency_table(groups: Sequence[tuple[str, Document]]) -> Table:
-    """The shares of operations by bins of latency."""
-    shares = [plots.bins(part["latency_ns"], part["latency_count"]) for _, part in groups]
+    parts, captions = [], []
+    for name, of in zip(names, [group, *([beside] if beside else [])], strict=False):
+        latency_ns, counts = of["latency_ns"], of["latency_count"]
+        total_ns = sum(ns * count for ns, count in zip(latency_ns, counts, strict=True))
+        mean_us = total_ns / (sum(counts) or 1) / 1e3
+        parts.append((name, plots.bins(latency_ns, counts), mean_us))
+        captions.append(f"{name}: {format_count(sum(counts), 'operation')}, mean {micros(mean_us)}")
+    shares = [share for _, share, _ in parts]
     rows = [
         [
             f"{micros(plots.edge_us(at))} to {micros(plots.edge_us(at + 1))}",
             *(percent(share.get(at, 0.0), 2) for share in shares),
         ]
-        for at in sorted(set().union(*shares))
+        for at in sorted(set[int]().union(*shares))
     ]
-    return Table(["latency", *(name for name, _ in groups)], rows)
+    title, caption = str(group["label"]), "; ".join(captions)
+    return Figure(
+        f"{title[:1].upper()}{title[1:]}",
+        f"{caption[:1].upper()}{caption[1:]}." if names[0] == "this run" else f"{caption}.",
+        plots.latencies(parts),
+        texts(["latency", *(name for name, *_ in parts)], rows),
+    )
 
 
 def _over_time(run: Document, of: str) -> Section:
     source = SOURCES.get(run.get("capture", ""))
     missing = f" What is missing is {source.blind_spots}." if source else ""
     line, by_event = run["timeline"], run.get("events_over_time")
-    length = format_duration(line["length_s"])
-    caption = f"The mean number of sessions in each stretch of {length}.{missing}"
-    figures = [Figure("Sessions by what they did", caption, plots.timeline(line), _busy(line))]
+    caption = f"Mean number of sessions in intervals of {format_duration(line['length_s'])}."
+    figures = [_busy("Sessions by what they did", caption + missing, line, plots.STATE_COLOURS)]
     if by_event:
         length = format_duration(by_event["length_s"])
-        caption = f"Samples of each stretch of {length}: the mean number of sessions in an event."
-        chart = plots.timeline(by_event, plots.event_colours(list(by_event["busy"])))
-        figures.append(Figure("Sessions by wait event", caption, chart, _busy(by_event)))
+        caption = f"Mean number of sessions by event, from samples in intervals of {length}."
+        colours = plots.event_colours(list(by_event["busy"]))
+        figures.append(_busy("Sessions by wait event", caption, by_event, colours))
     return Section(f"Over time{of}", (), figures)
 
 
-def _busy(line: Document) -> Table:
-    """The mean number of sessions in each state, or event, by stretch."""
+def _busy(title: str, caption: str, line: Document, colours: Mapping[str, str]) -> Figure:
+    """The mean number of sessions in each state, or event, over time."""
+    busy: Mapping[str, Any] = line["busy"]
     rows = [
         [seconds(at * line["length_s"]), *(f"{mean:.2f}" for mean in means)]
-        for at, means in enumerate(zip(*line["busy"].values(), strict=True))
+        for at, means in enumerate(zip(*busy.values(), strict=True))
     ]
-    return Table(["from", *line["busy"]], rows)
+    chart = plots.over_time(busy, line["length_s"], colours)
+    return Figure(title, caption, chart, texts(["from", *busy], rows))

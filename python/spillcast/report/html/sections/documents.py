@@ -9,35 +9,100 @@ from spillcast.engines.ranking import ServerRanking
 from spillcast.profile.result import elapsed_words
 from spillcast.recording.event_names import OPS
 from spillcast.report import page as terminal
-from spillcast.report import table as terminal_table
-from spillcast.report.html import bars, plots
+from spillcast.report.html import charts, plots
 from spillcast.report.html.inputs import AGAIN
 from spillcast.report.html.page import (
     MINUS,
+    NOTHING,
     ROWS_MAX,
-    Column,
     Document,
     Figure,
     Section,
-    Table,
     between,
-    count,
     micros,
-    of_terminal,
     percent,
     seconds,
     sentence,
     size,
-    table_of,
-    text,
 )
 from spillcast.report.html.sections.forecasts import place
 from spillcast.report.html.sections.runs import events_table, histogram
 from spillcast.report.postgres import ranking_page
+from spillcast.report.table import Column, Table
 from spillcast.units import format_count, interval_name
 
 #: Bars of a chart; the tables hold more.
 _PROFILE_MAX, _FLEET_MAX, _DAYS_MAX = 10, 12, 31
+_GROUPS = (
+    Column("op", "op"),
+    Column("size", "size_class_bytes", "bytes"),
+    Column("depth", "depth", "count"),
+    Column("pattern", "pattern"),
+    Column("operations", "count", "count"),
+    Column("mean", "mean_us", "us"),
+)
+_IO_SIZES = (
+    Column("size of an operation", "setting"),
+    Column("reads", "reads_count", "whole"),
+    Column("mean read", "reads_us", "us"),
+    Column("writes", "writes_count", "whole"),
+    Column("mean write", "writes_us", "us"),
+    Column("total", "total_s", "s"),
+    Column("interval", "interval_s", "interval"),
+)
+_POINTS = (
+    Column("storage", "storage"),
+    Column("memory", "memory_bytes", "bytes"),
+    Column("elapsed", "elapsed_s", "s"),
+    Column("interval", "interval_s", "interval"),
+    Column("reads", "reads", "count"),
+    Column("writes", "writes", "count"),
+    Column("spilled", "spilled_bytes", "bytes"),
+    Column("", "how"),
+)
+_ACCOUNTS = (
+    Column("object", "object"),
+    Column("class", "class"),
+    Column("requests", "requests", "count"),
+    Column("bytes", "bytes", "bytes"),
+    Column("hits", "share", "percent1"),
+)
+_TRAFFIC = (
+    Column("", "name"),
+    Column("from flash", "flash_read_bytes", "bytes"),
+    Column("from disk", "disk_read_bytes", "bytes"),
+    Column("to flash", "flash_write_bytes", "bytes"),
+    Column("to disk", "disk_write_bytes", "bytes"),
+    Column("I/O time", "elapsed_s", "s"),
+)
+_SAVINGS = (
+    Column("elapsed", "elapsed_s", "s"),
+    Column("in temp", "temp_s", "s"),
+    Column("saved", "outcome", "raw"),
+    Column("interval", "saved_interval_s", "interval"),
+    Column("share", "share", "percent1"),
+)
+_STATEMENTS = (
+    Column("statement", "sql"),
+    Column("database", "database"),
+    *_SAVINGS,
+    Column("so far", "cumulative_share", "percent1"),
+)
+_DATABASES = (
+    Column("database", "database"),
+    Column("statements", "statements", "count"),
+    *_SAVINGS,
+)
+_DAYS = (Column("day", "day"), Column("in temp", "temp_s", "s"), Column("saved", "saved_s", "s"))
+_CASES = (
+    Column("query", "query"),
+    Column("from", "from"),
+    Column("to", "to"),
+    Column("forecast", "forecast_s", "s"),
+    Column("interval", "interval_s", "interval"),
+    Column("measured", "measured_to_s", "s"),
+    Column("error", "error", "raw"),
+)
 
 
 def profile_answers(profiles: Sequence[Document]) -> list[str]:
@@ -57,18 +122,21 @@ def profile(document: Document) -> Section:
     """The rows that take the longest as bars, and all as a table."""
     by = document["by"]
     rows = [
-        {**row, "event": ", ".join(text(row.get(key)) for key in by)}
+        {**row, "event": ", ".join(NOTHING if row.get(k) is None else str(row[k]) for k in by)}
         for row in document["rows"]
         if "total_us" in row
     ]
-    drawn = [row for row in rows if not row.get("idle")][:_PROFILE_MAX]
-    table = events_table(rows, f"By {', '.join(by)}")
-    chart = bars.time_bars(
-        [(row["event"], row["total_us"] / 1e6, micros(row["total_us"]), "target") for row in drawn]
-    )
+    bars = [
+        (row["event"], row["total_us"] / 1e6, micros(row["total_us"]), "target")
+        for row in rows
+        if not row.get("idle")
+    ]
+    table, title = events_table(rows), f"Time by {', '.join(by)}"
     caption = f"{elapsed_words(document['elapsed_s'], rows)}."
-    figures = [Figure(f"Time by {', '.join(by)}", caption, chart, table)] if drawn else []
-    return Section(f"Where the time goes: {document['name']}", (), figures, [table])
+    chart = charts.time_bars(bars[:_PROFILE_MAX])
+    figures = [Figure(title, caption, chart, table)] if bars else []
+    tables = [(f"By {', '.join(by)}", table)]
+    return Section(f"Where the time goes: {document['name']}", (), figures, tables)
 
 
 def storage_answers(storages: Sequence[Document]) -> list[str]:
@@ -80,42 +148,56 @@ def storage_answers(storages: Sequence[Document]) -> list[str]:
         means = []
         for op in OPS:
             of_op = [group for group in storage["groups"] if group["op"] == op]
-            groups = of_op if mixed else plots.single_operations(of_op)[:1]
+            groups = of_op if mixed else _single_operations(of_op)[:1]
             if operations := sum(group["count"] for group in groups):
                 mean_s = sum(group["total_ns"] for group in groups) / operations / 1e9
                 of_size = "" if mixed else f" of {size(groups[0]['size_class_bytes'])}"
-                means.append(f"a {op}{of_size} takes {seconds(mean_s)} in the mean")
-        sentences.append(f"On {storage['name']} {' and '.join(means) or 'nothing was measured'}.")
+                means.append(f"a {op}{of_size} takes {seconds(mean_s)} on average")
+        words = " and ".join(means) or "nothing was measured"
+        sentences.append(f"On {storage['name']} {words}.")
     return sentences
+
+
+def _single_operations(groups: Sequence[Document]) -> list[Document]:
+    """The groups of operations one at a time, of one way of access and one pattern."""
+    first = min((group["depth"] for group in groups), default=1)
+    kept = [group for group in groups if group["depth"] == first and group["count"]]
+    for key in ("access", "pattern"):
+        kept = [group for group in kept if group.get(key) == kept[0].get(key)]
+    return sorted(kept, key=lambda group: (group["op"], group["size_class_bytes"]))
 
 
 def storage(document: Document, latencies: Sequence[Document]) -> Section:
     """Mean latency by size, and the histogram of each operation."""
-    columns: tuple[Column, ...] = (
-        ("op", "op", text),
-        ("size", "size_class_bytes", size),
-        ("depth", "depth", text),
-        ("pattern", "pattern", lambda pattern: pattern or ""),
-        ("operations", "count", count),
-        ("mean", "mean_us", micros),
-    )
-    groups = [
+    groups: list[dict[str, Any]] = [
         {**group, "mean_us": group["total_ns"] / group["count"] / 1e3 if group["count"] else None}
         for group in document["groups"]
     ]
     figures = [histogram(group, None, (document["name"], "")) for group in latencies]
-    if single := plots.single_operations(groups):
+    if single := _single_operations(groups):
         how = [word for key in ("pattern", "access") if (word := single[0].get(key))]
         caption = ", ".join([f"{single[0]['depth']} at once", *map(str, how)]) + "."
-        chart = plots.latency_by_size(single)
-        table = table_of(single, (*columns[:2], columns[5]))
-        title = "Mean latency by the size of an operation"
-        figures.insert(0, Figure(title, caption, chart, table))
-    table = table_of(groups, columns, (0, 3), "Latency by operation and size")
-    return Section(f"Storage: {document['name']}", _provenance(document), figures, [table])
+        points = {
+            f"{op}s": [
+                (group["size_class_bytes"], group["mean_us"] / 1e6, None, True)
+                for group in single
+                if group["op"] == op
+            ]
+            for op in OPS
+        }
+        chart = plots.lines_by_size(
+            {name: of for name, of in points.items() if of},
+            "size of an operation",
+            "mean latency",
+            logarithmic=True,
+        )
+        table = Table.of([column for column in _GROUPS if column.key != "pattern"], single)
+        figures.insert(0, Figure("Mean latency by the size of an operation", caption, chart, table))
+    tables = [("Latency by operation and size", Table.of(_GROUPS, groups))]
+    return Section(f"Storage: {document['name']}", _provenance(document), figures, tables)
 
 
-def _provenance(document: Document) -> Sequence[str]:
+def _provenance(document: Document) -> list[str]:
     """When and where a storage was measured."""
     known = document.get("provenance") or {}
     when = str(known.get("measured_at") or "")[:10]
@@ -136,7 +218,7 @@ def sweep(document: Document) -> Section:
 
 
 def _setting(row: Document) -> str:
-    """One size, or the least and the most."""
+    """One size, or the minimum and the maximum."""
     low, high = size(row["min_bytes"]), size(row["max_bytes"])
     return low if low == high else f"{low} to {high}"
 
@@ -152,31 +234,22 @@ def _best_size(sweep: Document) -> str:
 
 
 def _io_sizes(sweep: Document) -> Section:
-    rows = []
+    best, rows, bars = sweep["best"], [], []
     for row in sweep["rows"]:
-        flat = {**row, "setting": _setting(row)}
+        flat, times_s = {**row, "setting": _setting(row)}, []
         for part in ("reads", "writes"):
             calls = row.get(part) or {}
             flat |= {f"{part}_count": calls.get("count"), f"{part}_us": calls.get("mean_us")}
+            times_s.append(calls.get("total_s") or 0.0)
         rows.append(flat)
-    table = table_of(
-        rows,
-        (
-            ("size of an operation", "setting", text),
-            ("reads", "reads_count", count),
-            ("mean read", "reads_us", micros),
-            ("writes", "writes_count", count),
-            ("mean write", "writes_us", micros),
-            ("total", "total_s", seconds),
-            ("interval", "interval_s", between),
-        ),
-    )
-    best = sweep["best"]
-    chart = bars.io_sizes(sweep["rows"], [row["setting"] for row in rows], best)
+        is_best = best and all(row[key] == best[key] for key in ("min_bytes", "max_bytes"))
+        text = f"{seconds(row['total_s'])}{', best' if is_best else ''}"
+        bars.append((flat["setting"], times_s[0], times_s[1], text))
+    table, chart = Table.of(_IO_SIZES, rows), charts.reads_and_writes(bars)
     title = f"Time of all temp I/O by the size of an operation, on {sweep['storage']}"
-    figure = Figure(title, f"The sweet spot is {_setting(best)}." if best else "", chart, table)
+    figure = Figure(title, f"Fastest: {_setting(best)}." if best else "", chart, table)
     advice = [f"{entry['engine']}: {entry['text']}" for entry in sweep.get("advice", ())]
-    return Section("Which I/O size", advice, [figure], [table])
+    return Section("Which I/O size", advice, [figure], [("", table)])
 
 
 def _enough(sweep: Document) -> str:
@@ -195,28 +268,27 @@ def _enough(sweep: Document) -> str:
 
 
 def _memory(sweep: Document) -> Section:
-    points = sweep["points"]
-    columns: tuple[Column, ...] = (
-        ("storage", "storage", text),
-        ("memory", "memory_bytes", size),
-        ("elapsed", "elapsed_s", seconds),
-        ("interval", "interval_s", between),
-        ("reads", "reads", count),
-        ("writes", "writes", count),
-        ("spilled", "spilled_bytes", size),
-        ("", "measured", lambda measured: "measured" if measured else "forecast"),
-    )
-    table = table_of(points, columns, (0, 7))
+    points = [
+        {**point, "how": "measured" if point["measured"] else "forecast"}
+        for point in sweep["points"]
+    ]
+    known = [point for point in points if point["elapsed_s"] is not None]
     workload = " ".join(str(sweep[key]) for key in ("engine", "workload") if sweep.get(key))
-    caption = (
-        "Filled points were measured, open ones are forecasts; lines through them are intervals."
-    )
-    names = list(dict.fromkeys(p["storage"] for p in points if p["elapsed_s"] is not None))
+    caption = "Filled points are measured, open ones forecast with their intervals."
+    names = list(dict.fromkeys(point["storage"] for point in known))
     figures = []
     for first in range(0, len(names), len(plots.SERIES)):
-        drawn = names[first : first + len(plots.SERIES)]
-        chart = plots.memory([point for point in points if point["storage"] in drawn])
-        figures.append(Figure(f"Elapsed time by memory: {workload}", caption, chart, table))
+        series = {
+            name: [
+                (p["memory_bytes"], p["elapsed_s"], p.get("interval_s"), p["measured"])
+                for p in known
+                if p["storage"] == name
+            ]
+            for name in names[first : first + len(plots.SERIES)]
+        }
+        chart = plots.lines_by_size(series, "work memory", "elapsed time", logarithmic=False)
+        title = f"Elapsed time by memory: {workload}"
+        figures.append(Figure(title, caption, chart, Table.of(_POINTS, points)))
     turns = []
     for turn in sweep.get("turns", ()):
         where = f"{turn['storage']} at " if turn.get("storage") else ""
@@ -225,7 +297,7 @@ def _memory(sweep: Document) -> Section:
 
 
 def cache_answers(caches: Sequence[Document]) -> list[str]:
-    """The size that is worth buying, and what the one asked for would serve."""
+    """The size that is worth buying, and what the simulated one would serve."""
     sentences = []
     for document in caches:
         curve, cache = document["curve"], document["cache"]
@@ -239,61 +311,38 @@ def cache_answers(caches: Sequence[Document]) -> list[str]:
         )
         if cache is not None and cache["runs"]:
             hits = percent(cache["runs"][-1]["hit_ratio"], 0)
-            sentences.append(
-                f"With {size(cache['size_bytes'])}, as was asked, {hits} of the reads would hit."
-            )
+            sentences.append(f"With {size(cache['size_bytes'])}, {hits} of the reads would hit.")
     return sentences
 
 
 def cache(document: Document) -> Section:
-    """The miss-ratio curve, and what a cache of the size that was asked for served."""
+    """The miss-ratio curve, and what a cache of the simulated size served."""
     curve, cache = document["curve"], document["cache"]
     pairs = list(zip(curve["size_bytes"], curve["miss_ratio"], strict=True))
-    figures, tables = [], list[Table]()
-    if any(size_bytes > 0 for size_bytes, _ in pairs):
+    figures, tables = [], []
+    if points := [(size_bytes, miss) for size_bytes, miss in pairs if size_bytes > 0]:
         caption = "No cache size gives any hits."
         if curve["enough_bytes"]:
             caption = f"{size(curve['enough_bytes'])} bring nine tenths of the hits of any size."
-        chart = plots.miss_ratio(curve, cache["size_bytes"] if cache else None)
-        rows = [[size(size_bytes), percent(miss, 2)] for size_bytes, miss in pairs]
-        table = Table(["size", "reads that miss"], rows)
-        figures.append(
-            Figure("Reads that miss, by the size of an LRU cache", caption, chart, table)
-        )
+        marked = [("nine tenths of all hits", curve["enough_bytes"])]
+        marked += [("simulated", cache["size_bytes"])] if cache else []
+        columns = Column("size", None, "bytes"), Column("reads that miss", None, "share")
+        title = "Reads that miss, by the size of an LRU cache"
+        chart, table = plots.miss_ratio(points, marked), Table(columns, pairs)
+        figures.append(Figure(title, caption, chart, table))
     if cache and cache["runs"]:
-        tables = [_accounts(cache), _traffic(cache)]
+        accounts = [
+            {**entry, "share": entry["hits"] / entry["requests"] if entry["requests"] else None}
+            for entry in sorted(cache["runs"][-1]["accounts"], key=lambda entry: -entry["bytes"])
+        ]
+        names = ["no cache", "populating", *["next run"] * len(cache["runs"])]
+        traffic = zip(names, [cache["without"], *cache["runs"]], strict=False)
+        caption = f"Last run with {size(cache['size_bytes'])}, policy {cache['policy']}"
+        tables = [
+            (caption, Table.of(_ACCOUNTS, accounts)),
+            ("Traffic", Table.of(_TRAFFIC, [{**of, "name": name} for name, of in traffic])),
+        ]
     return Section("How much flash is worth buying", (), figures, tables)
-
-
-def _accounts(cache: Document) -> Table:
-    rows = [
-        {**entry, "share": entry["hits"] / entry["requests"] if entry["requests"] else None}
-        for entry in sorted(cache["runs"][-1]["accounts"], key=lambda entry: -entry["bytes"])
-    ]
-    columns: tuple[Column, ...] = (
-        ("object", "object", text),
-        ("class", "class", text),
-        ("requests", "requests", count),
-        ("bytes", "bytes", size),
-        ("hits", "share", percent),
-    )
-    caption = f"Last run with {size(cache['size_bytes'])}, policy {cache['policy']}"
-    return table_of(rows, columns, (0, 1), caption)
-
-
-def _traffic(cache: Document) -> Table:
-    names = ["no cache", "populating", *["next run"] * len(cache["runs"])]
-    devices = zip(names, [cache["without"], *cache["runs"]], strict=False)
-    columns: tuple[Column, ...] = (
-        ("", "name", text),
-        ("from flash", "flash_read_bytes", size),
-        ("from disk", "disk_read_bytes", size),
-        ("to flash", "flash_write_bytes", size),
-        ("to disk", "disk_write_bytes", size),
-        ("I/O time", "elapsed_s", seconds),
-    )
-    rows = [{**traffic, "name": name} for name, traffic in devices]
-    return table_of(rows, columns, caption="What the devices move")
 
 
 def fleet_answers(fleets: Sequence[Document]) -> list[str]:
@@ -318,62 +367,56 @@ def fleet_answers(fleets: Sequence[Document]) -> list[str]:
 def fleet(document: Document) -> Section:
     """Savings by statement and by database, temp I/O by day."""
     statements, databases, days = (document[key] for key in ("statements", "databases", "days"))
-    answered = [entry for entry in statements if entry["saved_s"] is not None]
-    refused = [entry for entry in statements if entry["refused"]]
-    whose: tuple[Column, ...] = (("database", "database", text),)
-    times: tuple[Column, ...] = (("elapsed", "elapsed_s", seconds), ("in temp", "temp_s", seconds))
-    interval: tuple[Column, ...] = (("interval", "saved_interval_s", between),)
-    share: tuple[Column, ...] = (("share", "share", percent),)
-    saved: tuple[Column, ...] = (("saved", "saved_s", seconds),)
-    of_statements = [
-        {
-            **entry,
-            "outcome": seconds(entry["saved_s"]) if entry["refused"] is None else entry["refused"],
-        }
-        for entry in statements
+    rows = [
+        {**row, "outcome": row.get("refused") or seconds(row["saved_s"])}
+        for row in (*statements, *databases)
     ]
+    answered = [entry for entry in statements if entry["saved_s"] is not None]
+    by_statement = [(f"{entry['sql']}, {entry['database']}", entry) for entry in answered]
+    by_database = [(str(entry["database"]), entry) for entry in databases]
+    by_day = [
+        (str(entry["day"]), entry["temp_s"], seconds(entry["temp_s"]), "read") for entry in days
+    ]
+    count = len(statements)
     figures = [
-        *_savings(
+        _limited(
             "Saving by statement, the largest first",
-            [(f"{entry['sql']}, {entry['database']}", entry) for entry in answered],
-            table_of(of_statements, (
-                ("statement", "sql", text), *whose, *times, ("saved", "outcome", text), *interval,
-                *share, ("so far", "cumulative_share", percent),
-            ), (0, 1)),
+            _saved_bars(by_statement)[:_FLEET_MAX],
+            Table.of(_STATEMENTS, rows[:count]),
+            len(by_statement),
         ),
-        *_savings(
+        _limited(
             "Saving by database",
-            [(str(entry["database"]), entry) for entry in databases],
-            table_of(databases, (
-                *whose, ("statements", "statements", count), *times, *saved, *interval, *share,
-            )),
+            _saved_bars(by_database)[:_FLEET_MAX],
+            Table.of(_DATABASES, rows[count:]),
+            len(by_database),
         ),
-        *_limited(
-            "Temp I/O by day",
-            [(str(entry["day"]), entry["temp_s"], seconds(entry["temp_s"]), "read")
-             for entry in days[-_DAYS_MAX:]],
-            len(days),
-            table_of(days, (("day", "day", text), times[1], *saved)),
-        ),
-    ]  # fmt: skip
-    words = f"No forecast for {format_count(len(refused), 'statement')}; the table says why."
+        _limited("Temp I/O by day", by_day[-_DAYS_MAX:], Table.of(_DAYS, days), len(by_day)),
+    ]
+    refused = sum(entry["refused"] is not None for entry in statements)
+    words = f"No forecast for {format_count(refused, 'statement')}; the table says why."
     title = f"What {document['target']} would save"
-    return Section(title, [words] if refused else [], figures)
+    return Section(title, [words] if refused else [], [f for of in figures for f in of])
 
 
-def _savings(title: str, rows: Sequence[tuple[str, Document]], table: Table) -> list[Figure]:
-    drawn = [
-        (name, max(row["saved_s"], 0.0), f"{seconds(row['saved_s'])}, {percent(row['share'], 0)}",
-         "target")
-        for name, row in rows[:_FLEET_MAX]
-    ]  # fmt: skip
-    return _limited(title, drawn, len(rows), table)
+def _saved_bars(rows: Sequence[tuple[str, Document]]) -> list[tuple[str, float, str, str]]:
+    return [
+        (
+            name,
+            max(row["saved_s"], 0.0),
+            f"{seconds(row['saved_s'])}, {percent(row['share'], 0)}",
+            "target",
+        )
+        for name, row in rows
+    ]
 
 
-def _limited(title: str, drawn: Any, of: int, table: Table) -> list[Figure]:
+def _limited(
+    title: str, bars: Sequence[tuple[str, float, str, str]], table: Table, of: int
+) -> list[Figure]:
     """Bars, with a remark if the table holds more rows; none if there is nothing to draw."""
-    more = f"{len(drawn)} of {count(of)}; the figures hold more." if of > len(drawn) else ""
-    return [Figure(title, more, bars.time_bars(drawn), table)] if drawn else []
+    more = f"{len(bars)} of {of:,}; the table below has more." if of > len(bars) else ""
+    return [Figure(title, more, charts.time_bars(bars), table)] if bars else []
 
 
 def _cases(verifications: Sequence[Document]) -> tuple[list[Document], list[Document]]:
@@ -383,7 +426,7 @@ def _cases(verifications: Sequence[Document]) -> tuple[list[Document], list[Docu
 
 
 def verification_answers(verifications: Sequence[Document]) -> list[str]:
-    """The median error, and how many intervals held the measured time."""
+    """The median error, and how many intervals contain the measured time."""
     cases, given = _cases(verifications)
     if not given:
         return [f"No forecast in {format_count(len(cases), 'case')}."]
@@ -407,21 +450,13 @@ def verification(verifications: Sequence[Document]) -> Section:
         forecast_s = case["forecast"]["forecast_s"]
         error = None if forecast_s is None else forecast_s / case["measured_to_s"] - 1
         query = f"{case['engine']} {case['workload']} x{case['threads']}"
-        rows.append({**case, **case["forecast"], "query": query, "error": error})
-    columns: tuple[Column, ...] = (
-        ("query", "query", text),
-        ("from", "from", text),
-        ("to", "to", text),
-        ("forecast", "forecast_s", seconds),
-        ("interval", "interval_s", between),
-        ("measured", "measured_to_s", seconds),
-        ("error", "error", lambda error: percent(error).replace("-", MINUS)),
-    )
-    table, title = table_of(rows, columns, (0, 1, 2)), "How good the forecasts are"
+        text = percent(error).replace("-", MINUS)
+        rows.append({**case, **case["forecast"], "query": query, "error": text})
+    table, title = Table.of(_CASES, rows), "How good the forecasts are"
     if not given:
-        return Section(title, tables=[table])
+        return Section(title, tables=[("", table)])
     points = [(c["measured_to_s"], c["forecast"]["forecast_s"], c["direction"]) for c in given]
-    caption = "Each point is a case; on the line they agree, the dashed ones are 10 % off."
+    caption = "Each point is a case; on the line both agree, the dashed lines are 10 % off."
     chart = plots.scatter(points)
     return Section(title, figures=[Figure("Forecast against measured time", caption, chart, table)])
 
@@ -440,8 +475,8 @@ def server(document: Document) -> Section:
             words += [sentence(line.strip()) for line in part.sentences]
         elif isinstance(part, terminal.Commands):
             commands.append((words.pop().rstrip(":."), "\n".join(part.lines)))
-        elif isinstance(part, terminal_table.Table):
-            tables.append(of_terminal(part))
+        elif isinstance(part, Table):
+            tables.append(("", part))
     title = f"Statements that spill: {document['name']}"
     return Section(title, words, tables=tables, statements=commands)
 
