@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from spillcast.report.html.bars import Bar, Bars, Rule, Span, Tick, percent_ticks
-
 from spillcast.histogram import NORMAL_95
 from spillcast.lab.case import Case
 from spillcast.lab.summary import of_evidence, summarise
-from spillcast.report.html.plots import Plot, scatter
+from spillcast.report.html.charts import percent_ticks
+from spillcast.report.html.plots import DIRECTIONS, log_scale, scatter_ticks
 from spillcast.report.verify import breakdown
 
 AIM = (0.85, 0.95)
@@ -36,36 +35,72 @@ def draw_charts(cases: Sequence[Case], folder: Path) -> list[str]:
     points = [
         (case.measured_to_s, case.forecast.forecast_s or 1.0, case.direction) for case in answered
     ]
-    charts = {
-        "forecast.svg": plot_svg(
-            scatter(points), "Forecast against measured time; dashed: 10 % off"
-        ),
-        "coverage.svg": bars_svg(
-            coverage(cases),
-            f"Share of {cases[0].forecast.confidence:.0%} intervals that hold the measured time",
-        ),
-    }
-    for name, text in charts.items():
-        (folder / name).write_text(text)
-    return list(charts)
+    (folder / "forecast.svg").write_text(scatter_svg(points))
+    (folder / "coverage.svg").write_text(coverage_svg(cases))
+    return ["forecast.svg", "coverage.svg"]
 
 
-def coverage(cases: Sequence[Case]) -> Bars:
-    """The share of intervals that hold the truth, group by group, with what chance does to it."""
-    rows: list[Bar] = []
+def scatter_svg(points: Sequence[tuple[float, float, str]]) -> str:
+    """Measured time, forecast and direction of cases, on equal logarithmic axes."""
+    ends = [s for point in points for s in point[:2]]
+    low, high = min(ends) / 1.3, max(ends) * 1.3
+    scale = log_scale(low, high)
+    counts = {way: sum(point[2] == way for point in points) for way in DIRECTIONS}
+    legend = [(f"{way} ({n})", *DIRECTIONS[way]) for way, n in counts.items() if n]
+    top = _LINE_PX * (len(legend) + 2)
+    parts = [_text(_MARGIN_PX, 14, "Forecast against measured time; dashed: 10 % off")]
+    for number, (name, colour, outline) in enumerate(legend):
+        y = 14.0 + _LINE_PX * (number + 1)
+        parts += [_mark(_MARGIN_PX + 6, y - 5, outline, colour, filled=False)]
+        parts += [_text(_MARGIN_PX + 18, y, name)]
+    parts.append(f'<g transform="translate({_MARGIN_PX} {top})">')
+    for value, label in scatter_ticks(low, high):
+        at = _SIDE_PX * scale(value)
+        y = _SIDE_PX - at
+        parts += [_line(0, y, _SIDE_PX, y, "grid"), _text(-8, y + 4, label, "end", "muted")]
+        parts.append(_text(at, _SIDE_PX + 18, label, "middle", "muted"))
+    parts.append(_line(0, _SIDE_PX, _SIDE_PX, _SIDE_PX, "domain"))
+    for factor, dash in ((0.9, "2 3"), (1.0, ""), (1.1, "2 3")):
+        first, last = max(low, low / factor), min(high, high / factor)
+        ends_px = [(_SIDE_PX * scale(s), _SIDE_PX * (1 - scale(s * factor))) for s in (first, last)]
+        parts.append(_line(*ends_px[0], *ends_px[1], "domain", dash))
+    for measured_s, forecast_s, way in points:
+        colour, outline = DIRECTIONS[way]
+        place = _SIDE_PX * scale(measured_s), _SIDE_PX * (1 - scale(forecast_s))
+        parts.append(_mark(*place, outline, colour, filled=False))
+    parts.append(_text(_SIDE_PX / 2, _SIDE_PX + 38, "measured elapsed time", "middle", "muted"))
+    parts += [_text(0, -8, "forecast", "start", "muted"), "</g>"]
+    return _file(parts, _SIDE_PX + _MARGIN_PX + 30, top + _SIDE_PX + 48)
+
+
+def coverage_svg(cases: Sequence[Case]) -> str:
+    """The share of intervals that contain the truth by group, with its interval by chance."""
+    rows: list[tuple[str, Sequence[Case]]] = []
     for groups in breakdown(cases).values():
-        rows += [_covered(name, of) for name, of in groups.items()] + [Bar("", [], "", 0.0)]
-    rule = Rule(cases[0].forecast.confidence, colour="domain", solid=True)
-    return Bars(rows[:-1], percent_ticks(), 0, rules=[rule], band=Span(*AIM, "band"))
-
-
-def _covered(name: str, of: Sequence[Case]) -> Bar:
-    given = sum(case.forecast.interval_s is not None for case in of)
-    summary, label = summarise(of), f"{name} ({given})"
-    if summary.coverage is None:
-        return Bar(label, [], "", 0.0)
-    low, high = _chance(summary.coverage, summary.cases - summary.refused)
-    return Bar(label, [], "", 0.0, Span(low, high, "series-1"), summary.coverage)
+        rows += [*groups.items(), ("", [])]
+    height, confidence = _ROW_PX * (len(rows) - 1), cases[0].forecast.confidence
+    title = f"Share of {confidence:.0%} intervals that hold the measured time"
+    low, high = (_BARS_PX * share for share in AIM)
+    parts = [_text(0, 14, title), f'<g transform="translate({_NAMES_PX} 28)">']
+    parts.append(
+        f'<rect x="{low:.1f}" width="{high - low:.1f}" height="{height}" '
+        f'fill="{_COLOURS["band"]}"/>'
+    )
+    for share, label in percent_ticks():
+        x = _BARS_PX * share
+        parts += [_line(x, 0, x, height, "grid"), _text(x, height + 18, label, "middle", "muted")]
+    parts.append(_line(_BARS_PX * confidence, 0, _BARS_PX * confidence, height, "domain"))
+    for number, (name, of) in enumerate(rows[:-1]):
+        y, summary = _ROW_PX * (number + 0.5), summarise(of) if of else None
+        if summary is None:
+            continue
+        given = sum(case.forecast.interval_s is not None for case in of)
+        parts.append(_text(-8, y + 4, f"{name} ({given})", "end"))
+        if summary.coverage is not None:
+            bounds = _chance(summary.coverage, summary.cases - summary.refused)
+            parts.append(_line(_BARS_PX * bounds[0], y, _BARS_PX * bounds[1], y, "series-1"))
+            parts.append(_mark(_BARS_PX * summary.coverage, y, "circle", "series-1"))
+    return _file([*parts, "</g>"], _NAMES_PX + _BARS_PX + 30, height + 56)
 
 
 def _chance(coverage: float, cases: int) -> tuple[float, float]:
@@ -77,66 +112,9 @@ def _chance(coverage: float, cases: int) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-def plot_svg(plot: Plot, title: str) -> str:
-    """A plot with equal axes as a file of its own, on white."""
-    top = _LINE_PX * (len(plot.legend) + 2)
-    parts = [_text(_MARGIN_PX, 14, title)]
-    for number, (name, colour, outline) in enumerate(plot.legend):
-        y = 14.0 + _LINE_PX * (number + 1)
-        parts += [_mark(_MARGIN_PX + 6, y - 5, outline, colour, filled=False)]
-        parts += [_text(_MARGIN_PX + 18, y, name)]
-    parts.append(f'<g transform="translate({_MARGIN_PX} {top})">')
-    for tick in plot.y:
-        y = _SIDE_PX * (1 - tick.at)
-        parts += [_line(0, y, _SIDE_PX, y, "grid"), _text(-8, y + 4, tick.text, "end", "muted")]
-    for tick in plot.x:
-        if tick.narrow:
-            parts.append(_text(_SIDE_PX * tick.at, _SIDE_PX + 18, tick.text, "middle", "muted"))
-    parts.append(_line(0, _SIDE_PX, _SIDE_PX, _SIDE_PX, "domain"))
-    for shape in plot.shapes:
-        dash = f' stroke-dasharray="{shape.dash}"' if shape.dash else ""
-        parts.append(
-            f'<path d="{shape.path}" transform="scale({_SIDE_PX / 1000})" fill="none" '
-            f'stroke="{_COLOURS[shape.stroke]}" vector-effect="non-scaling-stroke"{dash}/>'
-        )
-    for mark in plot.marks:
-        place = _SIDE_PX * mark.x, _SIDE_PX * (1 - mark.y)
-        parts.append(_mark(*place, mark.shape, mark.colour, filled=mark.filled))
-    parts.append(_text(_SIDE_PX / 2, _SIDE_PX + 38, plot.x_title, "middle", "muted"))
-    parts += [_text(0, -8, plot.y_title, "start", "muted"), "</g>"]
-    return _file(parts, _SIDE_PX + _MARGIN_PX + 30, top + _SIDE_PX + 48)
-
-
-def bars_svg(bars: Bars, title: str) -> str:
-    """Rows of points and intervals as a file of its own, on white."""
-    height = _ROW_PX * len(bars.rows)
-    parts = [_text(0, 14, title), f'<g transform="translate({_NAMES_PX} 28)">']
-    if bars.band is not None:
-        low, high = (_BARS_PX * at for at in (bars.band.low, bars.band.high))
-        parts.append(
-            f'<rect x="{low:.1f}" width="{high - low:.1f}" height="{height}" '
-            f'fill="{_COLOURS[bars.band.colour]}"/>'
-        )
-    parts += [_tick(tick, height) for tick in bars.ticks]
-    for rule in bars.rules:
-        parts.append(_line(_BARS_PX * rule.at, 0, _BARS_PX * rule.at, height, rule.colour))
-    for number, row in enumerate(bars.rows):
-        y = _ROW_PX * (number + 0.5)
-        parts.append(_text(-8, y + 4, row.name, "end"))
-        if row.interval is not None and row.point is not None:
-            low, high = (_BARS_PX * at for at in (row.interval.low, row.interval.high))
-            parts.append(_line(low, y, high, y, row.interval.colour))
-            parts.append(_mark(_BARS_PX * row.point, y, "circle", row.interval.colour))
-    return _file([*parts, "</g>"], _NAMES_PX + _BARS_PX + 30, height + 56)
-
-
-def _tick(tick: Tick, height: float) -> str:
-    x = _BARS_PX * tick.at
-    return _line(x, 0, x, height, "grid") + _text(x, height + 18, tick.text, "middle", "muted")
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str) -> str:
-    return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{_COLOURS[colour]}"/>'
+def _line(x1: float, y1: float, x2: float, y2: float, colour: str, dash: str = "") -> str:
+    dashed = f' stroke-dasharray="{dash}"' if dash else ""
+    return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{_COLOURS[colour]}"{dashed}/>'
 
 
 def _mark(x: float, y: float, shape: str, colour: str, *, filled: bool = True) -> str:
