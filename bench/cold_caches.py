@@ -14,9 +14,8 @@ import numpy as np
 
 from bench.queries import QUERIES, recordings
 from bench.result import Result
-from spillcast.engines.engine import Lab
+from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import lab_of
-from spillcast.engines.workload import Workload
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.projection import project
 from spillcast.lab.storages import Place, named_places

@@ -12,11 +12,10 @@ from pathlib import Path
 from statistics import median
 
 from bench.result import Result
-from spillcast.engines.duckdb import queries as duckdb
-from spillcast.engines.engine import Lab
-from spillcast.engines.postgres import queries as postgres
+from spillcast.engines.duckdb import lab as duckdb
+from spillcast.engines.engine import Lab, Workload
+from spillcast.engines.postgres import lab as postgres
 from spillcast.engines.registry import lab_of
-from spillcast.engines.workload import Workload
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded

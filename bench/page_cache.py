@@ -16,9 +16,8 @@ from statistics import median
 
 from bench.queries import QUERIES
 from bench.result import Result
-from spillcast.engines.engine import Lab
+from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import lab_of
-from spillcast.engines.workload import Workload
 from spillcast.forecast.ask import forecast
 from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.sum.projection import project

@@ -19,12 +19,10 @@ from typing import TYPE_CHECKING
 
 from bench.part import judge
 from bench.result import Result
-from spillcast.engines.engine import Wanted
-from spillcast.engines.postgres.lab import SETTINGS
+from spillcast.engines.engine import Wanted, Workload
+from spillcast.engines.postgres.lab import HASH, SETTINGS, TABLE, verified
 from spillcast.engines.postgres.live.record import record_postgres
-from spillcast.engines.postgres.queries import HASH, TABLE, verified
 from spillcast.engines.postgres.server import PrivateServer, make_cluster, serve
-from spillcast.engines.workload import Workload
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions

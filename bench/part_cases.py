@@ -8,9 +8,8 @@ from pathlib import Path
 from random import Random
 
 from bench.queries import QUERIES
-from spillcast.engines.engine import Explains, Lab
+from spillcast.engines.engine import Explains, Lab, Workload
 from spillcast.engines.registry import lab_of, tpch_labs_of
-from spillcast.engines.workload import Workload
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated
 from spillcast.workspace import workspace

@@ -15,10 +15,10 @@ from random import Random
 from bench.part import FAST_S, LATEST, SHARE
 from bench.part_cases import Whole, of_lab
 from bench.queries import postgres_query
+from spillcast.engines.engine import Workload
 from spillcast.engines.held import Ran
-from spillcast.engines.postgres.queries import AGGREGATED, HASHED
+from spillcast.engines.postgres.lab import AGGREGATED, HASHED
 from spillcast.engines.registry import engine_of, lab_of
-from spillcast.engines.workload import Workload
 from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.remaining import RemainingWorkHints

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from spillcast.engines.engine import Lab
-from spillcast.engines.postgres import queries as postgres
-from spillcast.engines.workload import Workload
+from spillcast.engines.engine import Lab, Workload
+from spillcast.engines.postgres import lab as postgres
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording

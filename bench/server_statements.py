@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spillcast.engines.postgres.queries import PARALLEL
+from spillcast.engines.postgres.lab import PARALLEL
 from spillcast_lab.tpch.data import text
 from spillcast_lab.tpch.postgres import FORCED
 

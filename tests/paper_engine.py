@@ -5,10 +5,8 @@ import tempfile
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from spillcast.engines.engine import Engine
-from spillcast.engines.held import HeldQuery
-from spillcast.engines.held_process import Session, scheduled, serve
-from spillcast.engines.workload import Workload
+from spillcast.engines.engine import Engine, Workload
+from spillcast.engines.held import HeldQuery, Session, scheduled, serve
 from spillcast.recording.meta import ObservedEngine
 
 BLOCK_BYTES = 16 << 10

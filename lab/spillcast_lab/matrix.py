@@ -7,9 +7,8 @@ from itertools import chain, islice, permutations, zip_longest
 from math import exp, log
 from random import Random
 
-from spillcast.engines.engine import Explains, Lab
+from spillcast.engines.engine import THREADS_MAX, Explains, Lab, Workload
 from spillcast.engines.registry import lab_of
-from spillcast.engines.workload import THREADS_MAX, Workload
 from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown
 from spillcast.lab.storages import Emulated, Plain
 from spillcast_lab.kernel_slowed import KernelSlowed, why_not

@@ -10,9 +10,8 @@ from random import Random
 import pyarrow as pa
 import pyarrow.compute
 
-from spillcast.engines.engine import Lab
+from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import known_as
-from spillcast.engines.workload import Workload
 from spillcast.errors import RehearsalFailed
 from spillcast.lab.run import observed, recorder_for
 from spillcast.lab.storages import Place

@@ -10,9 +10,9 @@ import pytest
 from harness import until
 from postgres_rig import of_debian, private_server
 from spillcast.engines.duckdb.lab import DuckDbLab
+from spillcast.engines.engine import Workload
 from spillcast.engines.postgres.lab import held_in
 from spillcast.engines.postgres.server import embedded
-from spillcast.engines.workload import Workload
 from spillcast.errors import ExperimentFailed
 from spillcast.workspace import workspace
 

@@ -5,10 +5,9 @@ import json
 
 import pytest
 
-from spillcast.engines.postgres.rank.between import between
 from spillcast.engines.postgres.rank.command import rank_postgres
-from spillcast.engines.postgres.rank.look import Look
 from spillcast.engines.postgres.rank.rank import RankRequest, of_logs
+from spillcast.engines.postgres.rank.snapshot import Snapshot, between
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.postgres import read_plan
 from spillcast.evidence.postgres.logs import normal, read_logs
@@ -155,8 +154,8 @@ def row(**values):
 
 
 def test_what_two_looks_have_between_them():
-    before = Look(1000.0, 10.0, [row(calls=5, temp_blks_read=50), row(queryid=8, calls=9)])
-    after = Look(
+    before = Snapshot(1000.0, 10.0, [row(calls=5, temp_blks_read=50), row(queryid=8, calls=9)])
+    after = Snapshot(
         1600.0,
         10.0,
         [
@@ -170,7 +169,7 @@ def test_what_two_looks_have_between_them():
     assert found.since_s == 1000.0
     told = {one["queryid"]: (one["calls"], one.get("temp_blks_read")) for one in found.rows}
     assert told == {7: (2, 40), 8: (2, 4), 9: (1, None)}
-    assert between(before, Look(1600.0, 1500.0, [row(calls=7)])).since_s == 1500.0
+    assert between(before, Snapshot(1600.0, 1500.0, [row(calls=7)])).since_s == 1500.0
 
 
 PLANNED = """\

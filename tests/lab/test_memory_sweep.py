@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from spillcast.cli.progress import TerminalStage
-from spillcast.engines.duckdb import queries as duckdb_queries
-from spillcast.engines.postgres import queries as postgres_queries
+from spillcast.engines.duckdb import lab as duckdb_queries
+from spillcast.engines.postgres import lab as postgres_queries
 from spillcast.engines.registry import lab_of
 from spillcast.errors import OptionInvalid
 from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from spillcast.engines.duckdb.lab import DuckDbLab
-from spillcast.engines.duckdb.queries import SORT
-from spillcast.engines.workload import Workload
+from spillcast.engines.duckdb.lab import SORT, DuckDbLab
+from spillcast.engines.engine import Workload
 from spillcast.errors import RehearsalFailed
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, emulated, plain

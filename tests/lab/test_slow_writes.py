@@ -2,9 +2,8 @@
 
 import pytest
 
-from spillcast.engines.duckdb.lab import DuckDbLab
-from spillcast.engines.duckdb.queries import SORT
-from spillcast.engines.workload import Workload
+from spillcast.engines.duckdb.lab import SORT, DuckDbLab
+from spillcast.engines.engine import Workload
 from spillcast.forecast import forecast
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Emulated, emulated

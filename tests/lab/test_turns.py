@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.engines.duckdb.queries import verified
+from spillcast.engines.duckdb.lab import verified
 from spillcast.engines.held import Ran
 from spillcast.lab.run import BUSY, RETRIES, Series, least_disturbed, take_turns
 

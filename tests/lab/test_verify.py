@@ -9,8 +9,8 @@ import pytest
 
 from harness import environment, only_line, spillcast_command, until
 from spillcast.cli.progress import TerminalStage
-from spillcast.engines.duckdb import queries as duckdb_queries
-from spillcast.engines.postgres import queries as postgres_queries
+from spillcast.engines.duckdb import lab as duckdb_queries
+from spillcast.engines.postgres import lab as postgres_queries
 from spillcast.lab.case import document
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast_lab import cell as lab_cell

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from spillcast.engines.workload import Workload
+from spillcast.engines.engine import Workload
 from spillcast.errors import (
     ExperimentFailed,
     ProgramMissing,

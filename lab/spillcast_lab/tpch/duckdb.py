@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from spillcast.engines.duckdb.lab import DuckDbLab
+from spillcast.engines.engine import Workload
 from spillcast.engines.held import HeldQuery
-from spillcast.engines.workload import Workload
 from spillcast_lab.tpch.data import Spilling, chill, copies, definitions, made, warm, workloads
 
 #: Optimizers that keep hash tables small, without which these queries spill at this size.

@@ -6,11 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spillcast.engines.engine import Workload
 from spillcast.engines.held import HeldQuery
-from spillcast.engines.postgres.lab import SETTINGS, PostgresLab
-from spillcast.engines.postgres.queries import PARALLEL
+from spillcast.engines.postgres.lab import PARALLEL, SETTINGS, PostgresLab
 from spillcast.engines.postgres.server import DEBIAN, Installation, embedded, of_system, serve
-from spillcast.engines.workload import Workload
 from spillcast.errors import ExperimentFailed
 from spillcast_lab.tpch.data import (
     TABLES,

@@ -73,7 +73,7 @@ def check(
     """
     from spillcast.cli.output import show
     from spillcast.engines.engine import Meant
-    from spillcast.engines.postgres.rank.took import took_on_postgres
+    from spillcast.engines.postgres.rank.measured import took_on_postgres
     from spillcast.errors import OptionInvalid
     from spillcast.forecast.question import Question
     from spillcast.lab.check import (

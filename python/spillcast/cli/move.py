@@ -31,7 +31,7 @@ def tmpfs(
 
     Example: spillcast move tmpfs --to /mnt/temp --size 8G --owner postgres
     """
-    from spillcast.engines.tmpfs import tmpfs_move
+    from spillcast.engines.move import tmpfs_move
 
     return tmpfs_move(to, size, owner)
 

@@ -12,8 +12,7 @@ from spillcast.cli.usage import command_group
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spillcast.engines.engine import Lab
-    from spillcast.engines.workload import Workload
+    from spillcast.engines.engine import Lab, Workload
 
 #: The synthetic sort by default.
 DATA, MEMORY = "1G", "32M"
@@ -224,8 +223,8 @@ def _lab(name: str, *, named: bool) -> "Callable[[Path, Path | None], Lab]":
 
 def _workload(engine: str, name: str, threads: int) -> "Workload":
     """A query of the lab by its name."""
+    from spillcast.engines.engine import THREADS_MAX
     from spillcast.engines.registry import lab_of
-    from spillcast.engines.workload import THREADS_MAX
     from spillcast.errors import ChoiceUnknown, OptionInvalid
 
     if threads > THREADS_MAX:
@@ -238,7 +237,7 @@ def _workload(engine: str, name: str, threads: int) -> "Workload":
 
 def _query(path: Path, threads: int) -> "Workload":
     """A query of the user's own, from a file."""
-    from spillcast.engines.workload import Workload
+    from spillcast.engines.engine import Workload
     from spillcast.errors import OptionInvalid
 
     try:

@@ -1,7 +1,15 @@
-"""A move of temp files to other storage: its steps, how to go back, and what was seen there."""
+"""A move of temp files to other storage: its steps, how to go back; a mount in memory."""
 
+import pwd
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from spillcast.errors import ChoiceUnknown, OptionInvalid, SpillTooLarge
+from spillcast.recording.memory import meminfo_bytes
+from spillcast.storage.memory import mount_word
+from spillcast.units import format_bytes, parse_bytes
+from spillcast.visible import shell_word
 
 
 @dataclass(frozen=True)
@@ -71,3 +79,79 @@ class Move:
 def sql_literal(text: str) -> str:
     """A string constant of standard SQL."""
     return "'" + text.replace("'", "''") + "'"
+
+
+#: A mount's page is the smallest thing it can hold.
+SIZE_BYTES_MIN = 1 << 20
+
+
+def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
+    """The commands of a mount of ``size`` at ``to``, for ``owner`` alone or for everybody.
+
+    Refusal with the figures where this machine has not as much memory to give.
+    """
+    size_bytes = parse_bytes(size, "--size")
+    if size_bytes < SIZE_BYTES_MIN:
+        raise OptionInvalid(f"--size {size} is less than {format_bytes(SIZE_BYTES_MIN)}")
+    if not to.is_absolute() or to == Path("/"):
+        raise OptionInvalid(f"--to {to} is not an absolute path such as /mnt/temp")
+    meminfo = meminfo_bytes()
+    available, swap = meminfo["MemAvailable"], meminfo.get("SwapFree", 0)
+    if size_bytes > available:
+        raise SpillTooLarge(
+            f"{format_bytes(size_bytes)} of temp files do not fit: this machine has "
+            f"{format_bytes(available)} of memory available, and {format_bytes(swap)} of swap",
+            "a full mount would make the machine swap or stall; give a smaller --size",
+        )
+    options = f"size={mount_word(size_bytes)},{_mode(owner)}"
+    path = shell_word(to)
+    line = f"tmpfs {_fstab(to)} tmpfs {options} 0 0"
+    enough = (
+        f"""[ "$(awk '/^MemAvailable:/ {{print $2}}' /proc/meminfo)" -ge {size_bytes >> 10} ]"""
+    )
+    steps = [
+        Step("Create the mount point.", command=f"mkdir -p {path}"),
+        Step(
+            f"Only while {format_bytes(size_bytes)} of memory are available (here in KiB):",
+            command=f"{enough} &&\n  mount -t tmpfs -o {options} tmpfs {path}",
+        ),
+        Step("Check its size and what it holds.", command=f"df -h {path}"),
+        Step(
+            "To have it after a restart too.",
+            command=f"echo {shell_word(line)} >> /etc/fstab",
+        ),
+    ]
+    pattern = shell_word(f"\\#^{_escaped(line)}$#d")
+    revert = [
+        Step("Refused while a file in it is open.", command=f"umount {path}"),
+        Step("Removed only if it is empty.", command=f"rmdir {path}"),
+        Step("Do not mount it at the next start.", command=f"sed -i {pattern} /etc/fstab"),
+    ]
+    move = Move("tmpfs", str(to), owner or "everybody", steps, revert)
+    move.warnings = [
+        f"its pages are memory that queries cannot use: {format_bytes(size_bytes)} of the "
+        f"{format_bytes(available)} that are available now, charged to the memory cgroup of "
+        "whoever writes them",
+        "what is in it is gone after a restart, the directory of a tablespace too",
+    ]
+    return move
+
+
+def _mode(owner: str | None) -> str:
+    if owner is None:
+        return "mode=1777"
+    try:
+        user = pwd.getpwnam(owner)
+    except KeyError:
+        raise ChoiceUnknown(f"--owner {owner}: there is no such user") from None
+    return f"mode=0700,uid={user.pw_uid},gid={user.pw_gid}"
+
+
+def _fstab(path: Path) -> str:
+    """A path as fstab writes it."""
+    return "".join(f"\\{ord(c):03o}" if c in " \t\n\\#" else c for c in str(path))
+
+
+def _escaped(line: str) -> str:
+    """Text that a basic regular expression of sed takes as it is."""
+    return "".join(f"\\{c}" if c in "\\.*[]^$#" else c for c in line)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from spillcast.engines.engine import Workload
 from spillcast.engines.registry import lab_of
-from spillcast.engines.workload import Workload
 from spillcast.errors import SpaceInsufficient
 from spillcast.forecast import forecast
 from spillcast.forecast.seed import seed_formula_s

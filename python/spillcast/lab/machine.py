@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.engines.engine import Calibrates, Lab
+from spillcast.engines.engine import Calibrates, Lab, Workload
 from spillcast.engines.registry import engines
-from spillcast.engines.workload import Workload
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
 from spillcast.forecast.load import Load, temp_load
 from spillcast.lab.demo import Stage

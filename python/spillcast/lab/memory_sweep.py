@@ -9,10 +9,9 @@ from math import log2
 from pathlib import Path
 from statistics import median
 
-from spillcast.engines.engine import Explains, Lab
+from spillcast.engines.engine import Explains, Lab, Workload
 from spillcast.engines.held import Ran
 from spillcast.engines.registry import engine_of, work_memory_of
-from spillcast.engines.workload import Workload
 from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, SpillcastError
 from spillcast.forecast.more_memory import Spill, State, io_share, state_with
 from spillcast.forecast.result import Warned

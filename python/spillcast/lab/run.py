@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from spillcast.engines.engine import Lab
+from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.held import HeldQuery, Ran
-from spillcast.engines.workload import Workload
 from spillcast.errors import ExperimentFailed
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording

@@ -10,7 +10,7 @@ from evidence import recording
 from harness import only_line, spillcast, spillcast_command
 from plans import INSTALLATIONS
 from postgres_rig import Client, meta_of, private_server, recorder, until_attached
-from spillcast.engines.postgres.rank.took import pattern_of
+from spillcast.engines.postgres.rank.measured import pattern_of
 from spillcast.workspace import workspace
 
 SETTINGS = {

@@ -8,8 +8,8 @@ import pytest
 from harness import spillcast
 from postgres_rig import PARALLEL, rig
 from spillcast.engines.engine import Wanted
+from spillcast.engines.postgres.live.explain import UNKNOWN, former_calls
 from spillcast.engines.postgres.live.record import record_postgres
-from spillcast.engines.postgres.live.statement import UNKNOWN, former_calls
 from spillcast.engines.postgres.server import embedded
 from spillcast.forecast import forecast
 from spillcast.recording import Recording

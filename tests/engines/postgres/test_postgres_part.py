@@ -7,8 +7,8 @@ import pytest
 from harness import spillcast
 from postgres_rig import PARALLEL
 from spillcast.engines.engine import Wanted
+from spillcast.engines.postgres.live.explain import estimate
 from spillcast.engines.postgres.live.record import record_postgres
-from spillcast.engines.postgres.live.statement import estimate
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions

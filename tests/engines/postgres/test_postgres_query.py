@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spillcast.engines.postgres.live.look import Seen
-from spillcast.engines.postgres.live.query import QueryLife
+from spillcast.engines.postgres.live.activity import QueryLife, Seen
 
 #: A query that began at 100 s, seen a second later.
 RUNNING = Seen(101.0, "active", 100.0, 100.0, 100.0, text=1)

@@ -5,8 +5,7 @@ import os
 import pytest
 
 from spillcast.engines.engine import Wanted
-from spillcast.engines.postgres.live.look import Look
-from spillcast.engines.postgres.live.query import QueryLife
+from spillcast.engines.postgres.live.activity import ActivityQueries, QueryLife
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.live.sampler import SessionQuery
 
@@ -25,7 +24,7 @@ def test_a_worker_may_join_a_query_whose_processes_are_gone_through():
 
 def failing_look(monkeypatch, after):
     """Fails as a bug would, at a look some time after the first."""
-    looks, sessions = [], Look.sessions
+    looks, sessions = [], ActivityQueries.sessions
 
     def look(self, which):
         looks.append(1)
@@ -33,7 +32,7 @@ def failing_look(monkeypatch, after):
             raise LookupError("no such column")
         return sessions(self, which)
 
-    monkeypatch.setattr(Look, "sessions", look)
+    monkeypatch.setattr(ActivityQueries, "sessions", look)
 
 
 def test_a_sampler_that_crashed_does_not_end_the_query(newest, tmp_path, monkeypatch):

@@ -3,8 +3,8 @@
 import pytest
 
 import statement_files
-from spillcast.engines.postgres.rank.look import Look
 from spillcast.engines.postgres.rank.rank import RankRequest, of_look
+from spillcast.engines.postgres.rank.snapshot import Snapshot
 from spillcast.evidence.postgres.logs import Logs
 
 CALLS, TEMP_S = 4, 1.92
@@ -26,7 +26,7 @@ PLAN = {
 def gain(target, logs=None, **seen):
     row = {name: value for name, value in ROW.items() if name != "parallel_workers_launched"}
     row |= seen
-    [one] = of_look(Look(0.0, None, [row]), logs, RankRequest([target], None, 0.9))
+    [one] = of_look(Snapshot(0.0, None, [row]), logs, RankRequest([target], None, 0.9))
     assert one.refused is None
     return one.gains[target]
 

@@ -1,22 +1,105 @@
-"""DuckDB in experiments: a database file for each size of table, a process for each query."""
+"""DuckDB in experiments: queries that spill, a database for each size of table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import ClassVar, Self
 
-from spillcast.engines.duckdb import calibrating, queries
-from spillcast.engines.engine import Calibrates, Lab, OpensOwn
+from spillcast.engines.engine import Calibrates, Lab, OpensOwn, Workload
 from spillcast.engines.held import HeldQuery
-from spillcast.engines.workload import Workload
 from spillcast.errors import PathMissing
 from spillcast.recording.meta import ObservedEngine
+
+#: id, a business date and three amounts, as in the query that started this: about 40 bytes a row.
+TABLE = """
+create table t as
+select hash(i) % {rows} as id,
+       date '2020-01-01' + cast(hash(i + 1) % 1500 as integer) as business_date,
+       (hash(i + 2) % 1000000) / 100.0 as amount01,
+       (hash(i + 3) % 1000000) / 100.0 as amount02,
+       (hash(i + 4) % 1000000) / 100.0 as amount03
+from range({rows}) as r(i)
+"""
+
+HASH_JOIN = """
+select max(c.business_date)
+from (select a.*, b.amount01 from t a, t b where a.id = b.id) c
+"""
+#: Both sides are sorted, and read in step: a merge join that spills.
+MERGE_JOIN = "select count(*), sum(b.amount02) from t a asof join t b on a.id >= b.id"
+#: So far into the rows that all are sorted, not the first ones alone.
+SORT = "select amount01, id from t order by amount02, id limit 5 offset 1900000"
+GROUP_BY = """
+select count(*), max(total) from (
+  select id, sum(amount01) as total, max(business_date), min(amount02) from t group by id
+)
+"""
+COUNT_DISTINCT = "select count(distinct (id, amount03)) from t"
+WINDOW = """
+select max(running) from (
+  select sum(amount01) over (partition by business_date order by id) as running from t
+)
+"""
+
+DEMO = Workload("hash join", HASH_JOIN, rows=45_000_000, memory="400MB")
+
+
+def verified(threads: int) -> tuple[Workload, ...]:
+    """What a verification runs: 1 to 2 s of CPU each and 500 to 2,000 temp operations."""
+    return (
+        Workload("hash join", HASH_JOIN, 8_000_000, "130MB", threads),
+        Workload("merge join", MERGE_JOIN, 2_000_000, "80MB", threads),
+        Workload("sort", SORT, 4_000_000, "70MB", threads),
+        Workload("group by", GROUP_BY, 6_000_000, "100MB", threads),
+        Workload("count distinct", COUNT_DISTINCT, 8_000_000, "130MB", threads),
+        Workload("window", WINDOW, 3_000_000, "50MB", threads),
+    )
+
+
+CALIBRATION_ROWS = 1_500_000
+CALIBRATION_QUERIES = (
+    Workload(
+        "join of equal amounts",
+        "select count(*), sum(a.amount02 - b.amount02) from t a join t b "
+        "on a.amount03 = b.amount03 and a.amount01 <= b.amount01",
+        CALIBRATION_ROWS,
+        "36MB",
+    ),
+    Workload(
+        "anti join",
+        "select count(*), max(a.amount02) from t a where not exists "
+        "(select 1 from t b where b.id = a.id + 7 and b.amount01 > a.amount02)",
+        CALIBRATION_ROWS,
+        "36MB",
+    ),
+    Workload(
+        "sort of text",
+        "select md5(id::varchar) as text, amount03 from t order by text, amount03 "
+        "limit 2 offset 900000",
+        CALIBRATION_ROWS,
+        "44MB",
+    ),
+    Workload(
+        "group by two amounts",
+        "select count(*), max(total), sum(few) from (select amount02, amount03, "
+        "sum(amount01) as total, min(id) as few from t group by amount02, amount03)",
+        CALIBRATION_ROWS,
+        "36MB",
+    ),
+    Workload(
+        "difference to the last",
+        "select sum(step) from (select amount03 - lag(amount03) over "
+        "(partition by id % 2000 order by amount01) as step from t)",
+        CALIBRATION_ROWS,
+        "36MB",
+    ),
+)
 
 
 class DuckDbLab(Lab, Calibrates, OpensOwn):
     """DuckDB with its databases in a directory, or with one that somebody has."""
 
-    demo: ClassVar[Workload] = queries.DEMO
+    demo: ClassVar[Workload] = DEMO
     compresses_writes: ClassVar[bool] = True
 
     def __init__(self, room: Path, database: Path | None = None) -> None:
@@ -41,12 +124,12 @@ class DuckDbLab(Lab, Calibrates, OpensOwn):
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
         """The queries of a verification."""
-        return queries.verified(threads)
+        return verified(threads)
 
     @staticmethod
     def calibrating() -> Sequence[Workload]:
         """The queries that measure a machine."""
-        return calibrating.QUERIES
+        return CALIBRATION_QUERIES
 
     @property
     def label(self) -> str:
@@ -63,7 +146,7 @@ class DuckDbLab(Lab, Calibrates, OpensOwn):
             connection.execute("set threads = 2")
             # It would go to stdout, which is for data.
             connection.execute("set enable_progress_bar = false")
-            connection.execute(queries.TABLE.format(rows=rows))
+            connection.execute(TABLE.format(rows=rows))
 
     @contextmanager
     def hold(

@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from spillcast.engines.held_process import Scheduled, Session, scheduled, serve
+from spillcast.engines.held import Scheduled, Session, scheduled, serve
 
 
 class DuckDbSession(Session):

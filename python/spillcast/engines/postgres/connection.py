@@ -1,6 +1,8 @@
 """Sessions of ours on somebody's PostgreSQL server: named, and sure of whom they talk to.
 
-Errors come in words, and passwords are never shown.
+Errors come in words, and passwords are never shown. Names and texts in statements can be pasted:
+no line of theirs ends a here-document or begins a command of psql, and no setting of the session
+changes what they mean.
 """
 
 import json
@@ -18,7 +20,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.postgres.logs import MARK
 from spillcast.redaction import STRUCK
-from spillcast.visible import is_utf8
+from spillcast.visible import has_control, is_utf8
 
 if TYPE_CHECKING:
     import psycopg
@@ -218,3 +220,41 @@ def _remedy(reason: str) -> str | None:
     if re.search(r"refused|No such file|translate host|timeout|timed out", reason):
         return "is the server running, and do host and port of the DSN lead to it?"
     return None
+
+
+def literal(text: str) -> str:
+    """A string constant; with escapes where ``standard_conforming_strings`` would matter."""
+    quoted = text.replace("'", "''")
+    if "\\" not in text and not has_control(text):
+        return f"'{quoted}'"
+    return "E'" + "".join(map(_escaped, quoted.replace("\\", "\\\\"))) + "'"
+
+
+def identifier(name: str) -> str:
+    """A quoted identifier."""
+    quoted = name.replace('"', '""')
+    if not has_control(name):
+        return f'"{quoted}"'
+    quoted = quoted.replace("\\", "\\\\")
+    return (
+        'U&"'
+        + "".join(
+            _code_point(character) if has_control(character) else character for character in quoted
+        )
+        + '"'
+    )
+
+
+def shown_name(name: str) -> str:
+    """An identifier in a hint: quoted where it has to be."""
+    return name if re.fullmatch("[a-z_][a-z0-9_]*", name) else identifier(name)
+
+
+def _escaped(letter: str) -> str:
+    if not has_control(letter):
+        return letter
+    return f"\\u{ord(letter):04x}" if ord(letter) > 0x7F else f"\\x{ord(letter):02x}"
+
+
+def _code_point(letter: str) -> str:
+    return f"\\{ord(letter):04x}"

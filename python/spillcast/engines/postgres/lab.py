@@ -1,4 +1,4 @@
-"""PostgreSQL in experiments: generated data, and a new server on it for each query.
+"""PostgreSQL in experiments: queries that spill, and a new server on the data for each query.
 
 Only a server of its own gives each query its own environment (the preload library, its ring and
 its delay, where neither perf events nor FUSE work). Nothing of one run remains in the next.
@@ -11,12 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillcast.engines.engine import Calibrates, Explains, Lab
+from spillcast.engines.engine import Calibrates, Explains, Lab, Workload
 from spillcast.engines.held import HeldQuery, Ran
-from spillcast.engines.postgres import calibrating, queries
 from spillcast.engines.postgres.processes import WORKER_TITLE
 from spillcast.engines.postgres.server import Installation, PrivateServer, make_cluster, serve
-from spillcast.engines.workload import Workload
 from spillcast.evidence.postgres import recording_of_plan
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.forecast.more_memory import Spill
@@ -26,6 +24,124 @@ from spillcast.recording.meta import ObservedEngine
 
 if TYPE_CHECKING:
     import psycopg
+
+#: The columns of DuckDB's table, and one of few values; ``hashint8extended`` gives the same rows on
+#: every machine.
+TABLE = """
+create unlogged table t as
+select hash(0, i) % {rows} as id,
+       date '2020-01-01' + cast(hash(1, i) % 1500 as integer) as business_date,
+       cast(hash(2, i) % 1000000 / 100.0 as numeric(10, 2)) as amount01,
+       cast(hash(3, i) % 1000000 / 100.0 as numeric(10, 2)) as amount02,
+       cast(hash(4, i) % 1000000 / 100.0 as numeric(10, 2)) as amount03,
+       cast(hash(5, i) % 30000 as integer) as part
+from generate_series(1, {rows}) as r(i)
+"""
+#: A hash that is never negative.
+HASH = """
+create function hash(seed bigint, i bigint) returns bigint immutable parallel safe
+return hashint8extended(i, seed) & 9223372036854775807
+"""
+
+JOIN = """
+select max(a.business_date), sum(ln(1 + a.amount01 * b.amount02))
+from (select * from t where id < {kept}) a join (select * from t where id < {kept}) b using (id)
+"""
+SORT = """
+select sum(ln(1 + amount01 * amount02)) from (
+  select amount01, amount02 from t where id < {kept} order by amount02, id offset 0
+) s
+"""
+GROUP_BY = """
+select count(*), max(total), max(root) from (
+  select part, sum(amount01) as total, sum(ln(1 + amount02)) as root
+  from t where id < {kept} group by part
+) s
+"""
+COUNT_DISTINCT = """
+select count(distinct id), sum(ln(1 + amount01)) from t where id < {kept}
+"""
+WINDOW = """
+select max(ln(1 + running)), max(spread) from (
+  select sum(amount01) over part as running, stddev(amount02) over part as spread
+  from t where id < {kept} window part as (partition by business_date order by id)
+) s
+"""
+
+ROWS = 4_000_000
+MEMORY_KB = 2048
+#: Each query is to spill in the way its name says, whatever the planner would like better.
+HASHED = {"enable_mergejoin": "off", "enable_nestloop": "off"}
+MERGED = {"enable_hashjoin": "off", "enable_nestloop": "off", "parallel_tuple_cost": "0.1"}
+AGGREGATED = {"enable_sort": "off", "parallel_tuple_cost": "0.1"}
+#: Rows that workers hand over cost nothing, for sorted ones are handed over whatever is planned.
+PARALLEL = {
+    "parallel_setup_cost": "0",
+    "parallel_tuple_cost": "0",
+    "min_parallel_table_scan_size": "0",
+}
+
+
+def _workload(
+    name: str, sql: str, kept: int, settings: Mapping[str, str], processes: int = 1
+) -> Workload:
+    """Each process has its part of the memory, so that all together spill as much as one alone."""
+    if processes > 1:
+        workers = str(processes - 1)
+        settings = {**PARALLEL, **settings, "max_parallel_workers_per_gather": workers}
+    memory = f"{MEMORY_KB // processes}kB"
+    return Workload(name, sql.format(kept=kept), ROWS, memory, processes, settings)
+
+
+def verified(processes: int) -> tuple[Workload, ...]:
+    """What a verification runs: by a leader and its workers, so many processes together."""
+    return (
+        _workload("hash join", JOIN, 200_000, HASHED, processes),
+        _workload("merge join", JOIN, 190_000, MERGED, processes),
+        _workload("sort", SORT, 280_000, {}, processes),
+        _workload("group by", GROUP_BY, 250_000, AGGREGATED, processes),
+        _workload("count distinct", COUNT_DISTINCT, 300_000, {}, processes),
+        _workload("window", WINDOW, 220_000, {}, processes),
+    )
+
+
+#: Half of a smaller table, joined with itself.
+DEMO = replace(_workload("hash join", JOIN, 1_000_000, HASHED), rows=2_000_000, memory="4MB")
+
+
+CALIBRATION_ROWS = 1_200_000
+MEMORY = "4MB"
+
+
+def _query(name: str, sql: str, settings: Mapping[str, str] | None = None) -> Workload:
+    return Workload(name, sql, CALIBRATION_ROWS, MEMORY, settings=settings or {})
+
+
+CALIBRATION_QUERIES = (
+    _query(
+        "join of equal amounts",
+        "select count(*), sum(a.id - b.part) from (select * from t where id < 255000) a "
+        "join (select * from t where id < 255000) b on a.amount03 = b.amount03",
+        HASHED,
+    ),
+    _query(
+        "sort of text",
+        "select max(text) from (select md5(id::text) as text, amount02 from t "
+        "where id < 240000 order by 1, 2 offset 0) s",
+    ),
+    _query(
+        "group by amounts",
+        "select count(*), max(total) from (select amount02, sum(amount01) as total, min(id) "
+        "from t where id < 240000 group by amount02) s",
+        AGGREGATED,
+    ),
+    _query(
+        "difference to the last",
+        "select sum(step) from (select amount03 - lag(amount03) over "
+        "(partition by business_date order by id) as step from t where id < 240000) s",
+    ),
+)
+
 
 #: The table stays in the server's memory: what varies between runs is the temp files' storage. It
 #: does only when it is smaller than a quarter of the buffers.
@@ -44,7 +160,7 @@ READ_ALL = "select count(*) from t"
 class PostgresLab(Lab, Calibrates, Explains):
     """PostgreSQL with its data in a directory. InputError where the packages are missing."""
 
-    demo: ClassVar[Workload] = queries.DEMO
+    demo: ClassVar[Workload] = DEMO
     compresses_writes: ClassVar[bool] = False
     #: Of the server.
     settings: ClassVar[Mapping[str, object]] = SETTINGS
@@ -56,12 +172,12 @@ class PostgresLab(Lab, Calibrates, Explains):
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
         """The queries of a verification."""
-        return queries.verified(threads)
+        return verified(threads)
 
     @staticmethod
     def calibrating() -> Sequence[Workload]:
         """The queries that measure a machine."""
-        return calibrating.QUERIES
+        return CALIBRATION_QUERIES
 
     @property
     def label(self) -> str:
@@ -76,10 +192,10 @@ class PostgresLab(Lab, Calibrates, Explains):
             for statement in (
                 "drop table if exists t",
                 "drop function if exists hash",
-                queries.HASH,
+                HASH,
             ):
                 connection.execute(statement)
-            connection.execute(queries.TABLE.format(rows=rows).encode())
+            connection.execute(TABLE.format(rows=rows).encode())
             connection.execute("vacuum (analyze, freeze) t")
         self._rows = rows
 

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg.sql import SQL
 
-from spillcast.engines.held_process import Scheduled, Session, scheduled, serve
+from spillcast.engines.held import Scheduled, Session, scheduled, serve
 
 LOOK_S = 0.02
 

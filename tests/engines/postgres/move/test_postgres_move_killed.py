@@ -24,7 +24,7 @@ import os, signal, sys
 from pathlib import Path
 from spillcast.engines.postgres.move import run
 from spillcast.engines.postgres.move.plan import Wish
-from spillcast.engines.postgres.move.tablespace import parse_scope
+from spillcast.engines.postgres.move.tablespaces import parse_scope
 
 what, dsn, to, scope, steps = sys.argv[1:]
 left = float(steps)

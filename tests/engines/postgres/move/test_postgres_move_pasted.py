@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from spillcast.engines.postgres.quoting import identifier, literal
+from spillcast.engines.postgres.connection import identifier, literal
 
 #: Each would make a file ``planted`` if some layer of quoting took it for its own.
 EVIL = {

@@ -9,11 +9,17 @@ from typing import Any
 
 from spillcast.engines.engine import OnStatus, Say
 from spillcast.engines.postgres.connection import Connection, row
-from spillcast.engines.postgres.live.account import ServerSettings, engine_meta
-from spillcast.engines.postgres.live.backend import may_list_temp, no_right
-from spillcast.engines.postgres.live.recorder import LiveRecorder, sampler_connection
+from spillcast.engines.postgres.live.account import (
+    ServerSettings,
+    Window,
+    engine_meta,
+    finish,
+    in_short,
+    write,
+)
+from spillcast.engines.postgres.live.record import LiveRecorder, sampler_connection
 from spillcast.engines.postgres.live.sampler import SessionQuery
-from spillcast.engines.postgres.live.split import Window, finish, in_short, write
+from spillcast.engines.postgres.live.sessions import may_list_temp, no_right
 from spillcast.engines.postgres.processes import (
     CALLS,
     local_process,

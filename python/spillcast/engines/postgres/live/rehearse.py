@@ -5,9 +5,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from spillcast.engines.postgres.connection import EXPLAINER, Connection, open_session, row
+from spillcast.engines.postgres.connection import EXPLAINER, Connection, literal, open_session, row
 from spillcast.engines.postgres.live.record import record_postgres
-from spillcast.engines.postgres.quoting import literal
 from spillcast.errors import InputError, RehearsalFailed, RehearsalRefused, TargetUnsuited
 from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions

@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from spillcast._core import PeakMemory
 from spillcast.engines.postgres.connection import Connection
-from spillcast.engines.postgres.live.look import (
+from spillcast.engines.postgres.live.activity import (
     ACTIVE,
     ALL,
     SESSION,
+    ActivityQueries,
     Backend,
-    Look,
+    QueryLife,
     Statement,
     TempHeld,
 )
-from spillcast.engines.postgres.live.query import QueryLife
 from spillcast.engines.postgres.processes import (
     children,
     cpu_s,
@@ -179,7 +179,9 @@ class Sampler(threading.Thread):
         self._origin_ns = origin_ns
         self._list_temp = list_temp
         self._listed_s = 0.0
-        self._look = Look(connection, ALL if session is None else SESSION, list_temp=list_temp)
+        self._look = ActivityQueries(
+            connection, ALL if session is None else SESSION, list_temp=list_temp
+        )
         self._lock = threading.Lock()
         self._rows: list[dict[str, Any]] = []
         self._queries: dict[int, SessionQuery] = {}

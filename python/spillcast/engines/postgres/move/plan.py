@@ -1,4 +1,4 @@
-"""Temp files of PostgreSQL to a tablespace in a directory, and back: the steps.
+"""Temp files of PostgreSQL to a tablespace in a directory, and back: steps and checks.
 
 Every step leaves a state from which ``revert_plan`` knows the way back, also after a kill; no file
 keeps it. The earlier settings are in the comment of the tablespace, which is written in the
@@ -17,24 +17,146 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast.engines.move import Move, Step
-from spillcast.engines.postgres.move.back import (
-    comment_statement,
-    reload_step,
-    revert_steps,
-    set_statement,
+from spillcast.engines.postgres.connection import (
+    Connection,
+    identifier,
+    literal,
+    row,
+    server_message,
+    shown_name,
 )
-from spillcast.engines.postgres.move.situation import Situation
-from spillcast.engines.postgres.move.tablespace import (
+from spillcast.engines.postgres.move.tablespaces import (
     SETTING,
     UNFINISHED,
     UNFINISHED_WITH_DIRECTORY,
     Note,
     Scope,
+    Situation,
     Tablespace,
 )
-from spillcast.engines.postgres.quoting import identifier, literal
-from spillcast.errors import MoveBlocked, OptionInvalid, PathUnusable
+from spillcast.errors import (
+    MoveBlocked,
+    OptionInvalid,
+    OutputExists,
+    PathMissing,
+    PathUnusable,
+    PermissionDenied,
+    ServerUnsuited,
+)
 from spillcast.visible import shell_word
+
+
+def revert_steps(
+    tablespace: Tablespace,
+    note: Note,
+    scopes: list[Scope],
+    facts: Situation,
+    *,
+    drop: bool = True,
+) -> list[Step]:
+    """The steps that put back what some scopes had, and take the tablespace away after the last.
+
+    What others have set since stays. Without ``drop`` the tablespace stays too.
+    """
+    ours = [scope for scope in scopes if facts.settings.get(scope) == [tablespace.name]]
+    steps = []
+    if Scope() in ours:
+        why = "Restore the server's own setting."
+        statement = set_statement(Scope(), note.before["server"])
+        steps.append(facts.step(why, statement))
+    if Scope() in scopes:
+        steps.append(reload_step(facts))
+    statements = [
+        set_statement(scope, note.before[str(scope)]) for scope in ours if scope != Scope()
+    ]
+    left = remaining(note, scopes)
+    gone = set(note.granted) - set(left.granted)
+    roles = [name for name in sorted(gone) if facts.roles is None or name in facts.roles]
+    if roles:
+        on, names = identifier(tablespace.name), ", ".join(map(identifier, roles))
+        statements.append(f"REVOKE CREATE ON TABLESPACE {on} FROM {names}")
+    if not left.before and not note.made_tablespace:
+        statements.append(comment_statement(tablespace.name, note.comment))
+    elif scopes:
+        statements.append(comment_statement(tablespace.name, str(left)))
+    if statements:
+        why = "Restore the settings and rights, and the note of them."
+        steps.append(facts.step(why, *statements))
+    if drop and not left.before and note.made_tablespace:
+        steps += _drop_steps(tablespace, note, facts)
+    return steps
+
+
+def remaining(note: Note, scopes: list[Scope]) -> Note:
+    """The note without some scopes; rights stay for the scopes that are left."""
+    gone = set(map(str, scopes))
+    before = {scope: names for scope, names in note.before.items() if scope not in gone}
+    return replace(note, before=before, granted=note.granted if before else [])
+
+
+def remove_directory(path: Path) -> Step:
+    """The step that takes an empty directory away."""
+    return Step(
+        "Remove the directory, which was made for this move.", command=f"rmdir {shell_word(path)}"
+    )
+
+
+def set_statement(scope: Scope | None, names: list[str] | None) -> str:
+    """The statement that gives a scope its temp tablespaces, or none for None."""
+    if scope is None:
+        who = ""
+    elif scope.role:
+        who = f"ALTER ROLE {identifier(scope.role)} "
+    else:
+        who = f"ALTER DATABASE {identifier(scope.database)} " if scope.database else "ALTER SYSTEM "
+    if names is None:
+        return f"{who}RESET {SETTING}"
+    return f"{who}SET {SETTING} = {', '.join(map(literal, names))}"
+
+
+def reload_step(facts: Situation) -> Step:
+    """The step after ALTER SYSTEM; done again where it may have been missed."""
+    why = "Reload the settings; open sessions follow."
+    return facts.step(why, "SELECT pg_reload_conf()")
+
+
+def settings_after(
+    facts: Situation, note: Note, scopes: list[Scope], name: str
+) -> dict[Scope, list[str]]:
+    """Who is set to what once some scopes have what they had before."""
+    after = dict(facts.settings)
+    for scope in scopes:
+        names = note.before[str(scope)]
+        if after.get(scope) == [name]:
+            del after[scope]
+            after |= {scope: names} if names is not None else {}
+    return after
+
+
+def in_use_by_settings(facts: Situation, after: dict[Scope, list[str]], name: str) -> list[str]:
+    """Who is set to a tablespace, in words, and does not let it go."""
+    who = [str(scope) for scope, names in after.items() if name in names]
+    defaults = [str(scope) for scope, names in facts.defaults.items() if name in names]
+    users = [f"{SETTING} of {', '.join(who)}"] if who else []
+    return users + ([f"default_tablespace of {', '.join(defaults)}"] if defaults else [])
+
+
+def comment_statement(name: str, text: str | None) -> str:
+    """The statement that gives a tablespace its comment, or none for None."""
+    word = "NULL" if text is None else literal(text)
+    return f"COMMENT ON TABLESPACE {identifier(name)} IS {word}"
+
+
+def _drop_steps(tablespace: Tablespace, note: Note, facts: Situation) -> list[Step]:
+    path = Path(tablespace.location)
+    why = "Drop the tablespace; the server refuses if anything is in it."
+    drop = facts.step(why, f"DROP TABLESPACE {identifier(tablespace.name)}")
+    if not note.made_directory:
+        return [drop]
+    why = "Mark the directory, by its sticky bit, as made for this move."
+    mark = Step(why, command=f"chmod 1700 {shell_word(path)}")
+    return [mark, drop, remove_directory(path)]
+
 
 NAME = "spillcast_temp"
 
@@ -196,3 +318,109 @@ def _create(path: Path, facts: Situation, made: bool) -> Step:
 def whom(scope: Scope | None) -> str:
     """A scope as ``--for`` has it."""
     return "session" if scope is None else str(scope)
+
+
+def check_server(facts: Situation) -> None:
+    """InputError where this server, at this end, cannot be changed by us."""
+    if facts.elsewhere is not None:
+        raise OptionInvalid(
+            f"{facts.elsewhere}, and the directory has to be where it runs",
+            "run this there, or print the commands without --apply",
+        )
+    if facts.standby:
+        hint = "give the DSN of its primary; the directory has to be on both"
+        raise ServerUnsuited("the server is a standby and cannot be changed", hint)
+    if not facts.superuser:
+        by = facts.superusers[0] if facts.superusers else ""
+        grant = (
+            f"let a superuser run: GRANT {shown_name(by)} TO {shown_name(facts.user)}, and add "
+            f"options='-c role={by}' to the DSN; "
+            if by
+            else ""
+        )
+        raise PermissionDenied(
+            f"role {facts.user} lacks SUPERUSER, which is needed to make or drop a tablespace",
+            f"connect as {by or 'a superuser'}, or "
+            f"{grant}or let one run what is printed without --apply",
+        )
+
+
+def check_move(connection: Connection, facts: Situation, wish: Wish) -> None:
+    """InputError where a move could not be done, or would do harm."""
+    check_server(facts)
+    if facts.standbys and not wish.standbys_prepared:
+        names = ", ".join(facts.standbys)
+        raise ServerUnsuited(
+            f"a standby creates the tablespace too, and stops if the directory is missing: {names}",
+            f"create {wish.to} on each of them, owned by the server's user, then give "
+            "--standbys-prepared",
+        )
+    if wish.scope == Scope() and facts.source == "command line":
+        raise ServerUnsuited(
+            "temp_tablespaces is on the server's command line, which nothing else overrides",
+            "remove it from there, or move roles or databases",
+        )
+    _check_directory(connection, facts, wish)
+
+
+def _check_directory(connection: Connection, facts: Situation, wish: Wish) -> None:
+    """The directory is usable: as it is, or once it is made."""
+    path = wish.to
+    if facts.data_directory is not None:
+        data = os.path.realpath(facts.data_directory)
+        if os.path.commonpath([data, os.path.realpath(path)]) == data:
+            raise OptionInvalid(f"--to {path} is inside the data directory {data}")
+    parent = path.parent
+    if not parent.is_dir():
+        raise PathMissing(
+            f"--to {path}: there is no directory {parent}", f"mkdir -p {shell_word(parent)}"
+        )
+    for seen in (parent, path):
+        _check_seen(connection, seen, f"--to {path}")
+    if facts.at(path) is not None:
+        return
+    directory = Directory.look(path)
+    owner, word = facts.owner or "", shell_word(path)
+    root = os.geteuid() == 0
+    mine = user_id(owner) == os.geteuid()
+    if not directory.exists and not (root or (mine and os.access(parent, os.W_OK))):
+        hint = f"as root: mkdir -m 700 {word} && {chown_empty(owner, path)}"
+        raise PermissionDenied(f"--to {path}: cannot be created without being root", hint)
+    if not directory.exists:
+        return
+    if directory.uid != user_id(owner) and not (directory.made and root):
+        hint = f"{chown_empty(owner, path)}, or name a directory in it that does not exist yet"
+        raise PermissionDenied(f"--to {path} is not the server's own; it runs as {owner}", hint)
+    entries = _entries(connection, path, by_server=directory.uid == user_id(owner))
+    if entries:
+        hint = f"name a directory in it, such as {path}/pg_temp"
+        raise OutputExists(f"--to {path} is not empty: {', '.join(entries[:3])}", hint)
+
+
+def _entries(connection: Connection, path: Path, *, by_server: bool) -> list[str]:
+    if not by_server:
+        return os.listdir(path)
+    query = "select coalesce(array_agg(name), '{}') from pg_ls_dir(%s) name"
+    return list(row(connection, query, str(path))[0])
+
+
+def _check_seen(connection: Connection, path: Path, role: str) -> None:
+    """The server can reach a path, and finds there what we find."""
+    import psycopg
+
+    # Where nothing is there the server says so only if it may pass through the directory above.
+    query = "select floor(extract(epoch from modification))::bigint from pg_stat_file(%s, true)"
+    before_s = _modified_s(path)
+    try:
+        (modified_s,) = row(connection, query, str(path))
+    except psycopg.Error as error:
+        reason = server_message(error)
+        hint = "it needs execute permission on every directory above"
+        raise PermissionDenied(f"{role}: the server cannot reach {path}: {reason}", hint) from None
+    if not before_s <= (modified_s or 0) <= _modified_s(path):
+        hint = "it may have a private /tmp, as with PrivateTmp of systemd"
+        raise ServerUnsuited(f"{role}: the server sees another {path} than spillcast", hint)
+
+
+def _modified_s(path: Path) -> int:
+    return int(path.stat().st_mtime) if path.exists() else 0

@@ -1,58 +1,66 @@
-"""Moving PostgreSQL's temp files, on a server that runs: checked, done, seen there, put back."""
+"""Moves PostgreSQL's temp files on a running server: checked, done, verified, reverted."""
 
+import os
 import shlex
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from spillcast.engines.move import Move, Step
 from spillcast.engines.postgres.connection import (
     MOVER,
     Connection,
+    identifier,
     open_session,
     row,
     server_message,
+    shown_name,
 )
-from spillcast.engines.postgres.move.back import (
+from spillcast.engines.postgres.move.plan import (
+    Directory,
+    Wish,
+    check_move,
+    check_server,
     in_use_by_settings,
+    plan,
     remaining,
     remove_directory,
     revert_steps,
     set_statement,
     settings_after,
+    whom,
 )
-from spillcast.engines.postgres.move.check import check_move, check_server
-from spillcast.engines.postgres.move.plan import Directory, Wish, plan, whom
-from spillcast.engines.postgres.move.situation import (
+from spillcast.engines.postgres.move.tablespaces import (
+    Scope,
     Situation,
+    Tablespace,
     check_exists,
     open_sessions,
-    roles_that_lack,
-    situation,
-)
-from spillcast.engines.postgres.move.tablespace import (
-    Scope,
-    Tablespace,
     parse_names,
     parse_scope,
+    roles_that_lack,
     settings,
+    situation,
     spilled_by,
     users_of,
 )
-from spillcast.engines.postgres.quoting import identifier, shown_name
 from spillcast.errors import (
     InputError,
     LockTaken,
     MoveBlocked,
     MoveFailed,
+    OptionConflict,
+    OptionInvalid,
+    OptionMissing,
     SpillcastError,
     StatementFailed,
 )
 from spillcast.evidence.postgres.logs import MARK
-from spillcast.storage.memory import is_tmpfs
 from spillcast.visible import shell_word
 
 #: Sorts some 1 MB in 64 kB; its temp files stay while a row of it is still to be fetched.
@@ -196,6 +204,8 @@ def _plan_and_facts(connection: Connection, dsn: str, wish: Wish) -> tuple[Move,
 
 
 def _warnings(facts: Situation, wish: Wish, move: Move) -> Iterator[str]:
+    from spillcast.storage.memory import is_tmpfs
+
     grant = f"GRANT CREATE ON TABLESPACE {shown_name(move.tablespace or '')} TO ..."
     try:
         check_server(facts)
@@ -347,3 +357,58 @@ def _run(connection: Connection, step: Step) -> None:
                 connection.execute(statement.encode())
     except psycopg.Error as error:
         raise StatementFailed(f"PostgreSQL: {server_message(error)}", hint) from error
+
+
+def move(
+    dsn: Annotated[
+        str | None, typer.Argument(help="Server, such as 'host=/run/postgresql dbname=dw'.")
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory on the server's machine, empty or not yet created; with --revert only "
+            "if there were several."
+        ),
+    ] = None,
+    for_: Annotated[
+        str | None,
+        typer.Option("--for", help="role:NAME, database:NAME, server or session (default)."),
+    ] = None,
+    tablespace: Annotated[
+        str | None, typer.Option(help="Name of the tablespace (default: spillcast_temp).")
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Run the steps and verify the result.")
+    ] = False,
+    revert: Annotated[
+        bool, typer.Option("--revert", help="Restore everything, or what --for names.")
+    ] = False,
+    standbys_prepared: Annotated[
+        bool, typer.Option("--standbys-prepared", help="Every standby has the directory.")
+    ] = False,
+) -> Move:
+    """PostgreSQL: a tablespace in a directory, and temp_tablespaces of its users.
+
+    Without --apply it prints the commands and changes nothing; without a DSN it contacts no server.
+    --revert restores the previous state, even after an --apply that was interrupted. Give a
+    password in PGPASSWORD or ~/.pgpass.
+
+    Example: spillcast move postgres dbname=dw --to /mnt/nvme/pg_temp --for role:etl --apply
+    """
+    if apply and revert:
+        raise OptionConflict("give --apply or --revert, not both")
+    if (apply or revert) and dsn is None:
+        raise OptionConflict(
+            "--apply and --revert need a server", "name it by a DSN, such as dbname=dw"
+        )
+    to = to and Path(os.path.abspath(to))
+    scope = parse_scope(for_ or "session")
+    if revert:
+        return moved_back(dsn or "", to, scope, whole=for_ is None)
+    if to is None:
+        raise OptionMissing("--to is missing: the directory of the temp files")
+    if "'" in str(to):
+        hint = "give the directory another name"
+        raise OptionInvalid(f"--to {to}: PostgreSQL takes no tablespace with a ' in its path", hint)
+    wish = Wish(to, scope, tablespace, standbys_prepared)
+    return moved(dsn or "", wish) if apply else planned(dsn, wish)

@@ -2,9 +2,11 @@
 
 import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from spillcast.engines.postgres.connection import (
     Connection,
@@ -12,15 +14,20 @@ from spillcast.engines.postgres.connection import (
     shown_dsn,
     while_it_answers,
 )
-from spillcast.engines.postgres.live.backend import HIDDEN
 from spillcast.engines.postgres.live.rehearse import COMMENTS
-from spillcast.engines.postgres.rank.between import check_since, since_look
+from spillcast.engines.postgres.live.sessions import HIDDEN
 from spillcast.engines.postgres.rank.enable import enabling
-from spillcast.engines.postgres.rank.look import PROCESSES_UNSEEN, Look, look, save
+from spillcast.engines.postgres.rank.measured import CONSTANT
 from spillcast.engines.postgres.rank.rank import RankRequest, of_logs, of_look, of_rows, spill_s
-from spillcast.engines.postgres.rank.server_log import server_log
-from spillcast.engines.postgres.rank.took import CONSTANT
-from spillcast.engines.postgres.rank.workers import WorkersSeen
+from spillcast.engines.postgres.rank.snapshot import (
+    PROCESSES_UNSEEN,
+    Snapshot,
+    check_since,
+    save,
+    server_log,
+    snapshot_since,
+    take_snapshot,
+)
 from spillcast.engines.ranking import Ranked, ServerRanking
 from spillcast.errors import OptionConflict
 from spillcast.evidence.find import kind_of
@@ -33,6 +40,58 @@ from spillcast.recording.calibration import kept_calibration
 from spillcast.recording.wait_cost import MachineCalibration
 from spillcast.redaction import struck_text
 from spillcast.visible import shell_word
+
+#: As many looks as a short time has, and the least and the most time between two of them: a look
+#: takes the server a millisecond.
+LOOKS, PACE_S = 600, (0.05, 0.2)
+#: The first versions that tell a worker's leader and the statement that a session runs.
+LEADER_SINCE = 140_000
+_SESSIONS = (
+    "select query_id::text, pid, leader_pid from pg_stat_activity "
+    "where state = 'active' and query_id is not null and pid <> pg_backend_pid()"
+)
+
+
+class WorkersSeen:
+    """Of each statement, how often it was seen at work and with how many workers at most."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.looks: dict[str, int] = {}
+        self.most: dict[str, int] = {}
+        self.asked_s = 0.0
+
+    def during(self, seconds: float) -> None:
+        """Look again and again for so long."""
+        end_s = time.monotonic() + seconds
+        pace_s = min(max(seconds / LOOKS, PACE_S[0]), PACE_S[1])
+        knows_leader = self.connection.info.server_version >= LEADER_SINCE
+        while (left_s := end_s - time.monotonic()) > 0:
+            if knows_leader:
+                self._look()
+            time.sleep(min(pace_s, left_s) if knows_leader else left_s)
+
+    def with_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The rows of pg_stat_statements with what was seen of each."""
+        return [{**row, **self._seen(str(row.get("queryid")))} for row in rows]
+
+    def _seen(self, queryid: str) -> Mapping[str, int]:
+        return {"looks": self.looks.get(queryid, 0), "workers_seen": self.most.get(queryid, 0)}
+
+    def _look(self) -> None:
+        began = time.monotonic()
+        records = self.connection.execute(_SESSIONS.encode()).fetchall()
+        self.asked_s += time.monotonic() - began
+        workers: dict[int, int] = {}
+        for _, pid, leader in records:
+            # Before version 16 a leader is told as its own.
+            if leader is not None and leader != pid:
+                workers[leader] = workers.get(leader, 0) + 1
+        for queryid, pid, leader in records:
+            if leader is None or leader == pid:
+                self.looks[queryid] = self.looks.get(queryid, 0) + 1
+                self.most[queryid] = max(self.most.get(queryid, 0), workers.get(pid, 0))
+
 
 NAME = "spillcast postgres"
 #: As calibrations name it.
@@ -75,12 +134,14 @@ def rank_postgres(
         check_since(since)
     logs = None if log is None else read_logs(Path(log))
     with open_session(server, NAME) as connection, while_it_answers():
-        snapshot = look(connection)
+        snapshot = take_snapshot(connection)
         if save_as is not None:
             save(snapshot, save_as)
         if since is not None:
             seen = WorkersSeen(connection)
-            snapshot = since_look(since, snapshot, lambda: look(connection), seen.during)
+            snapshot = snapshot_since(
+                since, snapshot, lambda: take_snapshot(connection), seen.during
+            )
             snapshot = _with_workers(snapshot, seen)
         request = replace(request, calibration=_calibration(connection))
         shown = shown_dsn(server)
@@ -99,47 +160,49 @@ def _calibration(connection: Connection) -> MachineCalibration | None:
     return replace(kept.for_recordings, costs=[kept.for_recordings.cost_of(ENGINE)])
 
 
-def _with_workers(look: Look, seen: WorkersSeen) -> Look:
+def _with_workers(snapshot: Snapshot, seen: WorkersSeen) -> Snapshot:
     """With what sessions showed of parallel workers meanwhile."""
-    rows = seen.with_rows(look.rows)
-    unseen = list(look.unseen)
+    rows = seen.with_rows(snapshot.rows)
+    unseen = list(snapshot.unseen)
     if all(row["looks"] >= LOOKS_MIN for row in rows):
         unseen = [text for text in unseen if text != PROCESSES_UNSEEN]
-    return replace(look, rows=rows, unseen=unseen, asked_s=look.asked_s + seen.asked_s)
+    return replace(snapshot, rows=rows, unseen=unseen, asked_s=snapshot.asked_s + seen.asked_s)
 
 
-def _of_server(shown: str, look: Look, logs: Logs | None, request: RankRequest) -> ServerRanking:
-    statements = of_look(look, logs, request)
-    window_s = None if look.since_s is None else look.taken_s - look.since_s
+def _of_server(
+    shown: str, snapshot: Snapshot, logs: Logs | None, request: RankRequest
+) -> ServerRanking:
+    statements = of_look(snapshot, logs, request)
+    window_s = None if snapshot.since_s is None else snapshot.taken_s - snapshot.since_s
     return ServerRanking(
         source=shown,
         window_s=window_s or None,
         statements=statements,
         targets=request.targets,
         confidence=request.confidence,
-        statements_seen=look.statements_seen,
-        elapsed_s=look.elapsed_s,
-        databases=look.databases,
-        database_temp_bytes=sum(database.temp_bytes for database in look.databases),
-        data_read_s=look.data_read_s,
-        live=look.live,
+        statements_seen=snapshot.statements_seen,
+        elapsed_s=snapshot.elapsed_s,
+        databases=snapshot.databases,
+        database_temp_bytes=sum(database.temp_bytes for database in snapshot.databases),
+        data_read_s=snapshot.data_read_s,
+        live=snapshot.live,
         exceeded=[] if logs is None else counted(logs.exceeded),
-        settings=look.settings,
-        unseen=look.unseen,
+        settings=snapshot.settings,
+        unseen=snapshot.unseen,
         record=_record(shown, statements),
-        asked_s=look.asked_s,
+        asked_s=snapshot.asked_s,
     )
 
 
 def _of_databases(
-    shown: str, look: Look, logs: Logs | None, enable: Sequence[str], request: RankRequest
+    shown: str, snapshot: Snapshot, logs: Logs | None, enable: Sequence[str], request: RankRequest
 ) -> ServerRanking:
     """Rank without statement counts: by the databases' temp bytes and the log."""
-    ranked = _of_server(shown, look, None, request)
+    ranked = _of_server(shown, snapshot, None, request)
     statements = [] if logs is None else of_logs(logs, request)
     databases = [
         replace(database, spill_s=spill_s(database.temp_bytes, request))
-        for database in look.databases
+        for database in snapshot.databases
     ]
     # What enables the extension says both.
     known = ("statements: this database", "times of temp I/O: set")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.postgres.rank.look import Look
+from spillcast.engines.postgres.rank.snapshot import Snapshot
 from spillcast.engines.ranking import Gain, Ranked
 from spillcast.errors import InputError, Refusal, SpillcastError
 from spillcast.evidence.postgres.logs import Logs, TempFile, normal
@@ -55,7 +55,7 @@ class RankRequest:
         return self._known[target]
 
 
-def of_look(look: Look, logs: Logs | None, request: RankRequest) -> list[Ranked]:
+def of_look(look: Snapshot, logs: Logs | None, request: RankRequest) -> list[Ranked]:
     """The statements of a look, with plans of logs where there are any."""
     with reading(_PLACE, HOW):
         rows = merged(Row.of(statement) for statement in look.rows)

@@ -1,8 +1,8 @@
-"""Queries a server's sessions many times a second, and interprets the rows."""
+"""Sessions in pg_stat_activity, many times a second, and the life of a query."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from spillcast.engines.postgres.connection import Connection, text_of_server
 from spillcast.errors import StatementFailed
@@ -91,7 +91,7 @@ class TempHeld:
     bytes: int
 
 
-class Look:
+class ActivityQueries:
     """The statements of a sampler, prepared on its connection. SpillcastError where it is lost."""
 
     def __init__(self, connection: Connection, which: bytes, *, list_temp: bool) -> None:
@@ -170,3 +170,114 @@ def _backend(row: list[str | None]) -> Backend:
             text=int(text or 0),
         ),
     )
+
+
+#: A cursor's query goes on when the next rows are fetched; longer than this nobody fetches.
+FETCH_S = 1.0
+#: Before the query that is waited for, shorter statements are passed over: BEGIN, SET and the like.
+PASSED_OVER_S = 0.1
+
+#: Whether the last statement of a transaction that is open ran to its end.
+_COMPLETED = {"idle in transaction": True, "idle in transaction (aborted)": False}
+
+Phase = Literal["waiting", "running", "ended"]
+
+
+class QueryLife:
+    """The life of one query: ``see`` the session tick by tick, then ask when it was.
+
+    The query is the one that runs at the first look, or else the next that is no mere moment. A
+    client may fetch its rows in portions, for each of which the server runs it for a while: as long
+    as text and transaction stay the same, that is one query.
+    """
+
+    def __init__(self) -> None:
+        self.phase: Phase = "waiting"
+        self.started_s: float | None = None
+        self.ended_s: float | None = None
+        #: Whether the query began to be seen with the last look.
+        self.new = False
+        #: Whether it ran to its end, by the state of its transaction afterwards; None: not known.
+        self.completed: bool | None = None
+        self._waited = False
+        self._last: Seen | None = None
+
+    @property
+    def seen_until_s(self) -> float | None:
+        """When it ended, or else was last seen; None before it began."""
+        if self.ended_s is not None:
+            return self.ended_s
+        return None if self._last is None else self._last.now_s
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """How long it has run, as far as was seen; None before it began."""
+        until_s = self.seen_until_s
+        return None if self.started_s is None or until_s is None else until_s - self.started_s
+
+    @property
+    def unseen_s(self) -> float:
+        """How long it went on after the last look at it, until it ended."""
+        if self.ended_s is None or self._last is None:
+            return 0.0
+        return max(0.0, self.ended_s - self._last.now_s)
+
+    @property
+    def active(self) -> bool:
+        """Whether it was at work at the last look, not waiting for its client to fetch rows."""
+        return self._last is not None and self._last.state in ACTIVE
+
+    @property
+    def text(self) -> int | None:
+        """The hash of its text; None before it began."""
+        return None if self._last is None else self._last.text
+
+    def see(self, session: Seen | None) -> Phase:
+        """Take the next look; None when the session is gone."""
+        self.new = False
+        if self.phase == "running":
+            self._running(session)
+        elif self.phase == "waiting":
+            self._waiting(session)
+        return self.phase
+
+    def _waiting(self, session: Seen | None) -> None:
+        if session is None:
+            self.phase = "ended"
+        elif session.state in ACTIVE:
+            self.phase, self.started_s, self._last = "running", session.query_start_s, session
+            self.new = True
+        else:
+            self._waited = True
+
+    def _running(self, session: Seen | None) -> None:
+        last = self._last
+        assert last is not None
+        if session is None:
+            self._end(last.now_s)
+        elif session.text == last.text and _same_transaction(session, last):
+            fetching = session.state == "idle in transaction"
+            soon = session.now_s < session.state_change_s + FETCH_S
+            if session.state in ACTIVE or (fetching and soon):
+                self._last = session
+            else:
+                self.completed = _COMPLETED.get(session.state or "")
+                self._end(session.state_change_s)
+        elif session.query_start_s == last.query_start_s:
+            self._end(session.state_change_s)
+        else:
+            # Another query has begun since the last look.
+            self._end(session.query_start_s if session.state in ACTIVE else last.now_s)
+
+    def _end(self, end_s: float) -> None:
+        assert self.started_s is not None
+        if self._waited and end_s - self.started_s < PASSED_OVER_S:
+            self.phase, self.started_s = "waiting", None
+        else:
+            self.phase, self.ended_s = "ended", max(end_s, self.started_s)
+
+
+def _same_transaction(session: Seen, last: Seen) -> bool:
+    """A query is shown a moment before its transaction has a start."""
+    begun = {session.xact_start_s, last.xact_start_s} - {None}
+    return len(begun) == 1

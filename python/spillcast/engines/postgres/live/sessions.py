@@ -10,9 +10,9 @@ from spillcast.engines.postgres.connection import (
     check_text,
     row,
     server_message,
+    shown_name,
 )
-from spillcast.engines.postgres.live.look import ACTIVE
-from spillcast.engines.postgres.quoting import shown_name
+from spillcast.engines.postgres.live.activity import ACTIVE
 from spillcast.errors import (
     InputError,
     OptionInvalid,

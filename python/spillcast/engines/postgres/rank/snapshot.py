@@ -1,9 +1,11 @@
-"""A snapshot of a server's counts, for any version and role, with notes on missing ones."""
+"""A snapshot of a server's counts, for any version and role, and the growth between two of them."""
 
 import json
+import os
+import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,24 +15,26 @@ from spillcast.engines.postgres.connection import (
     Connection,
     row,
     server_message,
+    text_of_server,
 )
 from spillcast.engines.ranking import DatabaseSpill, Live
-from spillcast.errors import EvidenceDamaged
-from spillcast.evidence.postgres.logs import MARK
+from spillcast.errors import EvidenceDamaged, ServerUnsuited
+from spillcast.evidence.postgres.logs import MARK, Logs, logs_of
 from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER
 from spillcast.gate import json_of, reading, text_of
 from spillcast.redaction import struck_text
+from spillcast.units import parse_duration_s
 from spillcast.workspace import whole_file
 
-LOOK_SCHEMA = "spillcast.look/1"
-HOW = "make one with: spillcast postgres DSN --save look.json"
+SNAPSHOT_SCHEMA = "spillcast.look/1"
+HOW = "make one with: spillcast postgres DSN --save snapshot.json"
 PROCESSES_UNSEEN = (
     "processes of each statement, so intervals are wide: PostgreSQL 18 counts them, and "
     "--since 10m while they run or plans of auto_explain in --log show them"
 )
-#: A look is not to weigh on the server.
+#: A snapshot must not weigh on the server.
 _LIMITS = ("set statement_timeout = '10s'", "set default_transaction_read_only = on")
-#: So that times in rows of two looks are written alike.
+#: So that times in rows of two snapshots are written alike.
 _ZONE = "set timezone = 'UTC'"
 _SETTINGS = (
     *(PER_GATHER, MAINTENANCE, "work_mem", "hash_mem_multiplier", "track_io_timing"),
@@ -73,7 +77,7 @@ _MAY_SEE = "select pg_has_role(current_user, 'pg_monitor', 'member')"
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """Holds the counts of a server at one moment; ``rows`` are those of pg_stat_statements."""
 
     taken_s: float
@@ -87,11 +91,13 @@ class Look:
     live: Sequence[Live] = ()
     unseen: Sequence[str] = ()
     asked_s: float = 0.0
-    #: Which server it was; None in a look that was kept before this was told.
+    #: Which server it was; None in snapshots of earlier versions.
     server: str | None = None
 
 
-def look(connection: Connection, queryid: str | None = None, pattern: str | None = None) -> Look:
+def take_snapshot(
+    connection: Connection, queryid: str | None = None, pattern: str | None = None
+) -> Snapshot:
     """Take a snapshot of all visible counts; notes name each hidden one with its remedy.
 
     The statement ``queryid``, or those whose text matches ``pattern``, are among its rows also
@@ -106,7 +112,7 @@ def look(connection: Connection, queryid: str | None = None, pattern: str | None
     )
     rows, seen, elapsed_s, since_s = _statements(queries, settings, queryid, pattern)
     version = connection.info.server_version
-    look = Look(
+    snapshot = Snapshot(
         taken_s=queries.number("select extract(epoch from clock_timestamp())::float8") or 0.0,
         since_s=since_s,
         rows=[{**row, **_limits(settings)} for row in rows],
@@ -119,7 +125,7 @@ def look(connection: Connection, queryid: str | None = None, pattern: str | None
         unseen=[*queries.unseen, *_not_shown(connection, settings, rows)],
         server=_server(connection),
     )
-    return Look(**{**_fields(look), "asked_s": time.monotonic() - began})
+    return Snapshot(**{**_fields(snapshot), "asked_s": time.monotonic() - began})
 
 
 def _server(connection: Connection) -> str | None:
@@ -216,24 +222,24 @@ def _not_shown(
     return lines
 
 
-def save(look: Look, path: Path) -> None:
-    """Keep a look, for a later one to be compared with; texts with their secrets struck out."""
-    rows = [{**row, "query": struck_text(str(row.get("query") or ""))} for row in look.rows]
-    document = {"schema": LOOK_SCHEMA, **asdict(look), "rows": rows}
+def save(snapshot: Snapshot, path: Path) -> None:
+    """Save a snapshot, for a later one to be compared with; secrets are struck out of texts."""
+    rows = [{**row, "query": struck_text(str(row.get("query") or ""))} for row in snapshot.rows]
+    document = {"schema": SNAPSHOT_SCHEMA, **asdict(snapshot), "rows": rows}
     with whole_file(path) as partial:
         partial.write_text(json.dumps(document, default=str) + "\n")
 
 
-def load(path: Path) -> Look:
+def load(path: Path) -> Snapshot:
     """A kept snapshot. InputError for a file that is not one."""
     with reading(path, HOW):
         document = json_of(text_of(path), path, HOW)
-        if not isinstance(document, dict) or document.get("schema") != LOOK_SCHEMA:
+        if not isinstance(document, dict) or document.get("schema") != SNAPSHOT_SCHEMA:
             raise EvidenceDamaged(f"{path} is not a saved snapshot", HOW)
         document = {"server": None, "databases": [], **document}
-        values = {name: document[name] for name in _fields(Look(0.0, None, []))}
+        values = {name: document[name] for name in _fields(Snapshot(0.0, None, []))}
         since_s = values["since_s"]
-        return Look(
+        return Snapshot(
             **{
                 **values,
                 "live": [Live(**value) for value in values["live"]],
@@ -250,5 +256,141 @@ def when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds")
 
 
-def _fields(look: Look) -> dict[str, Any]:
-    return dict(vars(look))
+def _fields(snapshot: Snapshot) -> dict[str, Any]:
+    return dict(vars(snapshot))
+
+
+#: Of whom a row counts.
+_KEY = ("userid", "dbid", "queryid", "toplevel")
+
+
+def check_since(since: str) -> None:
+    """InputError for what is neither a file nor a time."""
+    if not os.path.isfile(since):
+        parse_duration_s(since, "--since")
+
+
+def snapshot_since(
+    since: str,
+    snapshot: Snapshot,
+    again: Callable[[], Snapshot],
+    wait: Callable[[float], None] = time.sleep,
+) -> Snapshot:
+    """The counts since the snapshot of a file, or from this one to another after a ``wait``."""
+    if os.path.isfile(since):
+        before = load(Path(since))
+        if None not in (before.server, snapshot.server) and before.server != snapshot.server:
+            hint = "name one of this server, or wait for a second snapshot: --since 10m"
+            raise ServerUnsuited(f"--since {since} is of another server", hint)
+        return between(before, snapshot)
+    seconds = parse_duration_s(since, "--since")
+    wait(seconds)
+    return between(snapshot, again())
+
+
+def between(before: Snapshot, after: Snapshot) -> Snapshot:
+    """Counts of the time between both, as a snapshot whose window begins with the first."""
+    was = {_key(row): row for row in before.rows}
+    rows = [_less(row, was.get(_key(row))) for row in after.rows]
+    reset = after.since_s is not None and after.since_s > before.taken_s
+    return replace(
+        after,
+        since_s=after.since_s if reset else before.taken_s,
+        rows=[row for row in rows if row.get("calls")],
+        elapsed_s=_number_less(after.elapsed_s, before.elapsed_s),
+        databases=_databases_less(after, before),
+        data_read_s=_number_less(after.data_read_s, before.data_read_s),
+    )
+
+
+def _less(row: Mapping[str, Any], was: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """A row's growth. One whose counts or calls shrank, or began anew, is all new."""
+    if was is None or row.get("stats_since") != was.get("stats_since"):
+        return row
+    counts = {
+        name: row[name] - was[name]
+        for name in _counts(row)
+        if isinstance(was.get(name), int | float)
+    }
+    return row if any(value < 0 for value in counts.values()) else {**row, **counts}
+
+
+def _counts(row: Mapping[str, Any]) -> Sequence[str]:
+    """Its sums: those of numbers that name nobody and are no minimum, mean or setting."""
+    return [
+        name
+        for name, value in row.items()
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and name not in _KEY
+        and (name == "calls" or name == "total_exec_time" or "blk" in name or "launched" in name)
+    ]
+
+
+def _databases_less(after: Snapshot, before: Snapshot) -> list[DatabaseSpill]:
+    """What each has written since; one whose counts shrank began anew."""
+    was = {database.name: database for database in before.databases}
+    grown = []
+    for database in after.databases:
+        old = was.get(database.name)
+        if old is not None and old.temp_bytes <= database.temp_bytes:
+            database = replace(
+                database,
+                temp_files=database.temp_files - old.temp_files,
+                temp_bytes=database.temp_bytes - old.temp_bytes,
+                active_s=_number_less(database.active_s, old.active_s),
+                since_s=before.taken_s,
+            )
+        if database.temp_bytes:
+            grown.append(database)
+    return grown
+
+
+def _number_less(now: float | None, was: float | None) -> float | None:
+    if now is None or was is None:
+        return None
+    return now - was if now >= was else now
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in _KEY)
+
+
+#: So much of its end is read, in pieces that no server notices.
+READ_MAX_BYTES, PIECE_BYTES = 32 << 20, 4 << 20
+#: Those with the statement beside its temp files come first.
+_FORMATS = ("csvlog", "jsonlog", "stderr")
+_NAME = "select pg_current_logfile(%s)"
+_SIZE = "select size from pg_stat_file(%s)"
+_PIECE = "select pg_read_binary_file(%s, %s, %s)"
+
+
+def server_log(connection: Connection) -> Logs | None:
+    """Its temp files and plans; None if it is unreadable or has none."""
+    import psycopg
+
+    for kind in _FORMATS:
+        try:
+            name = connection.execute(_NAME, [kind]).fetchone()
+            if name is None or name[0] is None:
+                continue
+            logs = logs_of(Path(str(name[0])), _end(connection, str(name[0])))
+        except psycopg.Error:
+            return None
+        return logs if logs.temp or logs.plans or logs.exceeded else None
+    return None
+
+
+def _end(connection: Connection, name: str) -> str:
+    """The last part of a file, from the beginning of a message on."""
+    (size,) = connection.execute(_SIZE, [name]).fetchone() or (0,)
+    begin = max(0, size - READ_MAX_BYTES)
+    pieces = []
+    for at in range(begin, size, PIECE_BYTES):
+        read = connection.execute(_PIECE, [name, at, min(PIECE_BYTES, size - at)]).fetchone()
+        pieces.append(read[0] if read else b"")
+    text = text_of_server(b"".join(pieces))
+    if begin == 0:
+        return text
+    dated = re.search(r"\n(?=\d{4}-\d\d-\d\d \d\d:|\{)", text)
+    return text[dated.end() :] if dated else text[text.find("\n") + 1 :]

@@ -1,4 +1,4 @@
-"""What a query took on a server: the mean of its counted calls, or a session's when it ends."""
+"""How long a query of a server took: by its statistics, or by watching it."""
 
 import re
 import time
@@ -15,11 +15,14 @@ from spillcast.engines.postgres.connection import (
     server_message,
     shown_dsn,
 )
-from spillcast.engines.postgres.live import look as sessions
-from spillcast.engines.postgres.live.backend import LOOK_S, find
-from spillcast.engines.postgres.live.query import QueryLife
-from spillcast.engines.postgres.rank.between import between, since_look
-from spillcast.engines.postgres.rank.look import Look, look
+from spillcast.engines.postgres.live.activity import SESSION, ActivityQueries, QueryLife
+from spillcast.engines.postgres.live.sessions import LOOK_S, find
+from spillcast.engines.postgres.rank.snapshot import (
+    Snapshot,
+    between,
+    snapshot_since,
+    take_snapshot,
+)
 from spillcast.errors import OptionInvalid, SelectionEmpty, SessionEnded
 from spillcast.evidence.postgres.executed import Executed, executed_row
 from spillcast.evidence.postgres.statement_choice import several
@@ -66,13 +69,15 @@ def _counted(connection: Connection, meant: Meant, place: Path) -> Row:
         _check(connection, pattern)
     elif meant.text is not None:
         pattern = pattern_of(meant.text, cut=_is_cut(connection, meant.text))
-    snapshot = look(connection, queryid, pattern)
+    snapshot = take_snapshot(connection, queryid, pattern)
     if queryid is not None and pattern is not None and not _rows(snapshot, place):
         # Another server, or one of another version, knows it by another identifier.
         queryid = None
-        snapshot = look(connection, None, pattern)
+        snapshot = take_snapshot(connection, None, pattern)
     if meant.since is not None:
-        snapshot = since_look(meant.since, snapshot, lambda: look(connection, queryid, pattern))
+        snapshot = snapshot_since(
+            meant.since, snapshot, lambda: take_snapshot(connection, queryid, pattern)
+        )
     rows = _rows(snapshot, place)
     like = meant.queryid or f"like '{meant.query or meant.text}'"
     if not rows:
@@ -99,34 +104,34 @@ def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Exec
     """By the session's own times, with the temp I/O that was counted of this call."""
     find(connection, Wanted(backend=pid), say)
     say(f"waiting for the query of session {pid} to end; Ctrl-C ends it")
-    activity = sessions.Look(connection, sessions.SESSION, list_temp=False)
+    queries = ActivityQueries(connection, SESSION, list_temp=False)
     life = QueryLife()
-    before: Look | None = None
+    before: Snapshot | None = None
     queryid: str | None = None
     while True:
-        mine = next((session for session in activity.sessions(pid) if session.pid == pid), None)
+        mine = next((session for session in queries.sessions(pid) if session.pid == pid), None)
         if life.see(None if mine is None else mine.seen) == "ended":
             break
         # A query's identifier shows a moment after the query.
         if mine is not None and life.phase == "running" and queryid is None:
             queryid = mine.query_id
-            before = None if queryid is None else look(connection, queryid)
+            before = None if queryid is None else take_snapshot(connection, queryid)
         time.sleep(LOOK_S)
     if not life.elapsed_s:
         raise SessionEnded(f"session {pid} ended before a query of it was seen")
     rows = []
     if before is not None:
-        rows = _rows(between(before, look(connection, queryid)), place)
+        rows = _rows(between(before, take_snapshot(connection, queryid)), place)
     if len(rows) == 1 and rows[0].calls == 1:
         return executed_row(rows[0], place, life.elapsed_s)
     say("pg_stat_statements has not counted this call alone: its temp I/O is not known")
     return Executed(life.elapsed_s, None)
 
 
-def _rows(look: Look, place: Path) -> list[Row]:
+def _rows(snapshot: Snapshot, place: Path) -> list[Row]:
     """The selected rows with calls, most time first."""
     with reading(place, HOW):
-        rows = merged(Row.of(row) for row in look.rows if row.get("asked"))
+        rows = merged(Row.of(row) for row in snapshot.rows if row.get("asked"))
     return sorted((row for row in rows if row.calls), key=lambda row: -row.elapsed_s)
 
 
