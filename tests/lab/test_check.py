@@ -7,6 +7,7 @@ import pytest
 import monitor_reports
 from evidence import recording
 from harness import only_line, spillcast
+from spillcast.errors import EvidenceAmbiguous
 from spillcast.forecast.question import Question
 from spillcast.lab.check import actual_run_of_evidence
 
@@ -113,3 +114,38 @@ def test_it_is_asked_which_target_is_meant(forecast, tmp_path):
 def test_what_is_no_forecast_is_refused(tmp_path):
     (tmp_path / "x.json").write_text("{}")
     assert "is not a forecast" in only_line(spillcast("check", tmp_path / "x.json", "y"), 2)
+
+
+LOGGED = """\
+2026-11-23 10:00:01 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192000
+2026-11-23 10:00:01 UTC [42] LOG:  duration: 1100.000 ms  statement: select 1
+2026-11-23 10:00:09 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.1", size 4096000
+2026-11-23 10:00:09 UTC [42] LOG:  duration: 3100.000 ms  statement: select 2
+"""
+
+
+def test_a_log_without_plans_tells_how_long_a_call_took(tmp_path):
+    (tmp_path / "a.log").write_text(LOGGED)
+    actual = actual_run_of_evidence([str(tmp_path / "a.log")], Question(item=1))
+    assert (actual.elapsed_s, actual.operations, actual.terms_s) == (1.1, None, {})
+    with pytest.raises(EvidenceAmbiguous):
+        actual_run_of_evidence([str(tmp_path / "a.log")], Question())
+
+
+def test_one_of_several_plans_is_chosen(tmp_path):
+    plans = [f"Sort (actual rows=9 loops=1)\n  Buffers: temp read={n} written={n}\n"
+             f"Execution Time: {n}.0 ms\n" for n in (300, 900)]  # fmt: skip
+    (tmp_path / "plans.txt").write_text("\n".join(plans))
+    for item in (1, 2):
+        actual = actual_run_of_evidence([str(tmp_path / "plans.txt")], Question(item=item))
+        assert actual.elapsed_s == pytest.approx((0.3, 0.9)[item - 1])
+
+
+def test_the_middle_of_bounds_is_no_error(tmp_path):
+    """A forecast that is only bounds is off by what is outside them."""
+    (tmp_path / "a.log").write_text(LOGGED)
+    words = ("--to", "latency:10us", "--item", "2", "--json")
+    (tmp_path / "f.json").write_text(spillcast("forecast", tmp_path / "a.log", *words).stdout)
+    found = checked(tmp_path / "f.json", tmp_path / "a.log", "--item", "1")
+    assert found["inside"]
+    assert found["error"] == 0

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Csv, Elapsed, Json, Markdown, Queryid
+from spillcast.cli.options import Csv, Elapsed, Item, Json, Markdown, Queryid
 
 
 def add_to(application: typer.Typer) -> None:
@@ -31,6 +31,7 @@ def check(
     ] = None,
     elapsed: Elapsed = None,
     queryid: Queryid = None,
+    item: Item = None,
     query: Annotated[
         str | None,
         typer.Option(
@@ -90,6 +91,8 @@ def check(
     kept = kept_forecast(forecast, target)
     if len(after) == 1 and not os.path.exists(after[0]) and _is_dsn(after[0]):
         named = Meant(backend=backend, queryid=queryid, query=query, since=since)
+        if item is not None:
+            raise OptionInvalid(f"--item is for a file: {after[0]} is a DSN")
         actual = actual_run(
             took_on_postgres(
                 after[0], meant_of(kept, named), lambda text: typer.echo(text, err=True)
@@ -102,7 +105,7 @@ def check(
         statement_id = None if kept.statement is None else kept.statement.queryid
         elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
         actual = actual_run_of_evidence(
-            after, Question(elapsed_s=elapsed_s, queryid=queryid or statement_id)
+            after, Question(elapsed_s=elapsed_s, queryid=queryid or statement_id, item=item)
         )
     check_ = Check(kept, actual)
     show(check_.to_json, lambda: check_page(check_), json=json, csv=csv, markdown=markdown)

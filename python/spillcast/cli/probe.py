@@ -1,11 +1,12 @@
 """``spillcast probe``: how a directory would serve a recorded spill, or any I/O."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Budget, Csv, Item, Json, Markdown
+from spillcast.cli.options import Budget, Csv, Elapsed, Item, Json, Markdown
 
 if TYPE_CHECKING:
     from spillcast.recording import Recording
@@ -38,6 +39,7 @@ def probe(
         str | None, typer.Option(help="Block size of an Oracle trace, such as 16K.")
     ] = None,
     item: Item = None,
+    elapsed: Elapsed = None,
     psync: Annotated[bool, typer.Option("--psync", help="Do not use io_uring for --grid.")] = False,
     budget: Budget = "60s",
     json: Json = False,
@@ -61,18 +63,18 @@ def probe(
     from spillcast.cli.output import emit, show
     from spillcast.report.storage import iolog_text, storage_page
 
-    _check(
-        directory, like, grid=grid, psync=psync, iolog=iolog, output=output, block=block, item=item
-    )
-    if iolog is not None and like is not None:
+    of_run = {"--item": item, "--block": block, "--elapsed": elapsed}
+    _check(directory, like, grid=grid, psync=psync, iolog=iolog, output=output, of_run=of_run)
+    recording = None if like is None else _recording(like, block, item, elapsed)
+    if iolog is not None and recording is not None:
         from spillcast.storage.fio import write_iolog
 
-        written = write_iolog(_recording(like, block, item), iolog)
+        written = write_iolog(recording, iolog)
         if directory is None:
             emit(written.to_json()) if json else print(iolog_text(written))
             return
     assert directory is not None
-    storage = _measure(directory, like, budget, psync=psync, block=block, item=item)
+    storage = _measure(directory, recording, budget, psync=psync)
     if output is not None:
         storage.save(output)
     show(
@@ -92,8 +94,7 @@ def _check(
     psync: bool,
     iolog: Path | None,
     output: Path | None,
-    block: str | None,
-    item: int | None,
+    of_run: Mapping[str, object],
 ) -> None:
     from spillcast.errors import OptionConflict, OptionMissing
     from spillcast.workspace import check_output_file
@@ -102,10 +103,8 @@ def _check(
         raise OptionMissing("give either --like RECORDING or --grid")
     if grid and iolog is not None:
         raise OptionConflict("--iolog exports a recording: give --like RECORDING")
-    if grid and item is not None:
-        raise OptionConflict("--item chooses a run of a file: give --like FILE")
-    if grid and block is not None:
-        raise OptionConflict("--block is for an Oracle trace: give --like TRACE")
+    if grid and (named := next((n for n, value in of_run.items() if value is not None), None)):
+        raise OptionConflict(f"{named} is for the run of a file: give --like FILE")
     if psync and not grid:
         raise OptionConflict("--psync is for --grid: a replay makes the calls that were recorded")
     if directory is None and iolog is None:
@@ -118,38 +117,33 @@ def _check(
 
 
 def _measure(
-    directory: Path,
-    like: Path | None,
-    budget: str,
-    *,
-    psync: bool,
-    block: str | None,
-    item: int | None,
+    directory: Path, recording: "Recording | None", budget: str, *, psync: bool
 ) -> "Storage":
     from spillcast.cli.progress import progress_bar
     from spillcast.storage.budget import parse_budget
 
     parsed = parse_budget(budget)
-    if like is None:
+    if recording is None:
         from spillcast.storage.probe import probe_grid
 
         with progress_bar(f"probing {directory}") as show:
             return probe_grid(directory, budget=parsed, psync=psync, on_progress=show)
     from spillcast.storage.probe import probe as replay
 
-    recording = _recording(like, block, item)
     with progress_bar(f"probing {directory}") as show:
         return replay(directory, recording, budget=parsed, on_progress=show)
 
 
-def _recording(path: Path, block: str | None, item: int | None) -> "Recording":
+def _recording(path: Path, block: str | None, item: int | None, elapsed: str | None) -> "Recording":
     from spillcast.errors import OptionConflict
     from spillcast.evidence.find import find_evidence
     from spillcast.evidence.oracle.block_size import block_size
     from spillcast.evidence.oracle.trace_run import recording_of_traces
     from spillcast.evidence.postgres import read_plan, with_counts
     from spillcast.recording import Recording
+    from spillcast.units import parse_duration_s
 
+    elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
     evidence = find_evidence([path]) if path.exists() else None
     if evidence is not None and evidence.traces:
         size = block_size(block, evidence.parameters, evidence.traces)
@@ -158,11 +152,14 @@ def _recording(path: Path, block: str | None, item: int | None) -> "Recording":
         from spillcast.evidence.figures.choice import Choice
         from spillcast.evidence.figures.reading import read_figures
 
-        return read_figures(evidence.figures, Choice(block=block, item=item), timed=False)
+        choice = Choice(block=block, item=item)
+        return read_figures(evidence.figures, choice, elapsed_s=elapsed_s, timed=False)
     if block is not None:
         raise OptionConflict("--block is for an Oracle trace: give --like TRACE")
     if evidence is not None and evidence.plans:
-        return read_plan(path, timed=False, item=item)
+        return read_plan(path, elapsed_s=elapsed_s, timed=False, item=item)
+    if elapsed is not None:
+        raise OptionConflict("--elapsed is for plans, logs and reports: give --like PLAN")
     recording = with_counts(Recording.open(path), timed=False)
     recording.need_io()
     return recording

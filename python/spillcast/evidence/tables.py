@@ -10,6 +10,8 @@ from itertools import dropwhile
 _BARS = "|│║┃"
 #: A row of a table goes on in the next line: as psql marks it.
 _MORE = ("+", "↵", "⏎")
+#: A line goes on in the next, in psql's format "wrapped".
+_WRAPS = (".", "…")
 _RULE = re.compile(r"[\s|+:│║┃┼╪╬├┤╞╡╟╢╠╣┌┐╔╗╒╕╓╖┬╤╦╥═─━-]*")
 _BOTTOM = re.compile(r"[\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*[└┘╚╝╘╛╙╜][\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*|\s*\+[-+=]+\+\s*")
 _CLOSING = tuple(_BARS)
@@ -134,35 +136,31 @@ def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
     names = _split(heading, framed)
     body = [line for line in body if not _is_rule(line) or not line.strip()]
     if len(names) == 1 and not re.search(r"-\s+-", rule.strip()):
-        return list(_one_column(body, framed))
+        margin = len(rule) - len(rule.lstrip())
+        body = [line if line[:margin].strip() else line[margin:] for line in body]
+        return _one_column(body, framed)
     starts = _starts(rule)
     if not any(bar in heading for bar in _BARS):
         names = [name.strip() for name in _at(heading, starts)]
     return _plain(names, _many(body, len(names), starts, framed))
 
 
-def _one_column(body: list[str], framed: bool) -> Iterator[str]:
+def _one_column(body: list[str], framed: bool) -> list[str]:
     closed = all(line.rstrip()[-1:] in tuple(_BARS) for line in body if line.strip())
     # The column before the text is blank, or has the mark of a line that goes on.
-    blank = all(line.startswith((" ", ".", "…", *_BARS)) for line in body if line.strip())
-    wrapped: str | None = None
+    blank = all(line.startswith((" ", *_WRAPS, *_BARS)) for line in body if line.strip())
+    lines: list[str] = []
     for line in body:
-        if framed:
-            line = line.lstrip()[1:]
-        if closed:
-            line = line.rstrip()[:-1]
-        continued = wrapped is not None and line[:1] in (".", "…")
-        line = line[1:] if blank or continued else line
-        line = _whole(line)
+        line = line.lstrip()[1:] if framed else line
+        line = line.rstrip()[:-1] if closed else line
+        mark = line[:1]
+        line = _whole(line[1:] if blank or mark in _WRAPS else line)
         # psql's format "wrapped" ends a line that goes on, and begins the next, with a mark.
-        goes_on = line.endswith("…") or (len(line) > 60 and line.endswith("."))
-        if wrapped is not None:
-            line = wrapped + (line if continued else line.lstrip())
-        wrapped = line[:-1] if goes_on else None
-        if not goes_on:
-            yield line.rstrip()
-    if wrapped is not None:
-        yield wrapped
+        if mark in _WRAPS and lines and lines[-1].endswith(mark):
+            lines[-1] = lines[-1].removesuffix(mark) + line
+        else:
+            lines.append(line)
+    return lines
 
 
 def _whole(line: str) -> str:

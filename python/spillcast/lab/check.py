@@ -9,6 +9,7 @@ from spillcast.document import read
 from spillcast.engines.engine import Meant
 from spillcast.engines.held import Ran
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited
+from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.reading import read_figures
 from spillcast.evidence.find import find_evidence
 from spillcast.evidence.postgres.executed import Executed, executed_plan, executed_statement
@@ -53,15 +54,21 @@ def actual_run_of_evidence(paths: Sequence[str], question: Question) -> ActualRu
     kind = evidence.only_kind()
     elapsed_s, queryid = question.elapsed_s, question.queryid
     if kind == "plans" and len(evidence.plans) == 1:
-        return actual_run(executed_plan(evidence.plans[0], queryid=queryid, elapsed_s=elapsed_s))
+        return actual_run(
+            executed_plan(
+                evidence.plans[0], queryid=queryid, elapsed_s=elapsed_s, item=question.item
+            )
+        )
     if kind == "statements" and len(evidence.statements) == 1:
         [path] = evidence.statements
         return actual_run(executed_statement(path, queryid=queryid, elapsed_s=elapsed_s))
     if kind == "figures":
-        figures = read_figures(evidence.figures, elapsed_s=elapsed_s, timed=False)
+        choice = Choice(item=question.item)
+        figures = read_figures(evidence.figures, choice, elapsed_s=elapsed_s, timed=False)
         if figures.ends is not None or not figures.meta.temp.total_s:
             return ActualRun(figures.elapsed_s, {})
-    [(forecast, _)] = ask(paths, [_AS_IT_IS], Question(elapsed_s=elapsed_s))
+    asked = Question(elapsed_s=elapsed_s, item=question.item)
+    [(forecast, _)] = ask(paths, [_AS_IT_IS], asked)
     actual = _of_terms(forecast)
     if len(evidence.recordings) != 1:
         return actual
@@ -103,8 +110,17 @@ class Check:
 
     @property
     def error(self) -> float:
-        """Forecast over measured, less 1."""
-        return (self.forecast.forecast_s or 0.0) / self.actual.elapsed_s - 1
+        """Forecast over measured, less 1; of a forecast with bounds alone, the nearest bound."""
+        forecast_s = self.forecast.forecast_s or 0.0
+        if self.bounded and self.forecast.interval_s is not None:
+            low_s, high_s = self.forecast.interval_s
+            forecast_s = min(max(self.actual.elapsed_s, low_s), high_s)
+        return forecast_s / self.actual.elapsed_s - 1
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the forecast is only bounds, so that its middle says nothing."""
+        return unknown_share(self.forecast) is not None
 
     @property
     def inside(self) -> bool:

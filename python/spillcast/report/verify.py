@@ -228,7 +228,10 @@ def _verdict(check: Check) -> str:
     held = "held" if check.inside else "did not hold"
     saved = 1 - check.actual.elapsed_s / forecast.baseline_s
     change = f"{100 * abs(saved):.0f} % {'less' if saved >= 0 else 'more'} than before"
+    result = f"The forecast {held}: {forecast.target} took {actual_text}, {change}; "
+    if check.bounded:
+        return f"{result}the forecast was {low} to {high}, as temp I/O had only bounds."
     return (
-        f"The forecast {held}: {forecast.target} took {actual_text}, {change}; "
-        f"the forecast was {forecast_text} ({low} to {high}), {100 * check.error:+.1f} % off."
+        f"{result}the forecast was {forecast_text} ({low} to {high}), "
+        f"{100 * check.error:+.1f} % off."
     )

@@ -6,7 +6,7 @@ import pytest
 
 from evidence import storage
 from harness import spillcast
-from spillcast.errors import EvidenceContradictory, InputError, TimesUnknown
+from spillcast.errors import EvidenceContradictory, EvidenceUnsuited, InputError, TimesUnknown
 from spillcast.evidence.figures.reading import read_figures
 from spillcast.forecast import forecast
 
@@ -160,3 +160,24 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
     assert "--method is for traces and ASH exports" in result.stderr
     result = spillcast("profile", remote)
     assert "figures of a run hold counts, not waits" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "  execution time: 44.8s\n  max sql temp disk usage: 175 MiB\n\n  • sort\n"
+            "  │ estimated max sql temp disk usage: 175 MiB\n",
+            f"elapsed=44.8s,spilled={175 << 20},size=",
+        ),
+        ("Bytes spilled to local storage  1.5 GB\nTotal elapsed time: 62 s\n",
+         "elapsed=62s,spilled=1610612736,size="),
+        ("SortExec: metrics=[spilled_bytes=4096]\n  SortExec: metrics=[spilled_bytes=1024]\n",
+         "elapsed=ELAPSED,spilled=5120,size="),
+    ],
+)  # fmt: skip
+def test_engines_that_count_only_bytes_name_their_figures(tmp_path, text, words):
+    (tmp_path / "plan.txt").write_text(text)
+    with pytest.raises(EvidenceUnsuited) as refused:
+        read_figures([tmp_path / "plan.txt"])
+    assert words in refused.value.hint

@@ -35,7 +35,7 @@ class Reader:
 
 def _matching(pattern: str) -> Callable[[str], bool]:
     """Whether the beginning of a text holds what a pattern finds."""
-    compiled = re.compile(pattern, re.IGNORECASE)
+    compiled = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
     return lambda text: compiled.search(text) is not None
 
 
@@ -65,6 +65,15 @@ def _profile(text: str) -> bool:
     return any(f'"{mark}"' in text for mark in (*marks, *sizes))
 
 
+#: Engines whose plans count only bytes: name, counters of spilled bytes, elapsed time.
+FOREIGN = (
+    ("CockroachDB", r"^\W*max sql temp disk usage: ([\d.]+ ?\w+)",
+     r"execution time: ([\d.]+ ?(?:\w|µ)+)"),
+    ("Snowflake", r"bytes spilled to (?:local|remote) (?:storage|disk)\W+([\d.]+ ?\w*)",
+     r"(?:total elapsed|execution) time\W+([\d.]+ ?m?s)\b"),
+    ("Trino", r"\bSpilled: ([\d.]+ ?\w+)", r"\bExecution(?: time)?: ([\d.]+ ?m?s)\b"),
+    ("DataFusion", r"\bspilled_bytes=([\d.]+ ?[KMGT]?i?B?)\b", r"(?!)"),
+)  # fmt: skip
 READERS = (
     Reader("oracle.monitor_xml", _matching(r"<sql_monitor_report|FXTMODEL")),
     Reader(
@@ -96,6 +105,7 @@ READERS = (
     Reader("oracle.xplan", _matching(r"\|\s*Id\s*\|\s*Operation\s*\|")),
     Reader("figures.duckdb_profile", _profile),
     Reader("figures.stated", _stated),
+    Reader("figures.foreign", _matching("|".join(counter for _, counter, _ in FOREIGN))),
 )
 
 

@@ -20,6 +20,8 @@ HOW = (
     "make it with: "
     "EXPLAIN (ANALYZE, BUFFERS, VERBOSE, SETTINGS, TIMING OFF, FORMAT JSON) SELECT ..."
 )
+#: So many lines of segments that spill are shown.
+ELSEWHERE_LISTED = 4
 #: What auto_explain writes above a plan, whole or without what a server's log has around it.
 LOGGED = re.compile(r"duration: (?P<ms>[\d.]+) ms\s+plan:[ \t]*")
 #: What a server's log has: messages with their level, in lines of text, CSV or JSON.
@@ -124,9 +126,15 @@ def _blocks(plan: dict[str, Any]) -> int:
 
 
 def _elsewhere(path: Path, text: str) -> tuple[str, str]:
-    lines = [line.strip() for line in text.split("\n") if ELSEWHERE.search(line)]
+    node, spilling = "", list[str]()
+    for line in text.split("\n"):
+        if "(cost=" in line or "(actual" in line:
+            node = line.partition("(")[0].strip(" ->")
+        elif ELSEWHERE.search(line):
+            spilling.append(f"{node}: {' '.join(line.split())[:120]}")
     return (
-        f"{path}: its segments spill, and the plan has no counts of that I/O: {lines[0][:120]}",
+        f"{path}: its segments spill, and the plan has no counts of that I/O: "
+        + "; ".join(dict.fromkeys(spilling[:ELSEWHERE_LISTED])),
         "give figures of one segment: figures:elapsed=..,reads=..,writes=..; or record it there",
     )
 

@@ -1,14 +1,15 @@
 """What a run took by its plan, or by the counts of its statement, whether it spilled or not."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spillcast.errors import Refusal, SelectionEmpty
-from spillcast.evidence.postgres.document import HOW, read_documents
+from spillcast.evidence.postgres.document import HOW, read_documents, read_log
+from spillcast.evidence.postgres.logged_calls import recording_of_files
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES
-from spillcast.evidence.postgres.plan import blocks_of, elapsed_of, recording_of_plan
+from spillcast.evidence.postgres.plan import blocks_of, elapsed_of, picked, recording_of_plan
 from spillcast.evidence.postgres.statement_choice import named
 from spillcast.evidence.postgres.statement_rows import Row, read_rows
 from spillcast.evidence.postgres.statements import recording_of_row
@@ -34,19 +35,34 @@ class Executed:
 
 
 def executed_plan(
-    path: Path, *, queryid: str | None = None, elapsed_s: float | None = None
+    path: Path,
+    *,
+    queryid: str | None = None,
+    elapsed_s: float | None = None,
+    item: int | None = None,
 ) -> Executed:
     """The run of a plan: of several in a log, of the statement ``queryid``, with most temp I/O.
 
+    Of several, ``item`` is the number of the one. A log without plans tells only how long a call
+    with temp files took.
+
     InputError for a file that is not a plan, and for a plan that was not run.
     """
-    documents = read_documents(path)
+    logs = read_log(path)
+    if logs is not None and not logs.plans:
+        named_files = [file for file in logs.temp if file.queryid and file.queryid == queryid]
+        logs = replace(logs, temp=named_files or logs.temp)
+        call = recording_of_files(path, logs, elapsed_s=elapsed_s, item=item)
+        return Executed(call.elapsed_s, None)
+    documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
         mine = [
             candidate
             for candidate in documents
             if queryid is not None and _queryid(candidate) == queryid
         ]
+        if item is not None:
+            mine = [picked(path, documents, item)]
         document = max(mine or documents, key=lambda candidate: _weight(path, candidate))
         call_s = elapsed_s or elapsed_of(path, document)
         blocks = blocks_of(document["Plan"])
