@@ -67,8 +67,8 @@ def actual_run_of_evidence(paths: Sequence[str], question: Question) -> ActualRu
         figures = read_figures(evidence.figures, choice, elapsed_s=elapsed_s, timed=False)
         if figures.ends is not None or not figures.meta.temp.total_s:
             return ActualRun(figures.elapsed_s, {})
-    asked = Question(elapsed_s=elapsed_s, item=question.item)
-    [(forecast, _)] = ask(paths, [_AS_IT_IS], asked)
+    of_item = Question(elapsed_s=elapsed_s, item=question.item)
+    [(forecast, _)] = ask(paths, [_AS_IT_IS], of_item)
     actual = _of_terms(forecast)
     if len(evidence.recordings) != 1:
         return actual
