@@ -22,8 +22,8 @@ from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
 from spillcast.units import format_duration
 from spillcast.workspace import workspace
-from spillcast_lab.tpch.data import made
-from spillcast_lab.tpch.postgres import load
+from spillcast_lab.tpc.postgres import load
+from spillcast_lab.tpc.suite import TPCH
 
 if TYPE_CHECKING:
     import psycopg
@@ -105,7 +105,7 @@ def run() -> Iterator[Result | str]:
         raise InputError("no PostgreSQL of Debian's packages", "apt-get install postgresql")
     with workspace(None) as room, workspace(MEMORY) as memory:
         candidate = _probed(memory, room)
-        folder = made(room, TPCH_ROWS)
+        folder = TPCH.generate(room, TPCH_ROWS)
         cluster = make_cluster(room, installation)
         backing, slow, fast = room / "backing", room / "slow", memory / "fast"
         for path in (backing, slow, fast):
@@ -152,7 +152,7 @@ def _prepare(
     own.execute("create extension pg_stat_statements")
     for name, place in spaces.items():
         own.execute(f"create tablespace {name} location '{place}'".encode())
-    load(own, folder)
+    load(own, TPCH, folder)
     make_shop(own)
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spillcast.engines.postgres.lab import PARALLEL
-from spillcast_lab.tpch.data import text
-from spillcast_lab.tpch.postgres import FORCED
+from spillcast_lab.tpc.postgres import FORCED
+from spillcast_lab.tpc.suite import TPCH
 
 if TYPE_CHECKING:
     import psycopg
@@ -48,10 +48,10 @@ def _reports() -> list[Statement]:
         workers: dict[str, Any] = {**PARALLEL, "max_parallel_workers_per_gather": 1}
         own = {"work_mem": f"{memory_kb}kB", **FORCED, **(workers if parallel else _ALONE)}
         name = f"Q{number}, two processes" if parallel else f"Q{number}"
-        found.append(Statement(name, text(number), calls, _words(own)))
+        found.append(Statement(name, TPCH.text(f"Q{number}"), calls, _words(own)))
     for number in CACHED_REPORTS:
         own = {"work_mem": "256MB", **FORCED, **_ALONE}
-        found.append(Statement(f"Q{number}, cached", text(number), 2, _words(own)))
+        found.append(Statement(f"Q{number}, cached", TPCH.text(f"Q{number}"), 2, _words(own)))
     return found
 
 

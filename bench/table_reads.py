@@ -25,8 +25,8 @@ from spillcast.engines.postgres.server import make_cluster, of_system, serve
 from spillcast.errors import InputError
 from spillcast.recording.source import BpfSource, CoreSource, PerfSource
 from spillcast.workspace import workspace
-from spillcast_lab.tpch.data import QUERIES, made
-from spillcast_lab.tpch.postgres import FORCED, SPILLING, DebianTpch, load
+from spillcast_lab.tpc.postgres import FORCED, TPCH_SPILLING, DebianTpch, load
+from spillcast_lab.tpc.suite import TPCH
 
 if TYPE_CHECKING:
     import psycopg
@@ -42,7 +42,7 @@ PEER_ROUNDS = 2
 AIM = 1.05
 SCAN = "select count(*) from lineitem"
 #: Of TPC-H, those that read the most for what they work; as many scans as take as long.
-NUMBERS, SCANS = (7, 8), 3
+READING, SCANS = ("Q7", "Q8"), 3
 #: How long a peer may take until it has attached: it says so nowhere.
 ATTACH_S = 1.0
 PEERS = {
@@ -82,7 +82,7 @@ def run() -> Iterator[Result]:
         room.chmod(0o711)
         cluster = make_cluster(room, installation)
         with serve(cluster, DebianTpch.settings) as server, server.connect() as connection:
-            load(connection, made(room, ROWS))
+            load(connection, TPCH, TPCH.generate(room, ROWS))
             label = f"PostgreSQL {installation.version} of Debian"
             for name, statements, memory in _queries():
                 settings = {**FORCED, "work_mem": memory, "max_parallel_workers_per_gather": "0"}
@@ -93,10 +93,10 @@ def run() -> Iterator[Result]:
 
 def _queries() -> Iterator[tuple[str, Sequence[str], str]]:
     yield "a scan", [SCAN] * SCANS, "4MB"
-    for one in SPILLING:
-        if one.number in NUMBERS:
-            text = (QUERIES / f"q{one.number:02}.sql").read_text()
-            yield f"TPC-H Q{one.number}", [text], f"{one.memory_kb}kB"
+    for spilling in TPCH_SPILLING:
+        if spilling.query in READING:
+            text = TPCH.text(spilling.query)
+            yield f"TPC-H {spilling.query}", [text], f"{spilling.memory_kb}kB"
 
 
 def _ways() -> dict[str, Observing]:

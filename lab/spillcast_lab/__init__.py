@@ -1,1 +1,1 @@
-"""Forecasts against measured runs: ``spillcast verify``, TPC-H and the accuracy page."""
+"""Forecasts against measured runs: ``spillcast verify``, TPC-H, TPC-DS and the accuracy page."""

@@ -27,7 +27,7 @@ def verify(
     ] = 5.0,
     workload: Annotated[
         list[str] | None,
-        typer.Option(help='Only queries of this kind, or "tpch". Repeatable.'),
+        typer.Option(help='Only queries of this kind or suite: "tpch", "tpcds". Repeatable.'),
     ] = None,
     threads: Annotated[
         list[int] | None, typer.Option(help="Only with this number of threads or processes.")
@@ -63,7 +63,7 @@ def verify(
 ) -> None:
     """Forecast queries for other storage, then measure them.
 
-    Built-in queries and those of TPC-H spill with 1, 2 and 4 threads or processes on twenty
+    Built-in queries, TPC-H and TPC-DS spill with 1, 2 and 4 threads or processes on twenty
     storages: emulated ones (some with random parameters from the seed), some slowed by the kernel,
     the disk and memory. All cases would take hours, so storages are drawn for each query until the
     time is used up; at least half of the forecasts are from slow to fast. If it is interrupted, the
@@ -120,13 +120,15 @@ def verify(
 
 
 def _that_can_be_made(cells: "list[Cell]") -> "list[Cell]":
-    """Without TPC-H's queries, and a word about it, where nothing is there to make its tables."""
-    from spillcast_lab.tpch.data import INSTALL, SUITE, generator
+    """Without TPC-H's and TPC-DS's queries, and a notice, where their generator is missing."""
+    from spillcast_lab.tpc.suite import INSTALL, generator
 
     if generator() is not None:
         return cells
-    typer.echo(f"tpchgen-cli is not installed: without TPC-H's queries ({INSTALL})", err=True)
-    return [cell for cell in cells if cell.workload.suite != SUITE]
+    typer.echo(
+        f"tpcgen-cli is not installed: without queries of TPC-H and TPC-DS ({INSTALL})", err=True
+    )
+    return [cell for cell in cells if not cell.workload.suite]
 
 
 def _run(

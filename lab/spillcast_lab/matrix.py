@@ -12,7 +12,7 @@ from spillcast.engines.registry import lab_of
 from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown
 from spillcast.lab.storages import Emulated, Plain
 from spillcast_lab.kernel_slowed import KernelSlowed, why_not
-from spillcast_lab.tpch import tpch_labs_of
+from spillcast_lab.tpc import tpc_labs_of
 
 Storage = Emulated | Plain | KernelSlowed
 #: Where a forecast is from and to, by name.
@@ -34,8 +34,8 @@ STORAGES: Sequence[Storage] = (
 #: A forecast is from one storage to another.
 STORAGES_MIN = 2
 
-#: Of TPC-H so many queries are verified after each of the others.
-TPCH_AFTER_EACH = 2
+#: Of each suite so many queries are verified after each of the others.
+AFTER_EACH = {"tpch": 1, "tpcds": 2}
 #: Runs to record from that are to agree: one alone does not tell what neighbours took from it.
 AGREEING = 2
 #: Runs made for one that counts, where others work on the machine.
@@ -103,9 +103,9 @@ def all_cells(
 ) -> list[Cell]:
     """Cells without storages, in an order of which each beginning is balanced.
 
-    Engines take turns; with each, two of TPC-H's queries come after one of the others. A workload
-    is a suite, a kind, or one name. InputError for one that no engine has and for a thread count
-    below 1.
+    Engines take turns; with each, half of the queries are TPC-DS's and a quarter TPC-H's. A
+    workload is a suite, a kind, or one name. InputError for one that no engine has and for a thread
+    count below 1.
     """
     for count in threads:
         if not 1 <= count <= THREADS_MAX:
@@ -113,9 +113,16 @@ def all_cells(
     by_engine = []
     for shift, engine in enumerate(engines):
         usual = _in_turn(engine, [None], threads, shift)
-        tpch = iter(_in_turn(engine, tpch_labs_of(engine), threads, shift))
-        mixed = [[first, *islice(tpch, TPCH_AFTER_EACH)] for first in usual]
-        by_engine.append([*chain(*mixed), *tpch])
+        suites = {
+            suite: iter(_in_turn(engine, labs, threads, shift))
+            for suite, labs in tpc_labs_of(engine).items()
+        }
+        mixed = [
+            [first, *chain(*(islice(cells, AFTER_EACH[suite]) for suite, cells in suites.items()))]
+            for first in usual
+        ]
+        rest = (cell for turn in zip_longest(*suites.values()) for cell in turn if cell is not None)
+        by_engine.append([*chain(*mixed), *rest])
     cells = [cell for turn in zip_longest(*by_engine) for cell in turn if cell is not None]
     known = dict.fromkeys(name for cell in cells for name in _names(cell.workload))
     for name in workloads or ():

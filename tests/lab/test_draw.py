@@ -44,7 +44,7 @@ def test_fifty_two_minutes_draw_of_everything():
     found = drawn(52)
     assert {cell.engine for cell in found.cells} == set(ENGINES)
     assert {cell.workload.threads for cell in found.cells} == set(THREADS)
-    assert {cell.workload.suite for cell in found.cells} == {"", "tpch"}
+    assert {cell.workload.suite for cell in found.cells} == {"", "tpch", "tpcds"}
     used = Counter(name for cell in found.cells for name in cell.storages)
     assert set(used) == {storage.name for storage in STORAGES}
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_made_here_is_not_drawn(monkeypatch):
 def test_five_minutes_draw_something_of_both_engines():
     found = drawn(5, repeat=1)
     assert {cell.engine for cell in found.cells} == set(ENGINES)
-    assert {cell.workload.suite for cell in found.cells} == {"", "tpch"}
+    assert {cell.workload.suite for cell in found.cells} == {"", "tpch", "tpcds"}
     assert len({cell.workload.threads for cell in found.cells}) > 1
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cells import ALL, ENGINES, MADE_UP, TPCH
+from cells import ALL, ENGINES, MADE_UP, TPCDS, TPCH
 from spillcast.engines.registry import lab_of
 from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown
 from spillcast_lab.draw import draw
@@ -49,12 +49,15 @@ def test_every_query_comes_with_every_thread_count_once():
     assert len(MADE_UP) == 2 * 6 * 3
     # Ten queries, cold and warm, on DuckDB and on two PostgreSQL servers.
     assert len(TPCH) == 10 * 2 * (1 + 2) * 3
+    # And on one of the servers.
+    assert len(TPCDS) == 10 * 2 * (1 + 1) * 3
 
 
-@pytest.mark.parametrize("count", [6, 12, 24, 48, 96])
-def test_each_beginning_has_two_thirds_of_tpch(count):
+@pytest.mark.parametrize("count", [8, 16, 24, 48, 96])
+def test_half_of_each_beginning_is_tpcds_and_a_quarter_tpch(count):
     start = ALL[:count]
-    assert sum(cell.workload.suite == "tpch" for cell in start) == count * 2 / 3
+    assert sum(cell.workload.suite == "tpch" for cell in start) == count / 4
+    assert sum(cell.workload.suite == "tpcds" for cell in start) == count / 2
     assert sum(cell.engine == "duckdb" for cell in start) == count / 2
 
 

@@ -182,7 +182,9 @@ def test_the_headline_is_slow_to_fast_on_queries_of_tpch(page):
     Runs of 10, 9 and 11 s are 0, 1.5 of 10.5 and 1.5 of 9.5 from the median of the others.
     """
     first = page.split("\n\n")[1].replace("\n", " ")
-    assert first.startswith("From slow storage to fast, on queries of TPC-H: PostgreSQL median")
+    assert first.startswith(
+        "From slow storage to fast, on queries of TPC-H and TPC-DS: PostgreSQL median"
+    )
     assert "median error 17.0 %, 90th percentile 27.4 % (2 forecasts; 50 % of" in first
     assert "median error 50.0 %" in first
     assert "differs by 14.3 %" in first

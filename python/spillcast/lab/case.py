@@ -96,8 +96,9 @@ def _variant(recording: Recording, storage: Storage, answer: Forecast, *names: s
 VERIFY_SCHEMA = "spillcast.verify/1"
 #: Directions in the order in which people ask for them.
 DIRECTIONS = ("slow to fast", "fast to slow", "slow to slow", "fast to fast")
-#: The queries of TPC-H, told by the beginning of their names, and the others.
-TPCH, OTHERS, TPCH_PREFIX = "TPC-H", "other queries", "tpch "
+#: Titles of the public suites by the first word of their queries' names, and of the others.
+SUITES = {"tpch": "TPC-H", "tpcds": "TPC-DS"}
+OTHERS = "other queries"
 
 
 @dataclass(frozen=True)
@@ -215,8 +216,13 @@ class Case:
 
     @property
     def suite(self) -> str:
-        """The queries that it is one of."""
-        return TPCH if self.workload.startswith(TPCH_PREFIX) else OTHERS
+        """The title of the suite that its query is one of."""
+        return SUITES.get(self.workload.split()[0], OTHERS)
+
+    @property
+    def is_public(self) -> bool:
+        """Whether its query is one of TPC-H or TPC-DS."""
+        return self.suite != OTHERS
 
     @property
     def engine_kind(self) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import comb
 from statistics import median
 
 import numpy as np
@@ -23,6 +24,10 @@ class Summary:
     median: float | None
     p90: float | None
     worst: float | None
+    #: Median of the signed errors; above 0 where forecasts are too long.
+    bias: float | None
+    #: Probability that so many errors or more have the same sign where forecasts have no bias.
+    sign_test: float | None
     #: Of the intervals that were given, the share that holds the measured time.
     coverage: float | None
     half_width: float | None
@@ -36,7 +41,8 @@ class Summary:
 
 def summarise(cases: Sequence[Case]) -> Summary:
     """The figures of some cases."""
-    errors = [abs(case.error) for case in cases if case.error is not None]
+    signed = [case.error for case in cases if case.error is not None]
+    errors = list(map(abs, signed))
     given = [case.covered for case in cases if case.forecast.interval_s is not None]
     widths = [case.half_width for case in cases if case.half_width is not None]
     below = [case.below_ceiling for case in cases if case.below_ceiling is not None]
@@ -53,6 +59,8 @@ def summarise(cases: Sequence[Case]) -> Summary:
         median=_median(errors),
         p90=float(np.quantile(errors, 0.9)) if errors else None,
         worst=max(errors, default=None),
+        bias=_median(signed),
+        sign_test=sign_test(signed) if signed else None,
         coverage=sum(given) / len(given) if given else None,
         half_width=_median(widths),
         below_ceiling=sum(below) / len(below) if below else None,
@@ -60,6 +68,14 @@ def summarise(cases: Sequence[Case]) -> Summary:
         seed_median=seed_median,
         ratio=seed_median / beside if seed_median is not None and beside else None,
     )
+
+
+def sign_test(errors: Sequence[float]) -> float:
+    """Two-sided p-value of the signs: without bias, errors above and below 0 are equally likely."""
+    above = sum(error > 0 for error in errors)
+    count = above + sum(error < 0 for error in errors)
+    fewer = sum(comb(count, k) for k in range(min(above, count - above) + 1))
+    return min(2 * fewer / 2**count, 1.0)
 
 
 def grouped(cases: Iterable[Case], key: Callable[[Case], str]) -> dict[str, list[Case]]:

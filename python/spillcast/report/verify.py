@@ -63,7 +63,7 @@ _CASE = (
     Column("", None),
 )
 CASE_NOTE = "  said: the forecast, s; took: the measured median, s; !: interval missed"
-SUMMARY_HEADER = ("", "cases", "median", "90th", "held", "width", "formula", "ratio")
+SUMMARY_HEADER = ("", "cases", "median", "90th", "bias", "held", "width", "formula", "ratio")
 _SUMMARY = (Column("", None), *(Column(name, None, "raw") for name in SUMMARY_HEADER[1:]))
 EVIDENCE = {
     "recording": "whole recording",
@@ -124,6 +124,7 @@ def summary_row(name: str, summary: Summary) -> list[str]:
         f"{answered}{summary.cases}",
         share(summary.median),
         share(summary.p90),
+        percent(summary.bias),
         share(summary.coverage, 0),
         share(summary.half_width),
         share(summary.seed_median),

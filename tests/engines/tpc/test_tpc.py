@@ -1,4 +1,4 @@
-"""TPC-H at a small scale: engines agree, cold tables are cold, and what is missing is named."""
+"""TPC-H and TPC-DS at a small scale: engines agree, cold tables are cold, needs are named."""
 
 import ctypes
 import json
@@ -11,20 +11,23 @@ import pytest
 from spillcast.engines.engine import Workload
 from spillcast.errors import ProgramMissing, SpaceInsufficient
 from spillcast.workspace import workspace
-from spillcast_lab.tpch import data
-from spillcast_lab.tpch.data import chill, cold, text, warm
-from spillcast_lab.tpch.duckdb import DuckDbTpch
+from spillcast_lab.tpc import suite
+from spillcast_lab.tpc.duckdb import DuckDbTpcds, DuckDbTpch
+from spillcast_lab.tpc.suite import TPCH, chill, cold, warm
 
 #: Scale factor 0.01.
 ROWS = 60_000
-#: Whose order leaves nothing to chance, and which have rows at this scale.
-AGREEING = (4, 7, 13, 16, 21)
+#: Queries of which order leaves nothing to chance, and which have rows at this scale.
+AGREEING = {
+    "tpch": ("Q4", "Q7", "Q13", "Q16", "Q21"),
+    "tpcds": ("Q67", "Q78", "union", "self-join", "wide-group", "string-keys"),
+}
 
 
 @pytest.fixture(scope="module")
 def room():
-    if data.generator() is None:
-        pytest.skip("tpchgen-cli is not installed")
+    if suite.generator() is None:
+        pytest.skip("tpcgen-cli is not installed")
     with workspace() as room:
         yield room
 
@@ -39,11 +42,11 @@ def built(lab):
     return lab
 
 
-def ran(lab, number, temp):
+def ran(lab, query, temp):
     """A query's rows, alike for engines that write numbers and padded texts their own way."""
     memory = {"memory": "200MB"} if isinstance(lab, DuckDbTpch) else {"memory": "4MB"}
-    query = Workload(f"Q{number}", text(number), ROWS, **memory)
-    with lab.hold(query, temp, {}) as held:
+    workload = Workload(query, lab.suite.text(query), ROWS, **memory)
+    with lab.hold(workload, temp, {}) as held:
         held.start()
         rows = json.loads(held.result().rows)
     return [[plain(value) for value in row] for row in rows]
@@ -52,8 +55,8 @@ def ran(lab, number, temp):
 def plain(value):
     try:
         return round(float(value), 4)
-    except ValueError:
-        return value.rstrip()
+    except (TypeError, ValueError):
+        return value and value.rstrip()
 
 
 def test_tables_are_as_the_specification_has_them(duckdb, tmp_path):
@@ -66,27 +69,29 @@ def test_tables_are_as_the_specification_has_them(duckdb, tmp_path):
         assert json.loads(held.result().rows) == [[15_000, str(date(1992, 1, 1))]]
 
 
-def test_duckdb_and_postgresql_agree(room, duckdb):
+@pytest.mark.parametrize("name", AGREEING)
+def test_duckdb_and_postgresql_agree(room, name):
     pytest.importorskip("psycopg")
-    from spillcast_lab.tpch.postgres import PostgresTpch
+    from spillcast_lab.tpc.postgres import PostgresTpcds, PostgresTpch
 
-    temp = room / "temp"
+    temp = room / f"temp-{name}"
     temp.mkdir()
-    postgres = built(PostgresTpch(room))
-    for number in AGREEING:
-        found = ran(duckdb, number, temp)
-        assert found
-        assert ran(postgres, number, temp) == found, number
+    labs = {"tpch": (DuckDbTpch, PostgresTpch), "tpcds": (DuckDbTpcds, PostgresTpcds)}
+    duckdb, postgres = (built(lab(room)) for lab in labs[name])
+    for query in AGREEING[name]:
+        rows = ran(duckdb, query, temp)
+        assert rows
+        assert ran(postgres, query, temp) == rows, query
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_each_engine_has_queries_that_are_asked_for_by_one_word(threads):
     pytest.importorskip("psycopg")
-    from spillcast_lab.tpch.postgres import DebianTpch, PostgresTpch
+    from spillcast_lab.tpc.postgres import DebianTpch, PostgresTpcds, PostgresTpch
 
-    for lab in (DuckDbTpch, PostgresTpch, DebianTpch):
+    for lab in (DuckDbTpch, DuckDbTpcds, PostgresTpch, PostgresTpcds, DebianTpch):
         queries = lab.verified(threads)
-        assert {one.suite for one in queries} == {"tpch"}
+        assert {one.suite for one in queries} == {lab.suite.name}
         assert sum(one.cold for one in queries) == len(queries) / 2 == 10
         assert len({one.kind for one in queries}) == 10
 
@@ -111,7 +116,7 @@ def on_disk(path):
 
 
 def test_tables_are_dropped_and_read_before_each_run(duckdb, room, tmp_path):
-    [file] = room.glob("*.db")
+    [file] = room.glob("tpch*.db")
     if not on_disk(file):
         pytest.skip("the tests' directory is in memory")
     query = Workload("", "select 1", ROWS, "200MB")
@@ -133,12 +138,12 @@ def test_what_was_just_written_is_dropped_too(tmp_path):
 
 
 def test_a_missing_generator_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(data, "generator", lambda: None)
+    monkeypatch.setattr(suite, "generator", lambda: None)
     with pytest.raises(ProgramMissing) as told:
-        data.made(tmp_path, ROWS)
+        TPCH.generate(tmp_path, ROWS)
     assert told.value.hint == "pip install 'spillcast[lab]'"
 
 
 def test_without_space_nothing_is_made(room):
     with pytest.raises(SpaceInsufficient, match=r"TPC-H needs .* of free space"):
-        data.made(room, ROWS * 10**6)
+        TPCH.generate(room, ROWS * 10**6)
