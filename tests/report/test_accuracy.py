@@ -210,8 +210,8 @@ def test_the_page_tells_what_made_storage_slow(page):
 
 def test_the_figures_of_a_group_are_its_own(page):
     row = next(line for line in page.splitlines() if line.startswith("| merge join |"))
-    assert row.split(" | ")[1:5] == ["1", "75.0 %", "75.0 %", "0 %"]
-    assert "| group by | 0 of 1 | - | - | - | - |" in page
+    assert row.split(" | ")[1:6] == ["1", "75.0 %", "75.0 %", "-75.0 %", "0 %"]
+    assert "| group by | 0 of 1 | - | - | - | - | - |" in page
 
 
 def test_charts_are_pictures_beside_the_page(page, tmp_path):
