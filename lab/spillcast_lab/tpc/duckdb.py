@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from spillcast.engines.duckdb.lab import DuckDbLab
-from spillcast.engines.held import HeldQuery
 from spillcast.engines.engine import Workload
+from spillcast.engines.held import HeldQuery
 from spillcast_lab.tpc.suite import TPCDS, TPCH, Spilling, Suite, chill, warm, workloads
 
 #: Optimizers that keep hash tables small, without which TPC-H's queries spill at this size.
