@@ -75,7 +75,7 @@ def sign_test(errors: Sequence[float]) -> float:
     above = sum(error > 0 for error in errors)
     count = above + sum(error < 0 for error in errors)
     fewer = sum(comb(count, k) for k in range(min(above, count - above) + 1))
-    return min(2 * fewer / 2**count, 1.0)
+    return min(fewer * 0.5 ** (count - 1), 1.0)
 
 
 def grouped(cases: Iterable[Case], key: Callable[[Case], str]) -> dict[str, list[Case]]:
