@@ -25,7 +25,7 @@ EVERYWHERE = {
     "spillcast.explained",
     "spillcast.extras",
     "spillcast.gate",
-    "spillcast.histogram",
+    "spillcast.stats",
     "spillcast.interruptible",
     "spillcast.redaction",
     "spillcast.several",

@@ -28,6 +28,7 @@ from spillcast.recording.bursts import Bursts
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import CpuCache
 from spillcast.recording.wait_cost import WaitCost, weights_of
+from spillcast.stats import inverse_variance
 from spillcast.storage import Storage
 from spillcast.storage.rehearse import Rehearsal
 
@@ -97,14 +98,13 @@ def blended(estimates: Sequence[CpuChange]) -> CpuChange:
     )
     if not errors.all():
         return estimates[int(np.argmin(errors))]
-    weights = errors**-2 / (errors**-2).sum()
     totals = np.array([estimate.total_s for estimate in estimates])
-    apart = float((((totals - weights @ totals) / errors) ** 2).sum()) / (len(estimates) - 1)
+    weights, error_s = inverse_variance(totals, errors)
     return CpuChange(
         " and ".join(estimate.source for estimate in estimates),
         np.asarray(weights @ np.array([estimate.each_s for estimate in estimates])),
         estimates[0].count,
-        float((errors**-2).sum() ** -0.5 * max(apart, 1.0) ** 0.5),
+        error_s,
     )
 
 

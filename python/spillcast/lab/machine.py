@@ -26,6 +26,7 @@ from spillcast.recording.calibration import (
     Point,
 )
 from spillcast.recording.wait_cost import ANY, WaitCost, filled_s
+from spillcast.stats import nonnegative_least_squares
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace
 
@@ -38,8 +39,6 @@ QUANTILES, BURSTS_MIN = 12, 4
 OFF_SHARE, OFF_S = 0.08, 0.5e-6
 #: Bounds of the spread over queries: few of them tell it roughly.
 SPREAD_MIN, SPREAD_MAX = 0.2, 1.5
-#: Steps in which non-negative least squares settle.
-STEPS = 2000
 #: By where it spilled, of the same query and kind of burst, from memory on: mean wait of each.
 Waits = Sequence[float]
 
@@ -160,20 +159,10 @@ def _shares(kinds: Sequence[Kind]) -> Floats:
     waits = len(extra)
     # What each wait adds to the one before is not below 0, so a wait's rows hold all up to it.
     up_to = np.tril(np.ones((waits, waits)))
-    shares = _not_negative(np.kron(up_to, filled), extra.reshape(-1)).reshape(waits, len(FILL_S))
+    shares = nonnegative_least_squares(np.kron(up_to, filled), extra.reshape(-1)).reshape(
+        waits, len(FILL_S)
+    )
     return np.asarray(np.cumsum(shares, axis=0))
-
-
-def _not_negative(table: Floats, wanted: Floats) -> Floats:
-    """Least squares with nothing below 0, an unknown at a time."""
-    square, right = table.T @ table, table.T @ wanted
-    solution = np.zeros(len(right))
-    for _ in range(STEPS):
-        for at in np.flatnonzero(square.diagonal() > 0):
-            solution[at] = max(
-                solution[at] + (right[at] - square[at] @ solution) / square[at, at], 0.0
-            )
-    return solution
 
 
 def pooled(costs: Mapping[str, Sequence[Kind]], waits_s: Waits) -> list[WaitCost]:

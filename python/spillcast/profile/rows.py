@@ -14,7 +14,6 @@ import duckdb
 from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.trace import Progress
 from spillcast.evidence.oracle.trace_window import ALWAYS, Window
-from spillcast.histogram import quantiles
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
 from spillcast.profile.trace_tables import (
     ask_no_traces,
@@ -26,6 +25,7 @@ from spillcast.profile.trace_tables import (
     named,
 )
 from spillcast.profile.traces import WAITS_ALONE, trace_warnings
+from spillcast.stats import quantiles
 
 if TYPE_CHECKING:
     from spillcast.recording import Recording

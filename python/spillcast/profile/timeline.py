@@ -58,7 +58,7 @@ def of_recording(recording: Recording) -> Timeline:
         return _of_seconds(recording)
     whole_s = _whole_s(recording)
     length_s = stretch_s(whole_s)
-    from spillcast.profile.recorded_waits import WaitsOverTime
+    from spillcast.profile.waits_over_time import WaitsOverTime
 
     waits_over_time = WaitsOverTime(recording, round(length_s * 1e9), _stretches(whole_s, length_s))
     rows = [

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spillcast import histogram
+from spillcast import stats
 from spillcast.evidence.oracle.trace import Progress, Traces, profile_traces
 from spillcast.evidence.oracle.trace_window import ALWAYS, Window
 from spillcast.evidence.same_file import repeated_words
@@ -117,7 +117,7 @@ def _trace_row(
 def quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float:
     """The quantile (us) of a histogram, which must not be empty."""
     # Traces count whole microseconds; the histogram has no bucket for 0.
-    return histogram.quantile(latency_ns, counts, quantile) // 10 / 1e2
+    return stats.quantile(latency_ns, counts, quantile) // 10 / 1e2
 
 
 def trace_warnings(read: Traces) -> list[str]:

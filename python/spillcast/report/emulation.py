@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from spillcast.histogram import quantile
 from spillcast.recording.event_names import OPS
 from spillcast.report.page import Page, Words
 from spillcast.report.table import Column, Table, paragraph
+from spillcast.stats import quantile
 from spillcast.storage.emulation import Emulated, Mount
 from spillcast.units import format_bytes, format_duration
 

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 from spillcast.forecast.work_memory.cheapest import Advice
-from spillcast.histogram import quantile
 from spillcast.lab.io_size.sweep import Row
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.io_size.synthetic_sort import setting_text
@@ -16,6 +15,7 @@ from spillcast.recording.event_names import OPS
 from spillcast.report.page import Drawn, Page, Part, Words, bar
 from spillcast.report.table import Column, Table
 from spillcast.report.work_memory import FORECAST, advice_text, memory_table
+from spillcast.stats import quantile
 from spillcast.units import format_bytes, format_count, format_duration, interval_name
 
 #: Columns of the chart beside the bars, without the names of the rows.

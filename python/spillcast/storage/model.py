@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast import histogram
+from spillcast import stats
 from spillcast.errors import FiguresMissing
 from spillcast.recording.event_names import OPS
 from spillcast.storage.interpolation import Cell, Cells
@@ -142,7 +142,7 @@ class Estimate:
 
     def quantile_s(self, quantile: float) -> float:
         """Latency below which this share of the operations lies."""
-        return histogram.quantile(self.latency_s.tolist(), self.latency_count.tolist(), quantile)
+        return stats.quantile(self.latency_s.tolist(), self.latency_count.tolist(), quantile)
 
 
 class Model:
@@ -308,7 +308,7 @@ class Behaviour:
             for limit in self.limits
             if not limit.burst_ns
         )
-        latency_s = histogram.quantile(point.latency_ns, point.latency_count, 0.5) / 1e9
+        latency_s = stats.quantile(point.latency_ns, point.latency_count, 0.5) / 1e9
         return latency_s + max(costs_ns, default=0.0) / 1e9
 
     def for_share(self, share: float) -> "Behaviour":

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from spillcast.errors import TargetInvalid
-from spillcast.histogram import merged, rounded
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
+from spillcast.stats import merged, rounded
 from spillcast.storage.source import ASSUMED, RECORDING, of_recording
 from spillcast.storage.storage import Changes, Group, Limit, Storage, bytes_limit, operations_limit
 from spillcast.units import parse_bytes_per_s, parse_latency_s, parse_rate

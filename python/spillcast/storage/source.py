@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.document import key
-from spillcast.histogram import NORMAL_95
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import Mounted, mounted
+from spillcast.stats import NORMAL_95
 
 #: Spread (standard deviation of the logarithm) of all latencies of a storage together: of the
 #: engine's own, from one run to another.

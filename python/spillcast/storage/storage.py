@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast import histogram
+from spillcast import stats
 from spillcast.document import key, read, written
 from spillcast.errors import SchemaUnsupported
 from spillcast.gate import json_of, reading, text_of
@@ -194,7 +194,7 @@ class Group:
 
     def quantile_s(self, quantile: float) -> float:
         """Latency below which this share of the operations lies."""
-        return histogram.quantile(self.latency_ns, self.latency_count, quantile) / 1e9
+        return stats.quantile(self.latency_ns, self.latency_count, quantile) / 1e9
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from spillcast.forecast.oracle.warnings import warn
 from spillcast.forecast.question import Question
 from spillcast.forecast.refusals import check_elapsed, too_wide
 from spillcast.forecast.result import Forecast, Term
-from spillcast.forecast.sum.interval import DRAWS, resampled_means
+from spillcast.forecast.sum.interval import DRAWS
+from spillcast.stats import resampled_means
 
 Array = NDArray[np.float64]
 
@@ -140,7 +141,7 @@ def _drawn_mean(seen: EventLatency, whole: float, draws: np.random.Generator) ->
     Seconds of a trace tell how far it drifts, and nothing of what is rare and long or came later.
     """
     off = draws.normal(0, latency_error(seen.count, whole), DRAWS)
-    means: Array = resampled_means(seen.stretches, draws) * np.exp(off)
+    means: Array = resampled_means(seen.stretches, draws, DRAWS) * np.exp(off)
     return means
 
 

@@ -31,6 +31,7 @@ from spillcast.recording import Recording
 from spillcast.recording.meta import NOBODY
 from spillcast.recording.observed import SizedFile
 from spillcast.recording.part import Part
+from spillcast.stats import inverse_variance
 from spillcast.units import format_bytes, format_duration, parse_bytes
 
 #: Bytes that the whole query writes to temp files, and reads from them; its time outside temp I/O,
@@ -93,11 +94,9 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
     if len(estimates) == 1:
         return estimates[0]
     spreads = np.array([hypot(*estimate.spreads) / 2**0.5 for estimate in estimates])
-    weights = spreads**-2 / (spreads**-2).sum()
     logs = np.array([log(estimate.centre) for estimate in estimates])
+    weights, spread = inverse_variance(logs, spreads)
     centre = float(weights @ logs)
-    apart = float((((logs - centre) / spreads) ** 2).sum()) / (len(estimates) - 1)
-    spread = float((spreads**-2).sum() ** -0.5 * max(apart, 1.0) ** 0.5)
     order = np.argsort(-weights, kind="stable")
     source = " and ".join(dict.fromkeys(estimates[at].source for at in order))
     return estimate(estimates[0].quantity, exp(centre), spread, estimates[order[0]].kind, source)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.calibrated import Residuals, calibrated
+from spillcast.stats import resampled_means
 
 Array = NDArray[np.float64]
 
@@ -112,23 +113,9 @@ def drawn_totals(
         factor = factors[term.op] if factors else 1.0
         if whole_known:
             rest_s = rest_s + term.recorded_s * (1 - factor)
-        io_s += term.forecast_s * factor * resampled_means(term.blocks, draws) * off
+        io_s += term.forecast_s * factor * resampled_means(term.blocks, draws, DRAWS) * off
     total: Array = np.maximum(rest_s, 0.0) + io_s * np.exp(draws.normal(0, noise, DRAWS))
     return total
-
-
-def resampled_means(blocks: Array, draws: np.random.Generator) -> Array:
-    """Block bootstrap: means of the measurement put together anew from its stretches, over its own.
-
-    Latencies next to each other are alike, so whole stretches are drawn, not single operations.
-    """
-    count, mean_s = blocks[:, 0], blocks[:, 1]
-    whole = float((count * mean_s).sum() / count.sum())
-    if len(blocks) < 2 or whole == 0:
-        return np.ones(DRAWS)
-    picks = draws.integers(0, len(blocks), (DRAWS, len(blocks)))
-    means = (count[picks] * mean_s[picks]).sum(axis=1) / count[picks].sum(axis=1)
-    return np.asarray(means / whole)
 
 
 def _sampling_error(blocks: Array, count: int | None) -> float:

@@ -14,9 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.histogram import NORMAL_95
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
+from spillcast.stats import NORMAL_95
 from spillcast.storage import Storage
 from spillcast.storage.budget import Budget
 from spillcast.storage.memory import IN_MEMORY

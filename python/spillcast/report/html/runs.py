@@ -8,7 +8,6 @@ from typing import Any
 from spillcast.errors import OptionConflict
 from spillcast.evidence.find import Evidence
 from spillcast.evidence.oracle.ash import ALL, Chosen
-from spillcast.histogram import merged
 from spillcast.profile import Profile, profile, timeline
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
@@ -17,6 +16,7 @@ from spillcast.redaction import struck_document
 from spillcast.report.html import measured
 from spillcast.report.html.inputs import Document, Inputs
 from spillcast.report.recording import recording_warnings
+from spillcast.stats import merged
 from spillcast.storage import Group, Storage
 from spillcast.storage.observed import observed
 
