@@ -1,18 +1,21 @@
-"""The tables of schema.md that the types tell: ``python docs/generate_schema.py`` writes them.
+"""The tables of schema.md and the JSON Schemas: ``python docs/generate_schema.py`` writes them.
 
 Each stands between ``<!-- types: NAME -->`` and ``<!-- end of types -->``; what is around is prose.
 """
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from spillcast.document import UNSHOWN, table
+from spillcast.document import schema
+from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import kinds
 from spillcast.evidence.figures.stated import StatedFigures
+from spillcast.forecast import Forecast
 from spillcast.lab.doctor import Diagnosis
 from spillcast.lab.truth_file import COLUMNS
 from spillcast.recording.calibration import Calibration
@@ -23,17 +26,44 @@ from spillcast.recording.server_recording import ServerRecording
 from spillcast.storage.storage import StorageDocument
 
 PAGE = Path(__file__).with_name("schema.md")
+SCHEMAS = PAGE.with_name("schemas")
 _MARKED = re.compile(r"(<!-- types: ([\w.-]+) -->\n).*?(<!-- end of types -->)", re.DOTALL)
 
 
 def key_lines(kind: type) -> list[str]:
     """The keys of a document as lines of Markdown."""
     lines = ["| key | unit | meaning | example |", "| --- | --- | --- | --- |"]
-    for name, about in table(kind):
-        shown = "" if about.example is UNSHOWN else f"`{json.dumps(about.example)}` "
-        unit = f"{about.unit} " if about.unit else ""
-        lines.append(f"| `{name}` | {unit}| {about.meaning} | {shown}|")
+    document = schema(kind)
+    for name, about in keys(resolved(document, document), document):
+        examples = about.get("examples")
+        shown = f"`{json.dumps(examples[0])}` " if examples else ""
+        unit = f"{about['unit']} " if "unit" in about else ""
+        lines.append(f"| `{name}` | {unit}| {about['description']} | {shown}|")
     return lines
+
+
+def keys(
+    part: Mapping[str, Any], document: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The keys with a description, those of parts with a dot or ``[].`` before them."""
+    for name, about in part.get("properties", {}).items():
+        inner, path = resolved(about, document), f"{prefix}{name}"
+        items = resolved(inner.get("items") or {}, document)
+        if "properties" in items:
+            inner, path = items, f"{path}[]"
+        if "description" in about:
+            yield path, about
+        yield from keys(inner, document, f"{path}.")
+
+
+def resolved(about: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of a part that a key refers to, or that may be null."""
+    while "$ref" in about or "anyOf" in about:
+        if "anyOf" in about:
+            about = about["anyOf"][0]
+        else:
+            about = document["$defs"][about["$ref"].rpartition("/")[2]]
+    return about
 
 
 def column_lines(columns: Iterable[Column]) -> list[str]:
@@ -90,5 +120,25 @@ def with_tables(text: str) -> str:
     return _MARKED.sub(lambda found: "\n".join([found[1], *known[found[2]], "", found[3]]), text)
 
 
+def schemas() -> dict[str, str]:
+    """The JSON Schemas of the documents whose every key is declared, by file."""
+    kinds = {
+        "calibration": Calibration,
+        "capture_cost": KeptCost,
+        "figures": StatedFigures,
+        "forecast": Forecast,
+        "server": ServerRanking,
+        "storage": StorageDocument,
+    }
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return {
+        f"{name}.json": json.dumps(head | schema(kind), indent=1) + "\n"
+        for name, kind in kinds.items()
+    }
+
+
 if __name__ == "__main__":
+    SCHEMAS.mkdir(exist_ok=True)
+    for file, text in schemas().items():
+        (SCHEMAS / file).write_text(text)
     PAGE.write_text(with_tables(PAGE.read_text()))

@@ -98,13 +98,13 @@ def test_more_rows_than_memory_can_hold_are_refused_before_they_are_read(tmp_pat
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"a": {"b": NaN}}', "NaN is not a number"),
-        ('{"a": {"b": 1e999}}', r"a\.b is not finite"),
-        ('{"a": [1, 1' + "0" * 30 + "]}", r"a\.\[1\] is too large"),
-        ('{"a": "\\ud800"}', "a holds half a character"),
+        ('{"a": {"b": NaN}}', "not JSON"),
+        ('{"a": {"b": 1e999}}', "out of range"),
+        ('{"a": [1, 1' + "0" * 30 + "]}", "a number is above"),
+        ('{"a": "\\ud800"}', "not JSON"),
         ("[" * 100_000, "nested deeper than"),
         ("[" * 500 + "]" * 500, "nested deeper than"),
-        ('{"a": ', "Expecting value"),
+        ('{"a": ', "not JSON"),
     ],
 )
 def test_json_that_no_reader_can_use(text, words):

@@ -1,8 +1,15 @@
 """The tables of docs/schema.md are those of the types."""
 
 import importlib.util
+import json
 
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+
+from evidence import recording, storage
 from oracle_files import ROOT
+from spillcast.forecast.ask import ask
+from spillcast.forecast.question import Question
 
 SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_schema.py")
 generate = importlib.util.module_from_spec(SPEC)
@@ -15,6 +22,24 @@ def test_the_tables_are_those_of_the_types():
     for name, lines in generate.tables().items():
         assert f"<!-- types: {name} -->" in text
         assert len(lines) > 5
+
+
+def test_the_json_schemas_are_those_of_the_types():
+    files = {path.name: path.read_text() for path in generate.SCHEMAS.iterdir()}
+    assert files == generate.schemas(), "write them with: python docs/generate_schema.py"
+
+
+def test_documents_are_valid_by_their_json_schemas(tmp_path):
+    made = recording(tmp_path / "run.spill", [("read", 8192, 9, 1000)], elapsed_s=1.0, cpu_s=0.5)
+    [(forecast, _)] = ask([made.path], ["latency:1ms"], Question())
+    measured = storage({("read", 8192): 300_000})
+    for name, document in {"forecast": forecast.to_json(), "storage": measured.to_json()}.items():
+        document = json.loads(json.dumps(document))
+        valid = Draft202012Validator(json.loads(generate.schemas()[f"{name}.json"]))
+        valid.validate(document)
+        for wrong in (document | {"name": 1, "target": 1}, {}):
+            with pytest.raises(ValidationError):
+                valid.validate(wrong)
 
 
 def test_another_meaning_is_seen():

@@ -1,12 +1,21 @@
-"""JSON documents as frozen dataclasses: read and checked in one place, written, and described."""
+"""JSON documents as frozen dataclasses: read and checked by msgspec, written, and described.
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+``key`` describes a key where it is declared: msgspec gets its type from there, docs/schema.md and
+the JSON Schemas their words. It cannot take the dataclasses themselves: most have a default for
+evidence without a document, while the document must hold the key, and some keys are left out
+where they hold their default.
+
+msgspec rather than pydantic: it takes 0.7 MB (11), 18 ms of CPU time to import (76), and decodes a
+storage of 3.7 MB as dataclasses in 12 ms (22).
+"""
+
+import types
+import typing
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from functools import cache
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from spillcast.errors import EvidenceDamaged
 from spillcast.gate import INTEGER_MAX
@@ -63,21 +72,23 @@ def internal(default: Any = None) -> Any:
     return field(default=default, metadata={"internal": True})
 
 
-class _Damage(ValueError):
-    """What is wrong with a document, and where in it."""
-
-
 def read(kind: type[Document], document: Any, where: str, hint: str) -> Document:
-    """An instance of ``kind`` from a parsed document. InputError says what is wrong, and ``where``.
+    """An instance of ``kind`` from a parsed document. EvidenceDamaged names the key and ``where``.
 
     Numbers are finite and, where nothing else is said, not negative. Keys that ``kind`` does not
     name are those of later versions.
     """
     try:
-        result: Document = _object(kind, document, "")
-    except _Damage as damage:
-        raise EvidenceDamaged(f"{where}: damaged: {damage}", hint) from damage
+        checked = msgspec.convert(document, _form(kind), dec_hook=_path)
+        result: Document = _instance(checked, document)
+    except ValueError as error:
+        raise EvidenceDamaged(f"{where}: damaged: {error}", hint) from error
     return result
+
+
+def schema(kind: type) -> dict[str, Any]:
+    """The JSON Schema of a document; ``unit`` is a key of our own in it."""
+    return msgspec.json.schema(_form(kind), schema_hook=lambda _path: {"type": "string"})
 
 
 def written(value: Any) -> Any:
@@ -108,24 +119,6 @@ def as_text(text: str) -> str:
     return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def table(kind: type, prefix: str = "") -> Iterator[tuple[str, Key]]:
-    """The keys of a document, those of its parts with a dot or ``[].`` before them."""
-    types = get_type_hints(kind)
-    for field_ in _fields(kind):
-        about = _about(field_)
-        if about.rest and not about.meaning:
-            continue
-        name, inner, dot = f"{prefix}{field_.name}", _bare(types[field_.name]), "."
-        if get_origin(inner) is Sequence:
-            (inner,), dot = get_args(inner), "[]."
-        nested = is_dataclass(inner) and isinstance(inner, type)
-        if not nested or about.meaning:
-            yield f"{name}[]" if nested and dot == "[]." else name, about
-        if nested:
-            assert isinstance(inner, type)
-            yield from table(inner, name + dot)
-
-
 def _fields(kind: Any) -> list[Field[Any]]:
     return [each for each in fields(kind) if "internal" not in each.metadata]
 
@@ -137,93 +130,75 @@ def _about(field_: Field[Any]) -> Key:
     return key_
 
 
-@cache
-def _types(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _object(kind: Any, value: Any, at: str) -> Any:
-    if not isinstance(value, dict):
-        raise _Damage(_unlike(value, at, "an object"))
-    types, record = _types(kind), dict[str, Any]()
-    known = {field_.name for field_ in _fields(kind) if not _about(field_).rest}
+def _form(kind: Any) -> type[msgspec.Struct]:
+    """The type that checks a document: what ``kind`` says of its keys, as msgspec takes it."""
+    if kind in _FORMS:
+        return _FORMS[kind]
+    hints, keys = get_type_hints(kind), list[tuple[Any, ...]]()
     for field_ in _fields(kind):
-        about, name = _about(field_), field_.name
-        if about.rest:
-            record[name] = {each: inner for each, inner in value.items() if each not in known}
-        elif name in value:
-            record[name] = _value(types[name], value[name], f"{at}.{name}".lstrip("."), about)
-        elif not (about.optional or about.later):
-            raise _Damage(f"it lacks {at}.{name}".replace(" .", " "))
-    try:
+        about = _about(field_)
+        if not about.rest:
+            type_: Any = Annotated[_type(hints[field_.name], about), _meta(about)]
+            default = (msgspec.UNSET,) if about.optional or about.later else ()
+            keys.append((field_.name, type_, *default))
+    form = msgspec.defstruct(kind.__name__, keys, kw_only=True)
+    _FORMS[kind], _KINDS[form] = form, kind
+    return form
+
+
+_FORMS: dict[Any, type[msgspec.Struct]] = {}
+#: The dataclasses of the types that check their documents.
+_KINDS: dict[type, Any] = {}
+
+
+def _meta(about: Key) -> msgspec.Meta:
+    return msgspec.Meta(
+        description=about.meaning or None,
+        examples=None if about.example is UNSHOWN else [about.example],
+        extra_json_schema={"unit": about.unit} if about.unit else None,
+    )
+
+
+def _type(hint: Any, about: Key) -> Any:
+    """A type as msgspec checks it: with the bounds of numbers, and forms of dataclasses."""
+    if hint in (int, float):
+        most = hint(INTEGER_MAX >> 1)
+        return Annotated[hint, msgspec.Meta(ge=-most if about.signed else 0, le=most)]
+    if is_dataclass(hint):
+        return _form(hint)
+    inner = tuple(_type(each, about) for each in get_args(hint))
+    match get_origin(hint):
+        case None | typing.Literal:
+            return hint
+        case types.UnionType:
+            return Union[inner]  # noqa: UP007
+        case origin:
+            return origin[inner]
+
+
+def _path(kind: type, value: Any) -> Any:
+    """What msgspec does not read by itself: paths, which are text."""
+    if kind is not Path or not isinstance(value, str):
+        raise ValueError(f"Expected `str`, got `{type(value).__name__}`")
+    return Path(value)
+
+
+def _instance(checked: Any, document: Any) -> Any:
+    """The dataclass of a checked document, or the value of a key with those in it."""
+    if isinstance(checked, msgspec.Struct):
+        names = checked.__struct_fields__
+        record = {
+            name: _instance(getattr(checked, name), document[name])
+            for name in names
+            if name in document
+        }
+        kind = _KINDS[type(checked)]
+        for field_ in fields(kind):
+            if _about(field_).rest:
+                record[field_.name] = {k: v for k, v in document.items() if k not in names}
         return kind(**record)
-    except ValueError as error:
-        raise _Damage(str(error)) from error
-
-
-def _value(kind: Any, value: Any, at: str, about: Key) -> Any:
-    """A value of a type, or a part of a document. Raises what it is instead."""
-    origin = get_origin(kind)
-    if origin in (Union, UnionType):
-        return None if value is None else _value(_bare(kind), value, at, about)
-    if kind is Any:
-        return value
-    if origin is Literal:
-        kind = type(get_args(kind)[0])
-    if origin is tuple:
-        inner = get_args(kind)
-        if not isinstance(value, list) or len(value) != len(inner):
-            raise _Damage(_unlike(value, at, f"a list of {len(inner)}"))
-        return tuple(_value(k, v, f"{at}[]", about) for k, v in zip(inner, value, strict=True))
-    if origin is Sequence:
-        return _list(get_args(kind)[0], value, at, about)
-    if origin is Mapping:
-        if not isinstance(value, dict):
-            raise _Damage(_unlike(value, at, "an object"))
-        inner_kind = get_args(kind)[1]
-        return {name: _value(inner_kind, v, f"{at}.{name}", about) for name, v in value.items()}
-    if is_dataclass(kind):
-        return _object(kind, value, at)
-    return _scalar(kind, value, at, about)
-
-
-def _list(kind: Any, value: Any, at: str, about: Key) -> list[Any]:
-    if not isinstance(value, list):
-        raise _Damage(_unlike(value, at, "a list"))
-    if kind is int and all(type(item) is int for item in value) and min(value, default=0) >= 0:
-        return value
-    return [_value(kind, item, f"{at}[]", about) for item in value]
-
-
-_WORDS: dict[Any, str] = {
-    bool: "true or false",
-    str: "text",
-    Path: "text",
-    int: "a whole number",
-}
-
-
-def _scalar(kind: Any, value: Any, at: str, about: Key) -> Any:
-    fits: Any = str if kind is Path else (int, float) if kind is float else kind
-    if not isinstance(value, fits) or isinstance(value, bool) != (kind is bool):
-        wanted: str = _WORDS.get(kind, "a number")
-        raise _Damage(_unlike(value, at, wanted))
-    if kind in (int, float):
-        if not abs(value) <= INTEGER_MAX:
-            raise _Damage(_unlike(value, at, f"finite, or at most {INTEGER_MAX:.2g}"))
-        if value < 0 and not about.signed:
-            raise _Damage(_unlike(value, at, "0 or more"))
-    return kind(value)
-
-
-def _bare(kind: Any) -> Any:
-    """A type that may be None, without that."""
-    if get_origin(kind) in (Union, UnionType):
-        (kind,) = (part for part in get_args(kind) if part is not type(None))
-    return kind
-
-
-def _unlike(value: Any, at: str, wanted: str) -> str:
-    parts: dict[Any, str] = {dict: "an object", list: "a list"}
-    shown = parts.get(type(value)) or json.dumps(value)
-    return f"{at or 'it'} is {shown if len(shown) < 40 else shown[:37] + '...'}, not {wanted}"
+    if isinstance(checked, list) and checked and not isinstance(checked[0], int | str):
+        return [_instance(each, part) for each, part in zip(checked, document, strict=True)]
+    if isinstance(checked, dict):
+        return {name: _instance(each, document[name]) for name, each in checked.items()}
+    return checked

@@ -10,14 +10,16 @@ names the file and the place.
 """
 
 import json
-import math
 import os
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from spillcast.errors import (
     EvidenceDamaged,
@@ -125,16 +127,16 @@ def json_of(text: str, where: str | Path, hint: str | None = None, *, rest: bool
         raise FileTooLarge(f"{where}: more than {JSON_LENGTH_MAX >> 20} MiB of JSON")
     if text.count("[") + text.count("{") > JSON_PARTS_MAX or text.count(",") > JSON_VALUES_MAX:
         raise FileTooLarge(f"{where}: more than {JSON_PARTS_MAX:,} lists and objects, or values")
-    decoder = json.JSONDecoder(parse_constant=_no_number)
     try:
-        document = decoder.raw_decode(text.strip())[0] if rest else decoder.decode(text)
-        _check(document)
+        if rest:
+            text = text.strip()
+            text = text[: json.JSONDecoder().raw_decode(text)[1]]
+        document = msgspec.json.decode(text)
     except RecursionError as error:
         raise damaged(where, f"nested deeper than {DEPTH_MAX} levels", hint) from error
-    except json.JSONDecodeError as error:
-        raise damaged(where, f"not JSON: {error}", hint) from error
     except ValueError as error:
-        raise damaged(where, str(error), hint) from error
+        raise damaged(where, f"not JSON: {error}", hint) from error
+    _check(document, where, hint)
     return document
 
 
@@ -168,47 +170,18 @@ def object_of(text: str, where: str | Path, hint: str | None = None) -> dict[str
     return record
 
 
-def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is not a number of JSON")
-
-
-def _check(value: Any) -> None:
-    """ValueError for what no reader can use, with the way to it."""
-    waiting: list[tuple[Any, int, str]] = [(value, 0, "")]
-    while waiting:
-        record, depth, at = waiting.pop()
-        if isinstance(record, dict | list):
-            if depth == DEPTH_MAX:
-                raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
-            inner = (
-                record.items()
-                if isinstance(record, dict)
-                else ((f"[{n}]", v) for n, v in _few(record))
-            )
-            for name, each in inner:
-                _text(name, at)
-                waiting.append((each, depth + 1, f"{at}.{name}" if depth < 4 else at))
-        elif isinstance(record, str):
-            _text(record, at)
-        elif isinstance(record, float) and not math.isfinite(record):
-            raise ValueError(f"{at[1:] or 'a number'} is not finite")
-        elif type(record) is int and abs(record) > INTEGER_MAX:
-            raise ValueError(f"{at[1:] or 'a number'} is too large")
-
-
-def _few(values: list[Any]) -> Iterator[tuple[int, Any]]:
-    """The members of a list; of whole numbers alone, as histograms are, the extremes."""
-    if values and all(type(value) is int for value in values):
-        return iter(((0, min(values)), (1, max(values))))
-    return enumerate(values)
-
-
-def _text(text: str, at: str) -> None:
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f"{at[1:] or 'a text'} holds half a character") from error
+def _check(document: Any, where: str | Path, hint: str | None) -> None:
+    """InputError for depths and whole numbers that no reader can use."""
+    level = [document]
+    for _ in range(DEPTH_MAX + 1):
+        parts = [part for part in level if isinstance(part, dict | list)]
+        if any(type(part) is int and abs(part) > INTEGER_MAX for part in level):
+            raise damaged(where, f"a number is above {INTEGER_MAX:.2g}", hint)
+        if not parts:
+            return
+        inner = (part.values() if isinstance(part, dict) else part for part in parts)
+        level = list(chain.from_iterable(inner))
+    raise damaged(where, f"nested deeper than {DEPTH_MAX} levels", hint)
 
 
 def xml_of(text: str, where: str | Path, hint: str | None = None) -> "Element":

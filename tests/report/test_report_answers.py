@@ -275,8 +275,11 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
         (["missing.spill"], "missing.spill: no such recording"),
         (["cut.json"], "cut.json: cut or damaged: not JSON"),
         (["other.json"], "other.json: schema is 'spillcast.sql/1'"),
-        (["less.json"], "less.json: damaged: it lacks ceiling_s"),
-        (["within.json"], "within.json: damaged: it lacks terms[].op"),
+        (["less.json"], "less.json: damaged: Object missing required field `ceiling_s`"),
+        (
+            ["within.json"],
+            "within.json: damaged: Object missing required field `op` - at `$.terms[0]`",
+        ),
         (["whole.json", "-o", "nowhere/report.html"], "nowhere/report.html: there is no directory"),
         (
             ["whole.json", "--elapsed", "5m"],
