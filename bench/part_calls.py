@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from bench.part import judge
 from bench.result import Result
-from spillcast.engines.engine import Wanted, Workload
+from spillcast.engines.engine import SessionSelector, Workload
 from spillcast.engines.postgres.lab import HASH, SETTINGS, TABLE, verified
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.server import PrivateServer, make_cluster, serve
@@ -119,7 +119,7 @@ def _recorded(
     thread = Thread(target=lambda: took_s.append(_took_s(connection, sql)))
     thread.start()
     time.sleep(begin_s)
-    wanted = Wanted(backend=connection.info.backend_pid)
+    wanted = SessionSelector(backend=connection.info.backend_pid)
     record_postgres(server.dsn, output, wanted, options=RecordOptions(duration_s=duration_s))
     thread.join()
     return took_s[0]

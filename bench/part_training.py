@@ -16,7 +16,7 @@ from bench.part import FAST_S, LATEST, SHARE
 from bench.part_cases import Whole, of_lab
 from bench.queries import postgres_query
 from spillcast.engines.engine import Workload
-from spillcast.engines.held import Ran
+from spillcast.engines.held import RunResult
 from spillcast.engines.postgres.lab import AGGREGATED, HASHED
 from spillcast.engines.registry import engine_of, lab_of
 from spillcast.errors import SpillcastError
@@ -155,7 +155,7 @@ def cases(engine: str, whole: Whole) -> Iterator[Case]:
             if said is None or said.uncertainty is None:
                 continue
             cpu_s = recording.meta.cpu_s or 0.0
-            here, there = (Runs([Ran(s, "", 0.0, cpu_s)], 1) for s in (took_s, there_s))
+            here, there = (Runs([RunResult(s, "", 0.0, cpu_s)], 1) for s in (took_s, there_s))
             yield Case(
                 engine=engine_of(engine).label,
                 workload=workload,

@@ -1,6 +1,6 @@
 """Made-up cases, for the arithmetic of reports: whatever a test does not say is ordinary."""
 
-from spillcast.engines.held import Ran
+from spillcast.engines.held import RunResult
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.lab.case import Case, Evidence, Runs, Variant
 
@@ -18,7 +18,9 @@ def runs(*elapsed_s, delays_s=None, cpu_s=None, wanted=None):
     """Bare runs; without delays where none are given, and with the same CPU time each."""
     count = len(elapsed_s)
     figures = zip(elapsed_s, delays_s or [0.0] * count, cpu_s or [1.0] * count, strict=True)
-    return Runs([Ran(elapsed_s, "", *others) for elapsed_s, *others in figures], wanted or count)
+    return Runs(
+        [RunResult(elapsed_s, "", *others) for elapsed_s, *others in figures], wanted or count
+    )
 
 
 def case(

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from spillcast.engines.engine import Explains, Lab
-from spillcast.engines.held import Ran
+from spillcast.engines.held import RunResult
 from spillcast.errors import InputError, Refusal, SpillcastError, TimesUnknown
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
@@ -111,7 +111,7 @@ class CellRun:
 
     def _run(
         self, folder: Path, repeat: int
-    ) -> tuple[dict[str, list[Ran]], dict[str, dict[str, Recording]]]:
+    ) -> tuple[dict[str, list[RunResult]], dict[str, dict[str, Recording]]]:
         """By storage: its bare runs, and the evidence by name."""
         names, agreeing = list(self._places), min(AGREEING, repeat)
         sources = list(dict.fromkeys(source for source, _ in self._pairs))
@@ -133,17 +133,17 @@ class CellRun:
             evidence[sources[0]]["plan"] = plan
         return {name: series.runs for name, series in bare.items()}, evidence
 
-    def _bare(self, name: str) -> Callable[[int], tuple[Ran, None]]:
-        def attempt(number: int) -> tuple[Ran, None]:
+    def _bare(self, name: str) -> Callable[[int], tuple[RunResult, None]]:
+        def attempt(number: int) -> tuple[RunResult, None]:
             self._step(f"{name}, run {number + 1}")
             return run(self._engine, self._workload, self._places[name], self._stage.tick), None
 
         return attempt
 
-    def _recorded(self, name: str, folder: Path) -> Callable[[int], tuple[Ran, Recording]]:
+    def _recorded(self, name: str, folder: Path) -> Callable[[int], tuple[RunResult, Recording]]:
         place = self._places[name]
 
-        def attempt(number: int) -> tuple[Ran, Recording]:
+        def attempt(number: int) -> tuple[RunResult, Recording]:
             self._step(f"{name}, recorded {number + 1}")
             output = folder / f"{place.directory.name}-{number}.spill"
             ahead_s = Random(f"{self._title} {name} {number}").uniform(0, AHEAD_S)
@@ -158,7 +158,7 @@ class CellRun:
         engine = self._engine
         if isinstance(engine, Explains):
 
-            def attempt(number: int) -> tuple[Ran, Recording]:
+            def attempt(number: int) -> tuple[RunResult, Recording]:
                 self._step(f"{name}, explained {number + 1}")
                 explaining = engine.explaining(self._workload)
                 ran = run(engine, explaining, self._places[name], self._stage.tick)

@@ -3,7 +3,7 @@
 import pytest
 
 from spillcast.engines.duckdb.lab import verified
-from spillcast.engines.held import Ran
+from spillcast.engines.held import RunResult
 from spillcast.lab.run import BUSY, RETRIES, Series, least_disturbed, take_turns
 
 CPU_S = 0.5
@@ -21,7 +21,7 @@ class Machine:
 
         def attempt(number):
             self.asked.append((place, way, number))
-            return Ran(1.0, "", next(delays_s, 0.0), next(cpu_s, CPU_S)), number
+            return RunResult(1.0, "", next(delays_s, 0.0), next(cpu_s, CPU_S)), number
 
         return Series(place, wanted, attempt)
 

@@ -73,7 +73,7 @@ def check(
     Example: spillcast check forecast.json dbname=dw --backend 4711
     """
     from spillcast.cli.output import show
-    from spillcast.engines.engine import Meant
+    from spillcast.engines.engine import StatementSelector
     from spillcast.engines.postgres.rank.measured import took_on_postgres
     from spillcast.errors import OptionInvalid
     from spillcast.forecast.question import Question
@@ -90,7 +90,7 @@ def check(
 
     kept = kept_forecast(forecast, target)
     if len(after) == 1 and not os.path.exists(after[0]) and _is_dsn(after[0]):
-        named = Meant(backend=backend, queryid=queryid, query=query, since=since)
+        named = StatementSelector(backend=backend, queryid=queryid, query=query, since=since)
         if item is not None:
             raise OptionInvalid(f"--item is for a file: {after[0]} is a DSN")
         actual = actual_run(

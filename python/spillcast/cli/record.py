@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     CaptureName = str
 
     from spillcast.cli.live import View
-    from spillcast.engines.engine import Wanted
+    from spillcast.engines.engine import SessionSelector
     from spillcast.forecast.running import RunningForecast
     from spillcast.recording import Recording
     from spillcast.recording.options import RecordOptions
@@ -228,14 +228,14 @@ def record(
         record_server,
     )
     from spillcast.cli.rehearse import check_rehearse, rehearse_recorded
-    from spillcast.engines.engine import Wanted
+    from spillcast.engines.engine import SessionSelector
     from spillcast.interruptible import kept_status
     from spillcast.recording.folder import unused_name
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.running import Running
     from spillcast.units import parse_duration_s
 
-    wanted = Wanted(backend, query, wait_for_spill)
+    wanted = SessionSelector(backend, query, wait_for_spill)
     _check_server(server, wanted, explain, set_ or [], every=all_, live=live)
     _require_target(command, pid, server)
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
@@ -272,8 +272,8 @@ def record(
             result = record_minute(pid, server, output, options, wanted, view)
         _tell(result, output, json=json)
         raise typer.Exit(kept_status())
-    if live and wanted == Wanted() and explain is None:
-        wanted = Wanted(spilling=True)
+    if live and wanted == SessionSelector() and explain is None:
+        wanted = SessionSelector(spilling=True)
     running = Running() if live else None
     others = OthersOutput(json=json) if live and command is not None else None
     shows: AbstractContextManager[View]
@@ -439,7 +439,7 @@ def _check_minute(command: Sequence[str] | None, options: "RecordOptions", *, ot
 
 def _check_server(
     server: str | None,
-    wanted: "Wanted",
+    wanted: "SessionSelector",
     explain: str | None,
     settings: Sequence[str],
     *,
@@ -447,10 +447,10 @@ def _check_server(
     live: bool,
 ) -> None:
     """InputError for options that go with no server, or not with ``--all``."""
-    from spillcast.engines.engine import Wanted
+    from spillcast.engines.engine import SessionSelector
 
     if server is None:
-        if explain is not None or settings or wanted != Wanted() or every:
+        if explain is not None or settings or wanted != SessionSelector() or every:
             given = "--backend, --query, --wait-for-spill, --all, --explain and --set"
             raise OptionConflict(f"{given} need --postgres")
         return

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import typer
 
-from spillcast.engines.engine import Wanted
+from spillcast.engines.engine import SessionSelector
 from spillcast.errors import OptionConflict, OptionInvalid, OptionMissing, SpillcastError
 from spillcast.interruptible import ENDING, interrupted_once
 from spillcast.units import format_duration
@@ -186,7 +186,7 @@ def record_server(
     server: str,
     output: Path | None,
     options: "RecordOptions",
-    wanted: Wanted,
+    wanted: SessionSelector,
     view: "View",
     running: "Running | None",
     *,
@@ -196,7 +196,7 @@ def record_server(
     """Record what the options ask for. InputError where they do not go together."""
     from spillcast.engines.postgres.live.record import record_postgres
 
-    finds = wanted != Wanted()
+    finds = wanted != SessionSelector()
     if finds == (explain is not None):
         raise OptionMissing(
             "--postgres needs --backend PID, --query PATTERN, --wait-for-spill or --explain SQL",
@@ -231,7 +231,7 @@ def record_minute(
     server: str | None,
     output: Path,
     options: "RecordOptions",
-    wanted: Wanted,
+    wanted: SessionSelector,
     view: "View",
 ) -> "Recording":
     """Record it in bursts until it ends, all are done, or Ctrl-C, and keep what there is."""
@@ -252,7 +252,7 @@ def record_minute(
         recording = record_server(server, path, record_options, session, view, None)
         if recording.meta.postgres is not None:
             # The next bursts are of this session, whatever others may match by then.
-            session = Wanted(recording.meta.postgres.backend)
+            session = SessionSelector(recording.meta.postgres.backend)
         return recording
 
     def pause(gap_s: float) -> None:

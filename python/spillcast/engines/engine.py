@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:
-    from spillcast.engines.held import HeldQuery, Ran
+    from spillcast.engines.held import HeldQuery, RunResult
     from spillcast.engines.move import Move
     from spillcast.forecast.more_memory import Spill
     from spillcast.recording import Recording
@@ -141,7 +141,7 @@ class Explains(Protocol):
     def explaining(self, workload: Workload) -> Workload:
         """The same query, whose result is its plan."""
 
-    def plan_of(self, ran: "Ran") -> "Recording":
+    def plan_of(self, ran: "RunResult") -> "Recording":
         """What the plan counts that such a run returned."""
 
     def spills(self, workload: Workload, plan: "Recording") -> "Sequence[Spill]":
@@ -161,7 +161,7 @@ class Calibrates(Protocol):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SessionSelector:
     """What session of a server is looked for; at least one of these is given."""
 
     backend: int | None = None
@@ -175,7 +175,7 @@ OnStatus = Callable[["Recorder", Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Meant:
+class StatementSelector:
     """Which query of a server is meant: by its session, its identifier or its text."""
 
     #: Of what this session runs now, or next.

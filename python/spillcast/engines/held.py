@@ -16,7 +16,7 @@ from spillcast.errors import ExperimentFailed, first_line
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """What a query took and what it gave, as JSON text that is empty where it was not kept."""
 
     elapsed_s: float
@@ -69,11 +69,11 @@ class HeldQuery:
         assert self._process.stdout is not None
         return readable(self._process.stdout.fileno(), timeout_s)
 
-    def result(self) -> Ran:
+    def result(self) -> RunResult:
         """Wait for the end of the query. SpillcastError holds the engine's words if it failed."""
         answer = self._answer()
         self.close()
-        return Ran(**answer)
+        return RunResult(**answer)
 
     def close(self) -> None:
         """End the process."""

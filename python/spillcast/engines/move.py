@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import ChoiceUnknown, OptionInvalid, SpillTooLarge
-from spillcast.recording.memory import meminfo_bytes
-from spillcast.storage.memory import mount_word
 from spillcast.units import format_bytes, parse_bytes
 from spillcast.visible import shell_word
 
@@ -90,6 +88,9 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
 
     Refusal with the figures where this machine has not as much memory to give.
     """
+    from spillcast.recording.memory import meminfo_bytes
+    from spillcast.storage.memory import mount_word
+
     size_bytes = parse_bytes(size, "--size")
     if size_bytes < SIZE_BYTES_MIN:
         raise OptionInvalid(f"--size {size} is less than {format_bytes(SIZE_BYTES_MIN)}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from spillcast.engines.held import Ran
+from spillcast.engines.held import RunResult
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast import Forecast, forecast
 from spillcast.lab.run import lost_shares
@@ -109,7 +109,7 @@ class Runs:
     ones that it took least from.
     """
 
-    made: Sequence[Ran]
+    made: Sequence[RunResult]
     wanted: int
 
     @property

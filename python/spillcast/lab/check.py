@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.document import read
-from spillcast.engines.engine import Meant
-from spillcast.engines.held import Ran
+from spillcast.engines.engine import StatementSelector
+from spillcast.engines.held import RunResult
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.reading import read_figures
@@ -222,7 +222,7 @@ def kept_forecast(path: Path, target: str | None) -> Forecast:
     return chosen[0]
 
 
-def meant_of(forecast: Forecast, named: Meant) -> Meant:
+def meant_of(forecast: Forecast, named: StatementSelector) -> StatementSelector:
     """The query that a server is asked of: the one that is named, or else the forecast's own.
 
     InputError where neither is known.
@@ -251,7 +251,7 @@ def _case(check: Check, name: str) -> Case:
     was_s, target_s = (sum(getattr(t, k) for t in moved) for k in ("baseline_s", "forecast_s"))
     size = sum(term.bytes or 0 for term in moved) / count
     source_runs, target_runs = (
-        Runs([Ran(s, "", 0.0, 0.0)], 1) for s in (forecast.baseline_s, actual.elapsed_s)
+        Runs([RunResult(s, "", 0.0, 0.0)], 1) for s in (forecast.baseline_s, actual.elapsed_s)
     )
     evidence = Evidence("recording", forecast.baseline_s, 0.0, 0.0, was_s / count, target_s / count)
     way = direction(was_s / count, target_s / count, size)

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from spillcast.engines.engine import Explains, Lab, Workload
-from spillcast.engines.held import Ran
+from spillcast.engines.held import RunResult
 from spillcast.engines.registry import engine_of, work_memory_of
 from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, SpillcastError
 from spillcast.forecast.more_memory import Spill, State, io_share, state_with
@@ -220,11 +220,11 @@ class _Run:
         self.took_s.setdefault(place.name, []).append(time.monotonic() - begun)
         return measured, recording
 
-    def _run(self, size: int, place: Place) -> tuple[Ran, Recording | None]:
+    def _run(self, size: int, place: Place) -> tuple[RunResult, Recording | None]:
         """Once, or again where other work on the machine took CPU."""
         workload = self._workload(size)
 
-        def recorded(_number: int) -> tuple[Ran, Recording | None]:
+        def recorded(_number: int) -> tuple[RunResult, Recording | None]:
             self.outputs += 1
             output = self.room / f"{self.outputs}.spill"
             return run_recorded_if_spilled(self.engine, workload, place, output, self.stage.status)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import HeldQuery, Ran
+from spillcast.engines.held import HeldQuery, RunResult
 from spillcast.errors import ExperimentFailed
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
@@ -23,7 +23,7 @@ Status = dict[str, Any]
 
 def run(
     engine: Lab, workload: Workload, place: Place, on_tick: Callable[[], None] | None = None
-) -> Ran:
+) -> RunResult:
     """Run a query as it is."""
     with _held(engine, workload, place, place.environment) as held:
         held.start()
@@ -41,7 +41,7 @@ def run_recorded(
     on_status: Callable[[Status], None] | None = None,
     *,
     ahead_s: float = 0.0,
-) -> tuple[Ran, Recording]:
+) -> tuple[RunResult, Recording]:
     """Run a query that spills and record it, from ``ahead_s`` before it begins on.
 
     The recording's elapsed time is the query's own. SpillcastError where it spilled nothing.
@@ -62,7 +62,7 @@ def run_recorded_if_spilled(
     on_status: Callable[[Status], None] | None = None,
     *,
     ahead_s: float = 0.0,
-) -> tuple[Ran, Recording | None]:
+) -> tuple[RunResult, Recording | None]:
     """Run a query and record it; without a recording where it spilled nothing."""
     recorder = recorder_for(place, output)
     with observed(engine, workload, place, recorder) as held:
@@ -136,15 +136,15 @@ class Series(Generic[T]):
     place: str
     wanted: int
     #: Gets the number of the run from 0.
-    attempt: Callable[[int], tuple[Ran, T]]
-    done: list[tuple[Ran, T]] = field(default_factory=list)
+    attempt: Callable[[int], tuple[RunResult, T]]
+    done: list[tuple[RunResult, T]] = field(default_factory=list)
 
     @property
-    def runs(self) -> list[Ran]:
+    def runs(self) -> list[RunResult]:
         """Those that were made, in order."""
         return [ran for ran, _ in self.done]
 
-    def calmest(self, rank: int = 0) -> tuple[Ran, T]:
+    def calmest(self, rank: int = 0) -> tuple[RunResult, T]:
         """The run with the least interference from other work on the machine, and its result.
 
         Or the one of a ``rank`` after it, as far as there are so many.
@@ -154,7 +154,7 @@ class Series(Generic[T]):
         return self.done[ranked[: rank + 1][-1]]
 
 
-def lost_shares(runs: Sequence[Ran], beside: Sequence[Ran] = ()) -> list[float]:
+def lost_shares(runs: Sequence[RunResult], beside: Sequence[RunResult] = ()) -> list[float]:
     """The share of each run that other work on the machine took; ``beside`` are more runs there.
 
     That is time runnable but not scheduled, and CPU time beyond that of the run with the least:
@@ -165,7 +165,9 @@ def lost_shares(runs: Sequence[Ran], beside: Sequence[Ran] = ()) -> list[float]:
     return [(ran.run_queue_delay_s + ran.cpu_s - least_s) / ran.elapsed_s for ran in runs]
 
 
-def undisturbed(runs: Sequence[Ran], workload: Workload, beside: Sequence[Ran] = ()) -> int:
+def undisturbed(
+    runs: Sequence[RunResult], workload: Workload, beside: Sequence[RunResult] = ()
+) -> int:
     """How many runs say what a query takes without other work on the machine.
 
     A query with a thread for every CPU waits for itself and for what serves its storage: its runs
@@ -191,7 +193,9 @@ def take_turns(workload: Workload, series: Sequence[Series[Any]]) -> None:
                 turn.done.append(turn.attempt(number))
 
 
-def least_disturbed(workload: Workload, attempt: Callable[[int], tuple[Ran, T]]) -> tuple[Ran, T]:
+def least_disturbed(
+    workload: Workload, attempt: Callable[[int], tuple[RunResult, T]]
+) -> tuple[RunResult, T]:
     """Run, and again while other work on the machine took CPU; the best attempt counts."""
     series = Series("", 1, attempt)
     take_turns(workload, [series])

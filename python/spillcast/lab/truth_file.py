@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spillcast.engines.held import Ran
+from spillcast.engines.held import RunResult
 from spillcast.errors import EvidenceUnknown, FileUnreadable, PathMissing
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.forecast.sum.interval import Uncertainty
@@ -266,7 +266,7 @@ def _bounds(row: Mapping[str, Any], of: str = "") -> tuple[float, float] | None:
 
 def _runs(row: Mapping[str, Any], way: str) -> Runs:
     figures = zip(*(row[f"{name}_{way}_s"] for name in ("runs", "delays", "cpu")), strict=True)
-    made = [Ran(elapsed_s, "", delay_s, cpu_s) for elapsed_s, delay_s, cpu_s in figures]
+    made = [RunResult(elapsed_s, "", delay_s, cpu_s) for elapsed_s, delay_s, cpu_s in figures]
     if not made or not row["runs_wanted"] or not all(ran.elapsed_s for ran in made):
         raise ValueError(f"runs_{way}_s holds no run that counts")
     return Runs(made, row["runs_wanted"])

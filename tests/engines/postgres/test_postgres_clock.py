@@ -8,7 +8,7 @@ import pytest
 
 from harness import until
 from postgres_rig import PARALLEL
-from spillcast.engines.engine import Wanted
+from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
@@ -34,7 +34,7 @@ def recorded_before(served, client, output, ahead_s):
     thread = threading.Thread(target=query)
     thread.start()
     try:
-        return record_postgres(served.dsn, output, Wanted(backend=client.pid))
+        return record_postgres(served.dsn, output, SessionSelector(backend=client.pid))
     finally:
         thread.join()
 
@@ -44,7 +44,7 @@ def recorded_late(served, client, output, late_s):
     client.run(EVEN)
     served.until_running(client)
     time.sleep(late_s)
-    return record_postgres(served.dsn, output, Wanted(backend=client.pid))
+    return record_postgres(served.dsn, output, SessionSelector(backend=client.pid))
 
 
 def check(recording):
@@ -109,7 +109,7 @@ def test_attached_late_and_ended_early_both_times_are_told(newest, tmp_path):
         newest.until_running(client)
         time.sleep(0.5)
         options = RecordOptions(duration_s=0.6)
-        wanted = Wanted(backend=client.pid)
+        wanted = SessionSelector(backend=client.pid)
         recording = record_postgres(newest.dsn, tmp_path / "run.spill", wanted, options=options)
     # Its plan would tell the whole.
     (recording.path / "estimate.json").unlink()

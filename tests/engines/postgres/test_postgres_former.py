@@ -7,7 +7,7 @@ import pytest
 
 from harness import spillcast
 from postgres_rig import PARALLEL, rig
-from spillcast.engines.engine import Wanted
+from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live.explain import UNKNOWN, former_calls
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.server import embedded
@@ -51,7 +51,7 @@ def part(counting, tmp_path_factory):
     with counting.client(**ALONE) as client:
         client.run(spills(42))
         counting.until_running(client)
-        wanted = Wanted(backend=client.pid)
+        wanted = SessionSelector(backend=client.pid)
         record_postgres(counting.dsn, path, wanted, options=RecordOptions(duration_s=0.5))
         client.connection.cancel()
     return Recording.open(path)
@@ -121,7 +121,7 @@ def record_cancelled(served, path, query, *, begin=""):
             if ticks.count(False) == 6:
                 client.connection.cancel()
 
-        wanted = Wanted(backend=client.pid)
+        wanted = SessionSelector(backend=client.pid)
         record_postgres(served.dsn, path, wanted, on_status=cancel, say=words.append)
         with pytest.raises(psycopg.errors.QueryCanceled):
             client.result()
@@ -152,7 +152,9 @@ def test_a_call_that_ends_is_a_whole_run(counting, tmp_path):
             client.run(query)
             if path is not None:
                 counting.until_running(client)
-                record_postgres(counting.dsn, path, Wanted(backend=client.pid), say=words.append)
+                record_postgres(
+                    counting.dsn, path, SessionSelector(backend=client.pid), say=words.append
+                )
             client.result()
     assert Recording.open(path).meta.ended_by == "end"
     assert UNKNOWN not in words

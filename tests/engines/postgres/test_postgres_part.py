@@ -6,7 +6,7 @@ import pytest
 
 from harness import spillcast
 from postgres_rig import PARALLEL
-from spillcast.engines.engine import Wanted
+from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live.explain import estimate
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.forecast import forecast
@@ -30,7 +30,10 @@ def part(newest, tmp_path):
         newest.until_running(client)
         options = RecordOptions(duration_s=0.5)
         record_postgres(
-            newest.dsn, tmp_path / "part.spill", Wanted(backend=client.pid), options=options
+            newest.dsn,
+            tmp_path / "part.spill",
+            SessionSelector(backend=client.pid),
+            options=options,
         )
     return Recording.open(tmp_path / "part.spill")
 

@@ -12,7 +12,7 @@ import pytest
 
 from harness import available, spillcast, until
 from postgres_rig import JOIN, PARALLEL, SPILLING, Client, meta_of, recorder, until_attached
-from spillcast.engines.engine import Wanted
+from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live.account import NAMES
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.report.recording import PROPOSAL
@@ -279,7 +279,9 @@ def test_from_python_a_query_without_a_spill_is_kept_with_its_samples(newest, tm
     with newest.client() as client:
         client.run("select pg_sleep(1)")
         newest.until_running(client)
-        recording = record_postgres(newest.tcp, tmp_path / "run.spill", Wanted(backend=client.pid))
+        recording = record_postgres(
+            newest.tcp, tmp_path / "run.spill", SessionSelector(backend=client.pid)
+        )
     assert recording.meta.temp.reads == recording.meta.temp.writes == 0
     assert set(recording.samples["event"].to_pylist()) == {"PgSleep"}
 
@@ -320,7 +322,7 @@ def test_settings_are_those_that_the_session_began_with(newest, tmp_path):
                 client.run("select pg_sleep(1)")
                 newest.until_running(client)
                 watcher = f"{newest.dsn} user=watcher"
-                asked = Wanted(query="pg_sleep")
+                asked = SessionSelector(query="pg_sleep")
                 engine = record_postgres(
                     watcher, tmp_path / "run.spill", asked
                 ).meta.engine.settings

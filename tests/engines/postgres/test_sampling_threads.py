@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from spillcast.engines.engine import Wanted
+from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live.activity import ActivityQueries, QueryLife
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.live.sampler import SessionQuery
@@ -40,7 +40,7 @@ def test_a_sampler_that_crashed_does_not_end_the_query(newest, tmp_path, monkeyp
         client.run(SLEEP)
         newest.until_running(client)
         failing_look(monkeypatch, 5)
-        wanted = Wanted(backend=client.pid)
+        wanted = SessionSelector(backend=client.pid)
         recorded = record_postgres(newest.dsn, tmp_path / "run.spill", wanted).meta
         with newest.connect() as connection:
             connection.execute("select pg_cancel_backend(%s)", [client.pid])

@@ -26,7 +26,7 @@ def _lab() -> "type[PostgresLab]":
 
 
 def _move() -> "Callable[..., Move]":
-    from spillcast.engines.postgres.move.run import move
+    from spillcast.engines.postgres.move import move
 
     return move
 

@@ -18,8 +18,7 @@ from spillcast.errors import (
     ServerUnsuited,
     StatementFailed,
 )
-from spillcast.evidence.postgres.logs import MARK
-from spillcast.redaction import STRUCK
+from spillcast.evidence.postgres import MARK
 from spillcast.visible import has_control, is_utf8
 
 if TYPE_CHECKING:
@@ -66,6 +65,8 @@ def open_session(dsn: str, name: str) -> Connection:
         # The second of a name of a host that is none.
         reason = " ".join(str(error).split())
         # libpq's message asks whether the server runs, and so does the remedy.
+        from spillcast.redaction import STRUCK
+
         reason = re.sub(r"connection is bad: | Is the server running .*?\?", "", reason)
         for key in SECRETS:
             secret = str(parts.get(key) or "")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spillcast.engines.engine import Calibrates, Explains, Lab, Workload
-from spillcast.engines.held import HeldQuery, Ran
+from spillcast.engines.held import HeldQuery, RunResult
 from spillcast.engines.postgres.processes import WORKER_TITLE
 from spillcast.engines.postgres.server import Installation, PrivateServer, make_cluster, serve
 from spillcast.evidence.postgres import recording_of_plan
@@ -221,7 +221,7 @@ class PostgresLab(Lab, Calibrates, Explains):
         settings = {**workload.settings, "track_io_timing": "on"}
         return replace(workload, sql=EXPLAIN + workload.sql, settings=settings)
 
-    def plan_of(self, ran: Ran) -> Recording:
+    def plan_of(self, ran: RunResult) -> Recording:
         """What the plan counts that such a run returned."""
         [[document]] = json.loads(ran.rows)
         return recording_of_plan(document)

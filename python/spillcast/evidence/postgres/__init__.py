@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from spillcast.evidence.postgres.plan import recording_of_plan as recording_of_plan
     from spillcast.evidence.postgres.statements import read_statements as read_statements
 
+#: The comment at the end of spillcast's own statements, which are no evidence.
+MARK = "/* spillcast */"
+
 __all__ = ["read_plan", "read_statements", "recording_of_plan", "with_counts"]
 
 _HOMES = {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceUnknown, NoTempIo
+from spillcast.evidence.postgres import MARK
 from spillcast.evidence.postgres.document import LOGGED, documents_of, logged_plan
 from spillcast.evidence.postgres.log_entries import TIME, Entry, entries_of
 from spillcast.evidence.postgres.log_limits import Exceeded, ExceededLimits
@@ -19,8 +20,6 @@ from spillcast.gate import reading
 from spillcast.redaction import struck_text
 from spillcast.units import format_count
 
-#: Each statement of ours ends with it: counts and logs of a server keep it, and we leave it out.
-MARK = "/* spillcast */"
 _TEMP = re.compile(r'temporary file: path "(?P<path>[^"]*)", size (?P<size>\d+)')
 _PID = re.compile(r"pgsql_tmp(\d+)")
 _DURATION = re.compile(

@@ -23,7 +23,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from spillcast.engines.postgres.move import run
-from spillcast.engines.postgres.move.plan import Wish
+from spillcast.engines.postgres.move.plan import MoveRequest
 from spillcast.engines.postgres.move.tablespaces import parse_scope
 
 what, dsn, to, scope, steps = sys.argv[1:]
@@ -47,7 +47,7 @@ def counted(connection, step):
 do, run._run = run._run, counted
 run.verified = lambda *_: kill()
 if what == "apply":
-    run.moved(dsn, Wish(Path(to), parse_scope(scope)))
+    run.moved(dsn, MoveRequest(Path(to), parse_scope(scope)))
 else:
     run.moved_back(dsn, Path(to), None, whole=True)
 """

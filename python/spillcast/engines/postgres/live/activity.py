@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from spillcast.engines.postgres.connection import Connection, text_of_server
 from spillcast.errors import StatementFailed
-from spillcast.evidence.postgres.logs import MARK
+from spillcast.evidence.postgres import MARK
 
 #: Of one session and its parallel workers; the parameter is its process id.
 SESSION = b"a.pid = $1 or a.leader_pid = $1"

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Generic, TypeVar
 
-from spillcast.engines.engine import OnStatus, Say, Wanted
+from spillcast.engines.engine import OnStatus, Say, SessionSelector
 from spillcast.engines.postgres.connection import (
     SAMPLER,
     Connection,
@@ -147,7 +147,7 @@ RATE_HZ = 10
 def record_postgres(
     dsn: str,
     output: Path | None,
-    wanted: Wanted | None = None,
+    wanted: SessionSelector | None = None,
     *,
     explain: str | None = None,
     timed: bool = True,

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 
-from spillcast.engines.engine import Say, Wanted
+from spillcast.engines.engine import Say, SessionSelector
 from spillcast.engines.postgres.connection import (
     SAMPLER,
     Connection,
@@ -79,7 +79,7 @@ class Session:
 
 
 def find(
-    connection: Connection, wanted: Wanted, say: Say, within_s: float | None = None
+    connection: Connection, wanted: SessionSelector, say: Say, within_s: float | None = None
 ) -> Session:
     """The session that is wanted, waiting for it where it has to come first.
 
@@ -134,7 +134,7 @@ def _named(sessions: list[Session], pid: int, connection: Connection) -> Session
 
 
 def _choose(
-    sessions: list[Session], wanted: Wanted, owners: set[int], connection: Connection
+    sessions: list[Session], wanted: SessionSelector, owners: set[int], connection: Connection
 ) -> Session | None:
     """The wanted session; None while there is none."""
     if wanted.backend is not None:
@@ -164,7 +164,7 @@ def _choose(
     return matching[0] if matching else None
 
 
-def _sessions(connection: Connection, wanted: Wanted) -> list[Session]:
+def _sessions(connection: Connection, wanted: SessionSelector) -> list[Session]:
     import psycopg
 
     given = {"pattern": wanted.query, "sampler": SAMPLER}
@@ -202,7 +202,7 @@ def no_right(connection: Connection, wanted: str) -> InputError:
     )
 
 
-def words_of(wanted: Wanted) -> str:
+def words_of(wanted: SessionSelector) -> str:
     """What is waited for."""
     who = "a session" if wanted.backend is None else f"session {wanted.backend}"
     pattern = "" if wanted.query is None else f" with a query like '{wanted.query}'"

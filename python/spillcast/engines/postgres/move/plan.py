@@ -162,7 +162,7 @@ NAME = "spillcast_temp"
 
 
 @dataclass(frozen=True)
-class Wish:
+class MoveRequest:
     """Whose temp files go where; ``scope`` is None for a session that sets it itself."""
 
     to: Path
@@ -191,25 +191,25 @@ class Directory:
         return cls(exists=True, made=bool(status.st_mode & stat.S_ISVTX), uid=status.st_uid)
 
 
-def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory) -> Move:
+def plan(request: MoveRequest, facts: Situation, lacking: list[str], directory: Directory) -> Move:
     """The steps of a move, of which none is left where all is done, and those of the way back.
 
     ``lacking`` are the roles that have to be granted CREATE.
     """
-    existing = facts.at(wish.to)
-    name = _name(wish, facts, existing)
+    existing = facts.at(request.to)
+    name = _name(request, facts, existing)
     finished = existing is not None and existing.name == name
     old = existing.note if existing else None
     made = (
         old.made_directory if old else existing is None and (directory.made or not directory.exists)
     )
     note = old or Note(made, existing is None, existing.comment if existing else None)
-    note = _noted(note, wish.scope, facts, name, lacking)
+    note = _noted(note, request.scope, facts, name, lacking)
 
     steps = []
     if existing is None:
-        steps += _directory_steps(wish.to, facts, directory)
-        steps.append(_create(wish.to, facts, made))
+        steps += _directory_steps(request.to, facts, directory)
+        steps.append(_create(request.to, facts, made))
     statements = (
         [] if finished else [f"ALTER TABLESPACE {_unfinished(made)} RENAME TO {identifier(name)}"]
     )
@@ -218,26 +218,28 @@ def plan(wish: Wish, facts: Situation, lacking: list[str], directory: Directory)
     if lacking:
         roles = ", ".join(map(identifier, lacking))
         statements.append(f"GRANT CREATE ON TABLESPACE {identifier(name)} TO {roles}")
-    to_set = wish.scope is not None and facts.settings.get(wish.scope) != [name]
-    if to_set and wish.scope != Scope():
-        statements.append(set_statement(wish.scope, [name]))
+    to_set = request.scope is not None and facts.settings.get(request.scope) != [name]
+    if to_set and request.scope != Scope():
+        statements.append(set_statement(request.scope, [name]))
     if statements:
         why = "Give the tablespace its name, a note of the previous settings, and its users."
         steps.append(facts.step(why, *statements))
-    if wish.scope == Scope():
+    if request.scope == Scope():
         if to_set:
-            statement = set_statement(wish.scope, [name])
+            statement = set_statement(request.scope, [name])
             steps.append(facts.step("Set it for the whole server.", statement))
         steps.append(reload_step(facts))
-    if wish.scope is None:
+    if request.scope is None:
         why = "In the session whose temp files should go there:"
         steps.append(Step(why, sql=(f"SET {SETTING} = {literal(name)}",)))
 
-    after = replace(facts, settings=facts.settings | ({wish.scope: [name]} if wish.scope else {}))
-    table = Tablespace(existing.oid if existing else 0, name, str(wish.to), None)
-    scopes = [wish.scope] if wish.scope and str(wish.scope) in note.before else []
+    after = replace(
+        facts, settings=facts.settings | ({request.scope: [name]} if request.scope else {})
+    )
+    table = Tablespace(existing.oid if existing else 0, name, str(request.to), None)
+    scopes = [request.scope] if request.scope and str(request.scope) in note.before else []
     back = revert_steps(table, note, scopes, after)
-    return Move("postgres", str(wish.to), whom(wish.scope), steps, back, name)
+    return Move("postgres", str(request.to), whom(request.scope), steps, back, name)
 
 
 def _noted(
@@ -251,13 +253,13 @@ def _noted(
     return replace(note, before=before, granted=sorted({*note.granted, *lacking}))
 
 
-def _name(wish: Wish, facts: Situation, existing: Tablespace | None) -> str:
+def _name(request: MoveRequest, facts: Situation, existing: Tablespace | None) -> str:
     """The tablespace's name. InputError where another one has it."""
     existing_name = existing.name if existing and not existing.name.startswith(UNFINISHED) else None
-    name = wish.tablespace or existing_name or NAME
+    name = request.tablespace or existing_name or NAME
     if existing_name and name != existing_name:
         raise MoveBlocked(
-            f"--tablespace {name}: the tablespace in {wish.to} is called {existing_name}"
+            f"--tablespace {name}: the tablespace in {request.to} is called {existing_name}"
         )
     other = facts.named(name)
     if other is not None and other != existing:
@@ -345,27 +347,27 @@ def check_server(facts: Situation) -> None:
         )
 
 
-def check_move(connection: Connection, facts: Situation, wish: Wish) -> None:
+def check_move(connection: Connection, facts: Situation, request: MoveRequest) -> None:
     """InputError where a move could not be done, or would do harm."""
     check_server(facts)
-    if facts.standbys and not wish.standbys_prepared:
+    if facts.standbys and not request.standbys_prepared:
         names = ", ".join(facts.standbys)
         raise ServerUnsuited(
             f"a standby creates the tablespace too, and stops if the directory is missing: {names}",
-            f"create {wish.to} on each of them, owned by the server's user, then give "
+            f"create {request.to} on each of them, owned by the server's user, then give "
             "--standbys-prepared",
         )
-    if wish.scope == Scope() and facts.source == "command line":
+    if request.scope == Scope() and facts.source == "command line":
         raise ServerUnsuited(
             "temp_tablespaces is on the server's command line, which nothing else overrides",
             "remove it from there, or move roles or databases",
         )
-    _check_directory(connection, facts, wish)
+    _check_directory(connection, facts, request)
 
 
-def _check_directory(connection: Connection, facts: Situation, wish: Wish) -> None:
+def _check_directory(connection: Connection, facts: Situation, request: MoveRequest) -> None:
     """The directory is usable: as it is, or once it is made."""
-    path = wish.to
+    path = request.to
     if facts.data_directory is not None:
         data = os.path.realpath(facts.data_directory)
         if os.path.commonpath([data, os.path.realpath(path)]) == data:

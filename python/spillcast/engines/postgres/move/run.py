@@ -1,15 +1,12 @@
 """Moves PostgreSQL's temp files on a running server: checked, done, verified, reverted."""
 
-import os
 import shlex
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from spillcast.engines.move import Move, Step
 from spillcast.engines.postgres.connection import (
@@ -23,7 +20,7 @@ from spillcast.engines.postgres.connection import (
 )
 from spillcast.engines.postgres.move.plan import (
     Directory,
-    Wish,
+    MoveRequest,
     check_move,
     check_server,
     in_use_by_settings,
@@ -54,13 +51,10 @@ from spillcast.errors import (
     LockTaken,
     MoveBlocked,
     MoveFailed,
-    OptionConflict,
-    OptionInvalid,
-    OptionMissing,
     SpillcastError,
     StatementFailed,
 )
-from spillcast.evidence.postgres.logs import MARK
+from spillcast.evidence.postgres import MARK
 from spillcast.visible import shell_word
 
 #: Sorts some 1 MB in 64 kB; its temp files stay while a row of it is still to be fetched.
@@ -78,13 +72,13 @@ _LOCKED_BY = (
 )
 
 
-def planned(dsn: str | None, wish: Wish) -> Move:
+def planned(dsn: str | None, request: MoveRequest) -> Move:
     """What a move would do; nothing is changed. Without a DSN, on a server that is not known."""
     if dsn is not None:
         with open_session(dsn, MOVER) as connection:
-            return _plan_and_facts(connection, dsn, wish)[0]
-    role = wish.scope and wish.scope.role
-    move = plan(wish, Situation(), [role] if role else [], Directory())
+            return _plan_and_facts(connection, dsn, request)[0]
+    role = request.scope and request.scope.role
+    move = plan(request, Situation(), [role] if role else [], Directory())
     move.warnings.append(
         "no server was contacted: this assumes one that runs as user postgres, where "
         f"{move.whom} has no temp_tablespaces yet"
@@ -92,7 +86,7 @@ def planned(dsn: str | None, wish: Wish) -> Move:
     return move
 
 
-def moved(dsn: str, wish: Wish) -> Move:
+def moved(dsn: str, request: MoveRequest) -> Move:
     """Move, and see that temp files arrive there; InputError before anything is changed.
 
     SpillcastError where the server refuses a step, or temp files go elsewhere; ``moved_back`` then
@@ -100,14 +94,14 @@ def moved(dsn: str, wish: Wish) -> Move:
     """
     with open_session(dsn, MOVER) as connection:
         _lock(connection)
-        move, facts = _plan_and_facts(connection, dsn, wish)
-        check_move(connection, facts, wish)
+        move, facts = _plan_and_facts(connection, dsn, request)
+        check_move(connection, facts, request)
         _run_steps(connection, move)
         assert move.tablespace is not None
         move.applied = True
-        move.verified = verified(connection, dsn, wish.scope, move.tablespace)
-        if wish.scope and wish.scope != Scope():
-            count = open_sessions(connection, wish.scope)
+        move.verified = verified(connection, dsn, request.scope, move.tablespace)
+        if request.scope and request.scope != Scope():
+            count = open_sessions(connection, request.scope)
             if count:
                 move.warnings.append(f"open sessions of {move.whom} keep their setting: {count}")
     return move
@@ -191,19 +185,21 @@ def _lock(connection: Connection) -> None:
         time.sleep(0.1)
 
 
-def _plan_and_facts(connection: Connection, dsn: str, wish: Wish) -> tuple[Move, Situation]:
+def _plan_and_facts(
+    connection: Connection, dsn: str, request: MoveRequest
+) -> tuple[Move, Situation]:
     """The plan for a server, with what is to be known of it."""
     facts = situation(connection, dsn)
-    check_exists(facts, wish.scope)
-    existing = facts.at(wish.to)
+    check_exists(facts, request.scope)
+    existing = facts.at(request.to)
     name = existing.name if existing else ""
-    directory = Directory.look(wish.to) if facts.local else Directory()
-    move = plan(wish, facts, roles_that_lack(connection, wish.scope, name), directory)
-    move.warnings += _warnings(facts, wish, move)
+    directory = Directory.look(request.to) if facts.local else Directory()
+    move = plan(request, facts, roles_that_lack(connection, request.scope, name), directory)
+    move.warnings += _warnings(facts, request, move)
     return move, facts
 
 
-def _warnings(facts: Situation, wish: Wish, move: Move) -> Iterator[str]:
+def _warnings(facts: Situation, request: MoveRequest, move: Move) -> Iterator[str]:
     from spillcast.storage.memory import is_tmpfs
 
     grant = f"GRANT CREATE ON TABLESPACE {shown_name(move.tablespace or '')} TO ..."
@@ -211,18 +207,18 @@ def _warnings(facts: Situation, wish: Wish, move: Move) -> Iterator[str]:
         check_server(facts)
     except InputError as error:
         yield f"--apply would be refused: {error.message}"
-    if facts.local and is_tmpfs(wish.to):
+    if facts.local and is_tmpfs(request.to):
         yield (
             "it is in memory: after a restart of the machine temp files silently go where they "
             "were before, until you run --revert and --apply"
         )
-    if wish.scope is None:
+    if request.scope is None:
         yield f"a role without SUPERUSER may set it after {grant}"
         return
-    if not wish.scope.role:
+    if not request.scope.role:
         yield f"roles created later need {grant}, otherwise their temp files stay where they are"
     for scope, names in facts.settings.items():
-        if scope.outranks(wish.scope) and names != [move.tablespace]:
+        if scope.outranks(request.scope) and names != [move.tablespace]:
             yield f"{scope} has a setting of its own, which takes precedence: {', '.join(names)}"
 
 
@@ -357,58 +353,3 @@ def _run(connection: Connection, step: Step) -> None:
                 connection.execute(statement.encode())
     except psycopg.Error as error:
         raise StatementFailed(f"PostgreSQL: {server_message(error)}", hint) from error
-
-
-def move(
-    dsn: Annotated[
-        str | None, typer.Argument(help="Server, such as 'host=/run/postgresql dbname=dw'.")
-    ] = None,
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            help="Directory on the server's machine, empty or not yet created; with --revert only "
-            "if there were several."
-        ),
-    ] = None,
-    for_: Annotated[
-        str | None,
-        typer.Option("--for", help="role:NAME, database:NAME, server or session (default)."),
-    ] = None,
-    tablespace: Annotated[
-        str | None, typer.Option(help="Name of the tablespace (default: spillcast_temp).")
-    ] = None,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Run the steps and verify the result.")
-    ] = False,
-    revert: Annotated[
-        bool, typer.Option("--revert", help="Restore everything, or what --for names.")
-    ] = False,
-    standbys_prepared: Annotated[
-        bool, typer.Option("--standbys-prepared", help="Every standby has the directory.")
-    ] = False,
-) -> Move:
-    """PostgreSQL: a tablespace in a directory, and temp_tablespaces of its users.
-
-    Without --apply it prints the commands and changes nothing; without a DSN it contacts no server.
-    --revert restores the previous state, even after an --apply that was interrupted. Give a
-    password in PGPASSWORD or ~/.pgpass.
-
-    Example: spillcast move postgres dbname=dw --to /mnt/nvme/pg_temp --for role:etl --apply
-    """
-    if apply and revert:
-        raise OptionConflict("give --apply or --revert, not both")
-    if (apply or revert) and dsn is None:
-        raise OptionConflict(
-            "--apply and --revert need a server", "name it by a DSN, such as dbname=dw"
-        )
-    to = to and Path(os.path.abspath(to))
-    scope = parse_scope(for_ or "session")
-    if revert:
-        return moved_back(dsn or "", to, scope, whole=for_ is None)
-    if to is None:
-        raise OptionMissing("--to is missing: the directory of the temp files")
-    if "'" in str(to):
-        hint = "give the directory another name"
-        raise OptionInvalid(f"--to {to}: PostgreSQL takes no tablespace with a ' in its path", hint)
-    wish = Wish(to, scope, tablespace, standbys_prepared)
-    return moved(dsn or "", wish) if apply else planned(dsn, wish)

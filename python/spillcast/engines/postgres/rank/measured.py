@@ -5,7 +5,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from spillcast.engines.engine import Meant, Say, Wanted
+from spillcast.engines.engine import Say, SessionSelector, StatementSelector
 from spillcast.engines.postgres.connection import (
     SAMPLER,
     Connection,
@@ -37,7 +37,7 @@ _LAST_WORD = re.compile(r"(?:'.*|(?<!\w)\w+)$", re.DOTALL)
 _CHARACTER_BYTES = 4
 
 
-def took_on_postgres(dsn: str, meant: Meant, say: Say = lambda _text: None) -> Executed:
+def took_on_postgres(dsn: str, meant: StatementSelector, say: Say = lambda _text: None) -> Executed:
     """The mean of the calls that the server counted; of a session its query when it ends.
 
     ``say`` gets what is waited for. InputError where the server does not answer, has counted no
@@ -62,7 +62,7 @@ def pattern_of(query: str, *, cut: bool = False) -> str:
     return rf"^\s*{'.+'.join(words)}" + ("" if cut else r"\s*;?\s*$")
 
 
-def _counted(connection: Connection, meant: Meant, place: Path) -> Row:
+def _counted(connection: Connection, meant: StatementSelector, place: Path) -> Row:
     """The row of the statement that is meant. InputError for none and for several."""
     pattern, queryid = meant.query, meant.queryid
     if pattern is not None:
@@ -102,7 +102,7 @@ def _is_cut(connection: Connection, text: str) -> bool:
 
 def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Executed:
     """By the session's own times, with the temp I/O that was counted of this call."""
-    find(connection, Wanted(backend=pid), say)
+    find(connection, SessionSelector(backend=pid), say)
     say(f"waiting for the query of session {pid} to end; Ctrl-C ends it")
     queries = ActivityQueries(connection, SESSION, list_temp=False)
     life = QueryLife()

@@ -19,7 +19,8 @@ from spillcast.engines.postgres.connection import (
 )
 from spillcast.engines.ranking import DatabaseSpill, Live
 from spillcast.errors import EvidenceDamaged, ServerUnsuited
-from spillcast.evidence.postgres.logs import MARK, Logs, logs_of
+from spillcast.evidence.postgres import MARK
+from spillcast.evidence.postgres.logs import Logs, logs_of
 from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER
 from spillcast.gate import json_of, reading, text_of
 from spillcast.redaction import struck_text
