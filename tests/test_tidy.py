@@ -1,4 +1,4 @@
-"""Taste, held by tests: import direction, file openings and lengths, verbs in the documentation."""
+"""Rules of the project: import direction, file openings and lengths, names, documented verbs."""
 
 import ast
 import re
@@ -15,40 +15,6 @@ PACKAGE = ROOT / "python" / "spillcast"
 LINES_MAX = 500
 #: Pages that are read whole, and so stay short.
 PAGE_LINES_MAX = {"glossary.md": 40, "method.md": 300}
-#: What every room may use, and the rooms from the ground up; rooms of one floor do not meet.
-EVERYWHERE = {
-    "spillcast.built",
-    "spillcast.calibrated",
-    "spillcast.document",
-    "spillcast.errors",
-    "spillcast.exact_name",
-    "spillcast.explained",
-    "spillcast.extras",
-    "spillcast.gate",
-    "spillcast.stats",
-    "spillcast.interruptible",
-    "spillcast.redaction",
-    "spillcast.several",
-    "spillcast.tabular",
-    "spillcast.units",
-    "spillcast.visible",
-    "spillcast.workspace",
-}
-FLOORS = (
-    {"_core"},
-    {"recording"},
-    {"evidence"},
-    {"profile"},
-    {"cache"},
-    {"storage"},
-    {"forecast"},
-    {"fleet"},
-    {"engines"},
-    {"lab"},
-    {"report"},
-    {"cli", "interactive"},
-)
-FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 
 def python_files(*folders):
@@ -64,59 +30,10 @@ def offenders(paths, violations):
     return [f"{name(path)}: {violation}" for path in paths for violation in violations(path)]
 
 
-def imports(path):
-    """The spillcast modules that a file imports, also within functions."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.startswith("spillcast"))
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{name(path)}: a relative import"
-            if node.module == "spillcast":
-                yield from (f"spillcast.{alias.name}" for alias in node.names)
-            elif (node.module or "").startswith("spillcast."):
-                yield node.module
-
-
-def room_of(module):
-    return module.split(".")[1]
-
-
-def imports_upward(path):
-    """The modules that a file imports though its room may not; the front door opens on all."""
-    room = Path(path.relative_to(PACKAGE).parts[0]).stem
-    if room in {"__init__", "__main__"}:
-        return
-    for module in imports(path):
-        if module in EVERYWHERE or room_of(module) == room:
-            continue
-        if f"spillcast.{room}" in EVERYWHERE or FLOOR[room_of(module)] >= FLOOR[room]:
-            yield module
-
-
-def test_a_room_imports_from_its_own_floor_or_below():
-    assert offenders(python_files("python/spillcast"), imports_upward) == []
-
-
-def test_an_import_upward_is_seen(monkeypatch, tmp_path):
-    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
-    texts = {
-        "recording/a.py": "from spillcast.cache import curve\nimport spillcast.units\n",
-        "units.py": "import spillcast.recording.folder\n",
-        "__init__.py": "from spillcast.cli import main\n",
-        "cli/main.py": "def f():\n    from spillcast import fleet\n",
-    }
-    upward = {}
-    for inside, text in texts.items():
-        path = tmp_path / inside
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-        upward[inside] = list(imports_upward(path))
-    assert upward == {
-        "recording/a.py": ["spillcast.cache"],
-        "units.py": ["spillcast.recording.folder"],
-        "__init__.py": [],
-        "cli/main.py": [],
-    }
+def test_imports_go_down():
+    cli = pytest.importorskip("importlinter.cli")
+    # The contracts are in pyproject.toml.
+    assert cli.lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
 
 
 #: An engine's name, in whatever form something could be chosen by it.
@@ -166,9 +83,8 @@ def test_no_engine_is_chosen_by_its_name_outside_its_room():
     ) == []  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+def test_a_choice_of_an_engine_by_name_is_detected():
+    for code in (
         'if engine == "duckdb": pass',
         'if engine in ("oracle", other): pass',
         'match engine:\n    case "postgres": pass',
@@ -180,10 +96,8 @@ def test_no_engine_is_chosen_by_its_name_outside_its_room():
         'name.startswith("PostgreSQL")',
         "from spillcast.engines.postgres.lab import PostgresLab",
         "from spillcast.engines import duckdb",
-    ],
-)
-def test_what_chooses_an_engine_by_name_is_found(code):
-    assert list(engines_chosen_by_name(code))
+    ):
+        assert list(engines_chosen_by_name(code)), code
 
 
 def faults_of_a_file(path):
@@ -198,20 +112,18 @@ def faults_of_a_file(path):
         yield f"{lines} lines, at most {LINES_MAX}"
 
 
-def test_a_file_says_what_it_is_for_and_is_short():
+def test_the_first_line_of_a_file_says_its_job_and_it_is_short():
     assert (
         offenders(python_files("python", "lab", "tests", "bench", "release"), faults_of_a_file)
         == []
     )
 
 
-@pytest.mark.parametrize(
-    "text", ["", "import os\n", '"""No sentence"""\n', '"""Long."""\n' + "\n" * LINES_MAX]
-)
-def test_a_file_that_is_long_or_says_nothing_is_seen(tmp_path, text):
+def test_a_file_that_is_long_or_says_nothing_is_detected(tmp_path):
     path = tmp_path / "file.py"
-    path.write_text(text)
-    assert len(list(faults_of_a_file(path))) == 1
+    for text in ("", "import os\n", '"""No sentence"""\n', '"""Long."""\n' + "\n" * LINES_MAX):
+        path.write_text(text)
+        assert len(list(faults_of_a_file(path))) == 1
 
 
 def test_a_page_that_is_read_whole_is_short():
@@ -248,7 +160,7 @@ def names_meta_json(path):
             if isinstance(node, ast.Constant) and node.value == "meta.json"]  # fmt: skip
 
 
-def test_what_a_recording_says_of_itself_is_read_in_one_place():
+def test_meta_json_is_read_in_one_place():
     paths = python_files("python/spillcast")
     assert offenders(paths, read_by_name) == [], "recording/meta.py has a field for it"
     assert [path for path in paths if names_meta_json(path)] == [
@@ -256,7 +168,7 @@ def test_what_a_recording_says_of_itself_is_read_in_one_place():
     ]
 
 
-def test_looking_up_by_name_is_seen(tmp_path):
+def test_a_lookup_by_name_is_detected(tmp_path):
     path = tmp_path / "reader.py"
     path.write_text(
         "a = run.meta['temp']\nb = meta.get('raw', {})\nc = run.meta.temp\nd = row['x']\n"
@@ -352,20 +264,6 @@ def test_identifiers_name_what_they_hold():
     assert offenders(python_files("python", "lab/spillcast_lab"), violations) == []
 
 
-@pytest.mark.parametrize("code", ["found = 1", "def f(one): pass", "class Told: pass", "a._own"])
-def test_an_identifier_that_names_nothing_is_seen(code):
-    assert list(empty_names(code))
-
-
-def unclassified_errors(path):
-    """Where an error is made of a base class, which has no code of its own."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        bases = {"SpillcastError", "InputError", "Refusal"}
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in bases:
-            yield f"line {node.lineno}: {node.func.id}: raise the kind, see errors.py"
-
-
-def test_errors_are_of_a_kind_with_a_code(tmp_path):
-    assert not offenders(python_files("python", "lab"), unclassified_errors)
-    (tmp_path / "x.py").write_text("raise InputError('x')")
-    assert list(unclassified_errors(tmp_path / "x.py"))
+def test_an_identifier_that_names_nothing_is_detected():
+    for code in ("found = 1", "def f(one): pass", "class Told: pass", "a._own"):
+        assert list(empty_names(code)), code

@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from spillcast.visible import shell_word, visible
+from spillcast.text import shell_word, visible
 
 WORDS = [
     "plain", "", "two words", "it's", '"', "$(touch planted)", "`touch planted`", "\\", "new\nline",

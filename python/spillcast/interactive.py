@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from spillcast.errors import CaptureUnavailable, SpillcastError
-from spillcast.several import several
+from spillcast.text import several
 from spillcast.units import format_count, format_duration
 
 if TYPE_CHECKING:

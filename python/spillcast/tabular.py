@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spillcast.errors import PackageMissing
-from spillcast.visible import one_line
+from spillcast.text import one_line
 
 if TYPE_CHECKING:
     import polars as pl

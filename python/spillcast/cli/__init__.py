@@ -52,7 +52,7 @@ def _status(arguments: list[str]) -> int:
     except SpillcastError as error:
         return _failed(error, arguments)
     except ModuleNotFoundError as error:
-        from spillcast.extras import wanted
+        from spillcast.installation import wanted
 
         if (missing := wanted(error)) is None:
             raise

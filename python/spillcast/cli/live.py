@@ -94,7 +94,7 @@ class LiveView:
         if self._live is None:
             print(_timestamped(text), file=sys.stderr)
         else:
-            from spillcast.visible import visible
+            from spillcast.text import visible
 
             self._live.console.print(visible(_timestamped(text)))
 
@@ -128,7 +128,7 @@ class LiveView:
         from rich.text import Text
 
         from spillcast.report.colour import Marks
-        from spillcast.visible import visible
+        from spillcast.text import visible
 
         keys = "" if glimpse.ended else "q ends it" if self._keyboard is not None else "Ctrl-C ends"
         width = min(max(self._live.console.width, COLUMNS_MIN), COLUMNS_MAX) - 1

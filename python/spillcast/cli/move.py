@@ -42,7 +42,7 @@ class _Move(EngineCommand):
     def check(self, options: Mapping[str, Any]) -> None:
         """InputError for a place that no statement and no command could name in every program."""
         from spillcast.errors import OptionInvalid
-        from spillcast.visible import has_control
+        from spillcast.text import has_control
 
         to = str(options.get("to") or "")
         if has_control(to):

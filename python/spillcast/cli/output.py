@@ -8,7 +8,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from spillcast.visible import visible
+from spillcast.text import visible
 
 if TYPE_CHECKING:
     from spillcast.report.page import Page
@@ -125,7 +125,7 @@ def print_coloured(text: str) -> None:
         print(text)
         return
     from spillcast.report.colour import console
-    from spillcast.visible import visible
+    from spillcast.text import visible
 
     console(obeyed(sys.stdout)).print(visible(text), soft_wrap=True)
 

@@ -125,7 +125,7 @@ class _Bar:
         from rich.text import Text
 
         from spillcast.report.table import shortened
-        from spillcast.visible import visible
+        from spillcast.text import visible
 
         bar = self
 

@@ -85,7 +85,7 @@ def application(arguments: list[str]) -> "Typer":
 def print_version() -> None:
     """Print the version, with the commit of a wheel."""
     from spillcast._core import __version__
-    from spillcast.built import commit
+    from spillcast.installation import commit
 
     built_from = commit()
     print(f"spillcast {__version__}{f' ({built_from})' if built_from else ''}")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import ChoiceUnknown, OptionInvalid, SpillTooLarge
+from spillcast.text import shell_word
 from spillcast.units import format_bytes, parse_bytes
-from spillcast.visible import shell_word
 
 
 @dataclass(frozen=True)

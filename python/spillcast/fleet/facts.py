@@ -38,7 +38,7 @@ from spillcast.fleet.place import Source, content_hash
 from spillcast.gate import COUNT_MAX, any_table_of, damaged, reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
-from spillcast.visible import visible
+from spillcast.text import visible
 
 # diag/rdbms/UNIQUE_NAME/INSTANCE/trace: the name that all instances of a database share.
 _PATH = re.compile(rb"^Trace file \S*/rdbms/([^/\s]+)/[^/\s]+/trace/", re.MULTILINE)

@@ -16,7 +16,7 @@ from spillcast.profile.traces import quantile_us
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.recording.meta_file import is_recording
 from spillcast.storage.target import is_place
-from spillcast.visible import shell_word
+from spillcast.text import shell_word
 
 FLEET_SCHEMA = "spillcast.fleet/1"
 #: The share of all savings that the sentence about the first statements names.

@@ -26,11 +26,10 @@ from spillcast.errors import (
     first_line,
 )
 from spillcast.evidence.find import TRACES
-from spillcast.exact_name import exact_name
 from spillcast.gate import check_kind
 from spillcast.recording.meta_file import META_FILE
 from spillcast.recording.partial import PARTIAL
-from spillcast.visible import is_utf8
+from spillcast.text import exact_name, is_utf8
 
 #: Names of unfinished files, which a killed ingest may leave; no other file is named so.
 _PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")

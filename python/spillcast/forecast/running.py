@@ -14,8 +14,8 @@ from spillcast.recording import Recording
 from spillcast.recording.part import went_on
 from spillcast.storage import Storage
 from spillcast.storage.target import FORMS, check_word, is_place, resolve, resolve_storage
+from spillcast.text import shell_word
 from spillcast.units import parse_factor, parse_latency_s
-from spillcast.visible import shell_word
 
 #: The least time between two forecasts, and the share of one CPU that they may take.
 EVERY_S, SHARE = 3.0, 0.02

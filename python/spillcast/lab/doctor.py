@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spillcast import _core
-from spillcast.built import commit
 from spillcast.document import key
 from spillcast.errors import InputError
-from spillcast.extras import extras, install, lacking
+from spillcast.installation import commit, extras, install, lacking
 from spillcast.recording.calibration import kept_calibration
 from spillcast.recording.choice import refused
 from spillcast.recording.source import SOURCES, Source

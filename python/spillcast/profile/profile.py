@@ -13,7 +13,7 @@ from spillcast.errors import OptionConflict, QueryInvalid, SelectionEmpty
 from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.profile.result import CALL, ROW_SOURCE, Profile, with_shares
 from spillcast.recording.event_names import is_like
-from spillcast.several import several
+from spillcast.text import several
 
 if TYPE_CHECKING:
     from spillcast.evidence.oracle.ash import Chosen

@@ -5,11 +5,11 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from spillcast.exact_name import exact_name, rows_of
 from spillcast.gate import in_bounds
 from spillcast.recording import Recording
 from spillcast.recording.schema import NAME, SIGNED, TABLES
 from spillcast.recording.sums import Totals
+from spillcast.text import exact_name, rows_of
 
 _KINDS = {pa.int64(): "bigint", pa.bool_(): "boolean", NAME: "varchar"}
 

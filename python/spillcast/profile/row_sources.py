@@ -29,7 +29,6 @@ from spillcast.evidence.oracle.trace import Progress
 from spillcast.evidence.oracle.trace_spool import spool_traces
 from spillcast.evidence.oracle.trace_window import Window
 from spillcast.evidence.oracle.work_areas import passes_by_line, read_work_areas
-from spillcast.exact_name import rows_of
 from spillcast.profile.result import QUANTILES, ROW_SOURCE, Profile, bare_row
 from spillcast.profile.trace_tables import (
     add_call_tree,
@@ -40,6 +39,7 @@ from spillcast.profile.trace_tables import (
     named,
 )
 from spillcast.profile.traces import trace_warnings
+from spillcast.text import rows_of
 from spillcast.units import format_bytes
 
 _COLUMNS = {

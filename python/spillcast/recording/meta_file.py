@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from spillcast.errors import PathUnusable
-from spillcast.visible import is_utf8
+from spillcast.text import is_utf8
 
 META_FILE = "meta.json"
 

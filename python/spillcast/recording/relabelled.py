@@ -19,7 +19,7 @@ from spillcast.recording.counted import seconds_of, totals
 from spillcast.recording.io_uring import beside_others, most_at_once
 from spillcast.recording.recording import Recording
 from spillcast.recording.unrecognised import temp_option
-from spillcast.several import several
+from spillcast.text import several
 
 
 def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recording:

@@ -6,8 +6,8 @@ from spillcast.recording.meta import Meta
 from spillcast.recording.meta_file import is_recording
 from spillcast.recording.part import went_on
 from spillcast.recording.recording import Recording
+from spillcast.text import shell_word
 from spillcast.units import format_duration
-from spillcast.visible import shell_word
 
 #: Share of the elapsed time from which I/O on other files is worth a word.
 NOTABLE = 0.05

@@ -20,8 +20,8 @@ from spillcast.recording.postgres_meta import Statement
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.work_memory import spilled_sentences, work_memory_text
+from spillcast.text import one_line
 from spillcast.units import format_count, format_duration, format_speedup, interval_name
-from spillcast.visible import one_line
 
 #: Letters of a statement that are shown.
 STATEMENT_MAX = 200

@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import Protocol
 
 from spillcast.report.table import WIDTH, Table, paragraph
+from spillcast.text import visible
 from spillcast.units import format_duration
-from spillcast.visible import visible
 
 #: The width for which a drawing is made where there is no terminal.
 DRAWN = 80

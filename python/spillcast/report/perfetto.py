@@ -14,8 +14,8 @@ from typing import Any, Literal
 import duckdb
 
 from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
-from spillcast.exact_name import exact_name
 from spillcast.recording import Recording
+from spillcast.text import exact_name
 
 #: Rows held at a time.
 _BATCH_ROWS = 20_000

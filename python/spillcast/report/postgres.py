@@ -12,8 +12,8 @@ from spillcast.forecast.verdict import in_memory_sentences, negligible
 from spillcast.forecast.work_memory.file_sizes import SORT_MOST
 from spillcast.report.page import Commands, Page, Part, Words
 from spillcast.report.table import Column, Table, paragraph, saved_text
+from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration, format_setting
-from spillcast.visible import one_line
 
 #: Letters of a statement's text.
 TEXT_MAX = 60

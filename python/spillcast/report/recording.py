@@ -12,8 +12,8 @@ from spillcast.recording.server_recording import QueryRecording, ServerRecording
 from spillcast.recording.unrecognised import unrecognised, unspilled
 from spillcast.recording.unseen import Unseen
 from spillcast.report.table import Column, Table
+from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_count, format_duration
-from spillcast.visible import shell_word
 
 if TYPE_CHECKING:
     import pyarrow as pa

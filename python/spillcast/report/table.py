@@ -16,8 +16,8 @@ from itertools import zip_longest
 from textwrap import fill, wrap
 from typing import Any
 
+from spillcast.text import visible
 from spillcast.units import format_bytes, format_duration, format_speedup
-from spillcast.visible import visible
 
 #: Sentences are broken so that they can be read.
 WIDTH = 96

@@ -12,8 +12,8 @@ from spillcast.recording.machine import command_of
 from spillcast.recording.memory import meminfo_bytes, memory_groups, resident_bytes
 from spillcast.recording.observed import mounted
 from spillcast.recording.spill import spill_bytes
+from spillcast.text import shell_word
 from spillcast.units import format_bytes
-from spillcast.visible import shell_word
 
 #: File systems whose pages are the storage itself.
 IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")

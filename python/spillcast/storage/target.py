@@ -19,8 +19,8 @@ from spillcast.storage.budget import Budget, all_that_is_free
 from spillcast.storage.memory import SHARED_MEMORY, check_memory, is_tmpfs
 from spillcast.storage.observed import assumed_latency, observed
 from spillcast.storage.storage import Storage
+from spillcast.text import shell_word
 from spillcast.units import parse_factor, parse_latency_s
-from spillcast.visible import shell_word
 
 if TYPE_CHECKING:
     from spillcast.storage.probe import Progress

@@ -19,7 +19,7 @@ from spillcast.errors import (
     StatementFailed,
 )
 from spillcast.evidence.postgres import MARK
-from spillcast.visible import has_control, is_utf8
+from spillcast.text import has_control, is_utf8
 
 if TYPE_CHECKING:
     import psycopg

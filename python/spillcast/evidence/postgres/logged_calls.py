@@ -13,8 +13,8 @@ from spillcast.recording.postgres_meta import Statement
 from spillcast.recording.recording import Recording
 from spillcast.recording.timed_within import TimedWithin
 from spillcast.tabular import aligned
+from spillcast.text import one_line
 from spillcast.units import format_bytes, format_duration
-from spillcast.visible import one_line
 
 _TIMES = "set auto_explain.log_analyze and track_io_timing for plans with times"
 

@@ -35,8 +35,8 @@ from spillcast.recording.shared_by import SharedBy
 from spillcast.recording.timed_within import TimedWithin
 from spillcast.redaction import struck_text
 from spillcast.tabular import aligned
+from spillcast.text import one_line
 from spillcast.units import format_bytes, format_duration
-from spillcast.visible import one_line
 
 #: So many plans are listed, with so much of their statements.
 LISTED, TEXT_MAX = 8, 48

@@ -7,8 +7,8 @@ from spillcast.errors import EvidenceAmbiguous, InputError, NoTempIo, SelectionE
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES
 from spillcast.evidence.postgres.statement_rows import Row
 from spillcast.tabular import aligned
+from spillcast.text import one_line
 from spillcast.units import format_bytes, format_duration
-from spillcast.visible import one_line
 
 LISTED = 8
 #: Columns of a statement's text in the list.

@@ -28,8 +28,8 @@ from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.storage import Storage
 from spillcast.storage.model import Model
 from spillcast.storage.target import check_word, is_place, resolve_storage
+from spillcast.text import shell_word
 from spillcast.units import parse_factor, parse_latency_s
-from spillcast.visible import shell_word
 
 #: Statements that an error names.
 _NAMED = 3

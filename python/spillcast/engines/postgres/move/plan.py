@@ -43,7 +43,7 @@ from spillcast.errors import (
     PermissionDenied,
     ServerUnsuited,
 )
-from spillcast.visible import shell_word
+from spillcast.text import shell_word
 
 
 def revert_steps(

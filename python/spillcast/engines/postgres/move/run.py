@@ -55,7 +55,7 @@ from spillcast.errors import (
     StatementFailed,
 )
 from spillcast.evidence.postgres import MARK
-from spillcast.visible import shell_word
+from spillcast.text import shell_word
 
 #: Sorts some 1 MB in 64 kB; its temp files stay while a row of it is still to be fetched.
 SPILL = (

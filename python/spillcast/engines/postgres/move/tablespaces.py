@@ -12,8 +12,8 @@ from spillcast.engines.move import Step
 from spillcast.engines.postgres.connection import Connection, row, shown_dsn
 from spillcast.engines.postgres.processes import local_process
 from spillcast.errors import EvidenceDamaged, MoveBlocked, OptionInvalid
+from spillcast.text import shell_word
 from spillcast.units import format_bytes
-from spillcast.visible import shell_word
 
 SETTING = "temp_tablespaces"
 #: A comment of a tablespace that begins so is spillcast's note of how all was before.

@@ -39,7 +39,7 @@ from spillcast.forecast.running import known_target
 from spillcast.recording.calibration import kept_calibration
 from spillcast.recording.wait_cost import MachineCalibration
 from spillcast.redaction import struck_text
-from spillcast.visible import shell_word
+from spillcast.text import shell_word
 
 #: As many looks as a short time has, and the least and the most time between two of them: a look
 #: takes the server a millisecond.

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from spillcast.engines.postgres.connection import Connection, row
-from spillcast.visible import shell_word
+from spillcast.text import shell_word
 
 EXTENSION = "pg_stat_statements"
 _PRELOAD, _TIMES = "shared_preload_libraries", "track_io_timing"

@@ -20,8 +20,8 @@ from spillcast.report.html.page import (
     texts,
 )
 from spillcast.report.table import Column, Table
+from spillcast.text import one_line
 from spillcast.units import format_count, format_duration
-from spillcast.visible import one_line
 
 #: Runs that are named at the top.
 _SUBJECTS_MAX = 4

@@ -1,8 +1,9 @@
-"""The packages that some verbs want and the base does not: each belongs to an extra of ours."""
+"""This installation: the commit that it was built from, and packages of extras that are missing."""
 
 import re
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, requires
+from pathlib import Path
 
 from spillcast.errors import InputError, PackageMissing
 
@@ -53,3 +54,15 @@ def _installed(package: str) -> bool:
     except PackageNotFoundError:
         return False
     return True
+
+
+#: Its only line is the commit, with a + where files differed from it.
+FILE = Path(__file__).with_name("commit.txt")
+
+
+def commit() -> str | None:
+    """The commit; None where it is not known."""
+    try:
+        return FILE.read_text().strip() or None
+    except OSError:
+        return None

@@ -1,7 +1,12 @@
-"""Text of others on a terminal or in a shell: control characters shown, cut, words quoted."""
+"""Text and names of others: on terminals, in shells, as arguments, as files for DuckDB."""
 
+import glob
+import os
 import re
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
 
 #: C0 but tab and the ends of lines, DEL, C1, what turns the direction of writing around, separators
 #: of lines that are no newline, and bytes that are no UTF-8.
@@ -64,3 +69,23 @@ def _escape(letter: str) -> str:
         # A byte that is no UTF-8, as file names may hold.
         code -= 0xDC00
     return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"
+
+
+def exact_name(path: str | Path) -> str:
+    """A name that stands for this file alone, whatever letters are in it."""
+    return glob.escape(os.path.abspath(path))
+
+
+def rows_of(path: str | Path) -> str:
+    """SQL for the rows of this Parquet file."""
+    return "read_parquet('" + exact_name(path).replace("'", "''") + "')"
+
+
+Item = TypeVar("Item", bound=str | Path)
+
+
+def several(given: Item | Sequence[Item]) -> Sequence[Item]:
+    """Those that are given, in a sequence."""
+    if isinstance(given, str | Path):
+        return [given]
+    return given
