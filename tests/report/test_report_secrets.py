@@ -186,7 +186,7 @@ class Planted:
 
 
 def everywhere(tree, planted):
-    """All texts of a tree replaced by a mark, but for what html/measured.py makes of numbers."""
+    """All texts of a tree replaced by a mark, but for what html/runs.py makes of numbers."""
     if isinstance(tree, dict) and {"label", "value"} == set(tree):
         figures = tree["label"] in FIGURES
         return tree if figures else tree | {"value": planted.mark()}

@@ -8,7 +8,7 @@ SVG that is stretched to the width of the page. Colours are custom properties of
 import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 from spillcast.report.table import glued
@@ -261,37 +261,39 @@ def _interval(row: Bar, x: Callable[[float], float]) -> str:
     return f'<g class="interval">{halo}{drawn}{point}</g>'
 
 
-def time_bars(rows: Sequence[tuple[str, float, str, str]]) -> Chart:
-    """A bar for each name, seconds, text and colour."""
-    bars = [Bar(name, text, [(0, seconds, colour)]) for name, seconds, text, colour in rows]
-    return _bars(bars, max((row[1] for row in rows), default=0.0))
-
-
-def drawn_as_shares(totals_s: Sequence[float]) -> bool:
+def drawn_as_shares(totals: Sequence[float]) -> bool:
     """Whether the longest bar would make the shortest illegible."""
-    return max(totals_s) > _RATIO_MAX * min(totals_s)
+    return max(totals) > _RATIO_MAX * min(totals)
 
 
-def stacked(bars: Sequence[tuple[str, Mapping[str, float]]], colours: Mapping[str, str]) -> Chart:
-    """A bar for each name, of parts in seconds; or in shares of each, if they differ too much."""
-    shares, rows = drawn_as_shares([sum(parts.values()) for _, parts in bars]), []
-    for name, parts_s in bars:
-        total_s = sum(parts_s.values())
-        unit_s = (total_s or 1.0) if shares else 1.0
-        rows.append(Bar(name, format_duration(total_s), _stack(parts_s, unit_s, colours)))
-    legend = [(part, colour, "square") for part, colour in colours.items()]
-    max_value = max((row.spans[-1][1] for row in rows if row.spans), default=1.0)
-    return _bars(rows, max_value, percent_ticks() if shares else None, legend=legend)
+def stacked(
+    rows: Sequence[tuple[str, str, Mapping[str, float]]],
+    colours: Mapping[str, str],
+    *,
+    shares: bool = False,
+    intervals: Sequence[Interval | None] = (),
+) -> Chart:
+    """A bar for each name and text, of parts in seconds, or in ``shares`` of their sum.
 
-
-def _stack(
-    parts: Mapping[str, float], unit: float, colours: Mapping[str, str]
-) -> list[tuple[float, float, str]]:
-    spans, end = [], 0.0
-    for part, value in parts.items():
-        spans.append((end, end + value / unit, colours[part]))
-        end += value / unit
-    return spans
+    ``intervals`` are those of the ends of the bars.
+    """
+    bars = []
+    for (name, text, parts), interval in zip_longest(rows, intervals):
+        unit = (sum(parts.values()) or 1.0) if shares else 1.0
+        spans, end = [], 0.0
+        for part, value in parts.items():
+            spans.append((end, end + value / unit, colours[part]))
+            end += value / unit
+        ends = None
+        if interval is not None:
+            ends = min(interval[0] / unit, _REACH_MAX), min(interval[1] / unit, _REACH_MAX)
+        bars.append(Bar(name, text, spans, ends))
+    reach = [bar.interval[1] for bar in bars if bar.interval]
+    reach += [bar.spans[-1][1] for bar in bars if bar.spans]
+    max_value = max(reach, default=1.0)
+    one_part = all(len(parts) == 1 for _, _, parts in rows)
+    legend = [] if one_part else [(part, colour, "square") for part, colour in colours.items()]
+    return _bars(bars, max_value, percent_ticks(max_value) if shares else None, legend=legend)
 
 
 def targets(
@@ -354,28 +356,3 @@ def waterfall(
     rows.append(Bar(name, text, [(0, target_s, "target")], interval_s))
     max_s = max(max_s, today_s, interval_s[1])
     return _bars(rows, max_s, rules=_floor_rules(floor_s, floor_interval_s))
-
-
-def progress(rows: Sequence[tuple[str, str, Sequence[float], Interval]]) -> Chart:
-    """Name, text, what was before the recording, recorded and remains, and bounds of the last."""
-    colours = {"before the recording": "now", "recorded": "target", "remaining": "rest"}
-    bars = []
-    for name, text, parts, (low, high) in rows:
-        total, done = sum(parts) or 1.0, sum(parts[:2])
-        spans = _stack(dict(zip(colours, parts, strict=True)), total, colours)
-        ends = [min((done + end) / total, _REACH_MAX) for end in (low, high)]
-        bars.append(Bar(name, text, spans, (ends[0], ends[1])))
-    max_share = max(1.0, *(bar.interval[1] for bar in bars if bar.interval))
-    legend = [(part, colour, "square") for part, colour in colours.items()]
-    return _bars(bars, max_share, percent_ticks(max_share), legend=legend)
-
-
-def reads_and_writes(rows: Sequence[tuple[str, float, float, str]]) -> Chart:
-    """Seconds of reads and of writes, one after the other, by name."""
-    colours = {"reads": "read", "writes": "write"}
-    bars = [
-        Bar(name, text, _stack({"reads": reads_s, "writes": writes_s}, 1.0, colours))
-        for name, reads_s, writes_s, text in rows
-    ]
-    legend = [(part, colour, "square") for part, colour in colours.items()]
-    return _bars(bars, max(reads_s + writes_s for _, reads_s, writes_s, _ in rows), legend=legend)

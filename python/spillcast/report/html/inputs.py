@@ -2,17 +2,17 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
-from spillcast.document import read
+from spillcast.document import key, read
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import EvidenceUnknown, FileTooLarge, InputError, SchemaUnsupported
 from spillcast.forecast import Forecast
 from spillcast.gate import bounded, damaged, json_of, text_of
-from spillcast.report.html import forms
 from spillcast.storage.storage import StorageDocument
 
 Document = dict[str, Any]
@@ -27,21 +27,96 @@ _LISTS = {
     "spillcast.fleet/1": "fleets",
     SERVER_SCHEMA: "servers",
 }
-#: The type that each must have; of sweeps by kind.
-_TYPES: dict[str, type] = {
-    "profiles": forms.Profile,
-    "forecasts": Forecast,
-    "verifications": forms.Verification,
-    "storages": StorageDocument,
-    "io-size": forms.SizeSweep,
-    "memory": forms.MemorySweep,
-    "caches": forms.Cache,
-    "fleets": forms.Fleet,
-    "servers": ServerRanking,
-}
 AGAIN = "print it again"
 #: A larger document is not accepted.
 _BYTES_MAX = 32 << 20
+
+
+def _shape(keys: Mapping[str, Any]) -> Any:
+    """A type for ``document.read``; keys with ``?`` may lack, numbers with ``-`` be negative."""
+    parts = [
+        (name.rstrip("?-"), kind, key("", signed="-" in name, optional="?" in name))
+        for name, kind in keys.items()
+    ]
+    return make_dataclass("Shape", parts, frozen=True, kw_only=True)
+
+
+def _rows(keys: Mapping[str, Any]) -> Any:
+    return GenericAlias(Sequence, (_shape(keys),))
+
+
+_INTERVAL = tuple[float, float] | None
+_NUMBER = float | None
+_PROFILE_ROW = dict.fromkeys(
+    ("total_us?", "count?", "share?", "mean_us?", "p50_us?", "p95_us?", "p99_us?", "max_us?",
+     "latency_us?"),
+    _NUMBER,
+)  # fmt: skip
+_CALLS = _shape(dict.fromkeys(("count?", "mean_us?", "total_s?"), _NUMBER))
+_SIZES: dict[str, Any] = {"min_bytes": int, "max_bytes": int, "total_s": float}
+_SIZES_ROW = _SIZES | {"reads?": _CALLS | None, "writes?": _CALLS | None, "interval_s?": _INTERVAL}
+_TRAFFIC: dict[str, Any] = {
+    "flash_read_bytes": float, "disk_read_bytes": float, "flash_write_bytes": float,
+    "disk_write_bytes": float, "elapsed_s?": _NUMBER,
+}  # fmt: skip
+_ACCOUNT = {"object": str, "requests": int, "bytes": float, "hits": int}
+_SAVING: dict[str, Any] = {
+    "database": str, "elapsed_s": float, "temp_s": float, "saved_s-": _NUMBER,
+    "saved_interval_s-": _INTERVAL, "share-": float,
+}  # fmt: skip
+_SHAPES: dict[str, dict[str, Any]] = {
+    "profiles": {
+        "by": Sequence[str], "elapsed_s": float, "rows": _rows(_PROFILE_ROW),
+        "words?": Sequence[str],
+    },
+    "verifications": {
+        "cases": _rows({
+            "forecast": _shape({"forecast_s": _NUMBER, "interval_s": _INTERVAL}),
+            "measured_to_s": float, "engine": str, "workload": str, "threads": int,
+            "direction": str,
+        }),
+    },
+    "io-size": {
+        "storage": str, "rows": _rows(_SIZES_ROW), "best": _shape(_SIZES),
+        "advice?": _rows({"engine": str, "text": str}),
+    },
+    "memory": {
+        "points": _rows({
+            "storage": str, "memory_bytes": int, "elapsed_s": _NUMBER, "measured": bool,
+            "interval_s?": _INTERVAL, "reads?": int | None, "writes?": int | None,
+            "spilled_bytes?": _NUMBER,
+        }),
+        "turns?": _rows({"to": str, "memory_bytes": int}),
+    },
+    "caches": {
+        "cache": _shape({
+            "size_bytes": int, "policy": str, "without": _shape(_TRAFFIC),
+            "runs": _rows(
+                _TRAFFIC | {"hit_ratio": float, "accounts": _rows(_ACCOUNT)}
+            ),
+        }) | None,
+        "curve": _shape({
+            "size_bytes": Sequence[float], "miss_ratio": Sequence[float], "data_bytes": float,
+            "enough_bytes": _NUMBER,
+        }),
+    },
+    "fleets": {
+        "target": str, "confidence": float, "statements_for_most": int, "most": float,
+        "saved_s-": float, "saved_interval_s-": tuple[float, float],
+        "statements": _rows(
+            _SAVING | {"sql": str, "cumulative_share": float, "refused": str | None}
+        ),
+        "databases": _rows(_SAVING | {"statements": int, "saved_s-": float}),
+        "days": _rows({"day": str, "temp_s": float, "saved_s-": float}),
+    },
+}  # fmt: skip
+#: The type that each must have, as far as a page shows it; of sweeps by kind.
+_TYPES: dict[str, Any] = {
+    "forecasts": Forecast,
+    "storages": StorageDocument,
+    "servers": ServerRanking,
+    **{kind: _shape(keys) for kind, keys in _SHAPES.items()},
+}
 
 
 @dataclass

@@ -84,6 +84,27 @@ class Cells:
         return cls([columns[at].name or "" for at in used], rows, left, left_out)
 
 
+#: How the values of a key are written, by the end of its name; others are texts.
+_UNITS = {
+    "interval_s": "interval", "_s": "s", "_us": "us", "bytes": "bytes", "share": "percent1",
+    "count": "whole", "reads": "whole", "writes": "whole", "requests": "whole", "depth": "whole",
+    "statements": "whole", "_text": "raw",
+}  # fmt: skip
+
+
+def table_of(rows: Sequence[Document], keys: str) -> Table:
+    """Rows as a table of some keys, each ``key`` or ``key:heading_of_the_column``.
+
+    The unit of a column follows from its key.
+    """
+    columns = []
+    for word in keys.split():
+        key, _, heading = word.partition(":")
+        unit = next((unit for end, unit in _UNITS.items() if key.endswith(end)), "text")
+        columns.append(Column((heading or key).replace("_", " ").strip(), key, unit))
+    return Table.of(columns, rows)
+
+
 def texts(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table of texts; only those of the first column are words."""
     first, *others = header

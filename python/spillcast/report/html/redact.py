@@ -77,13 +77,13 @@ _FORMS = {
     "engine": rf"(?:PostgreSQL|DuckDB|Oracle|postgres|duckdb|oracle)(?: {_VERSION})?",
     "workload": "sort|join|hash|aggregate|window",
     "target": r"tmpfs|latency:[\d.]+(?:ns|us|ms|s)|factor:[\d.]+",
-    # What html/measured.py makes of figures alone.
+    # What html/runs.py makes of figures alone.
     "about.recorded": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
     "about.kernel": rf"{_VERSION}",
     "about.evidence": r"\d+ extended SQL traces? \(10046\)|samples of active sessions \(ASH\)",
     "about.capture": "|".join(re.escape(source.title) for source in SOURCES.values()),
 }
-#: Rows of html/measured.py whose values hold figures and words of spillcast's and nothing else.
+#: Rows of html/runs.py whose values hold figures and words of spillcast's and nothing else.
 FIGURES = {
     "machine", "CPU quota", "peak memory", "lost", "cost of recording", "covered", "samples",
     "runnable but not scheduled", "sessions", "lines", "damaged rows",

@@ -1,27 +1,41 @@
-"""Evidence -> a document of the run: where its time went, its latencies, how it was measured."""
+"""Evidence -> a document of the run: where its time went, its latencies, how it was measured.
 
-from collections.abc import Sequence
+``about`` says how it was measured, as labels and values; redact.py knows which are secret.
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from spillcast.engines.registry import known_as
 from spillcast.errors import OptionConflict
 from spillcast.evidence.find import Evidence
 from spillcast.evidence.oracle.ash import ALL, Chosen
+from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
 from spillcast.profile import Profile, profile, timeline
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
+from spillcast.recording.meta import (
+    NOBODY,
+    CaptureAccount,
+    KeptWaits,
+)
+from spillcast.recording.observed import CpuLimits
 from spillcast.recording.relabelled import with_temp
+from spillcast.recording.source import SOURCES
 from spillcast.redaction import struck_document
-from spillcast.report.html import measured
 from spillcast.report.html.inputs import Document, Inputs
-from spillcast.report.recording import recording_warnings
+from spillcast.report.recording import cost_sentence, recording_warnings
 from spillcast.stats import merged
 from spillcast.storage import Group, Storage
 from spillcast.storage.observed import observed
+from spillcast.units import format_bytes, format_count, format_duration
 
 #: Share of the time of all temp I/O below which sizes are not told apart.
 _SMALL = 0.01
+_STATEMENTS_MAX, _TEXT_MAX = 12, 4000
 
 
 def add_runs(
@@ -52,6 +66,8 @@ def _of_recording(recording: Recording) -> Document:
     meta = recording.meta
     groups = observed(recording).groups if meta.captured else []
     line, server = timeline.of_recording(recording), meta.server_query is not None
+    query = meta.engine.query or meta.engine.sql
+    statements = [{"sql_id": None, "text": query[:_TEXT_MAX], "share": None}] if query else []
     return {
         "name": recording.path.name,
         "kind": "recording",
@@ -63,8 +79,8 @@ def _of_recording(recording: Recording) -> Document:
         "latencies": by_op(groups),
         "operations": [_operation(group) for group in _distinguished(groups)],
         "events": _events_of_samples(recording),
-        "statements": struck_document(measured.statements_of(meta.engine)),
-        "about": struck_document(measured.about_recording(recording)),
+        "statements": struck_document(statements),
+        "about": struck_document(_about_recording(recording)),
         "warnings": recording_warnings(recording),
     }
 
@@ -84,7 +100,7 @@ def _of_traces(paths: Sequence[Path], lenient: bool) -> Document:
     by_event = profile(*paths, lenient=lenient)
     read = profile_traces(paths, ["event", "second"], lenient=lenient)
     line = timeline.of_traces(read, by_event.elapsed_s)
-    statements = struck_document(measured.trace_statements(paths, lenient=lenient))
+    statements = struck_document(_trace_statements(paths, lenient=lenient))
     return {
         "name": _names(paths),
         "kind": "traces",
@@ -96,7 +112,7 @@ def _of_traces(paths: Sequence[Path], lenient: bool) -> Document:
         "operations": [],
         "events": _events(by_event),
         "statements": statements,
-        "about": measured.about_traces(read.paths, read),
+        "about": _about_traces(read.paths, read),
         "warnings": by_event.warnings,
     }
 
@@ -116,9 +132,133 @@ def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Document:
         "operations": [],
         "events": _events(result),
         "statements": [],
-        "about": measured.about_ash(paths, result),
+        "about": _about_ash(paths, result),
         "warnings": result.warnings,
     }
+
+
+def _labelled(values: Mapping[str, str | None]) -> list[dict[str, str]]:
+    return [{"label": label, "value": value} for label, value in values.items() if value]
+
+
+def _about_recording(recording: Recording) -> list[dict[str, str]]:
+    """Machine, engine, capture with its cost and loss, and what of the run it covers."""
+    meta, engine, machine = recording.meta, recording.meta.engine, recording.meta.machine
+    known = known_as(engine.name)
+    name = engine.name if known is None else known.label
+    settings = {key: engine.settings.get(key) for key in (known.settings if known else ())}
+    peak_bytes, sampling = meta.memory.peak_rss_bytes, meta.sampling
+    hardware = [format_count(machine.cpus, "CPU")] if machine.cpus else []
+    hardware += [f"{format_bytes(machine.memory_bytes)} of memory"] if machine.memory_bytes else []
+    samples = None
+    if sampling is not None:
+        discarded = f"; {sampling.discarded:,} discarded after gaps" if sampling.discarded else ""
+        samples = f"{sampling.samples:,}, {sampling.rate_hz} a second{discarded}"
+    return _labelled(
+        {
+            "recorded": (meta.started_at or "")[:19].replace("T", " "),
+            "engine": f"{name} {engine.version or ''}".strip() * (engine.name != NOBODY.name),
+            "command": shlex.join(engine.command or ()),
+            "settings": ", ".join(f"{k} = {value}" for k, value in settings.items() if value),
+            "machine": ", ".join(hardware),
+            "kernel": machine.kernel,
+            "host": machine.host,
+            "CPU quota": _quota(meta.cpu_limits),
+            "peak memory": None if peak_bytes is None else format_bytes(peak_bytes),
+            **_capture(meta.capture, captured=meta.captured),
+            "covered": _coverage(meta.raw),
+            "samples": samples,
+        }
+    )
+
+
+def _quota(limits: CpuLimits) -> str | None:
+    if limits.quota_cpus is None:
+        return None
+    throttled_s = limits.throttled_s
+    throttled = "" if throttled_s is None else f", throttled {format_duration(throttled_s)}"
+    return f"{limits.quota_cpus:g} CPUs{throttled}"
+
+
+def _capture(capture: CaptureAccount, *, captured: bool) -> dict[str, str]:
+    title = SOURCES[capture.method].title if capture.method in SOURCES else capture.method
+    if not captured:
+        because = capture.absent_because
+        return {"capture": f"none: {because}" if capture.method == "none" else title}
+    dropped = f", {format_count(capture.dropped, 'single wait')}" if capture.dropped else ""
+    delay, others_s = format_duration(capture.run_queue_delay_s), capture.run_queue_others_s
+    if others_s is not None:
+        delay += f", up to {format_duration(others_s)} of it because of other programs"
+    return {
+        "capture": title,
+        "lost": f"{format_count(capture.lost, 'report')}{dropped}",
+        "cost of recording": cost_sentence(capture),
+        "runnable but not scheduled": delay,
+    }
+
+
+def _coverage(raw: KeptWaits) -> str | None:
+    if not raw.rows_seen:
+        return None
+    if raw.slices_s is None:
+        return f"the entire run: all {format_count(raw.rows, 'wait')}"
+    seen, slices = format_count(raw.rows_seen, "single wait"), len(raw.slices_s)
+    return f"the entire run by second; {raw.rows:,} of {seen}, in {format_count(slices, 'slice')}"
+
+
+def _about_traces(paths: Sequence[Path], read: Traces) -> list[dict[str, str]]:
+    """Files, sessions and damage."""
+    lines = sum(file.get("lines", 0) for file in read.files)
+    return _labelled(
+        {
+            "evidence": f"{len(paths)} extended SQL trace{'s' * (len(paths) > 1)} (10046)",
+            "files": ", ".join(map(str, paths[:8])) + (", ..." if len(paths) > 8 else ""),
+            "sessions": f"{len(read.sessions()):,}",
+            "lines": f"{lines:,}, {read.damaged_count():,} of them damaged" if lines else None,
+        }
+    )
+
+
+def _about_ash(paths: Sequence[Path], samples: Profile) -> list[dict[str, str]]:
+    """Files and samples."""
+    count = sum(row["count"] for row in samples.rows)
+    return _labelled(
+        {
+            "evidence": "samples of active sessions (ASH)",
+            "files": ", ".join(map(str, paths[:8])),
+            "samples": f"{count:,}, standing for {format_duration(samples.elapsed_s)}",
+            "damaged rows": f"{len(samples.damaged):,}" if samples.damaged else None,
+        }
+    )
+
+
+def _trace_statements(paths: Sequence[Path], *, lenient: bool) -> list[dict[str, Any]]:
+    """The statements of traces that take the longest, with their texts and shares."""
+    from spillcast.interruptible import run_interruptibly
+
+    texts: dict[str, str] = {}
+    reader, watch = open_reader(paths, lenient, None)
+
+    def take(*tables: Any) -> None:
+        for sql_id, text in _texts(tables[2]):
+            texts.setdefault(sql_id, text[:_TEXT_MAX])
+
+    with ReadFailures():
+        run_interruptibly(lambda: reader.rows(take), reader.cancel, watch)
+    shares: dict[str, float] = {}
+    for row in profile(*paths, by=["sql"], lenient=lenient).rows:
+        shares[row["sql"] or ""] = row["share"]
+    ranked = sorted(texts, key=lambda sql_id: -(shares.get(sql_id) or 0.0))[:_STATEMENTS_MAX]
+    return [
+        {"sql_id": sql_id, "text": texts[sql_id], "share": shares.get(sql_id)} for sql_id in ranked
+    ]
+
+
+def _texts(statements: Any) -> Iterator[tuple[str, str]]:
+    import pyarrow as pa
+
+    for row in pa.record_batch(statements).select(["sql_id", "text"]).to_pylist():
+        yield row["sql_id"], row["text"]
 
 
 def _time_s(line: timeline.Timeline, elapsed_s: float) -> float:

@@ -24,6 +24,7 @@ from spillcast.report.html.page import (
     seconds,
     sentence,
     size,
+    table_of,
 )
 from spillcast.report.html.sections.forecasts import place
 from spillcast.report.html.sections.runs import events_table, histogram
@@ -33,76 +34,8 @@ from spillcast.units import format_count, interval_name
 
 #: Bars of a chart; the tables hold more.
 _PROFILE_MAX, _FLEET_MAX, _DAYS_MAX = 10, 12, 31
-_GROUPS = (
-    Column("op", "op"),
-    Column("size", "size_class_bytes", "bytes"),
-    Column("depth", "depth", "count"),
-    Column("pattern", "pattern"),
-    Column("operations", "count", "count"),
-    Column("mean", "mean_us", "us"),
-)
-_IO_SIZES = (
-    Column("size of an operation", "setting"),
-    Column("reads", "reads_count", "whole"),
-    Column("mean read", "reads_us", "us"),
-    Column("writes", "writes_count", "whole"),
-    Column("mean write", "writes_us", "us"),
-    Column("total", "total_s", "s"),
-    Column("interval", "interval_s", "interval"),
-)
-_POINTS = (
-    Column("storage", "storage"),
-    Column("memory", "memory_bytes", "bytes"),
-    Column("elapsed", "elapsed_s", "s"),
-    Column("interval", "interval_s", "interval"),
-    Column("reads", "reads", "count"),
-    Column("writes", "writes", "count"),
-    Column("spilled", "spilled_bytes", "bytes"),
-    Column("", "how"),
-)
-_ACCOUNTS = (
-    Column("object", "object"),
-    Column("class", "class"),
-    Column("requests", "requests", "count"),
-    Column("bytes", "bytes", "bytes"),
-    Column("hits", "share", "percent1"),
-)
-_TRAFFIC = (
-    Column("", "name"),
-    Column("from flash", "flash_read_bytes", "bytes"),
-    Column("from disk", "disk_read_bytes", "bytes"),
-    Column("to flash", "flash_write_bytes", "bytes"),
-    Column("to disk", "disk_write_bytes", "bytes"),
-    Column("I/O time", "elapsed_s", "s"),
-)
-_SAVINGS = (
-    Column("elapsed", "elapsed_s", "s"),
-    Column("in temp", "temp_s", "s"),
-    Column("saved", "outcome", "raw"),
-    Column("interval", "saved_interval_s", "interval"),
-    Column("share", "share", "percent1"),
-)
-_STATEMENTS = (
-    Column("statement", "sql"),
-    Column("database", "database"),
-    *_SAVINGS,
-    Column("so far", "cumulative_share", "percent1"),
-)
-_DATABASES = (
-    Column("database", "database"),
-    Column("statements", "statements", "count"),
-    *_SAVINGS,
-)
-_DAYS = (Column("day", "day"), Column("in temp", "temp_s", "s"), Column("saved", "saved_s", "s"))
-_CASES = (
-    Column("query", "query"),
-    Column("from", "from"),
-    Column("to", "to"),
-    Column("forecast", "forecast_s", "s"),
-    Column("interval", "interval_s", "interval"),
-    Column("measured", "measured_to_s", "s"),
-    Column("error", "error", "raw"),
-)
+_GROUP = "op size_class_bytes:size depth pattern count:operations mean_us:mean"
+_SAVED = "elapsed_s:elapsed temp_s:in_temp saved_text:saved saved_interval_s:interval share"
 
 
 def profile_answers(profiles: Sequence[Document]) -> list[str]:
@@ -127,13 +60,13 @@ def profile(document: Document) -> Section:
         if "total_us" in row
     ]
     bars = [
-        (row["event"], row["total_us"] / 1e6, micros(row["total_us"]), "target")
+        (row["event"], micros(row["total_us"]), {"time": row["total_us"] / 1e6})
         for row in rows
         if not row.get("idle")
     ]
     table, title = events_table(rows), f"Time by {', '.join(by)}"
     caption = f"{elapsed_words(document['elapsed_s'], rows)}."
-    chart = charts.time_bars(bars[:_PROFILE_MAX])
+    chart = charts.stacked(bars[:_PROFILE_MAX], {"time": "target"})
     figures = [Figure(title, caption, chart, table)] if bars else []
     tables = [(f"By {', '.join(by)}", table)]
     return Section(f"Where the time goes: {document['name']}", (), figures, tables)
@@ -191,9 +124,9 @@ def storage(document: Document, latencies: Sequence[Document]) -> Section:
             "mean latency",
             logarithmic=True,
         )
-        table = Table.of([column for column in _GROUPS if column.key != "pattern"], single)
+        table = table_of(single, _GROUP.replace(" pattern", ""))
         figures.insert(0, Figure("Mean latency by the size of an operation", caption, chart, table))
-    tables = [("Latency by operation and size", Table.of(_GROUPS, groups))]
+    tables = [("Latency by operation and size", table_of(groups, _GROUP))]
     return Section(f"Storage: {document['name']}", _provenance(document), figures, tables)
 
 
@@ -244,8 +177,10 @@ def _io_sizes(sweep: Document) -> Section:
         rows.append(flat)
         is_best = best and all(row[key] == best[key] for key in ("min_bytes", "max_bytes"))
         text = f"{seconds(row['total_s'])}{', best' if is_best else ''}"
-        bars.append((flat["setting"], times_s[0], times_s[1], text))
-    table, chart = Table.of(_IO_SIZES, rows), charts.reads_and_writes(bars)
+        bars.append((flat["setting"], text, dict(zip(("reads", "writes"), times_s, strict=True))))
+    keys = "setting:size_of_an_operation reads_count:reads reads_us:mean_read writes_count:writes"
+    keys += " writes_us:mean_write total_s:total interval_s:interval"
+    table, chart = table_of(rows, keys), charts.stacked(bars, {"reads": "read", "writes": "write"})
     title = f"Time of all temp I/O by the size of an operation, on {sweep['storage']}"
     figure = Figure(title, f"Fastest: {_setting(best)}." if best else "", chart, table)
     advice = [f"{entry['engine']}: {entry['text']}" for entry in sweep.get("advice", ())]
@@ -272,6 +207,8 @@ def _memory(sweep: Document) -> Section:
         {**point, "how": "measured" if point["measured"] else "forecast"}
         for point in sweep["points"]
     ]
+    keys = "storage memory_bytes:memory elapsed_s:elapsed interval_s:interval reads writes"
+    keys += " spilled_bytes:spilled how:_"
     known = [point for point in points if point["elapsed_s"] is not None]
     workload = " ".join(str(sweep[key]) for key in ("engine", "workload") if sweep.get(key))
     caption = "Filled points are measured, open ones forecast with their intervals."
@@ -288,7 +225,7 @@ def _memory(sweep: Document) -> Section:
         }
         chart = plots.lines_by_size(series, "work memory", "elapsed time", logarithmic=False)
         title = f"Elapsed time by memory: {workload}"
-        figures.append(Figure(title, caption, chart, Table.of(_POINTS, points)))
+        figures.append(Figure(title, caption, chart, table_of(points, keys)))
     turns = []
     for turn in sweep.get("turns", ()):
         where = f"{turn['storage']} at " if turn.get("storage") else ""
@@ -337,10 +274,12 @@ def cache(document: Document) -> Section:
         ]
         names = ["no cache", "populating", *["next run"] * len(cache["runs"])]
         traffic = zip(names, [cache["without"], *cache["runs"]], strict=False)
+        keys = "name:_ flash_read_bytes:from_flash disk_read_bytes:from_disk"
+        keys += " flash_write_bytes:to_flash disk_write_bytes:to_disk elapsed_s:I/O_time"
         caption = f"Last run with {size(cache['size_bytes'])}, policy {cache['policy']}"
         tables = [
-            (caption, Table.of(_ACCOUNTS, accounts)),
-            ("Traffic", Table.of(_TRAFFIC, [{**of, "name": name} for name, of in traffic])),
+            (caption, table_of(accounts, "object class requests bytes share:hits")),
+            ("Traffic", table_of([{**of, "name": name} for name, of in traffic], keys)),
         ]
     return Section("How much flash is worth buying", (), figures, tables)
 
@@ -368,55 +307,45 @@ def fleet(document: Document) -> Section:
     """Savings by statement and by database, temp I/O by day."""
     statements, databases, days = (document[key] for key in ("statements", "databases", "days"))
     rows = [
-        {**row, "outcome": row.get("refused") or seconds(row["saved_s"])}
+        {**row, "saved_text": row.get("refused") or seconds(row["saved_s"])}
         for row in (*statements, *databases)
     ]
     answered = [entry for entry in statements if entry["saved_s"] is not None]
-    by_statement = [(f"{entry['sql']}, {entry['database']}", entry) for entry in answered]
-    by_database = [(str(entry["database"]), entry) for entry in databases]
-    by_day = [
-        (str(entry["day"]), entry["temp_s"], seconds(entry["temp_s"]), "read") for entry in days
-    ]
-    count = len(statements)
-    figures = [
-        _limited(
-            "Saving by statement, the largest first",
-            _saved_bars(by_statement)[:_FLEET_MAX],
-            Table.of(_STATEMENTS, rows[:count]),
-            len(by_statement),
-        ),
-        _limited(
-            "Saving by database",
-            _saved_bars(by_database)[:_FLEET_MAX],
-            Table.of(_DATABASES, rows[count:]),
-            len(by_database),
-        ),
-        _limited("Temp I/O by day", by_day[-_DAYS_MAX:], Table.of(_DAYS, days), len(by_day)),
-    ]
+    by_statement = _savings([(f"{row['sql']}, {row['database']}", row) for row in answered])
+    by_database = _savings([(str(row["database"]), row) for row in databases])
+    by_day = [(str(row["day"]), seconds(row["temp_s"]), {"temp": row["temp_s"]}) for row in days]
+    keys, count = f"sql:statement database {_SAVED} cumulative_share:so_far", len(statements)
+    tables = (
+        table_of(rows[:count], keys),
+        table_of(rows[count:], f"database statements {_SAVED}"),
+        table_of(days, "day temp_s:in_temp saved_s:saved"),
+    )
+    kinds = (
+        ("Saving by statement, the largest first", by_statement[:_FLEET_MAX], len(by_statement)),
+        ("Saving by database", by_database[:_FLEET_MAX], len(by_database)),
+        ("Temp I/O by day", by_day[-_DAYS_MAX:], len(by_day)),
+    )
+    figures = []
+    for (title, bars, total), table in zip(kinds, tables, strict=True):
+        more = f"{len(bars)} of {total:,}; the table below has more." if total > len(bars) else ""
+        if bars:
+            chart = charts.stacked(bars, {"saved": "target", "temp": "read"})
+            figures.append(Figure(title, more, chart, table))
     refused = sum(entry["refused"] is not None for entry in statements)
     words = f"No forecast for {format_count(refused, 'statement')}; the table says why."
     title = f"What {document['target']} would save"
-    return Section(title, [words] if refused else [], [f for of in figures for f in of])
+    return Section(title, [words] if refused else [], figures)
 
 
-def _saved_bars(rows: Sequence[tuple[str, Document]]) -> list[tuple[str, float, str, str]]:
+def _savings(rows: Sequence[tuple[str, Document]]) -> list[tuple[str, str, dict[str, float]]]:
     return [
         (
             name,
-            max(row["saved_s"], 0.0),
             f"{seconds(row['saved_s'])}, {percent(row['share'], 0)}",
-            "target",
+            {"saved": max(row["saved_s"], 0.0)},
         )
         for name, row in rows
     ]
-
-
-def _limited(
-    title: str, bars: Sequence[tuple[str, float, str, str]], table: Table, of: int
-) -> list[Figure]:
-    """Bars, with a remark if the table holds more rows; none if there is nothing to draw."""
-    more = f"{len(bars)} of {of:,}; the table below has more." if of > len(bars) else ""
-    return [Figure(title, more, charts.time_bars(bars), table)] if bars else []
 
 
 def _cases(verifications: Sequence[Document]) -> tuple[list[Document], list[Document]]:
@@ -451,8 +380,9 @@ def verification(verifications: Sequence[Document]) -> Section:
         error = None if forecast_s is None else forecast_s / case["measured_to_s"] - 1
         query = f"{case['engine']} {case['workload']} x{case['threads']}"
         text = percent(error).replace("-", MINUS)
-        rows.append({**case, **case["forecast"], "query": query, "error": text})
-    table, title = Table.of(_CASES, rows), "How good the forecasts are"
+        rows.append({**case, **case["forecast"], "query": query, "error_text": text})
+    keys = "query from to forecast_s:forecast interval_s:interval measured_to_s:measured"
+    table, title = table_of(rows, f"{keys} error_text:error"), "How good the forecasts are"
     if not given:
         return Section(title, tables=[("", table)])
     points = [(c["measured_to_s"], c["forecast"]["forecast_s"], c["direction"]) for c in given]

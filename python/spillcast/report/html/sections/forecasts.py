@@ -19,6 +19,7 @@ from spillcast.report.html.page import (
     change,
     seconds,
     sentence,
+    table_of,
     texts,
 )
 from spillcast.report.table import Column, Table
@@ -33,14 +34,6 @@ from spillcast.units import (
 
 #: Forecasts whose terms are drawn.
 _DRAWN_MAX = 3
-_TERMS = (
-    Column("term", "name"),
-    Column("operations", "count", "count"),
-    Column("size", "size", "bytes"),
-    Column("today", "baseline_s", "s"),
-    Column("on target", "forecast_s", "s"),
-    Column("change", "change", "raw"),
-)
 #: What remains of a run, by the key of its estimate, and how that is written.
 _REMAINING = (
     ("time", "elapsed_s", format_duration),
@@ -224,16 +217,15 @@ def _remaining(forecast: Forecast, rest: Remaining) -> Section:
         text += seconds(forecast.forecast_s)
     unused = [f"Not used: {reason}." for reason in rest.unused]
     caption = "Each bar is the entire query; the line is the 90 % interval of its end."
-    chart = charts.progress(_progress(forecast.recorded_s, rest))
+    chart = _progress(forecast.recorded_s, rest)
     figure = Figure("Progress, and what remains", caption, chart, table)
     return Section("What remains", [f"{text}.", *unused], [figure])
 
 
-def _progress(
-    recorded_s: float | None, rest: Remaining
-) -> list[tuple[str, str, list[float], charts.Interval]]:
+def _progress(recorded_s: float | None, rest: Remaining) -> charts.Chart:
     """Time, writes and reads, each from the run's beginning to its end."""
-    rows = []
+    rows, ends = [], []
+    colours = {"before the recording": "now", "recorded": "target", "remaining": "rest"}
     for name, key, words in _REMAINING:
         quantity = getattr(rest, key)
         done, recorded = quantity.done, quantity.recorded
@@ -241,10 +233,11 @@ def _progress(
             done, recorded = rest.done_s, recorded_s or rest.done_s
         if done is not None and recorded is not None:
             recorded = min(recorded, done)
+            parts = zip(colours, (done - recorded, recorded, quantity.centre), strict=True)
             text = f"{words(done)} done, about {words(quantity.centre)} remain"
-            parts = [done - recorded, recorded, quantity.centre]
-            rows.append((name, text, parts, (quantity.low, quantity.high)))
-    return rows
+            rows.append((name, text, dict(parts)))
+            ends.append((done + quantity.low, done + quantity.high))
+    return charts.stacked(rows, colours, shares=True, intervals=ends)
 
 
 def terms(forecasts: Sequence[Forecast]) -> list[Section]:
@@ -271,14 +264,16 @@ def _waterfall(forecast: Forecast) -> Figure:
         forecast.ceiling_interval_s,
     )
     rows: list[dict[str, Any]] = [
-        {**asdict(term), "size": term.bytes / term.count if term.bytes and term.count else None}
+        asdict(term) | {"size_bytes": (term.bytes or 0) / (term.count or 1) or None}
         for term in forecast.terms
     ]
     rows.append({"name": "elapsed", "baseline_s": now_s, "forecast_s": target_s})
     for row in rows:
-        row["change"] = change(row["forecast_s"] - row["baseline_s"])
+        row["change_text"] = change(row["forecast_s"] - row["baseline_s"])
+    keys = "name:term count:operations size_bytes:size baseline_s:today forecast_s:on_target"
+    keys += " change_text:change"
     title = f"From {seconds(now_s)} today to {seconds(target_s)} on {forecast.target}"
-    return Figure(title, "", chart, Table.of(_TERMS, rows))
+    return Figure(title, "", chart, table_of(rows, keys))
 
 
 def weaknesses(forecasts: Sequence[Forecast]) -> list[Weakness]:

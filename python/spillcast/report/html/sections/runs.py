@@ -17,9 +17,10 @@ from spillcast.report.html.page import (
     percent,
     seconds,
     size,
+    table_of,
     texts,
 )
-from spillcast.report.table import Column, Table
+from spillcast.report.table import Table
 from spillcast.text import one_line
 from spillcast.units import format_count, format_duration
 
@@ -29,30 +30,7 @@ _SUBJECTS_MAX = 4
 REST, _NOTABLE = "idle, or not accounted for", 0.005
 _COLOURS = plots.STATE_COLOURS | {REST: "domain"}
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_STATES = (Column("state", "state"), Column("time", "s", "s"), Column("share", "share", "percent1"))
-_LATENCIES = (
-    Column("mean", "mean_us", "us"),
-    Column("p50", "p50_us", "us"),
-    Column("p95", "p95_us", "us"),
-    Column("p99", "p99_us", "us"),
-    Column("max", "max_us", "us"),
-)
-_OPERATIONS = (
-    Column("operation", "operation"),
-    Column("size", "size", "raw"),
-    Column("count", "count", "count"),
-    Column("moved", "bytes", "bytes"),
-    Column("total", "total_s", "s"),
-    *_LATENCIES,
-)
-_EVENTS = (
-    Column("event", "event"),
-    Column("total", "total_us", "us"),
-    Column("share", "share", "percent1"),
-    Column("count", "count", "whole"),
-    *_LATENCIES,
-    Column("unbiased", "latency_us", "us"),
-)
+_LATENCIES = "mean_us:mean p50_us:p50 p95_us:p95 p99_us:p99 max_us:max"
 
 
 def answers(runs: Sequence[Document]) -> list[str]:
@@ -134,13 +112,14 @@ def _time_by_state(run: Document, of: str) -> Section:
     if states:
         note = "Waits of sessions that do no temp I/O are left out: they may be idle."
         bars = [
-            (state, s, f"{seconds(s)}, {percent(s / total_s, 0)}", _COLOURS[state])
+            (state, f"{seconds(s)}, {percent(s / total_s, 0)}", {state: s})
             for state, s in states.items()
         ]
-        rows = [{"state": state, "s": s, "share": s / total_s} for state, s in states.items()]
+        rows = [{"state": state, "time_s": s, "share": s / total_s} for state, s in states.items()]
         title = f"Time by what {run['sessions_are']} did, of {all_of_it}"
         caption = note if run["kind"] == "recording" else ""
-        figures = [Figure(title, caption, charts.time_bars(bars), Table.of(_STATES, rows))]
+        table, chart = table_of(rows, "state time_s:time share"), charts.stacked(bars, _COLOURS)
+        figures = [Figure(title, caption, chart, table)]
     tables = []
     if run["operations"]:
         tables.append(("Temp I/O by operation and size", _operations(run["operations"])))
@@ -154,11 +133,11 @@ def _operations(operations: Sequence[Document]) -> Table:
         {
             **row,
             "operation": f"temp {row['op']}",
-            "size": size(row["size_class_bytes"]) if row["size_class_bytes"] else "others",
+            "size_text": size(row["size_class_bytes"]) if row["size_class_bytes"] else "others",
         }
         for row in sorted(operations, key=lambda row: -row["total_s"])
     ]
-    return Table.of(_OPERATIONS, rows)
+    return table_of(rows, f"operation size_text:size count bytes:moved total_s:total {_LATENCIES}")
 
 
 def events_table(events: Sequence[Document]) -> Table:
@@ -171,29 +150,29 @@ def events_table(events: Sequence[Document]) -> Table:
         }
         for row in events
     ]
-    return Table.of(_EVENTS, rows)
+    return table_of(rows, f"event total_us:total share count {_LATENCIES} latency_us:unbiased")
 
 
 def _side_by_side(runs: Sequence[Document]) -> list[Section]:
     """A bar for each run, of its states, and the latencies of each two runs."""
     totals_s = [_by_state(run) for run in runs]
     states = [state for state in (*STATES, REST) if any(total.get(state) for total in totals_s)]
-    stacks = [
-        (str(run["name"]), {state: total.get(state, 0.0) for state in states})
-        for run, total in zip(runs, totals_s, strict=True)
+    sums_s = [sum(total.values()) for total in totals_s]
+    bars = [
+        (str(run["name"]), seconds(sum_s), {state: total.get(state, 0.0) for state in states})
+        for run, total, sum_s in zip(runs, totals_s, sums_s, strict=True)
     ]
-    sums_s = [sum(parts.values()) for _, parts in stacks]
     rows = [
-        [name, seconds(sum_s), *(
-            f"{seconds(s)}, {percent(s / (sum_s or 1.0), 0)}" for s in parts.values()
-        )]
-        for (name, parts), sum_s in zip(stacks, sums_s, strict=True)
-    ]  # fmt: skip
+        [name, text, *(f"{seconds(s)}, {percent(s / (sum_s or 1.0), 0)}" for s in parts.values())]
+        for (name, text, parts), sum_s in zip(bars, sums_s, strict=True)
+    ]
+    as_shares = charts.drawn_as_shares(sums_s)
+    colours = {state: _COLOURS[state] for state in states}
     note = "In shares of each run's time, because the runs differ much in length."
     figure = Figure(
         "Time of all sessions by what they did",
-        note if charts.drawn_as_shares(sums_s) else "",
-        charts.stacked(stacks, {state: _COLOURS[state] for state in states}),
+        note if as_shares else "",
+        charts.stacked(bars, colours, shares=as_shares),
         texts(["run", "time", *states], rows),
     )
     overlays = []
