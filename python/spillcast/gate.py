@@ -152,7 +152,10 @@ def json_values(text: str, where: str | Path, hint: str | None, mark: str) -> It
         except RecursionError:
             raise damaged(where, "nested too deep", hint) from None
         except ValueError as error:
-            if not any_found and re.search(mark, text[match.end() : match.end() + _MARKED_LENGTH]):
+            # What fails at once is other text, such as the prompt of psql.
+            begun = not isinstance(error, json.JSONDecodeError) or error.pos > match.end() + 1
+            marked = text[match.end() : match.end() + _MARKED_LENGTH]
+            if begun and not any_found and re.search(mark, marked):
                 raise damaged(where, f"not JSON: {error}", hint) from error
             at = max(text.find("\n", match.end()), match.end() + 1)
             continue

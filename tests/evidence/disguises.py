@@ -230,6 +230,8 @@ AROUND = {
     "comment": lambda lines: [f"-- {line}" for line in lines],
     "session": lambda lines: ["db=# \\timing on", "Timing is on.", *lines, "", "Time: 8.1 ms"],
     "arrows": lambda lines: [line.replace("->", "→") for line in lines],
+    "blocks": lambda lines: [f"<div>{html.escape(line)}</div>" for line in lines],
+    "numbers": lambda lines: [f"{at:<4} {line}" for at, line in enumerate(lines)],
     "blanks": lambda lines: [line.replace("  ", "\u00a0 ") for line in lines],
 }
 
@@ -291,10 +293,12 @@ def record_lines(of, form):
         "fluent bit": {"date": 1.5, "log": line + "\n", "stream": "stderr"},
         "azure": {"category": "PostgreSQLLogs", "properties": {"message": line}},
     }
+    if form == "docker":
+        return [json.dumps({"log": f"{part}\n"}) for part in line.split("\n")]
     return [json.dumps(wrapped[form])]
 
 
-RECORDS = ("csvlog", "jsonlog", "cnpg", "cloudsql", "fluent bit", "azure")
+RECORDS = ("csvlog", "jsonlog", "cnpg", "docker", "cloudsql", "fluent bit", "azure")
 
 
 def statement_rows(of, calls, version):
@@ -397,9 +401,11 @@ def draw(seed):
         row = statement_rows(of, draws.randint(1, 900), draws.randint(15, 18))
         frame, lines = statement_lines(draws, row)
         how, around = [frame], draws.choice(("nothing", "fence", "quoted", "indented"))
-    if how[0] == "page" and around in ("html", "arrows", "comment", "blanks"):
+    if how[0] == "page" and around in ("html", "arrows", "comment", "blanks", "blocks"):
         around = "nothing"
-    if around == "html" and (kind == "json" or how[0] in ("json rows", "escaped")):
+    if around in ("html", "blocks", "numbers") and (
+        kind == "json" or how[0] in ("json rows", "escaped")
+    ):
         around = "nothing"
     if around in ("blanks", "arrows", "comment") and how[0] in ("json rows", "tuples", "expanded"):
         around = "nothing"

@@ -137,6 +137,50 @@ Gather Motion 4:1  (slice1; segments: 4)  (cost=0.0..9.0 rows=9 width=3) (actual
 """
 
 
+#: Up to version 12 workers' sorts stand above the buffers of the node.
+OLD_SORT = """\
+Gather Merge  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..2.0 rows=9 loops=1)
+  Workers Planned: 2
+  Workers Launched: 2
+  Buffers: shared hit=88, temp read=900 written=900
+  ->  Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..2.0 rows=3 loops=3)
+        Sort Method: external merge  Disk: 5000kB
+        Worker 0:  Sort Method: external merge  Disk: 5000kB
+        Worker 1:  Sort Method: external merge  Disk: 5000kB
+        Buffers: shared hit=88, temp read=900 written=900
+        ->  Parallel Seq Scan on t  (cost=1.00..2.00 rows=9 width=8) (actual rows=3 loops=3)
+Execution Time: 411.343 ms
+"""
+
+
+@pytest.mark.parametrize("form", [str, lambda text: "\n".join(map(str.strip, text.split("\n")))])
+def test_what_follows_the_sort_of_a_worker_is_of_the_node(tmp_path, form):
+    (tmp_path / "plan.txt").write_text(form(OLD_SORT))
+    assert read_plan(tmp_path / "plan.txt").meta.temp.processes == 3
+
+
+@pytest.mark.parametrize("before", ["@all look: ```", "what: "])
+def test_words_before_a_node_are_no_type_of_it(tmp_path, before):
+    """A plan in a chat is read, and with other words before its first line refused."""
+    (tmp_path / "plan.txt").write_text(
+        f"{before}{OLD_SORT}```" if "`" in before else before + OLD_SORT
+    )
+    if "`" in before:
+        assert read_plan(tmp_path / "plan.txt").meta.temp.processes == 3
+    else:
+        with pytest.raises(EvidenceDamaged, match="not understood"):
+            read_plan(tmp_path / "plan.txt")
+
+
+@pytest.mark.parametrize("aligned", [str.ljust, str.rjust])
+def test_rows_of_a_data_frame(tmp_path, aligned):
+    lines = OLD_SORT.rstrip().split("\n")
+    rows = [f"{at:<2}  {aligned(line, 99)}".rstrip() for at, line in enumerate(lines)]
+    (tmp_path / "plan.txt").write_text("\n".join(["QUERY PLAN".rjust(103), *rows]))
+    temp = read_plan(tmp_path / "plan.txt").meta.temp
+    assert (temp.reads, temp.processes) == (900, 3)
+
+
 def test_segments_that_spill_are_named(tmp_path):
     path = tmp_path / "plan.txt"
     path.write_text(SEGMENTS.format(3))

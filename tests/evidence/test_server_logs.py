@@ -114,6 +114,18 @@ def test_lines_of_a_log_in_an_export(tmp_path, newest_first):
     assert read_logs(tmp_path / "export.csv").temp == read_logs(tmp_path / "plain.log").temp
 
 
+def test_csvlog_with_a_heading(tmp_path):
+    """As a client writes the rows of a foreign table."""
+    (tmp_path / "a.csv").write_text(
+        "log_time,process_id,error_severity,message,query,context\n"
+        "2024-03-01 10:00:05.000 UTC,411,LOG,"
+        '"temporary file: path ""b/pgsql_tmp411.0"", size 819200",select 1,\n'
+        "2024-03-01 10:00:05.010 UTC,411,LOG,duration: 800.5 ms,,\n"
+    )
+    [found] = read_logs(tmp_path / "a.csv").temp
+    assert (found.bytes, found.query, found.elapsed_s) == (819200, "select 1", 0.8005)
+
+
 def test_a_prefix_that_looks_like_an_object(tmp_path):
     lines = [line.replace("2026", '{"t":"2026', 1) for line in TEXT.splitlines()]
     (tmp_path / "a.log").write_text("\n".join(lines) + "\n")

@@ -23,7 +23,8 @@ _OURS = re.compile(r"\bQUERY PLAN\b|\bcalls\b.*\btemp_blks_|\btemp_blks_.*\bcall
 #: Rows in JSON, or a heading: names beside each other, and no statement about them.
 _TABLE = re.compile(
     r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_blks_)"
-    r"|(?![^\n]{,4000}(?i:\bselect\b|\":))[^\n]{,4000}\btemp_blks_\w+\"?[ \t]*[,;|\t])",
+    r"|(?=[^\n]{,4000}\b(?:calls|query|queryid|total_\w+)\b)"
+    r"(?![^\n]{,4000}(?i:\bselect\b|\":))[^\n]{,4000}\btemp_blks_\w+\"?[ \t]*[,;|\t])",
     re.MULTILINE,
 )
 _JSON = re.compile(r"\s*[\[{]")

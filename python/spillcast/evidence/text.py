@@ -31,10 +31,14 @@ _FALLBACK = "spillcast-latin-1"
 
 
 def _as_latin_1(error: UnicodeError) -> tuple[str, int]:
-    """Bytes that are no UTF-8 stand for the characters of Latin-1."""
+    """Bytes that are no UTF-8 stand for the characters of Windows, or else of Latin-1."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
-    return error.object[error.start : error.end].decode("latin-1"), error.end
+    content = error.object[error.start : error.end]
+    try:
+        return content.decode("cp1252"), error.end
+    except UnicodeDecodeError:
+        return content.decode("latin-1"), error.end
 
 
 codecs.register_error(_FALLBACK, _as_latin_1)

@@ -28,7 +28,8 @@ FIGURES = re.compile(
 )
 _CHARACTERS = str.maketrans(
     {
-        **dict.fromkeys("\u00a0\u2007\u202f", " "),
+        **dict.fromkeys("\u00a0\u202f\u205f\u3000", " "),
+        **dict.fromkeys(map(chr, range(0x2000, 0x200B)), " "),
         **dict.fromkeys("\u200b\u2060\ufeff\u200e\u200f", None),
         **dict.fromkeys("\u2192\u21d2\u2794\u27f6\u279c", "->"),
     }
@@ -38,7 +39,7 @@ _LONG_DASH = re.compile(rf"^((?:[^\w\n{_DASH}]++|[{_DASH}]++(?!>))*)[{_DASH}]+>"
 _TAG = re.compile(
     r"</?(?:pre|code|div|span|p|td|tr|font|b|i|body|html|samp|tt)\b[^<>]{,200}>", re.I
 )
-_BREAK = re.compile(r"<br\s*/?>", re.I)
+_BREAK = re.compile(r"<br\s*/?>|</(?:div|p|tr|li)>", re.I)
 _ENTITY = re.compile(r"&(?:gt|lt|amp|quot|nbsp|#x?[0-9a-fA-F]+);")
 #: Documents in which tags and entities mean something.
 _MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|!DOCTYPE)\b", re.I)
@@ -76,6 +77,7 @@ SHIPPERS = (
     # kubectl logs --timestamps, docker logs -t, aws logs tail.
     re.compile(rf"{_ISO}(?: (?=[ \t])|[ \t])"),
 )
+_NUMBER = re.compile(r"\s*(\d{1,5}) +(?=\S)")
 _TAB = re.compile(r"#011")
 #: One string, and no row of several.
 _QUOTED_LINE = re.compile(
@@ -148,9 +150,12 @@ def _html(lines: Lines) -> Lines | None:
 
 
 def _fences(lines: Lines) -> Lines | None:
-    if not any(_FENCE.fullmatch(line) for line in lines):
+    # A chat has its marks in the lines of the text.
+    inline = sum(line.count("```") for line in lines) > 1
+    parts = [part for line in lines for part in (line.split("```") if inline else [line])]
+    if not inline and not any(_FENCE.fullmatch(line) for line in lines):
         return None
-    return [line for line in lines if not _FENCE.fullmatch(line)]
+    return [part for part in parts if not _FENCE.fullmatch(part)]
 
 
 def _prefixes(lines: Lines) -> Lines | None:
@@ -167,6 +172,22 @@ def _prefixes(lines: Lines) -> Lines | None:
                 line[match.end() :] if (match := prefix.match(line)) else line for line in lines
             ]
     return None
+
+
+def _numbered(lines: Lines) -> Lines | None:
+    """Consecutive numbers before the lines, as of the rows of a data frame."""
+    full = [line for line in lines if line.strip()]
+    matches = [_NUMBER.match(line) for line in full]
+    while matches and matches[0] is None:
+        matches, full = matches[1:], full[1:]
+    numbers = [int(match[1]) for match in matches if match]
+    if len(numbers) < max(3, len(full)) or numbers != list(range(numbers[0], numbers[-1] + 1)):
+        return None
+    begin = min(match.end() for match in matches if match)
+    texts = [line[begin:] for line in full]
+    # Text that ends in one column has lost its indentation.
+    aligned_right = len(set(map(len, texts))) == 1
+    return [text.lstrip() if aligned_right else text for text in texts]
 
 
 def _shipped(lines: Lines) -> Lines | None:
@@ -274,6 +295,7 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _html,
     _fences,
     _prefixes,
+    _numbered,
     _json_rows,
     expanded,
     grid,

@@ -42,7 +42,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
 #: A heading of an export, which has no figures.
-_HEADING = re.compile(r'"?@?[A-Za-z][\w @."]*(?:,"?@?[A-Za-z][\w @."]*)+')
+_HEADING = re.compile(r'"?@?[A-Za-z][\w @."()\[\]]*(?:,"?@?[A-Za-z][\w @."()\[\]]*)+')
 #: Positions in a line of csvlog.
 _CSV_AT = {"at": 0, "pid": 3, "message": 13, "context": 18, "statement": 19, "query_id": 25}
 _CSV_MIN = 23
@@ -97,7 +97,10 @@ def _messages(text: str) -> Iterator[str]:
     """The server's lines in the order in which it wrote them."""
     csv.field_size_limit(1 << 30)
     column = _message_column(text.encode()) or ""
-    messages = [row.get(column) or "" for row in csv.DictReader(text.splitlines(True))]
+    rows = list(csv.DictReader(text.splitlines(True)))
+    # A client that exports csvlog's table names its columns.
+    whole = bool(rows) and "error_severity" in rows[0]
+    messages = [json.dumps(row) if whole else row.get(column) or "" for row in rows]
     times = [time[0] for message in messages if (time := TIME.search(message))]
     # Insights shows the newest first.
     yield from reversed(messages) if times and times[0] > times[-1] else messages
@@ -175,18 +178,17 @@ def _json_lines(text: str) -> Iterator[str]:
 def _entries(lines: Iterator[str]) -> Iterator[Entry]:
     """Messages by whichever format each line is of."""
     entry: Entry | None = None
-    for line in lines:
-        started = list(_of_json(line)) if line.startswith("{") else []
-        if not started:
-            started = list(_of_csv(line, lines) if _CSV.match(line) else _of_text(line))
-        if not started:
-            if entry is not None and len(entry.below) < LINES_MAX:
-                _go_on(entry, line)
-            continue
-        for new in started:
+    for line, at in _without_json(lines):
+        if isinstance(line, Entry):
+            new: Entry | None = line
+        else:
+            new = next(_of_csv(line, lines) if _CSV.match(line) else _of_text(line), None)
+        if new is not None:
             if entry is not None:
                 yield _whole(entry)
-            entry = new
+            entry = new if new.at is not None else replace(new, at=at)
+        elif isinstance(line, str) and entry is not None and len(entry.below) < LINES_MAX:
+            _go_on(entry, line)
     if entry is not None:
         yield _whole(entry)
 
@@ -224,28 +226,42 @@ def _of_csv(line: str, more: Iterator[str]) -> Iterator[Entry]:
         yield _of_record({**values, "timestamp": values["at"]})
 
 
-def _of_json(line: str) -> Iterator[Entry]:
-    """A record of jsonlog, as it is or within another; or the lines that one holds as text."""
+def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | Entry, str | None]]:
+    """Records of jsonlog as entries, and lines of text, each with the time of its record."""
+    for line in lines:
+        record = _object_in(line)
+        if record is None:
+            yield line, None
+            continue
+        time = TIME.search(line)
+        at = None if time is None else time[0]
+        text = _text_in(record)
+        if isinstance(text, Entry):
+            yield text, at
+        elif LOGGED.match(text):
+            yield Entry(at, "LOG", text), at
+        else:
+            yield from ((part, at) for part in text.rstrip("\n").split("\n"))
+
+
+def _object_in(line: str) -> dict[str, Any] | None:
+    if not line.startswith("{"):
+        return None
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
-        return
-    if not isinstance(record, dict):
-        return
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _text_in(record: dict[str, Any]) -> str | Entry:
+    """A record of jsonlog, as it is or within another; or the lines that one holds as text."""
     inner: dict[str, Any] = record
     for name in _RECORDS:
         inner = inner[name] if isinstance(inner.get(name), dict) else inner
     if isinstance(inner.get("message"), str) and {"error_severity", "statement"} & inner.keys():
-        yield _of_record(inner)
-        return
-    text = next((inner[name] for name in _TEXTS if isinstance(inner.get(name), str)), "")
-    entries = list(_entries(iter(text.rstrip("\n").split("\n"))))
-    for entry in entries:
-        if entry.at is None and (time := TIME.search(line)):
-            entry.at = time[0]
-        yield entry
-    if not entries and LOGGED.match(text):
-        yield Entry(None, "LOG", text)
+        return _of_record(inner)
+    return next((inner[name] for name in _TEXTS if isinstance(inner.get(name), str)), "")
 
 
 def _of_record(values: dict[str, Any]) -> Entry:

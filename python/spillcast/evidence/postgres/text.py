@@ -23,6 +23,8 @@ _NODE = re.compile(
 #: What a node's line has, whole or cut.
 _OF_NODE = re.compile(r"\(cost=\d|\(actual (?:time|rows)=|\(never executed\)")
 _BARE_NODE = re.compile(r"(?P<indent>[ \t]*)->[ \t]+(?P<name>Task|Distributed Subplan .*)\s*")
+#: The type of a node, which is followed by what it works on.
+_TYPE = re.compile(r"[A-Za-z*][\w /()*,.-]*+(?:$|(?<= on )|(?<= using )|(?<= for ))")
 _HEADING = re.compile(
     r"(?P<indent>\s*)(?P<name>(?:InitPlan|SubPlan|CTE) (?:expr_)?\S+(?: \(.*\))?)\s*"
 )
@@ -68,11 +70,9 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
         node = _node(line)
         if node is not None and (not plans or plans[-1].is_another(*node[:2])):
             plans.append(_Plan())
-        if not plans:
-            continue
         if node is not None:
             plans[-1].add(node[0], node[2])
-        elif not plans[-1].detail(line) and _OF_NODE.search(line):
+        elif not (plans and plans[-1].detail(line)) and _OF_NODE.search(line):
             raise EvidenceDamaged(f"a line is not understood: {line.strip()[:200]}")
     return [plan.document() for plan in plans]
 
@@ -92,6 +92,8 @@ class _Plan:
         self.nodes: list[tuple[int, dict[str, Any]]] = []
         self.headings: list[tuple[int, str]] = []
         self.worker: dict[str, Any] | None = None
+        #: Where the line of the worker stands; what it did is further right.
+        self.worker_at = 0
         self.buffers = self.ended = False
         self.planning: int | None = None
 
@@ -153,7 +155,12 @@ class _Plan:
             self.nodes.pop()
             self.worker = None
         node = self.nodes[-1][1]
+        if self.worker is not None and indent <= self.worker_at:
+            # Without indentation, figures follow those of a worker only in VERBOSE plans.
+            verbose = "Unindented" in self.plan and "Actual Loops" in self.worker
+            self.worker = self.worker if verbose else None
         if worker := _WORKER.match(text):
+            self.worker_at = indent
             self.worker = {"Worker Number": int(worker["number"])}
             node.setdefault("Workers", []).append(self.worker)
             text = worker["rest"]
@@ -220,8 +227,8 @@ def _node(line: str) -> tuple[int, bool, dict[str, Any]] | None:
         return len(bare["indent"]), True, {"Node Type": bare["name"].split()[0]}
     if _OF_NODE.search(line) is None or (match := _NODE.fullmatch(line)) is None:
         return None
-    # A detail of a worker has the figures of a node; a prompt of psql stands before a statement.
-    if _WORKER.match(match["name"]) or match["name"].endswith(":"):
+    # A detail of a worker has the figures of a node; other words may stand before a node.
+    if _WORKER.match(match["name"]) or _TYPE.match(match["name"]) is None:
         return None
     node: dict[str, Any] = _kind(match["name"])
     if match["plan_rows"] is not None:
