@@ -9,14 +9,7 @@ from spillcast.errors import OutputUnwritable
 from spillcast.lab.case import REHEARSED_S, REHEARSED_SHARE, Case, Truth
 from spillcast.lab.summary import of_evidence, refusals, worst
 from spillcast.report.table import markdown_table, paragraph
-from spillcast.report.verify import (
-    EVIDENCE,
-    breakdown,
-    engine_of,
-    percent,
-    query_of,
-    share,
-)
+from spillcast.report.verify import EVIDENCE, breakdown, engine_of, percent, query_of, share
 from spillcast.units import format_bytes, format_count, format_duration
 from spillcast_lab.accuracy_figures import (
     Aim,

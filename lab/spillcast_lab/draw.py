@@ -38,12 +38,7 @@ class Drawn:
 
 
 def draw(
-    cells: Sequence[Cell],
-    storages: Sequence[Storage],
-    *,
-    budget_s: float,
-    repeat: int,
-    seed: int,
+    cells: Sequence[Cell], storages: Sequence[Storage], *, budget_s: float, repeat: int, seed: int
 ) -> Drawn:
     """Give storages to cells until the time is used up, so that every one comes equally often.
 

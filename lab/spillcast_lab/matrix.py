@@ -97,9 +97,7 @@ def choose_storages(
 
 
 def all_cells(
-    engines: Sequence[str],
-    threads: Sequence[int] = THREADS,
-    workloads: Sequence[str] | None = None,
+    engines: Sequence[str], threads: Sequence[int] = THREADS, workloads: Sequence[str] | None = None
 ) -> list[Cell]:
     """Cells without storages, in an order of which each beginning is balanced.
 

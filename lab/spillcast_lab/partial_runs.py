@@ -172,12 +172,7 @@ def parts(whole: Recording, chance: Random, plan: Recording | None) -> dict[str,
 
 
 def rehearse(
-    engine: Lab,
-    workload: Workload,
-    place: Place,
-    like: Recording,
-    duration_s: float,
-    folder: Path,
+    engine: Lab, workload: Workload, place: Place, like: Recording, duration_s: float, folder: Path
 ) -> Rehearsal:
     """Run the query that ``like`` recorded in ``place`` for so long at most.
 

@@ -294,8 +294,7 @@ def curve(
         )
     core, share, error = requests.core, rate or 1.0, (error_points or 0.0) / 100
     core_curve = requests.run(
-        lambda: core.curve(rate=share, error=error, temp_writes=temp_writes, runs=runs),
-        on_progress,
+        lambda: core.curve(rate=share, error=error, temp_writes=temp_writes, runs=runs), on_progress
     )
     if not core_curve.references:
         raise EvidenceIncomplete("there are no reads that a cache could serve")

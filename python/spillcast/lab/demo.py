@@ -54,11 +54,7 @@ class Demo:
 
 
 def run_demo(
-    stage: Stage,
-    work: Path | None = None,
-    *,
-    engine: str,
-    workload: Workload | None = None,
+    stage: Stage, work: Path | None = None, *, engine: str, workload: Workload | None = None
 ) -> Demo:
     """Do the whole loop and return forecast and measurement. Leaves nothing behind."""
     lab = lab_of(engine)

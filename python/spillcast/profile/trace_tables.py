@@ -86,11 +86,7 @@ def _plain(value: Any) -> Any:
 
 
 #: Literals, which distinguish statements that are otherwise alike, and blanks.
-_ALIKE = (
-    ("'(?:[^']|'')*'", ":s"),
-    (r"\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b", ":n"),
-    (r"\s+", " "),
-)
+_ALIKE = (("'(?:[^']|'')*'", ":s"), (r"\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b", ":n"), (r"\s+", " "))
 
 
 def add_statement_texts(connection: duckdb.DuckDBPyConnection) -> None:

@@ -17,13 +17,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from spillcast import _core
-from spillcast.errors import (
-    OptionInvalid,
-    PathMissing,
-    PathUnusable,
-    SpaceExhausted,
-    SystemFailed,
-)
+from spillcast.errors import OptionInvalid, PathMissing, PathUnusable, SpaceExhausted, SystemFailed
 from spillcast.evidence.figures.figures import REPORT
 from spillcast.evidence.oracle.trace_run import TRACE
 from spillcast.interruptible import run_interruptibly

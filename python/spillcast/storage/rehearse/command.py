@@ -16,12 +16,7 @@ from urllib.parse import quote
 
 import pyarrow.compute as pc
 
-from spillcast.errors import (
-    OptionInvalid,
-    ProgramMissing,
-    RehearsalFailed,
-    RehearsalRefused,
-)
+from spillcast.errors import OptionInvalid, ProgramMissing, RehearsalFailed, RehearsalRefused
 from spillcast.recording import Recording
 from spillcast.recording.choice import StartAgain
 from spillcast.recording.options import RecordOptions
