@@ -6,10 +6,9 @@ from itertools import permutations
 from pathlib import Path
 
 from spillcast.errors import OutputUnwritable
-from spillcast.lab.case import REHEARSED_S, REHEARSED_SHARE, Case, Truth
-from spillcast.lab.summary import of_evidence, refusals, worst
+from spillcast.lab.case import Case, Truth
 from spillcast.report.table import markdown_table, paragraph
-from spillcast.report.verify import EVIDENCE, breakdown, engine_of, percent, query_of, share
+from spillcast.report.verify import percent, share
 from spillcast.units import format_bytes, format_count, format_duration
 from spillcast_lab.accuracy_figures import (
     Aim,
@@ -23,6 +22,9 @@ from spillcast_lab.accuracy_figures import (
     slow_to_fast,
 )
 from spillcast_lab.calibrate import calibration
+from spillcast_lab.summary import of_evidence, refusals, worst
+from spillcast_lab.variants import REHEARSED_S, REHEARSED_SHARE
+from spillcast_lab.verify_page import EVIDENCE, breakdown, engine_of, query_of
 
 #: Written by people, shown below the worst cases: in the page's folder.
 REASONS = "worst.md"

@@ -6,8 +6,11 @@ from statistics import median
 
 import numpy as np
 
-from spillcast.lab.case import DIRECTIONS, LEFT_OUT, REHEARSED, SUITES, Case, without
-from spillcast.lab.summary import (
+from spillcast.lab.case import DIRECTIONS, SUITES, Case
+from spillcast.report.table import markdown_table, paragraph
+from spillcast.report.verify import percent, share
+from spillcast.units import format_count
+from spillcast_lab.summary import (
     Summary,
     grouped,
     of_evidence,
@@ -17,9 +20,8 @@ from spillcast.lab.summary import (
     summarise,
     without_estimate,
 )
-from spillcast.report.table import markdown_table, paragraph
-from spillcast.report.verify import by_way, engine_of, percent, share, summary_row, threads_of
-from spillcast.units import format_count
+from spillcast_lab.variants import LEFT_OUT, REHEARSED, without
+from spillcast_lab.verify_page import by_way, engine_of, summary_row, threads_of
 
 MEDIAN, P90 = "median error", "90th percentile of the error"
 HELD, WIDTH = "intervals that hold", "median half-width"

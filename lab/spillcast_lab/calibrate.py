@@ -29,9 +29,9 @@ from spillcast.calibrated import (
 from spillcast.forecast.sum.coverage import KINDS
 from spillcast.forecast.sum.interval import Uncertainty
 from spillcast.lab.case import Case
-from spillcast.lab.summary import of_evidence
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import share
+from spillcast_lab.summary import of_evidence
 
 #: Levels whose quantiles are kept.
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99)

@@ -13,7 +13,7 @@ from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.seed import seed_formula_s
-from spillcast.lab.case import Case, Evidence, Runs, Variant, evidence_of, rehearsed_s, variants
+from spillcast.lab.case import Case, Evidence, Runs, Variant, evidence_of
 from spillcast.lab.demo import Stage
 from spillcast.lab.run import Series, run, run_recorded, take_turns
 from spillcast.lab.storages import Place, direction
@@ -33,6 +33,7 @@ from spillcast_lab.partial_runs import (
     rehearse,
     ten_slices,
 )
+from spillcast_lab.variants import rehearsed_s, variants
 
 #: Time that a probe may take: with the I/O of a whole run, or of a part of one.
 PROBE_S, PART_PROBE_S = 4.0, 2.0

@@ -5,11 +5,11 @@ from html import escape
 from pathlib import Path
 
 from spillcast.lab.case import Case
-from spillcast.lab.summary import of_evidence, summarise
 from spillcast.report.html.charts import percent_ticks
 from spillcast.report.html.plots import DIRECTIONS, log_scale, scatter_ticks
-from spillcast.report.verify import breakdown
 from spillcast.stats import NORMAL_95
+from spillcast_lab.summary import of_evidence, summarise
+from spillcast_lab.verify_page import breakdown
 
 AIM = (0.85, 0.95)
 #: As style.css has them in its light scheme.

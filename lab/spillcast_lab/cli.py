@@ -72,8 +72,8 @@ def verify(
     from spillcast.cli.output import show
     from spillcast.errors import OptionConflict, OptionInvalid
     from spillcast.lab.case import document
-    from spillcast.report.verify import verify_page
     from spillcast.workspace import check_output_file
+    from spillcast_lab.verify_page import verify_page
 
     printed, markdown = markdown == Path("-"), None if markdown == Path("-") else markdown
     if printed and (json or csv):

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from made_up import case, otherwise, runs
-from spillcast.lab.summary import (
+from spillcast_lab.accuracy_figures import aims
+from spillcast_lab.summary import (
     of_evidence,
     recording_cost,
     refusals,
@@ -15,7 +16,6 @@ from spillcast.lab.summary import (
     without_estimate,
     worst,
 )
-from spillcast_lab.accuracy_figures import aims
 
 
 def test_errors_are_absolute_and_relative_to_the_measured_time():

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from made_up import case, otherwise
-from spillcast.lab.case import rehearsed_s
+from spillcast_lab.variants import rehearsed_s
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,15 @@
-"""A verified forecast: evidence, prediction, measured runs, and forecasts made otherwise."""
+"""A verified forecast: its evidence, its prediction and the measured runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from spillcast.engines.held import RunResult
-from spillcast.errors import InputError, Refusal
-from spillcast.forecast import Forecast, forecast
+from spillcast.forecast import Forecast
 from spillcast.lab.run import lost_shares
 from spillcast.recording import Recording
 from spillcast.storage import Storage
-
-#: What a forecast can be made without, and what each is.
-LEFT_OUT: Mapping[str, str] = {
-    "machine": "what a wait costs on this machine",
-    "recording": "what a wait costs in this recording",
-    "cost": "what recording cost, taken off",
-}
-REHEARSED = "rehearsed"
-#: A rehearsal is a part of the run: at most so long, and of its temp I/O such a share of it.
-REHEARSED_S, REHEARSED_SHARE = 10.0, 0.1
 
 
 @dataclass(frozen=True)
@@ -49,48 +38,6 @@ class Variant:
     def to_json(self) -> dict[str, Any]:
         """The entry of docs/schema.md."""
         return dict(vars(self))
-
-
-def without(name: str) -> str:
-    """The name of the variant that leaves an estimate out."""
-    return f"without {name}"
-
-
-def rehearsed_s(recording: Recording) -> float:
-    """How long a query is rehearsed: until its first temp I/O, and for a share of it after that."""
-    started_ns = recording.temp_waits["start_ns"].to_numpy().min(initial=recording.elapsed_s * 1e9)
-    return min(REHEARSED_S, float(started_ns) / 1e9 + REHEARSED_SHARE * recording.elapsed_s)
-
-
-def variants(
-    recording: Recording,
-    storage: Storage,
-    answer: Forecast,
-    rehearsed: Callable[[], Storage | None],
-) -> dict[str, Variant]:
-    """All that say anything else than ``said``, by name.
-
-    ``rehearsed`` rehearses the query there and returns the storage with what it told, None where
-    that cannot be done.
-    """
-    results = {}
-    for name in LEFT_OUT:
-        variant = _variant(recording, storage, answer, name)
-        if variant != Variant.of(answer):
-            results[without(name)] = variant
-    rehearsal_storage = rehearsed()
-    return (
-        results
-        if rehearsal_storage is None
-        else {**results, REHEARSED: _variant(recording, rehearsal_storage, answer)}
-    )
-
-
-def _variant(recording: Recording, storage: Storage, answer: Forecast, *names: str) -> Variant:
-    try:
-        return Variant.of(forecast(recording, storage, without=names))
-    except (InputError, Refusal):
-        return Variant(None, None, answer.ceiling_s, None)
 
 
 VERIFY_SCHEMA = "spillcast.verify/1"

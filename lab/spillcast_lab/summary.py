@@ -8,7 +8,8 @@ from statistics import median
 
 import numpy as np
 
-from spillcast.lab.case import REHEARSED, Case, without
+from spillcast.lab.case import Case
+from spillcast_lab.variants import REHEARSED, without
 
 
 @dataclass(frozen=True)
