@@ -25,7 +25,7 @@ from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.lab.case import Case, Runs, Truth, evidence_of
 from spillcast.lab.truth_file import write_truth
 from spillcast.recording import Recording
-from spillcast.recording.machine import describe_machine
+from spillcast.recording.meta import describe_machine
 from spillcast.storage import Storage
 from spillcast.storage.observed import assumed_latency, observed
 from spillcast.workspace import workspace

@@ -21,9 +21,11 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from bench.result import Result
+from spillcast import _core
 from spillcast.engines.postgres.server import make_cluster, of_system, serve
 from spillcast.errors import InputError
-from spillcast.recording.source import BpfSource, CoreSource, PerfSource
+from spillcast.recording.capture_cost import measured_cost
+from spillcast.recording.options import RecordOptions
 from spillcast.workspace import workspace
 from spillcast_lab.tpc.postgres import FORCED, TPCH_SPILLING, DebianTpch, load
 from spillcast_lab.tpc.suite import TPCH
@@ -45,6 +47,8 @@ SCAN = "select count(*) from lineitem"
 READING, SCANS = ("Q7", "Q8"), 3
 #: How long a peer may take until it has attached: it says so nowhere.
 ATTACH_S = 1.0
+#: Sources that attach.
+SOURCES = ("bpf", "perf")
 PEERS = {
     "perf trace": ("perf", "trace", "-s", "-o", "/dev/null", "-p"),
     "strace": ("strace", "-c", "-f", "-o", "/dev/null", "-p"),
@@ -101,9 +105,9 @@ def _queries() -> Iterator[tuple[str, Sequence[str], str]]:
 
 def _ways() -> dict[str, Observing]:
     ways: dict[str, Observing] = {BARE: lambda _: nullcontext(), AGAIN: lambda _: nullcontext()}
-    for source in (BpfSource, PerfSource):
-        ways[source.name] = partial(_captured, source)
-    ways[_twice(BpfSource.name)] = partial(_captured, BpfSource, times=2)
+    for source in SOURCES:
+        ways[source] = partial(_captured, source)
+    ways[_twice("bpf")] = partial(_captured, "bpf", times=2)
     for name, command in PEERS.items():
         if shutil.which(command[0]):
             ways[name] = partial(_under, command)
@@ -138,23 +142,25 @@ def _spent(connection: "Connection", statements: Sequence[str], observing: Obser
 
 
 @contextmanager
-def _captured(source: type[CoreSource], pid: int, times: int = 1) -> Iterator[None]:
+def _captured(source: str, pid: int, times: int = 1) -> Iterator[None]:
     """By captures whose rows are taken as they come, and thrown away."""
     with ExitStack() as stack:
         for _ in range(times):
-            capture = source(None).start(pid, [])
-            stack.callback(capture.stop)
+            recorder = _core.Recorder(None, RecordOptions(capture=source))
+            recorder.prepare(pid, None, None, None)
+            recorder.observe(pid, [], only_calls=False, many_processes=True, was_running=True)
+            stack.callback(recorder.discard)
             ended = Event()
-            taking = Thread(target=_take, args=[capture, ended])
+            taking = Thread(target=_take, args=[recorder, ended])
             taking.start()
             stack.callback(taking.join)
             stack.callback(ended.set)
         yield
 
 
-def _take(capture: Any, ended: Event) -> None:
+def _take(recorder: _core.Recorder, ended: Event) -> None:
     while not ended.wait(0.1):
-        capture.take()
+        recorder.collect()
 
 
 @contextmanager
@@ -184,12 +190,12 @@ def _results(name: str, rounds: dict[str, list[Spent]]) -> Iterator[Result]:
     beside = times(AGAIN)
     peers = [f"{added(peer)} {peer}" for peer in PEERS if peer in rounds]
     peers.append(f"bare beside bare {beside[0]:.3f} to {beside[-1]:.3f}")
-    for source in (BpfSource, PerfSource):
-        ours, twice = times(source.name), _twice(source.name)
-        said = source(None).measure_cost()
+    for source in SOURCES:
+        ours, twice = times(source), _twice(source)
+        said = measured_cost(source)
         words = [
             f"{median(ours):.3f} times the CPU time ({ours[0]:.3f} to {ours[-1]:.3f}), "
-            f"{added(source.name)}"
+            f"{added(source)}"
         ]
         if twice in rounds:
             words.append(f"{added(twice)} observed twice")
@@ -197,7 +203,7 @@ def _results(name: str, rounds: dict[str, list[Spent]]) -> Iterator[Result]:
             words.append(f"{said.call_s * 1e6:.2f} us a call by its own measurement")
         yield Result(
             f"table reads: {name}, {calls:,} reads in {median(bare_s):.2f} s of CPU, by "
-            f"{source.name}, {ROUNDS} rounds",
+            f"{source}, {ROUNDS} rounds",
             "; ".join(words),
             "; ".join(peers),
             median(ours),

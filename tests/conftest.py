@@ -12,8 +12,7 @@ import pytest
 import leftovers
 from harness import account_of, available, environment, spillcast, target
 from leftovers import SESSION
-from spillcast.recording.choice import Choice
-from spillcast.recording.source import AUTO
+from spillcast.recording.record import Recorder
 
 #: What observing costs is measured once for all tests, and kept apart from the user's own, as is
 #: what calibrations find.
@@ -25,7 +24,10 @@ Path(CACHE.name).chmod(0o777)
 
 # The first recording of a user names its capture source. Of those of the tests none is the first:
 # how the core was built and what the kernel allows changes nothing that they print.
-Choice(AUTO).new_notice()
+recorder = Recorder(None)
+recorder.prepare()
+recorder.new_notices()
+del recorder
 for folder in (Path(os.environ["XDG_STATE_HOME"]), Path(os.environ["XDG_STATE_HOME"], "spillcast")):
     folder.chmod(0o777)
 

@@ -48,7 +48,7 @@ def target(name, *arguments):
 def available(capture):
     """The name of a capture source, or a skip that names it where it cannot be used."""
     try:
-        SOURCES[capture](None)
+        SOURCES[capture].check()
     except OSError as error:
         pytest.skip(f"{capture} is not to be had here: {error.strerror}")
     return capture
@@ -57,7 +57,7 @@ def available(capture):
 def bpf_is_built():
     """A skip where the core was built without the eBPF programs, which BPF=no chooses."""
     try:
-        SOURCES["bpf"](None)
+        SOURCES["bpf"].check()
     except OSError as error:
         if error.errno == errno.ENOSYS:
             pytest.skip("the core was built with BPF=no")

@@ -12,8 +12,8 @@ import psycopg
 
 from emulator import skip_without_fuse
 from harness import spillcast_command, until
+from spillcast._core import partial_folders
 from spillcast.engines.postgres.server import PrivateServer, installed, make_cluster, serve
-from spillcast.recording.partial import partial_folders
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
 from spillcast.workspace import workspace

@@ -10,8 +10,8 @@ import pytest
 
 from harness import only_line, spillcast, spillcast_command
 from oracle_files import READ, blocks, write_trace
+from spillcast._core import check_output
 from spillcast.errors import PathUnusable
-from spillcast.recording.folder import check_output
 from spillcast.workspace import whole_file
 
 

@@ -13,7 +13,7 @@ from statistics import median
 from bench.capture.sources import usable, workroom
 from bench.programs import OUTPUT, observed, recording, told
 from bench.result import SPILLCAST, Result
-from spillcast.recording.partial import partial_folders
+from spillcast._core import partial_folders
 
 PAIRS = 9
 CALLS = 3_000_000

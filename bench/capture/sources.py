@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.programs import recording
-from spillcast.recording.source import SOURCES, Source
+from spillcast.recording.source import SOURCES, CaptureSource
 
 #: Where files lie in memory, so that no disk is measured.
 MEMORY = Path("/dev/shm")
@@ -73,20 +73,20 @@ def peers(counted: str) -> Iterator[Observer]:
             print(f"bench: {peer.name} is not installed: skipped", file=sys.stderr)
 
 
-def usable(*, attaching: bool = False) -> Iterator[type[Source]]:
+def usable(*, attaching: bool = False) -> Iterator[CaptureSource]:
     """The sources that work here, the best first; with ``attaching`` those that join processes."""
     for name, source in SOURCES.items():
         if attaching and not source.attaches:
             continue
         try:
-            source(None)
+            source.check()
         except OSError as error:
             print(f"bench: source {name} skipped: {error.strerror}", file=sys.stderr)
         else:
             yield source
 
 
-def recorder(source: type[Source], count: int) -> Observer:
+def recorder(source: CaptureSource, count: int) -> Observer:
     """``spillcast record`` by a source."""
     return Observer(source.name, partial(recording, method=source.name), count)
 

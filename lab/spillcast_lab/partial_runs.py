@@ -16,7 +16,7 @@ from spillcast.errors import RehearsalFailed
 from spillcast.lab.run import observed, recorder_for
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
-from spillcast.recording.captured import share_of
+from spillcast.recording.capture_account import share_of
 from spillcast.recording.counted import seconds_of, sum_of, totals
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta

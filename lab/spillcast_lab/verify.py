@@ -17,7 +17,7 @@ from spillcast.errors import InputError, SpaceInsufficient, SpillcastError
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.demo import Stage
 from spillcast.lab.storages import Place, Plain, emulated, fast_parent, plain
-from spillcast.recording.machine import describe_machine
+from spillcast.recording.meta import describe_machine
 from spillcast.units import format_count
 from spillcast.workspace import workspace
 from spillcast_lab.cell import CellRun

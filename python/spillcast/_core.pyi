@@ -7,20 +7,19 @@ from typing import Any, final
 __all__ = [
     "CacheCurve",
     "CacheRequests",
-    "Capture",
     "CpuWatch",
     "Emulation",
     "Grid",
-    "HeldCommand",
     "PageCacheReads",
+    "PartialFolder",
     "PeakMemory",
     "Probe",
+    "Recorder",
     "RecordingWriter",
     "Seconds",
-    "SocketWatch",
-    "Source",
     "Stream",
     "Table",
+    "Target",
     "TraceReader",
     "Waits",
     "__version__",
@@ -29,21 +28,27 @@ __all__ = [
     "capture_cost",
     "capture_cost_child",
     "chases",
+    "check_attaches",
+    "check_free",
+    "check_output",
     "cold_caches",
     "covered_ns",
-    "done_before",
+    "describe_machine",
     "group_folders",
     "inputs_of",
+    "is_partial",
     "memory_groups",
     "mounted",
-    "open_files",
-    "rename",
+    "partial_folders",
     "scratch_prefix",
     "simulate",
     "size_class_bytes",
+    "source_refusal",
     "spread",
     "status_bytes",
     "temp_of",
+    "try_source",
+    "unused_name",
 ]
 
 __version__: str
@@ -130,6 +135,35 @@ def mounted(path: str) -> tuple[str, str, bool | None, Path, str, str | None] | 
     gone. None for a network of which nothing is known, and where nothing is listed.
     """
 
+def describe_machine() -> str:
+    """``machine`` of meta.json for this machine, without its caches."""
+
+def check_attaches(capture: str, label: str, hint: str) -> None:
+    """InputError where ``capture`` cannot observe ``label``, which is already running."""
+
+def check_free(path: Any) -> None:
+    """InputError where another recorder writes what is to be called ``path``."""
+
+def check_output(path: Any, *, force: bool = False) -> None:
+    """InputError unless a recording can be written at ``path``; one that is there is replaced only
+    with ``force``."""
+
+def is_partial(name: str) -> bool:
+    """Whether a folder of that name is one in which a recording is being written, or was."""
+
+def partial_folders(path: Any) -> list[Path]:
+    """The folders in which something called ``path`` is being written, or was."""
+
+def unused_name(path: Any) -> Path:
+    """The path, or with -2, -3 and so on after its stem the first that is free."""
+
+def try_source(name: str, calls: Sequence[str] | None = None) -> None:
+    """Make a source ready for its calls (None: all) and let go of it. OSError says why it does not
+    work."""
+
+def source_refusal(name: str, number: int) -> tuple[str, str | None]:
+    """What an error number of a source means: the message and the remedy."""
+
 def group_folders(controller: str) -> list[Path]:
     """The folders of the control groups that control this process, innermost first."""
 
@@ -143,23 +177,12 @@ def status_bytes(path: str, name: str) -> int | None:
 def age_s(pid: int, called: str = "") -> float | None:
     """How long ago a process was started whose name holds ``called``; None where there is none."""
 
-def done_before(pid: int) -> tuple[float, float, tuple[int, int] | None] | None:
-    """What a process and those it started have done: seconds since its start, CPU seconds, and
-    bytes read and written, None where that may not be seen. None where it has ended."""
-
-def open_files(pid: int) -> dict[str, int]:
-    """The files that a process and those it started have open now, with their sizes."""
-
 def inputs_of(read_bytes: Mapping[str, int]) -> list[tuple[str, int]]:
     """Of other files than temp files, by name what was read of each: the largest that are there
     now, with their sizes."""
 
 def temp_of(before: Mapping[str, int], folders: Sequence[str]) -> list[tuple[str, int]]:
     """Of files that were there before, those in folders of temp files, the largest first."""
-
-def rename(folder: Any, path: Any, *, exchange: bool = False) -> None:
-    """Give a folder a name that is free, FileExistsError where it is not; or ``exchange`` it with
-    the folder that has the name."""
 
 def scratch_prefix() -> str:
     """How the names of files begin that a probe of this process makes, and no others."""
@@ -272,43 +295,6 @@ class PageCacheReads:
         """
 
 @final
-class Source:
-    """A capture source made ready; nothing is observed yet."""
-
-    def __new__(cls, name: str, calls: Sequence[str] | None = None) -> Source:
-        """Calls by the kernel's names; None for all that matter. OSError says why it cannot be
-        used here, ValueError which name is none."""
-    def environment(self) -> tuple[str, str] | None:
-        """The variable that a program must find: name, value; None where it needs none."""
-
-@final
-class Capture:
-    """A running capture of the file I/O of some processes."""
-
-    def __new__(cls, source: Source, pids: Sequence[int], temp_dirs: Sequence[str]) -> Capture:
-        """Observe processes and all they start. OSError says what is refused."""
-    def attach(self, pid: int) -> None:
-        """Observe one more process and all it starts. OSError says what is refused."""
-    def attach_children(self, parent: int, title: str) -> None:
-        """Observe children that ``parent`` starts and whose command line holds ``title``."""
-    def joined(self) -> list[tuple[int, int | None, int, tuple[int, int, int] | None, int]]:
-        """Processes attached meanwhile: pid, start_ns, attached_ns, reads, writes, bytes before.
-
-        The last is the number of temp files that it had open then.
-        """
-    @property
-    def origin_ns(self) -> int:
-        """CLOCK_MONOTONIC at the start of the recording."""
-    def take(self) -> tuple[Waits, Seconds]:
-        """What was gathered since the last call: waits, seconds."""
-    def status(self) -> dict[str, Any]:
-        """Counts and costs so far."""
-    def stop(self, *, over: bool = False) -> None:
-        """Read what is left and end; the observed processes go on, in what was recorded unless that
-        is `over`.
-        """
-
-@final
 class Waits:
     """Raw waits of a capture; any Arrow reader takes them."""
 
@@ -325,8 +311,130 @@ class Seconds:
     def __len__(self) -> int: ...
 
 @final
+class Target:
+    """A command that does nothing until it is released, or a process that is already running."""
+
+    @staticmethod
+    def command(arguments: Sequence[str], environment: Sequence[str]) -> Target:
+        """A command; ``environment`` holds NAME=value. InputError says why it cannot be started."""
+    @staticmethod
+    def process(pid: int) -> Target:
+        """A running process. InputError if there is none."""
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+    @property
+    def is_command(self) -> bool:
+        """Whether it is a command that this process started."""
+    @property
+    def exit_status(self) -> int | None:
+        """Of a command that has ended its status, negative for a signal."""
+    def release(self) -> None:
+        """Let the command run. InputError says why it could not be started."""
+    def send_signal(self, number: int) -> None:
+        """Send a signal; do nothing if the process has ended."""
+    def abandon(self) -> None:
+        """End a held command before it has done anything."""
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until it has ended or the time is over; True when it has ended."""
+
+@final
+class Recorder:
+    """One recording under way: ``prepare``, ``observe``, ``tick`` until done, ``account``,
+    ``publish``."""
+
+    def __new__(cls, output: Any, options: Any) -> Recorder:
+        """Without an ``output`` nothing is written; ``options`` are a RecordOptions. InputError
+        where a directory cannot be used."""
+    def prepare(
+        self,
+        pid: int | None,
+        label: str | None,
+        calls: Sequence[str] | None,
+        preload: str | None,
+    ) -> dict[str, str]:
+        """Choose the capture source; the variables that a command needs in its environment.
+
+        ``pid`` is a process that is already running, which ``label`` names in errors. ``calls`` are
+        the system calls to observe (None: all); ``preload`` is the value of LD_PRELOAD. InputError
+        says why no source works.
+        """
+    def observe(
+        self,
+        pid: int,
+        temp_dirs: Sequence[Path],
+        *,
+        only_calls: bool,
+        many_processes: bool,
+        was_running: bool,
+    ) -> dict[str, str] | None:
+        """Observe a process and all that it starts. Variables if the command has to be started
+        again with them. InputError says what is refused."""
+    def observe_nothing(self, pid: int, because: str) -> None:
+        """Begin without a capture, for the given reason."""
+    def know_before(self) -> None:
+        """Keep what the process, which is already running, had done until now."""
+    @property
+    def method(self) -> str:
+        """The name of the capture source; none without a capture."""
+    @property
+    def notice(self) -> str | None:
+        """Which source observes, and why no better one; None if it was asked for by name."""
+    @property
+    def origin_ns(self) -> int:
+        """CLOCK_MONOTONIC at the start of the recording."""
+    @property
+    def folder(self) -> Path | None:
+        """The folder in which it is written; None without one."""
+    def attach(self, pid: int) -> None:
+        """Observe one more running process; once is enough. OSError says why not."""
+    def attach_children(self, parent: int, title: str) -> None:
+        """Observe children that ``parent`` starts and whose command line holds ``title``."""
+    def joined(self) -> list[tuple[int, int | None, int, tuple[int, int, int] | None, int]]:
+        """Processes attached meanwhile: pid, start_ns, attached_ns, reads, writes, bytes before.
+
+        The last is the number of temp files that it had open then.
+        """
+    def status(self) -> dict[str, Any]:
+        """Counts and costs so far."""
+    def tick(self, ended: bool) -> tuple[bool, Waits, Seconds]:
+        """Write what came in: whether the recording is over, because its target ``ended`` or by its
+        limit, and the rows."""
+    def collect(self) -> tuple[Waits, Seconds]:
+        """Write the rows since the last call, and return them: waits, seconds."""
+    def end_capture(self, *, over: bool = False) -> None:
+        """End the capture; its rows are still to be collected. ``over``: so is the run."""
+    def discard(self) -> None:
+        """End the capture and remove everything that was written."""
+    def check_connected(self) -> None:
+        """InputError if the source saw nothing of the run at all."""
+    def elapsed_s(self, ended: bool) -> float:
+        """Seconds from the beginning to now, or to the last ``tick`` of a target that has
+        ``ended``."""
+    def measure_caches(self) -> None:
+        """Measure the machine's caches once, which takes 0.5 s."""
+    def account(
+        self,
+        elapsed_s: float,
+        started_ns: int | None,
+        cost: Any,
+        command: Sequence[str] | None,
+        exit_status: int | None,
+    ) -> str:
+        """meta.json as far as it is known by now, of a run of ``elapsed_s`` that began at
+        ``started_ns``."""
+    def add_document(self, name: str, document: str) -> None:
+        """Write a JSON document beside the rows; do nothing without an output."""
+    def finish_rows(self, zero_ns: int) -> None:
+        """Write the Parquet files; times count from ``zero_ns`` after the recording's start."""
+    def publish(self, meta: str, because: str | None = None) -> tuple[Path, str, dict[str, Any]]:
+        """Write meta.json and give the recording its name: the path, meta.json, and sums of the
+        rows: written_bytes, to temp files and to others; other_files by name, each as the FileSums
+        of recording/sums.py. ``because`` says what else could not be kept."""
+
+@final
 class RecordingWriter:
-    """Writes the waits and seconds of one recording into a folder.
+    """Writes the waits and seconds of one recording, and its folder.
 
     Raw waits go to parts of equal time. Whenever too many rows or parts are held, every second
     part is dropped and from then on only every second one is kept: what remains is spread evenly
@@ -336,26 +444,44 @@ class RecordingWriter:
 
     def __new__(
         cls,
-        folder: Any,
+        path: Any,
         slices: int | None = None,
         *,
+        share: bool = False,
+        force: bool = False,
         rows_max: int = ...,
         parts_max: int = ...,
     ) -> RecordingWriter:
         """``slices`` are the parts of which single waits are kept, the others the most that are
-        kept without."""
+        kept without. InputError where no recording can be written at ``path``."""
+    @property
+    def folder(self) -> Path:
+        """The folder in which it is written."""
     def add_waits(self, waits: Any) -> None:
         """Take raw waits: of a capture, or columns of any other origin. ValueError for others."""
     def add_seconds(self, seconds: Any) -> None:
         """Take per-second rows: of a capture, or columns of any other origin."""
-    def finish(self, zero_ns: int) -> dict[str, Any]:
-        """Write the Parquet files; times count from ``zero_ns``, ns since the recording's start.
+    def add_document(self, name: str, document: str) -> None:
+        """Write a JSON document beside the rows."""
+    def finish_rows(self, zero_ns: int) -> None:
+        """Write the Parquet files; times count from ``zero_ns`` after the recording's start."""
+    def publish(self, meta: str, because: str | None = None) -> tuple[Path, str, dict[str, Any]]:
+        """As of ``Recorder``."""
+    def discard(self) -> None:
+        """Remove everything that was written."""
 
-        waits, those written, of waits_seen; slices_ns, start and end of the parts kept, None for
-        all; because, what kept waits from being written, or None; written_bytes, to temp files and
-        to others; other_files by name, each as the FileSums of recording/sums.py; temp_folders,
-        bytes moved on the temp files in each; waits_sums and seconds_sums, as RowSums there.
-        """
+@final
+class PartialFolder:
+    """A new private folder for what will be called ``path``, removed with this object or its
+    process."""
+
+    def __new__(cls, path: Any) -> PartialFolder:
+        """InputError where another recorder writes something of that name now."""
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+    def close(self) -> None:
+        """Remove it, unless it has another name by now."""
 
 @final
 class CpuWatch:
@@ -387,28 +513,6 @@ class PeakMemory:
     @property
     def group_held_bytes(self) -> int | None:
         """The most that its tightest memory cgroup held besides files; None where there is none."""
-
-@final
-class SocketWatch:
-    """Whether a process or those it started were seen with a connection to a server."""
-
-    def __new__(cls, pid: int) -> SocketWatch: ...
-    def look(self) -> None:
-        """Look once more where due, until there was one."""
-    @property
-    def connected(self) -> bool:
-        """Whether there was one at any look."""
-
-@final
-class HeldCommand:
-    """A command that is started but does nothing until it is released."""
-
-    def __new__(cls, arguments: Sequence[str], environment: Sequence[str]) -> HeldCommand: ...
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-    def release(self) -> None:
-        """Let the program run. OSError says why it could not be started."""
 
 @final
 class Emulation:

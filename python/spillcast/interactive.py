@@ -169,8 +169,8 @@ class Run:
 
 def observe(pid: str, output: str, force: str, *temp: str) -> None:
     """Record a process until stdin has a line, or ends: a line of JSON at the start and the end."""
-    from spillcast.recording.begin import record_pid
     from spillcast.recording.options import RecordOptions
+    from spillcast.recording.record import record_pid
 
     try:
         options = RecordOptions(tuple(map(Path, temp)), force=bool(force))

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow.parquet as pq
 
 from harness import account_of, expected_rows, rows, spillcast, spillcast_command, target, until
-from spillcast.recording.partial import partial_folders
+from spillcast._core import partial_folders
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import TIMEOUT_S, ordinary_user, refuse_perf, spillcast, target
-from spillcast.errors import InputError
+from harness import TIMEOUT_S, available, ordinary_user, refuse_perf, spillcast, target
 from spillcast.recording.capture_cost import cost_of, kept_cost
-from spillcast.recording.choice import Choice
 from spillcast.recording.recording import Recording
 from spillcast.recording.source import AUTO, SOURCES
 
@@ -26,17 +24,10 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache" / "spillcast"
 
 
-def source_named(name):
-    try:
-        return Choice(name).source
-    except InputError as refused:
-        pytest.skip(str(refused))
-
-
 @pytest.fixture(params=SOURCES)
 def source(request, cache):
     """Each source that can be used here."""
-    return source_named(request.param)
+    return available(request.param)
 
 
 def record(places, *options, under=(), name="run.spill"):
@@ -61,18 +52,20 @@ def test_a_call_and_a_switch_cost_some_time(source, cache):
     found = cost_of(source)
     assert 0 < found.call_low_s <= found.call_s <= found.call_high_s < 1e-3
     switch = (found.switch_low_s, found.switch_s, found.switch_high_s)
-    if source.name == "preload":
+    if source == "preload":
         assert switch == (None, None, None)
     else:
         assert 0 < switch[0] <= switch[1] <= switch[2] < 1e-3
     assert children() == before
-    assert [path.name for path in cache.iterdir()] == [f"capture-cost-{source.name}.json"]
+    assert [path.name for path in cache.iterdir()] == [f"capture-cost-{source}.json"]
 
 
 def test_it_is_measured_once_in_some_minutes(source, cache, monkeypatch):
     assert kept_cost(source) is None
     found = cost_of(source)
-    monkeypatch.setattr(type(source), "measure_cost", lambda _: pytest.fail("measured again"))
+    monkeypatch.setattr(
+        "spillcast.recording.capture_cost.measured_cost", lambda *_: pytest.fail("measured")
+    )
     assert cost_of(source) == kept_cost(source) == found
     (path,) = cache.iterdir()
     kept = json.loads(path.read_text())
@@ -92,15 +85,15 @@ def test_it_is_measured_once_in_some_minutes(source, cache, monkeypatch):
 
 def test_what_is_some_minutes_old_is_measured_again(cache, monkeypatch):
     """A recording that ends wants what holds now; one that begins is content with the day's."""
-    source = source_named("preload")
+    source = available("preload")
     first = cost_of(source)
     (path,) = cache.iterdir()
     path.write_text(json.dumps(json.loads(path.read_text()) | {"measured_at_s": time.time() - 601}))
     assert kept_cost(source) == first
-    monkeypatch.setattr(type(source), "measure_cost", lambda _: None)
+    monkeypatch.setattr("spillcast.recording.capture_cost.measured_cost", lambda *_: None)
     assert cost_of(source) == first
     again = replace(first, call_s=2 * first.call_s)
-    monkeypatch.setattr(type(source), "measure_cost", lambda _: again)
+    monkeypatch.setattr("spillcast.recording.capture_cost.measured_cost", lambda *_: again)
     assert cost_of(source) == kept_cost(source) == again
 
 
@@ -108,7 +101,7 @@ def test_what_is_some_minutes_old_is_measured_again(cache, monkeypatch):
     "damage", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 1}', b"[" * 100_000]
 )
 def test_a_damaged_file_is_measured_anew(cache, damage):
-    source = source_named("preload")
+    source = available("preload")
     cache.mkdir(parents=True)
     path = cache / "capture-cost-preload.json"
     path.write_bytes(damage)
@@ -122,21 +115,21 @@ def test_a_damaged_file_is_measured_anew(cache, damage):
 def test_a_folder_that_cannot_be_made_keeps_nothing(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    source = source_named("preload")
+    source = available("preload")
     assert cost_of(source) is not None
     assert kept_cost(source) is None
 
 
 def test_other_calls_have_a_cost_of_their_own(cache):
-    cost_of(source_named("preload"))
-    few = Choice("preload", calls=["pread64", "pwrite64"]).source
-    assert kept_cost(few) is None
-    cost_of(few)
+    cost_of(available("preload"))
+    few = ["pread64", "pwrite64"]
+    assert kept_cost("preload", few) is None
+    cost_of("preload", few)
     assert len(list(cache.iterdir())) == 2
 
 
 def test_what_cannot_be_measured_is_not_known(cache, monkeypatch):
-    source = source_named("preload")
+    source = available("preload")
     monkeypatch.setattr("sys.executable", "/nonexistent")
     assert cost_of(source) is None
     assert not cache.exists()
@@ -144,9 +137,8 @@ def test_what_cannot_be_measured_is_not_known(cache, monkeypatch):
 
 def test_a_measurement_that_is_killed_leaves_nothing(cache):
     code = (
-        "from spillcast.recording.choice import Choice\n"
-        "source = Choice('preload').source\n"
-        "while True: print(source.measure_cost().call_s, flush=True)"
+        "from spillcast.recording.capture_cost import measured_cost\n"
+        "while True: print(measured_cost('preload').call_s, flush=True)"
     )
     rng = random.Random(1)
     for _ in range(5):
@@ -160,7 +152,7 @@ def test_a_measurement_that_is_killed_leaves_nothing(cache):
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_recording_says_what_it_cost(places, cache, name):
-    source_named(name)
+    available(name)
     capture, done = record(places, "--capture", name)
     switches_s = 0.0 if capture.switches is None else capture.switches * capture.switch_cost_s
     lost_s = capture.calls * capture.call_cost_s + switches_s
@@ -195,7 +187,7 @@ print(used.ru_nvcsw + used.ru_nivcsw)
 
 @pytest.mark.parametrize(("name", "calls"), [("perf", 4_000), ("preload", 1_000)])
 def test_calls_and_switches_are_counted_on_whatever_they_are(places, name, calls):
-    source_named(name)
+    available(name)
     output = places.root / "busy.spill"
     command = [sys.executable, "-I", "-S", "-c", BUSY]
     done = spillcast("record", "--capture", name, "-o", output, "--", *command, env=places.env)

@@ -20,7 +20,7 @@ from harness import (
     target,
     until,
 )
-from spillcast.recording.partial import partial_folders
+from spillcast._core import partial_folders
 from spillcast.report.recording import PROPOSAL
 
 BLOCKS = 50

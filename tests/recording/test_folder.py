@@ -9,11 +9,10 @@ import pytest
 
 from evidence import known
 from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
+from spillcast._core import check_output, partial_folders, unused_name
 from spillcast.errors import InUse, OutputExists, PathUnusable
 from spillcast.recording import Recording
-from spillcast.recording.folder import check_output, unused_name
 from spillcast.recording.meta_file import is_recording
-from spillcast.recording.partial import partial_folders
 from spillcast.recording.server_recording import RecordingsFolder
 from spillcast.recording.writer import RecordingWriter
 

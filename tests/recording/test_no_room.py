@@ -13,8 +13,8 @@ import pytest
 
 from evidence import known
 from harness import only_line, spillcast, spillcast_command, target
+from spillcast._core import partial_folders
 from spillcast.recording import Recording
-from spillcast.recording.partial import partial_folders
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 

@@ -14,7 +14,7 @@ from spillcast import _core
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
-from spillcast.recording.observed import TempPlace, named_temp_places, temp_places
+from spillcast.recording.observed import TempPlace, named_temp_places
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 
@@ -137,11 +137,6 @@ def test_a_network_is_known_by_its_type_and_is_not_asked(tmp_path):
     text = warned(forecast(run, THERE))["source-network"]
     assert f"{point / 'tmp'} (fuse.sshfs)" in text
     assert text.endswith("record again when it is quiet")
-
-
-def test_folders_that_no_mount_holds_are_on_no_device():
-    assert temp_places({"": 5, "relative": 7}) == []
-    assert temp_places({}) == []
 
 
 def test_what_an_earlier_version_recorded_says_nothing_of_it(tmp_path):

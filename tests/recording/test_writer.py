@@ -170,7 +170,7 @@ def test_it_knows_the_sums_that_the_files_tell(tmp_path):
 
 
 def test_columns_of_another_kind_are_refused(tmp_path):
-    writer = _core.RecordingWriter(tmp_path)
+    writer = _core.RecordingWriter(tmp_path / "run.spill")
     with pytest.raises(ValueError, match="there is no column second"):
         writer.add_seconds(pa.record_batch({"x": [1]}))
     column = pa.array(["soon"]).dictionary_encode()

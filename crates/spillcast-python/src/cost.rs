@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spillcast_core::capture::cost::{self, Program, Spread};
 
-use crate::capture::{source_of, strings};
+use crate::capture::{call_kinds, source_named, strings};
 use crate::os_error;
 
 /// What an observed thread loses by a call and by a context switch, in seconds: `call_s`, and its
@@ -26,7 +26,7 @@ pub fn capture_cost<'py>(
     bare: Vec<OsString>,
     observed: Vec<OsString>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (open, calls) = source_of(name, calls)?;
+    let (open, calls) = (source_named(name)?, call_kinds(calls)?);
     let (arguments, bare, observed) = (strings(program)?, strings(bare)?, strings(observed)?);
     let program = Program { arguments, bare, observed };
     let found = py.detach(|| cost::measure(|| open(&calls), &program)).map_err(os_error)?;

@@ -16,6 +16,7 @@ mod emulate;
 mod grid;
 mod observed;
 mod probe;
+mod recorder;
 mod recording;
 mod simulate;
 mod stretches;
@@ -79,21 +80,19 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<arrow::Stream>()?;
     module.add_class::<cache::CacheCurve>()?;
     module.add_class::<cache::CacheRequests>()?;
-    module.add_class::<capture::Capture>()?;
-    module.add_class::<capture::HeldCommand>()?;
-    module.add_class::<capture::Source>()?;
     module.add_class::<emulate::Emulation>()?;
     module.add_class::<grid::Grid>()?;
     module.add_class::<observed::CpuWatch>()?;
     module.add_class::<observed::PeakMemory>()?;
-    module.add_class::<observed::SocketWatch>()?;
     module.add_class::<probe::Probe>()?;
     module.add_class::<simulate::PageCacheReads>()?;
-    module.add_class::<recording::RecordingWriter>()?;
+    module.add_class::<recorder::PartialFolder>()?;
+    module.add_class::<recorder::Recorder>()?;
+    module.add_class::<recorder::RecordingWriter>()?;
+    module.add_class::<recorder::Target>()?;
     module.add_class::<recording::Seconds>()?;
     module.add_class::<recording::Waits>()?;
     module.add_class::<trace::TraceReader>()?;
-    module.add_function(wrap_pyfunction!(recording::rename, module)?)?;
     module.add_function(wrap_pyfunction!(cost::capture_cost, module)?)?;
     module.add_function(wrap_pyfunction!(cost::capture_cost_child, module)?)?;
     module.add_function(wrap_pyfunction!(chases, module)?)?;
@@ -103,11 +102,18 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(observed::memory_groups, module)?,
         wrap_pyfunction!(observed::status_bytes, module)?,
         wrap_pyfunction!(observed::age_s, module)?,
-        wrap_pyfunction!(observed::done_before, module)?,
-        wrap_pyfunction!(observed::open_files, module)?,
         wrap_pyfunction!(observed::inputs_of, module)?,
         wrap_pyfunction!(observed::temp_of, module)?,
         wrap_pyfunction!(observed::mounted, module)?,
+        wrap_pyfunction!(recorder::check_attaches, module)?,
+        wrap_pyfunction!(recorder::describe_machine, module)?,
+        wrap_pyfunction!(recorder::check_free, module)?,
+        wrap_pyfunction!(recorder::check_output, module)?,
+        wrap_pyfunction!(recorder::is_partial, module)?,
+        wrap_pyfunction!(recorder::partial_folders, module)?,
+        wrap_pyfunction!(recorder::source_refusal, module)?,
+        wrap_pyfunction!(recorder::try_source, module)?,
+        wrap_pyfunction!(recorder::unused_name, module)?,
     ] {
         module.add_function(function)?;
     }

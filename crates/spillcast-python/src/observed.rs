@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use spillcast_core::probe::is_network;
 use spillcast_recording::cgroups::{self, CGROUPS};
+use spillcast_recording::file_sizes::{self, SizedFile};
 use spillcast_recording::limits as core;
-use spillcast_recording::proc::{self, DoneBefore};
-use spillcast_recording::{device_name, file_sizes};
+use spillcast_recording::{device_name, proc, without_secrets};
 
 use crate::os_error;
 
@@ -76,28 +76,6 @@ impl CpuWatch {
     }
 }
 
-/// Whether a process or those it started were seen with a connection to a server.
-#[pyclass(module = "spillcast._core")]
-pub struct SocketWatch(core::SocketWatch);
-
-#[pymethods]
-impl SocketWatch {
-    #[new]
-    fn new(pid: i32) -> SocketWatch {
-        SocketWatch(core::SocketWatch::new(pid))
-    }
-
-    /// Look once more where due, until there was one.
-    fn look(&mut self, py: Python<'_>) {
-        py.detach(|| self.0.look());
-    }
-
-    #[getter]
-    fn connected(&self) -> bool {
-        self.0.connected
-    }
-}
-
 /// The folders of the groups that control this process, innermost first.
 #[pyfunction]
 pub fn group_folders(controller: &str) -> Vec<PathBuf> {
@@ -124,32 +102,21 @@ pub fn age_s(pid: i32, called: &str) -> Option<f64> {
     proc::age_s(pid, called)
 }
 
-/// Seconds since its start, CPU seconds, and bytes read and written.
-type Done = (f64, f64, Option<(u64, u64)>);
-
-/// What a process and those it started have done; None where it has ended.
-#[pyfunction]
-pub fn done_before(pid: i32) -> Option<Done> {
-    DoneBefore::of(pid).map(|done| (done.ran_s, done.cpu_s, done.moved))
-}
-
-/// The files that a process and those it started have open now, with their sizes.
-#[pyfunction]
-pub fn open_files(py: Python<'_>, pid: i32) -> HashMap<String, u64> {
-    py.detach(|| file_sizes::open_files(pid)).into_iter().collect()
-}
-
 /// Of other files than temp files, by name what was read of each, the largest that are there now.
 #[pyfunction]
 pub fn inputs_of(read_bytes: HashMap<String, i64>) -> Vec<(String, u64)> {
-    file_sizes::inputs_of(read_bytes.iter().map(|(name, bytes)| (name, *bytes)))
+    sizes(file_sizes::inputs_of(read_bytes.iter().map(|(name, bytes)| (name, *bytes))))
 }
 
 /// Of files that were there before, those in folders of temp files, the largest first.
 #[pyfunction]
 pub fn temp_of(before: HashMap<String, u64>, folders: Vec<String>) -> Vec<(String, u64)> {
     let known: Vec<&str> = folders.iter().map(|folder| folder.trim_end_matches('/')).collect();
-    file_sizes::temp_of(&before, |folder| known.contains(&folder))
+    sizes(file_sizes::temp_of(SizedFile::list(before), |folder| known.contains(&folder)))
+}
+
+fn sizes(files: Vec<SizedFile>) -> Vec<(String, u64)> {
+    files.into_iter().map(|file| (file.file, file.bytes)).collect()
 }
 
 /// Device, type, whether it lies behind a network, point, options, and the block device's name.
@@ -161,7 +128,8 @@ pub fn mounted(path: PathBuf) -> PyResult<Option<Mounted>> {
     let mount = spillcast_core::probe::mounted(&path).map_err(os_error)?;
     Ok(mount.map(|mount| {
         let (network, name) = (is_network(&mount.filesystem), device_name(&mount.device));
-        (mount.device, mount.filesystem, network, mount.point, mount.options, name)
+        let options = without_secrets(&mount.options);
+        (mount.device, mount.filesystem, network, mount.point, options, name)
     }))
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
-use crate::failure::{Failure, Outcome};
+use spillcast_recording::failure::{Failure, Outcome};
 
 /// What a verb was given.
 #[derive(Debug, Default)]

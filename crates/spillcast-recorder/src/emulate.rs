@@ -11,9 +11,9 @@ use spillcast_core::emulate::Emulation;
 use spillcast_core::storage::Model;
 
 use crate::arguments::{Arguments, help};
-use crate::failure::{Failure, Outcome, reason};
-use crate::json::{Document, Value, json};
 use crate::signals;
+use spillcast_recording::failure::{Failure, Outcome, reason};
+use spillcast_recording::json::{Document, Value, json};
 
 const TICK: Duration = Duration::from_millis(100);
 

@@ -30,7 +30,7 @@ impl Library {
         Ok(Library { memory })
     }
 
-    /// The value of LD_PRELOAD, before what is preloaded already.
+    /// The value of LD_PRELOAD, before what is already preloaded.
     pub fn value(&self) -> String {
         let ours = format!("/proc/{}/fd/{}", std::process::id(), self.memory.as_raw_fd());
         match std::env::var("LD_PRELOAD") {
@@ -60,7 +60,7 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
     let mut words = words.split_whitespace();
     let first = PathBuf::from(words.next()?);
     if first.ends_with("env") {
-        return crate::target::program(words.next()?.as_ref()).ok();
+        return spillcast_recording::target::program(words.next()?.as_ref()).ok();
     }
     Some(first)
 }

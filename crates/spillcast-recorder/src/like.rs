@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use spillcast_core::probe::{Options, Outcome as Found, Probe, ProbeError};
 
-use crate::failure::Outcome;
-use crate::json::{Document, Value, json};
 use crate::memory_group::MemoryGroup;
 use crate::page_cache::bound_bytes;
 use crate::probe::{Budget, told};
 use crate::recording::Recording;
 use crate::signals;
 use crate::storage::Measured;
+use spillcast_recording::failure::Outcome;
+use spillcast_recording::json::{Document, Value, json};
 
 /// What the kernel takes besides what the replay says it takes.
 const SLACK_BYTES: u64 = 4 << 20;

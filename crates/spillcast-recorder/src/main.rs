@@ -10,16 +10,10 @@
 //! command loads the one for its C library from memory, through /proc.
 
 mod arguments;
-mod begin;
 mod emulate;
-mod failure;
-mod folder;
-mod json;
 mod library;
 mod like;
-mod machine;
 mod memory_group;
-mod meta;
 mod page_cache;
 mod probe;
 mod profile;
@@ -27,14 +21,14 @@ mod record;
 mod recording;
 mod signals;
 mod storage;
-mod target;
 
 use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use failure::{Failure, Outcome};
+use spillcast_recording::failure::{Failure, Outcome};
+use spillcast_recording::machine;
 
 const HELP: &str = "\
 spillcast-recorder records on a server what spillcast reads elsewhere.
@@ -57,8 +51,21 @@ fn main() -> ExitCode {
     let words: Vec<OsString> = env::args_os().skip(1).collect();
     match run(&words) {
         Ok(status) => ExitCode::from(status),
-        Err(failure) => failure.tell(),
+        Err(failure) => tell(&failure),
     }
+}
+
+/// Prints a failure on stderr; the status to end with.
+fn tell(failure: &Failure) -> ExitCode {
+    // Names of others may contain what a terminal obeys.
+    let visible = |text: &str| -> String {
+        text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    };
+    eprintln!("spillcast-recorder: {}", visible(&failure.message));
+    if !failure.hint.is_empty() {
+        eprintln!("  {}", visible(&failure.hint));
+    }
+    ExitCode::from(failure.status)
 }
 
 fn run(words: &[OsString]) -> Outcome<u8> {
@@ -70,7 +77,7 @@ fn run(words: &[OsString]) -> Outcome<u8> {
         "probe" => probe::run(rest),
         "emulate" => emulate::run(rest),
         "profile" => profile::run(rest),
-        begin::COST_VERB => cost_child(rest),
+        record::COST_VERB => cost_child(rest),
         "--version" => {
             println!("spillcast-recorder {}", machine::version());
             Ok(0)

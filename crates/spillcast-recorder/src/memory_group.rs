@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use spillcast_recording::cgroups::{CGROUPS, folders};
 
-use crate::failure::reason;
+use spillcast_recording::failure::reason;
 
 const PREFIX: &str = "spillcast-probe-";
 /// The file that limits a group, in either version of cgroups.

@@ -9,10 +9,10 @@ use spillcast_core::probe::ProbeError;
 use spillcast_core::probe::grid::{Grid, Options, Outcome as Found};
 
 use crate::arguments::{Arguments, help};
-use crate::failure::{Failure, Outcome};
-use crate::json::{Document, Value, json};
 use crate::like;
 use crate::storage::Measured;
+use spillcast_recording::failure::{Failure, Outcome};
+use spillcast_recording::json::{Document, Value, json};
 
 const TIME: Duration = Duration::from_secs(60);
 /// Of what is free on a storage, files may take one part in so many.

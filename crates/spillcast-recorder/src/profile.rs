@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use spillcast_core::oracle::{Dictionary, Dimension, Options, Profile, ReadError, Reading, read};
 
 use crate::arguments::{Arguments, help};
-use crate::failure::{Failure, Outcome};
-use crate::json::{Document, Value, json};
+use spillcast_recording::failure::{Failure, Outcome};
+use spillcast_recording::json::{Document, Value, json};
 
 /// Reads traces and prints the groups, the most time first.
 pub fn run(words: &[OsString]) -> Outcome<u8> {

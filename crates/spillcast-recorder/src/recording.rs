@@ -10,7 +10,7 @@ use spillcast_core::thread_trace::Recorded;
 use spillcast_core::wait::RowNames;
 use spillcast_recording::read_waits;
 
-use crate::failure::{Failure, Outcome, reason};
+use spillcast_recording::failure::{Failure, Outcome, reason};
 
 const SCHEMA: &str = "spillcast.recording/1";
 const AGAIN: &str = "copy the whole folder again from where it was recorded, or record again";

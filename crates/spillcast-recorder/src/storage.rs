@@ -8,8 +8,8 @@ use spillcast_core::histogram::Histogram;
 use spillcast_core::probe::{Group, mounted};
 use spillcast_recording::device_name;
 
-use crate::json::{Value, json};
-use crate::machine;
+use spillcast_recording::json::{Value, json};
+use spillcast_recording::machine;
 
 /// What was measured of a directory.
 pub struct Measured<'a> {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use serde::{Deserialize, Serialize};
+
 use crate::proc::family;
 
 /// More files tell no more of how far a query is.
@@ -10,6 +12,19 @@ const FILES_MAX: usize = 64;
 const DELETED: &str = " (deleted)";
 /// What lies there is no file that holds data.
 const NO_DATA: [&str; 3] = ["/dev/", "/proc/", "/sys/"];
+
+/// A file and its size.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct SizedFile {
+    pub file: String,
+    pub bytes: u64,
+}
+
+impl SizedFile {
+    pub fn list(sizes: impl IntoIterator<Item = (String, u64)>) -> Vec<SizedFile> {
+        sizes.into_iter().map(|(file, bytes)| SizedFile { file, bytes }).collect()
+    }
+}
 
 /// The files that a process and those it started have open now, each with its size.
 pub fn open_files(pid: i32) -> BTreeMap<String, u64> {
@@ -31,30 +46,25 @@ pub fn open_files(pid: i32) -> BTreeMap<String, u64> {
 }
 
 /// Of files that were there before, those in folders of temp files, the largest first.
-pub fn temp_of<'a>(
-    before: impl IntoIterator<Item = (&'a String, &'a u64)>,
-    in_folder: impl Fn(&str) -> bool,
-) -> Vec<(String, u64)> {
-    let folder = |name: &'a str| name.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let temp = before.into_iter().filter(|(name, bytes)| **bytes > 0 && in_folder(folder(name)));
-    largest(temp.map(|(name, bytes)| (name.clone(), *bytes)).collect())
+pub fn temp_of(before: Vec<SizedFile>, in_folder: impl Fn(&str) -> bool) -> Vec<SizedFile> {
+    let folder = |name: &str| name.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+    let is_temp = |file: &SizedFile| file.bytes > 0 && in_folder(&folder(&file.file));
+    largest(before.into_iter().filter(is_temp).collect())
 }
 
 /// Of other files than temp files, by name what was read of each, the largest that are there now.
-pub fn inputs_of<'a>(
-    read_bytes: impl IntoIterator<Item = (&'a String, i64)>,
-) -> Vec<(String, u64)> {
+pub fn inputs_of<'a>(read_bytes: impl IntoIterator<Item = (&'a String, i64)>) -> Vec<SizedFile> {
     let read = read_bytes.into_iter().filter(|(name, bytes)| *bytes > 0 && holds_data(name));
     let sized = read.filter_map(|(name, _)| Some((name.clone(), fs::metadata(name).ok()?.len())));
-    largest(sized.collect())
+    largest(SizedFile::list(sized))
 }
 
 fn holds_data(name: &str) -> bool {
     name.starts_with('/') && !NO_DATA.iter().any(|start| name.starts_with(start))
 }
 
-fn largest(mut files: Vec<(String, u64)>) -> Vec<(String, u64)> {
-    files.sort_by(|(name, bytes), (other, more)| (more, name).cmp(&(bytes, other)));
+fn largest(mut files: Vec<SizedFile>) -> Vec<SizedFile> {
+    files.sort_by(|one, other| (other.bytes, &one.file).cmp(&(one.bytes, &other.file)));
     files.truncate(FILES_MAX);
     files
 }

@@ -1,5 +1,5 @@
-//! What a capture saw, as Arrow columns and as the Parquet files of a recording; and what /proc tells of
-//! those observed.
+//! Recordings: the recorder of a command or a process, the files that it writes, and what /proc shows of
+//! the observed processes.
 //!
 //! Rows are on disk in packed form while the recording lasts, and become Parquet only when it ends,
 //! a few thousand at a time. So columns cost nothing during the observed run, removing a file drops
@@ -11,26 +11,36 @@
 pub mod cgroups;
 mod clock;
 mod columns;
+mod exchange;
+pub mod failure;
 pub mod file_sizes;
 mod files;
-mod folder;
+pub mod folder;
+pub mod json;
 pub mod limits;
+pub mod machine;
+pub mod meta;
+mod output;
 mod parquet_file;
 mod parts;
 pub mod proc;
 mod reader;
+mod recorder;
 mod rows;
 mod seconds;
 mod sockets;
+pub mod sources;
+pub mod target;
 mod temp_places;
 mod writer;
 
 pub use columns::{Dictionaries, histograms, ops, second_columns, wait_columns};
 pub use files::FileSums;
-pub use folder::rename;
+pub use output::Output;
 pub use parts::Bounds;
 pub use reader::read_waits;
+pub use recorder::{Observed, Recorder};
 pub use rows::{seconds_of, waits_of};
 pub use seconds::Second;
-pub use temp_places::{TempPlace, device_name, temp_places};
+pub use temp_places::{TempPlace, device_name, temp_places, without_secrets};
 pub use writer::{Kept, Writer};

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
 
 use crate::cgroups::{CGROUPS, folders, number_of, text};
 use crate::proc::{family, high_water_bytes};
@@ -94,7 +95,7 @@ impl SocketWatch {
 }
 
 /// What holds a process's CPU time down; None where it is not known, or there is no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CpuLimits {
     pub cpus: Option<usize>,
     pub quota_cpus: Option<f64>,

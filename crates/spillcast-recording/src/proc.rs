@@ -5,6 +5,7 @@ use std::io;
 
 use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
 
 /// A process and all that it started and that are still there.
 pub fn family(pid: i32) -> Vec<i32> {
@@ -40,13 +41,15 @@ pub fn age_s(pid: i32, called: &str) -> Option<f64> {
 }
 
 /// What a process and those that it started had done when its recording began.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct DoneBefore {
     /// Since its start.
     pub ran_s: f64,
     pub cpu_s: f64,
-    /// Bytes read and written; None where that may not be seen.
-    pub moved: Option<(u64, u64)>,
+    /// Bytes read and written of any file; None where that may not be seen.
+    pub bytes: Option<u64>,
+    pub read_bytes: Option<u64>,
+    pub written_bytes: Option<u64>,
 }
 
 impl DoneBefore {
@@ -62,7 +65,13 @@ impl DoneBefore {
                 .zip(moved_bytes(member).ok())
                 .map(|(sum, one)| (sum.0 + one.0, sum.1 + one.1));
         }
-        Some(DoneBefore { ran_s, cpu_s: cpu_ticks as f64 / clock_ticks_per_second() as f64, moved })
+        Some(DoneBefore {
+            ran_s,
+            cpu_s: cpu_ticks as f64 / clock_ticks_per_second() as f64,
+            bytes: moved.map(|(read, written)| read + written),
+            read_bytes: moved.map(|(read, _)| read),
+            written_bytes: moved.map(|(_, written)| written),
+        })
     }
 }
 

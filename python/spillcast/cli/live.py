@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from spillcast.forecast.running import RunningForecast
-    from spillcast.recording.recorder import Recorder
+    from spillcast.recording.record import Recorder
     from spillcast.report.live import Glimpse
 
 REFRESH_S = 1.0

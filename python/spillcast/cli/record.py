@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from spillcast.forecast.running import RunningForecast
     from spillcast.recording import Recording
     from spillcast.recording.options import RecordOptions
-    from spillcast.recording.recorder import Recorder
+    from spillcast.recording.record import Recorder
 else:
     # Of the sources, which no type checker reads.
     CaptureName = Literal[(AUTO, *SOURCES)]
@@ -218,6 +218,7 @@ def record(
 
     Example: spillcast record --live --discard --pid 4711 --to catalogue:aws-gp3
     """
+    from spillcast._core import unused_name
     from spillcast.cli.live import OthersOutput, line_view, live_view
     from spillcast.cli.recording import (
         as_it_ends,
@@ -230,7 +231,6 @@ def record(
     from spillcast.cli.rehearse import check_rehearse, rehearse_recorded
     from spillcast.engines.engine import SessionSelector
     from spillcast.interruptible import kept_status
-    from spillcast.recording.folder import unused_name
     from spillcast.recording.options import RecordOptions
     from spillcast.recording.running import Running
     from spillcast.units import parse_duration_s
@@ -360,11 +360,9 @@ def _tell(
 
 def _tell_of_the_rest(recorder: "Recorder") -> None:
     """Report that a command left processes behind, whose I/O is no longer recorded."""
-    from spillcast.recording.captured import going_on
-    from spillcast.recording.target import Command
+    from spillcast.recording.record import left_running
 
-    target = recorder.target
-    left = going_on(recorder.status(), target if isinstance(target, Command) else None)
+    left = left_running(recorder)
     if left is not None:
         print(f"spillcast: {left}", file=sys.stderr)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spillcast.cli.live import OthersOutput, View
     from spillcast.recording import Recording
     from spillcast.recording.options import RecordOptions
-    from spillcast.recording.recorder import Recorder
+    from spillcast.recording.record import Recorder
     from spillcast.recording.running import Running
 
 #: Where the recordings of all sessions go by default.
@@ -37,7 +37,9 @@ TICK_S, _PAUSE_TICK_S = 1.0, 0.25
 class Started(Protocol):
     """A command that was started."""
 
-    exit_status: int | None
+    @property
+    def exit_status(self) -> int | None:
+        """Its status once it has ended, negative for a signal."""
 
     def send_signal(self, number: int) -> None:
         """As of a shell's kill; nothing where it has ended."""
@@ -137,7 +139,7 @@ def begin(
 ) -> "Recorder":
     """Start a command under observation, which gets our signals, or attach to a process."""
     from spillcast.cli.progress import progress_bar
-    from spillcast.recording.begin import record_command, record_pid
+    from spillcast.recording.record import record_command, record_pid
 
     if command is not None:
         with others.starting() if others is not None else nullcontext():
@@ -235,7 +237,7 @@ def record_minute(
     view: "View",
 ) -> "Recording":
     """Record it in bursts until it ends, all are done, or Ctrl-C, and keep what there is."""
-    from spillcast.recording.folder import check_output
+    from spillcast._core import check_output
     from spillcast.recording.minute import keep, record_bursts
     from spillcast.workspace import workspace
 
@@ -272,7 +274,7 @@ def record_minute(
 
 
 def _of_process(pid: int, path: Path, options: "RecordOptions", view: "View") -> "Recording":
-    from spillcast.recording.begin import record_pid
+    from spillcast.recording.record import record_pid
 
     recorder = record_pid(pid, path, options)
     follow(recorder, view)

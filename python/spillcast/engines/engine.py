@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from spillcast.forecast.more_memory import Spill
     from spillcast.recording import Recording
     from spillcast.recording.meta import ObservedEngine
-    from spillcast.recording.recorder import Recorder
+    from spillcast.recording.record import Recorder
 
 #: PostgreSQL has eight workers at most, and memory is divided among all.
 THREADS_MAX = 8

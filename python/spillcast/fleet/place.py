@@ -13,6 +13,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from spillcast import _core
 from spillcast.errors import (
     EvidenceMissing,
     FileUnreadable,
@@ -28,7 +29,6 @@ from spillcast.errors import (
 from spillcast.evidence.find import TRACES
 from spillcast.gate import check_kind
 from spillcast.recording.meta_file import META_FILE
-from spillcast.recording.partial import PARTIAL
 from spillcast.text import exact_name, is_utf8
 
 #: Names of unfinished files, which a killed ingest may leave; no other file is named so.
@@ -313,7 +313,7 @@ def _walk(path: str) -> Iterator[Source]:
             yield Source(folder, sum(sizes))
             folders.clear()
             continue
-        folders[:] = [name for name in folders if not PARTIAL.search(name)]
+        folders[:] = [name for name in folders if not _core.is_partial(name)]
         for name in files:
             whole = os.path.join(folder, name)
             # Reading a pipe would wait for its writer. Inaccessible files are reported later.

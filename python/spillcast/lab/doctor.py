@@ -9,11 +9,10 @@ from pathlib import Path
 
 from spillcast import _core
 from spillcast.document import key
-from spillcast.errors import InputError
 from spillcast.installation import commit, extras, install, lacking
 from spillcast.recording.calibration import kept_calibration
-from spillcast.recording.choice import refused
-from spillcast.recording.source import SOURCES, Source
+from spillcast.recording.source import PRELOAD, SOURCES, CaptureSource
+from spillcast.recording.target import PRELOAD_LIBRARY
 
 DOCTOR_SCHEMA = "spillcast.doctor/1"
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -82,23 +81,25 @@ def _proc() -> Iterator[Finding]:
 
 def _sources() -> Iterator[Finding]:
     for source in SOURCES.values():
+        if source.name == PRELOAD and not PRELOAD_LIBRARY.exists():
+            detail = f"{PRELOAD_LIBRARY}: the preload library is missing"
+            yield Finding(source.name, False, detail, "run: make build")
+            continue
         try:
-            source(None).environment()
+            source.check()
         except OSError as error:
-            refusal = refused(error, "anything", None, source)
-            detail = refusal.message.partition(": ")[2] or refusal.message
+            message, _ = _core.source_refusal(source.name, error.errno or 0)
+            detail = message.partition(": ")[2] or message
             yield Finding(source.name, False, detail, _fix(source, error))
-        except InputError as error:
-            yield Finding(source.name, False, error.message, error.hint)
         else:
             whom = "processes that run, and commands" if source.attaches else "commands alone"
             yield Finding(source.name, True, f"records {whom} by {source.title}")
 
 
-def _fix(source: type[Source], error: OSError) -> str | None:
+def _fix(source: CaptureSource, error: OSError) -> str | None:
     """The command after which a source works, as far as one is known."""
     if not isinstance(error, PermissionError):
-        return source.refusals.get(error.errno or 0, ("", None))[1]
+        return _core.source_refusal(source.name, error.errno or 0)[1]
     if source.needs_privilege and os.geteuid() != 0:
         return "sudo spillcast record"
     if not source.needs_privilege and os.geteuid() != 0 and _paranoid() > PARANOID_MAX:

@@ -13,10 +13,9 @@ from spillcast.engines.held import HeldQuery, RunResult
 from spillcast.errors import ExperimentFailed
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
-from spillcast.recording.choice import StartAgain
 from spillcast.recording.options import RecordOptions
-from spillcast.recording.recorder import Recorder
-from spillcast.recording.source import AUTO, PreloadSource
+from spillcast.recording.record import Recorder, StartAgain
+from spillcast.recording.source import AUTO, PRELOAD
 
 Status = dict[str, Any]
 
@@ -89,7 +88,7 @@ def run_recorded_if_spilled(
 def recorder_for(place: Place, output: Path, duration_s: float | None = None) -> Recorder:
     """A recorder of what a query does in a place."""
     # A delay made by the preload library is seen from inside the process only.
-    capture = PreloadSource.name if place.means == PreloadSource.name else AUTO
+    capture = PRELOAD if place.means == PRELOAD else AUTO
     options = RecordOptions([place.directory], capture, duration_s, force=True)
     return Recorder(output, options)
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from spillcast.calibrated import calibrated
 from spillcast.errors import OptionConflict, OutputUnwritable, SpaceInsufficient, SpillcastError
-from spillcast.recording.source import PreloadSource
+from spillcast.recording.source import PRELOAD
 from spillcast.recording.target import PRELOAD_LIBRARY
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import Behaviour, Point, behaviour_of, fixed_behaviour
@@ -172,7 +172,7 @@ def emulated(storage: Emulated | Modelled, room: Path, below: Path) -> Iterator[
             read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
             delay = f"{backing.resolve()}:{read_ns}:{write_ns}"
             environment = {"LD_PRELOAD": str(PRELOAD_LIBRARY), "SPILLCAST_DELAY": delay}
-            yield Place(storage.name, backing, environment, PreloadSource.name, fast=False)
+            yield Place(storage.name, backing, environment, PRELOAD, fast=False)
         else:
             yield Place(storage.name, mountpoint, {}, "fuse", fast=False)
 

@@ -1,7 +1,8 @@
 """The account of a capture in meta.json: its method, its losses, its cost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from spillcast.document import key
 
@@ -157,3 +158,49 @@ class CaptureAccount:
         default=None,
         later=True,
     )
+
+
+def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
+    """The account of a part: what can be shared out, by the part's ``share`` of it."""
+
+    def part(value: float | None) -> float | None:
+        return None if value is None else value * share
+
+    def count(value: int | None) -> int | None:
+        return None if value is None else round(value * share)
+
+    return replace(
+        capture,
+        lost=round(capture.lost * share),
+        dropped=round(capture.dropped * share),
+        unknown_file=round(capture.unknown_file * share),
+        temp_copies=round(capture.temp_copies * share),
+        temp_copied_bytes=round(capture.temp_copied_bytes * share),
+        calls=count(capture.calls),
+        switches=count(capture.switches),
+        tracer_cpu_s=capture.tracer_cpu_s * share,
+        overhead_s=part(capture.overhead_s),
+        overhead_low_s=part(capture.overhead_low_s),
+        overhead_high_s=part(capture.overhead_high_s),
+        run_queue_delay_s=capture.run_queue_delay_s * share,
+        run_queue_others_s=part(capture.run_queue_others_s),
+        file_fault_s=part(capture.file_fault_s),
+    )
+
+
+#: Of an account, what adds up over recordings of one run.
+_ADDS_UP = (
+    *("lost", "dropped", "unknown_file", "temp_copies", "temp_copied_bytes", "calls", "switches"),
+    *("tracer_cpu_s", "overhead_s"),
+    *("overhead_low_s", "overhead_high_s", "run_queue_delay_s", "run_queue_others_s"),
+    *("io_uring_busy_s", "file_faults", "file_fault_s"),
+)
+
+
+def together(captures: Sequence[CaptureAccount]) -> CaptureAccount:
+    """The account of several recordings of one run: sums, where all of them tell."""
+    sums: dict[str, Any] = {}
+    for name in _ADDS_UP:
+        values = [getattr(capture, name) for capture in captures]
+        sums[name] = None if None in values else sum(values)
+    return replace(captures[-1], **sums)

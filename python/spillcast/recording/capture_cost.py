@@ -8,19 +8,18 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from spillcast import _core
 from spillcast.document import key, read, written
 from spillcast.errors import InputError
 from spillcast.gate import json_of, text_of
+from spillcast.recording.source import PRELOAD
+from spillcast.recording.target import preload_value
 from spillcast.recording.user_folder import user_folder
-
-if TYPE_CHECKING:
-    from spillcast.recording.source import Source
 
 COST_SCHEMA = "spillcast.capture-cost/1"
 #: How long a measurement serves as a rough cost, unless the machine reboots.
@@ -76,23 +75,25 @@ class KeptCost:
     cost: CaptureCost = key("")
 
 
-def cost_of(source: "Source") -> CaptureCost | None:
-    """What ``source`` costs: kept from the last minutes, or else measured now, and kept.
+def cost_of(source: str, calls: Sequence[str] | None = None) -> CaptureCost | None:
+    """What a source costs with these calls: kept from the last minutes, or else measured and kept.
 
     If it cannot be measured now, the one of the last day; None without one.
     """
-    if (kept := kept_cost(source, FRESH_S)) is not None:
+    if (kept := kept_cost(source, calls, FRESH_S)) is not None:
         return kept
-    capture_cost = source.measure_cost()
-    if capture_cost is None:
-        return kept_cost(source)
-    _keep(_path(source), KeptCost(COST_SCHEMA, time.time(), _setting(source), capture_cost))
-    return capture_cost
+    cost = measured_cost(source, calls)
+    if cost is None:
+        return kept_cost(source, calls)
+    _keep(_path(source, calls), KeptCost(COST_SCHEMA, time.time(), _setting(source, calls), cost))
+    return cost
 
 
-def kept_cost(source: "Source", within_s: float = DAY_S) -> CaptureCost | None:
+def kept_cost(
+    source: str, calls: Sequence[str] | None = None, within_s: float = DAY_S
+) -> CaptureCost | None:
     """The kept cost; None if there is none, or it is too old, or of another machine or boot."""
-    path = _path(source)
+    path = _path(source, calls)
     if path is None:
         return None
     try:
@@ -100,14 +101,31 @@ def kept_cost(source: "Source", within_s: float = DAY_S) -> CaptureCost | None:
     except (OSError, InputError):
         return None
     young = 0 <= time.time() - kept.measured_at_s <= within_s
-    same = kept.schema == COST_SCHEMA and kept.setting == _setting(source)
+    same = kept.schema == COST_SCHEMA and kept.setting == _setting(source, calls)
     return kept.cost if young and same else None
+
+
+def measured_cost(source: str, calls: Sequence[str] | None = None) -> CaptureCost | None:
+    """The cost to observed processes, measured on a child that does nothing else.
+
+    None if it cannot be measured.
+    """
+    preload = preload_value() if source == PRELOAD else None
+    bare = dict(os.environ)
+    observed = bare if preload is None else bare | {"LD_PRELOAD": preload}
+    try:
+        record = _core.capture_cost(source, calls, child_program(), *map(_pairs, (bare, observed)))
+    except (OSError, ValueError, InputError):
+        return None
+    return CaptureCost(**record)
+
+
+def _pairs(environment: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in environment.items()]
 
 
 def child_program() -> list[str]:
     """The command line of the process that a measurement observes; the core adds two arguments."""
-    from spillcast import _core
-
     work = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "try: import _core; _core.capture_cost_child(sys.argv[2], int(sys.argv[3]))\n"
@@ -132,24 +150,22 @@ def _keep(path: Path | None, kept: KeptCost) -> None:
             raise
 
 
-def _path(source: "Source") -> Path | None:
+def _path(source: str, calls: Sequence[str] | None) -> Path | None:
     """The path of the file for a source and its calls; None for a user without a home."""
     try:
         folder = user_folder("XDG_CACHE_HOME", ".cache")
     except RuntimeError:
         return None
-    name = f"capture-cost-{source.name}"
-    if source.calls is not None:
-        name += "-" + hashlib.sha256(" ".join(source.calls).encode()).hexdigest()[:12]
+    name = f"capture-cost-{source}"
+    if calls is not None:
+        name += "-" + hashlib.sha256(" ".join(calls).encode()).hexdigest()[:12]
     return folder / f"{name}.json"
 
 
-def _setting(source: "Source") -> Setting:
-    from spillcast import _core
-
+def _setting(source: str, calls: Sequence[str] | None) -> Setting:
     return Setting(
-        source=source.name,
-        calls=None if source.calls is None else list(source.calls),
+        source=source,
+        calls=None if calls is None else list(calls),
         spillcast=_core.__version__,
         kernel=platform.release(),
         cpu=cpu_model(),

@@ -1,10 +1,12 @@
 """The document meta.json: the run, its machine and engine, what was seen and kept."""
 
+import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from spillcast import _core
 from spillcast.document import key, read, written
 from spillcast.errors import EvidenceUnsuited, SchemaUnsupported
 from spillcast.gate import object_of
@@ -13,7 +15,7 @@ from spillcast.recording.observed import CpuLimits, DoneBefore, SizedFile, TempP
 from spillcast.recording.options import RecordOptions
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server, Statement
 from spillcast.recording.shared_by import SharedBy
-from spillcast.recording.source import PreloadSource
+from spillcast.recording.source import PRELOAD
 from spillcast.recording.sums import RowSums
 from spillcast.recording.timed_within import TimedWithin
 from spillcast.recording.unseen import Unseen, unseen_of
@@ -102,6 +104,11 @@ class Machine:
     def is_this_one(self) -> bool:
         """Whether it is the machine that this runs on."""
         return self.host == platform.node()
+
+
+def describe_machine() -> Machine:
+    """This machine, without its caches."""
+    return read(Machine, json.loads(_core.describe_machine()), "this machine", _AGAIN)
 
 
 @dataclass(frozen=True)
@@ -301,7 +308,7 @@ class Meta:
             return ("only waits were sampled",)
         if self.capture.threads_sampled is not None:
             return (*self.unseen.causes, "not all threads were observed")
-        if self.capture.method == PreloadSource.name:
+        if self.capture.method == PRELOAD:
             blind = "the preload library does not see what the C library writes by itself (fwrite)"
             return (*self.unseen.causes, f"{blind}; record with --capture perf")
         return self.unseen.causes

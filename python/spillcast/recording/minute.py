@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from spillcast.errors import SpillcastError
-from spillcast.recording.captured import together
+from spillcast.recording.capture_account import together
 from spillcast.recording.counted import sum_of
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Meta, OtherIO, Temp

@@ -70,26 +70,12 @@ class DoneBefore:
     )
 
 
-def done_before(pid: int) -> DoneBefore | None:
-    """The work of a process and its descendants until now; None if it has ended."""
-    done = _core.done_before(pid)
-    if done is None:
-        return None
-    ran_s, cpu_s, moved = done
-    return DoneBefore(ran_s, cpu_s, None if moved is None else sum(moved), *(moved or ()))
-
-
 @dataclass(frozen=True)
 class SizedFile:
     """Names a file and its size."""
 
     file: str = key("its path", example="/mnt/temp/pgsql_tmp4711.0")
     bytes: int = key("its size", unit="bytes", example=1073741824)
-
-
-def open_files(pid: int) -> list[SizedFile]:
-    """The files that a process and those it started have open now."""
-    return [SizedFile(*sized) for sized in _core.open_files(pid).items()]
 
 
 def inputs_of(read_bytes: Mapping[str, int]) -> list[SizedFile]:
@@ -130,10 +116,6 @@ def mounted(path: str) -> Mounted | None:
     if entry is None:
         return None
     device, filesystem, network, point, options, device_name = entry
-    # Its many patterns take 9 ms to compile.
-    from spillcast.redaction import struck_text
-
-    options = struck_text(options)
     return Mounted(device, filesystem, network, str(point), options, device_name)
 
 
@@ -162,32 +144,6 @@ class TempPlace:
     mount_options: str | None = key(
         "its options as mount(8) writes them", example="rw,noatime", default=None, later=True
     )
-
-
-def temp_places(folders: Mapping[str, int]) -> list[TempPlace]:
-    """By device, of the bytes moved on the temp files in each folder; the most bytes first.
-
-    As this process sees its mounts: a folder in another's may be told wrong.
-    """
-    by_mount: dict[Mounted, dict[str, int]] = {}
-    for folder, count in folders.items():
-        place_mount = mounted(folder)
-        if place_mount is not None:
-            by_mount.setdefault(place_mount, {})[folder] = count
-    places = [
-        TempPlace(
-            directory=os.path.commonpath(those),
-            device=mount.device,
-            filesystem=mount.filesystem,
-            network=mount.network,
-            bytes=sum(those.values()),
-            device_name=mount.device_name,
-            mount_point=mount.point,
-            mount_options=mount.options,
-        )
-        for mount, those in by_mount.items()
-    ]
-    return sorted(places, key=lambda place: -place.bytes)
 
 
 def named_temp_places(meta: "Meta") -> list[TempPlace]:

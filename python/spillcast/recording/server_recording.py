@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spillcast import _core
 from spillcast.document import key, written
 from spillcast.errors import OutputExists, OutputUnwritable, PathMissing, PathUnusable
 from spillcast.recording.meta import EndedBy
 from spillcast.recording.meta_file import is_recording
-from spillcast.recording.partial import OTHER, PARTIAL, PartialFolder, check_free
 from spillcast.recording.postgres_meta import Server
 from spillcast.workspace import refuse_planted_link
 
+OTHER = "name another with -o"
 SERVER_RECORDING_SCHEMA = "spillcast.server-recording/1"
 
 
@@ -93,7 +94,7 @@ class RecordingsFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._rows: PartialFolder | None = None
+        self._rows: _core.PartialFolder | None = None
         self._is_ours = False
 
     def check(self) -> None:
@@ -113,9 +114,9 @@ class RecordingsFolder:
         if not os.access(path, os.W_OK):
             raise OutputUnwritable(f"{path} is not writable", OTHER)
         for inner in path.iterdir():
-            if not is_recording(inner) and not PARTIAL.search(inner.name):
+            if not is_recording(inner) and not _core.is_partial(inner.name):
                 raise OutputExists(f"{path}: holds {inner.name}, which is not a recording", OTHER)
-        check_free(path / _ROWS)
+        _core.check_free(path / _ROWS)
 
     def make(self, *, share: bool = False) -> Path:
         """Make it, without what a recorder that was killed has left there.
@@ -127,7 +128,7 @@ class RecordingsFolder:
         if self._is_ours:
             self.path.mkdir()
             self.path.chmod(0o755 if share else 0o700)
-        self._rows = PartialFolder(self.path / _ROWS)
+        self._rows = _core.PartialFolder(self.path / _ROWS)
         return self._rows.path
 
     def next(self, pid: int) -> Path:

@@ -1,23 +1,19 @@
-"""The folder of a recording while it is written: visible when it is whole, or not at all.
+"""What is added to a recording while it is written: samples, documents, and the facts of meta.json.
 
-Where the disk is full or the folder is gone, fewer single waits are kept rather than nothing.
+The core writes waits, seconds, meta.json and the folder. Where the disk is full or the folder is
+gone, fewer single waits are kept rather than nothing.
 """
 
 import json
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast import _core
-from spillcast.errors import OutputUnwritable
 from spillcast.recording.clock import FROM_ITS_START, Clock
-from spillcast.recording.folder import RecordingFolder
-from spillcast.recording.meta import KeptWaits, Meta
-from spillcast.recording.meta_file import META_FILE
-from spillcast.recording.observed import inputs_of, temp_of, temp_places
+from spillcast.recording.meta import Meta
 from spillcast.recording.recording import Recording
-from spillcast.recording.sums import FileSums, RowSums, WrittenBytes
+from spillcast.recording.sums import FileSums, WrittenBytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,48 +22,16 @@ if TYPE_CHECKING:
 SAMPLES_FILE = "samples.parquet"
 
 
-class RecordingWriter:
-    """Writes a recording beside its name, and renames it when it is complete.
+class RecordingOutput:
+    """A recording of the core that is being written, with samples and documents beside its rows."""
 
-    The core writes waits and seconds, thinned out as ``_core.RecordingWriter`` says; here are
-    samples, documents and the folder.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        slices: int | None = None,
-        *,
-        share: bool = False,
-        force: bool = False,
-        **bounds: int,
-    ) -> None:
-        self._output = RecordingFolder(path, share=share, force=force)
-        self._folder = self._output.folder
+    def __init__(self, rows: "_core.Recorder | _core.RecordingWriter") -> None:
+        self._rows = rows
+        folder = rows.folder
+        assert folder is not None
+        self._folder = folder
         self._samples: pq.ParquetWriter | None = None
         self._samples_lost: str | None = None
-        try:
-            self._rows = _core.RecordingWriter(self._folder, slices, **bounds)
-        except OSError as error:
-            self._output.discard()
-            reason = f"cannot be written: {error.strerror or error}"
-            raise OutputUnwritable(f"{path}: {reason}", "name another with -o") from error
-
-    def add_waits(self, rows: Any) -> None:
-        """Take raw waits, of the core or as columns of recording/schema.py."""
-        if not isinstance(rows, _core.Waits):
-            from spillcast.recording.schema import WAITS_SCHEMA
-
-            rows = _cast(rows, WAITS_SCHEMA)
-        self._rows.add_waits(rows)
-
-    def add_seconds(self, rows: Any) -> None:
-        """Take per-second rows, of the core or as columns of recording/schema.py."""
-        if not isinstance(rows, _core.Seconds):
-            from spillcast.recording.schema import SECONDS_SCHEMA
-
-            rows = _cast(rows, SECONDS_SCHEMA)
-        self._rows.add_seconds(rows)
 
     def add_samples(self, batch: "pa.RecordBatch") -> None:
         """Take samples."""
@@ -86,43 +50,19 @@ class RecordingWriter:
 
     def add_document(self, name: str, document: object) -> None:
         """Write a JSON document beside the other files."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self._folder / name).open("w") as file:
-            json.dump(document, file, indent=2)
-            file.write("\n")
+        self._rows.add_document(name, json.dumps(document))
 
     def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
         """Write what is left and make the recording visible."""
-        kept = self._rows.finish(clock.zero_ns)
+        self._rows.finish_rows(clock.zero_ns)
         try:
             self._finish_samples(clock)
         except OSError as error:
             self._lose_samples(error)
-        slices = kept["slices_ns"]
-        slices_s = None if slices is None else [(a / 1e9, b / 1e9) for a, b in slices]
-        slices_s = None if slices_s is None else clock.slices_s(slices_s)
-        # A recording joined from bursts knows where each of them began.
-        if slices_s is None and meta.raw.slices_s:
-            slices_s = list(meta.raw.slices_s)
-        # The rows may have been thinned out before.
-        seen = max(kept["waits_seen"], meta.raw.rows_seen)
-        because = kept["because"] or self._samples_lost or meta.raw.because
-        raw = KeptWaits(kept["waits"], seen, slices_s, because)
-        sums = RowSums(*kept["waits_sums"], *kept["seconds_sums"])
-        places = temp_places(kept["temp_folders"])
-        others = {name: FileSums(*sums) for name, sums in kept["other_files"].items()}
-        meta = replace(
-            meta,
-            raw=raw,
-            sums=sums,
-            temp_places=places,
-            temp_before=temp_of(meta.temp_before, kept["temp_folders"]),
-            inputs=inputs_of({name: sums.read_bytes for name, sums in others.items()}),
-        )
-        self.add_document(META_FILE, meta.to_json())
-        finished = Recording(self._output.publish(), meta)
-        finished.written_bytes = WrittenBytes(*kept["written_bytes"])
-        finished.other_files = others
+        path, text, sums = self._rows.publish(json.dumps(meta.to_json()), self._samples_lost)
+        finished = Recording(path, Meta.from_json(text, str(path)))
+        finished.written_bytes = WrittenBytes(*sums["written_bytes"])
+        finished.other_files = {name: FileSums(*file) for name, file in sums["other_files"].items()}
         return finished
 
     def discard(self) -> None:
@@ -130,7 +70,7 @@ class RecordingWriter:
         if self._samples is not None:
             with suppress(OSError):
                 self._samples.close()
-        self._output.discard()
+        self._rows.discard()
 
     def _lose_samples(self, error: OSError) -> None:
         """Continue without samples: a truncated file is unreadable."""
@@ -154,6 +94,41 @@ class RecordingWriter:
             path.unlink()
         else:
             path.rename(self._folder / SAMPLES_FILE)
+
+
+class RecordingWriter(RecordingOutput):
+    """Writes a recording of rows from anywhere, and renames it when it is complete.
+
+    With ``share`` all users may read it; with ``force`` it replaces an older recording.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        slices: int | None = None,
+        *,
+        share: bool = False,
+        force: bool = False,
+        **bounds: int,
+    ) -> None:
+        self._writer = _core.RecordingWriter(path, slices, share=share, force=force, **bounds)
+        super().__init__(self._writer)
+
+    def add_waits(self, rows: Any) -> None:
+        """Take raw waits, of the core or as columns of recording/schema.py."""
+        if not isinstance(rows, _core.Waits):
+            from spillcast.recording.schema import WAITS_SCHEMA
+
+            rows = _cast(rows, WAITS_SCHEMA)
+        self._writer.add_waits(rows)
+
+    def add_seconds(self, rows: Any) -> None:
+        """Take per-second rows, of the core or as columns of recording/schema.py."""
+        if not isinstance(rows, _core.Seconds):
+            from spillcast.recording.schema import SECONDS_SCHEMA
+
+            rows = _cast(rows, SECONDS_SCHEMA)
+        self._writer.add_seconds(rows)
 
 
 def _cast(rows: Any, schema: "pa.Schema") -> "pa.RecordBatch":

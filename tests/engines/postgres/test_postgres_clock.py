@@ -8,12 +8,12 @@ import pytest
 
 from harness import until
 from postgres_rig import PARALLEL
+from spillcast._core import partial_folders
 from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
 from spillcast.recording.options import RecordOptions
-from spillcast.recording.partial import partial_folders
 from spillcast.storage.target import resolve
 from spillcast.units import format_duration
 

@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 
 from spillcast.errors import OptionInvalid, ProgramMissing, RehearsalFailed, RehearsalRefused
 from spillcast.recording import Recording
-from spillcast.recording.choice import StartAgain
 from spillcast.recording.options import RecordOptions
-from spillcast.recording.recorder import Recorder
-from spillcast.recording.target import Command, describe_exit
+from spillcast.recording.record import Recorder, StartAgain
+from spillcast.recording.target import describe_exit, held_command
 from spillcast.redaction import STRUCK
 from spillcast.storage.rehearse import LONGER, Rehearsal
 from spillcast.units import format_duration
@@ -316,7 +315,7 @@ class _Held:
         ]
         inside = [sys.executable, "-I", "-S", str(INSIDE), str(report_fd), str(os.getpid()), *pairs]
         try:
-            self.command = Command(
+            self.command = held_command(
                 [*inside, "--", program, *arguments[1:]], dict(os.environ) | environment
             )
         finally:

@@ -11,7 +11,7 @@ from spillcast.engines.postgres.connection import Connection, row
 from spillcast.engines.postgres.live.explain import Explained, plan_summary
 from spillcast.engines.postgres.live.sampler import Sampler, SessionQuery
 from spillcast.recording import Recording
-from spillcast.recording.captured import Joined, share_of
+from spillcast.recording.capture_account import share_of
 from spillcast.recording.counted import seconds_of, sum_of, totals
 from spillcast.recording.meta import EndedBy, Memory, Meta, ObservedEngine, OtherIO, Temp
 from spillcast.recording.options import RecordOptions
@@ -23,6 +23,7 @@ from spillcast.recording.postgres_meta import (
     TempFiles,
     Worker,
 )
+from spillcast.recording.record import Joined
 from spillcast.recording.server_recording import QueryRecording
 from spillcast.recording.session_rows import SessionRows
 from spillcast.recording.writer import RecordingWriter

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Generic, TypeVar
 
+from spillcast import _core
 from spillcast.engines.engine import OnStatus, Say, SessionSelector
 from spillcast.engines.postgres.connection import (
     SAMPLER,
@@ -38,9 +39,9 @@ from spillcast.interruptible import interrupts_reported
 from spillcast.recording import Recording
 from spillcast.recording.meta import EndedBy
 from spillcast.recording.options import RecordOptions
-from spillcast.recording.recorder import Recorder, RunSoFar
+from spillcast.recording.record import Recorder, RunSoFar
 from spillcast.recording.running import Running
-from spillcast.recording.source import AUTO, check_attaches
+from spillcast.recording.source import AUTO
 
 #: The interval of writes; the sampler has a clock of its own.
 TICK_S = 0.25
@@ -173,7 +174,6 @@ def record_postgres(
     if (wanted is None) == (explain is None):
         raise OptionMissing("give either a session to find or a statement to explain")
     recorder = Recorder(output, options, running)
-    recorder.check()
     with sampler_connection(dsn) as connection, ExitStack() as stack:
         absent_because = _prepare(recorder, connection, say)
         if wanted is not None:
@@ -192,7 +192,7 @@ def record_postgres(
 def _prepare(recorder: Recorder, connection: Connection, say: Say) -> str | None:
     """Make the capture ready, which may take a moment; why there can be none, or None."""
     hint = "leave it out: perf events are used"
-    check_attaches(recorder.options.capture, "a server", hint)
+    _core.check_attaches(recorder.options.capture, "a server", hint)
     pid = connection.info.backend_pid
     _, reason = local_process(connection)
     if reason is None:

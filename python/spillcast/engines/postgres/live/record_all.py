@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from spillcast import _core
 from spillcast.engines.engine import OnStatus, Say
 from spillcast.engines.postgres.connection import Connection, row
 from spillcast.engines.postgres.live.account import (
@@ -27,10 +28,9 @@ from spillcast.engines.postgres.processes import (
     temp_directories,
 )
 from spillcast.errors import CaptureUnavailable
-from spillcast.recording.captured import Joined
 from spillcast.recording.meta import EndedBy
 from spillcast.recording.options import RecordOptions
-from spillcast.recording.recorder import Recorder
+from spillcast.recording.record import Joined, Recorder
 from spillcast.recording.server_recording import (
     QueryRecording,
     RecordingsFolder,
@@ -38,8 +38,6 @@ from spillcast.recording.server_recording import (
     UnkeptQuery,
 )
 from spillcast.recording.session_rows import SessionRows
-from spillcast.recording.source import check_attaches
-from spillcast.recording.target import Process
 from spillcast.redaction import struck_text
 
 RATE_HZ = 20
@@ -73,7 +71,7 @@ def record_all_of_postgres(
     folder = RecordingsFolder(output)
     folder.check()
     options = options or RecordOptions()
-    check_attaches(options.capture, "a server", "leave it out: perf events are used")
+    _core.check_attaches(options.capture, "a server", "leave it out: perf events are used")
     with sampler_connection(dsn) as connection, ExitStack() as stack:
         server = _server_process(connection)
         _may_see_all(connection)
@@ -128,7 +126,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         self._unkept: list[UnkeptQuery] = []
         self._dropped = 0
         recorder.observe(
-            Process(server),
+            _core.Target.process(server),
             temp_dirs=temp_directories(server),
             only_calls=True,
             watch_memory=False,

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Serializer;
 use serde_json::ser::{Formatter, PrettyFormatter};
 pub use serde_json::{Value, json};
@@ -30,6 +31,11 @@ impl Document for Value {
         self[key] = json!(value);
         self
     }
+}
+
+/// A part of a document as a type.
+pub fn json_of<T: DeserializeOwned>(value: &Value) -> serde_json::Result<T> {
+    T::deserialize(value)
 }
 
 /// As Python writes it: beyond ASCII by escapes alone.

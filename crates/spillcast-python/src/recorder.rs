@@ -1,0 +1,580 @@
+//! The recorder of a command or a process, and the folder that it writes.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::{Map, Value};
+use spillcast_core::capture as core;
+use spillcast_core::capture::cost::{Cost, Spread};
+use spillcast_recording::failure::{Failure, Kind};
+use spillcast_recording::json::Document;
+use spillcast_recording::meta::Options;
+use spillcast_recording::sources;
+use spillcast_recording::{Bounds, Observed, Second, folder, seconds_of, target, waits_of};
+
+use crate::arrow::import;
+use crate::capture::{call_kinds, source_named, status_dict, strings};
+use crate::os_error;
+use crate::recording::{Seconds, Waits, wrong};
+
+/// Path, meta.json, and sums of the rows.
+type Published<'py> = (PathBuf, String, Bound<'py, PyDict>);
+type JoinedProcess = (i32, Option<u64>, u64, Option<(u64, u64, u64)>, u64);
+
+/// The error of `spillcast.errors` of the same kind.
+pub fn failed(failure: Failure) -> PyErr {
+    Python::attach(|py| {
+        let name = format!("{:?}", failure.kind);
+        let hint = Some(failure.hint).filter(|hint| !hint.is_empty());
+        let made = py
+            .import("spillcast.errors")
+            .and_then(|errors| errors.getattr(name.as_str())?.call1((failure.message, hint)));
+        made.map_or_else(|error| error, PyErr::from_value)
+    })
+}
+
+/// A command that does nothing until it is released, or a process that is already running.
+#[pyclass(module = "spillcast._core")]
+pub struct Target(target::Target);
+
+#[pymethods]
+impl Target {
+    /// A command; `environment` holds NAME=value. InputError says why it cannot be started.
+    #[staticmethod]
+    fn command(arguments: Vec<OsString>, environment: Vec<OsString>) -> PyResult<Target> {
+        let environment = strings(environment)?;
+        Ok(Target(target::Target::command(&arguments, environment).map_err(failed)?))
+    }
+
+    /// A running process. InputError if there is none.
+    #[staticmethod]
+    fn process(pid: i64) -> PyResult<Target> {
+        let number = i32::try_from(pid).unwrap_or(0);
+        let found = target::Target::process(number).map_err(|mut failure| {
+            failure.message =
+                failure.message.replace(&format!("--pid {number}"), &format!("--pid {pid}"));
+            failed(failure)
+        });
+        Ok(Target(found?))
+    }
+
+    #[getter]
+    fn pid(&self) -> i32 {
+        self.0.pid
+    }
+
+    /// Whether it is a command that this process started.
+    #[getter]
+    fn is_command(&self) -> bool {
+        self.0.ours
+    }
+
+    /// Of a command that has ended its status, negative for a signal.
+    #[getter]
+    fn exit_status(&self) -> Option<i32> {
+        self.0.exit_status
+    }
+
+    /// Let the command run. InputError says why it could not be started.
+    fn release(&mut self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.release()).map_err(failed)
+    }
+
+    /// Send a signal; do nothing if the process has ended.
+    fn send_signal(&self, number: i32) {
+        self.0.send_signal(number);
+    }
+
+    /// End a held command before it has done anything.
+    fn abandon(&mut self, py: Python<'_>) {
+        py.detach(|| self.0.abandon());
+    }
+
+    /// Sleep until it has ended or the time is over; True when it has ended.
+    fn wait(&mut self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
+        let until = Instant::now() + Duration::from_secs_f64(timeout_s.max(0.0));
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let ended = py.detach(|| self.0.wait(left));
+            py.check_signals()?;
+            if ended || Instant::now() >= until {
+                return Ok(ended);
+            }
+        }
+    }
+}
+
+/// The options of a recording, as `RecordOptions` of spillcast has them.
+#[derive(FromPyObject)]
+struct RecordOptions {
+    temp_dirs: Vec<PathBuf>,
+    capture: String,
+    duration_s: Option<f64>,
+    slices: Option<usize>,
+    share: bool,
+    force: bool,
+}
+
+/// The cost of a capture, as `CaptureCost` of spillcast has it.
+#[derive(FromPyObject)]
+struct CaptureCost {
+    call_s: f64,
+    call_low_s: f64,
+    call_high_s: f64,
+    switch_s: Option<f64>,
+    switch_low_s: Option<f64>,
+    switch_high_s: Option<f64>,
+}
+
+impl From<CaptureCost> for Cost {
+    fn from(cost: CaptureCost) -> Cost {
+        let spread = |low_s, median_s, high_s| Spread { low_s, median_s, high_s };
+        let switch = cost.switch_low_s.zip(cost.switch_high_s);
+        Cost {
+            call: spread(cost.call_low_s, cost.call_s, cost.call_high_s),
+            switch: cost.switch_s.zip(switch).map(|(about, (low, high))| spread(low, about, high)),
+        }
+    }
+}
+
+/// One recording under way: `prepare`, `observe`, `tick` until done, `account`, `publish`.
+///
+/// A sampler's thread attaches processes while another takes the rows.
+#[pyclass(frozen, module = "spillcast._core")]
+pub struct Recorder(Mutex<spillcast_recording::Recorder>);
+
+impl Recorder {
+    /// Without the interpreter's lock, which the thread that has ours may be waiting for.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut spillcast_recording::Recorder) -> T + Send,
+    ) -> T {
+        py.detach(|| work(&mut self.0.lock().expect("no holder panics")))
+    }
+}
+
+#[pymethods]
+impl Recorder {
+    /// Without an `output` nothing is written. InputError where a directory cannot be used.
+    #[new]
+    fn new(output: Option<PathBuf>, options: &Bound<'_, PyAny>) -> PyResult<Recorder> {
+        let given: RecordOptions = options.extract()?;
+        let options = Options {
+            temp_dirs: given.temp_dirs,
+            capture: given.capture,
+            duration_s: given.duration_s,
+            slices: given.slices,
+            share: given.share,
+            force: given.force,
+        };
+        let recorder = spillcast_recording::Recorder::new(output, options, "spillcast");
+        Ok(Recorder(Mutex::new(recorder.map_err(failed)?)))
+    }
+
+    /// Choose the capture source; the variables that a command needs in its environment.
+    ///
+    /// `pid` is a process that is already running, which `label` names in errors. `calls` are the
+    /// system calls to observe (None: all); `preload` is the value of LD_PRELOAD. InputError says why
+    /// no source works.
+    #[pyo3(signature = (pid, label, calls, preload))]
+    fn prepare(
+        &self,
+        py: Python<'_>,
+        pid: Option<i32>,
+        label: Option<String>,
+        calls: Option<Vec<String>>,
+        preload: Option<String>,
+    ) -> PyResult<HashMap<String, String>> {
+        let calls = call_kinds(calls)?;
+        let missing = || {
+            Failure::of(Kind::ProgramMissing, "the preload library is missing", "run: make build")
+        };
+        let preload = preload.ok_or_else(missing);
+        let prepared = self.with(py, |r| r.prepare(pid, label.as_deref(), calls, preload));
+        Ok(prepared.map_err(failed)?.into_iter().collect())
+    }
+
+    /// Observe a process and all that it starts. Variables if the command has to be started again
+    /// with them. InputError says what is refused.
+    #[pyo3(signature = (pid, temp_dirs, *, only_calls, many_processes, was_running))]
+    fn observe(
+        &self,
+        py: Python<'_>,
+        pid: i32,
+        temp_dirs: Vec<PathBuf>,
+        only_calls: bool,
+        many_processes: bool,
+        was_running: bool,
+    ) -> PyResult<Option<HashMap<String, String>>> {
+        let how = Observed { temp_dirs, only_calls, many_processes, was_running };
+        let again = self.with(py, |r| r.observe(pid, how)).map_err(failed)?;
+        Ok(again.map(|variables| variables.into_iter().collect()))
+    }
+
+    /// Begin without a capture, for the given reason.
+    fn observe_nothing(&self, py: Python<'_>, pid: i32, because: String) -> PyResult<()> {
+        self.with(py, |r| r.observe_nothing(pid, because)).map_err(failed)
+    }
+
+    /// Keep what the process, which is already running, had done until now.
+    fn know_before(&self, py: Python<'_>) {
+        self.with(py, |r| r.know_before());
+    }
+
+    /// The name of the capture source; none without a capture.
+    #[getter]
+    fn method(&self, py: Python<'_>) -> &'static str {
+        self.with(py, |r| r.method())
+    }
+
+    /// Which source observes, and why no better one; None if it was asked for by name.
+    #[getter]
+    fn notice(&self, py: Python<'_>) -> Option<String> {
+        self.with(py, |r| r.notice())
+    }
+
+    /// CLOCK_MONOTONIC at the start of the recording.
+    #[getter]
+    fn origin_ns(&self, py: Python<'_>) -> u64 {
+        self.with(py, |r| r.origin_ns())
+    }
+
+    /// The folder in which it is written; None without one.
+    #[getter]
+    fn folder(&self, py: Python<'_>) -> Option<PathBuf> {
+        self.with(py, |r| r.output().map(|output| output.folder().to_owned()))
+    }
+
+    /// Observe one more running process; once is enough. OSError says why not.
+    fn attach(&self, py: Python<'_>, pid: i32) -> PyResult<()> {
+        self.with(py, |r| r.attach(pid)).map_err(os_error)
+    }
+
+    /// Observe children that `parent` starts from now on and whose command line holds `title`.
+    fn attach_children(&self, py: Python<'_>, parent: i32, title: &str) -> PyResult<()> {
+        self.with(py, |r| r.attach_children(parent, title)).map_err(os_error)
+    }
+
+    /// Processes attached meanwhile: pid, start and attachment on CLOCK_MONOTONIC, the calls that
+    /// read, that wrote, and their bytes before that, and the temp files open by then.
+    fn joined(&self, py: Python<'_>) -> Vec<JoinedProcess> {
+        let before = |process: &core::Joined| process.before.map(|b| (b.reads, b.writes, b.bytes));
+        let process =
+            |p: &core::Joined| (p.pid, p.started_ns, p.attached_ns, before(p), p.temp_files);
+        self.with(py, |r| r.joined()).iter().map(process).collect()
+    }
+
+    /// Counts and costs so far.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        status_dict(py, self.with(py, |r| r.status()))
+    }
+
+    /// Write what came in: whether the recording is over, because its target `ended` or by its
+    /// limit, and the rows.
+    fn tick(&self, py: Python<'_>, ended: bool) -> (bool, Waits, Seconds) {
+        let (over, batch) = self.with(py, |r| r.tick(ended));
+        (over, Waits(batch.waits), Seconds(batch.seconds))
+    }
+
+    /// Write the rows since the last call, and return them: waits, seconds.
+    fn collect(&self, py: Python<'_>) -> (Waits, Seconds) {
+        let batch = self.with(py, |r| r.collect());
+        (Waits(batch.waits), Seconds(batch.seconds))
+    }
+
+    /// End the capture; its rows are still to be collected. `over`: so is the run.
+    #[pyo3(signature = (*, over = false))]
+    fn end_capture(&self, py: Python<'_>, over: bool) {
+        self.with(py, |r| r.end_capture(over));
+    }
+
+    /// End the capture and remove everything that was written.
+    fn discard(&self, py: Python<'_>) {
+        self.with(py, |r| r.discard());
+    }
+
+    /// InputError if the source saw nothing of the run at all.
+    fn check_connected(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |r| r.check_connected()).map_err(failed)
+    }
+
+    /// Seconds from the beginning to now, or to the last `tick` of a target that has `ended`.
+    fn elapsed_s(&self, py: Python<'_>, ended: bool) -> f64 {
+        self.with(py, |r| r.elapsed(ended).as_secs_f64())
+    }
+
+    /// Measure the machine's caches once, which takes 0.5 s.
+    fn measure_caches(&self, py: Python<'_>) {
+        self.with(py, |r| r.measure_caches());
+    }
+
+    /// meta.json as far as it is known by now, of a run of `elapsed_s` that began at `started_ns`.
+    #[pyo3(signature = (elapsed_s, started_ns, cost, command, exit_status))]
+    fn account(
+        &self,
+        py: Python<'_>,
+        elapsed_s: f64,
+        started_ns: Option<u64>,
+        cost: Option<&Bound<'_, PyAny>>,
+        command: Option<Vec<String>>,
+        exit_status: Option<i32>,
+    ) -> PyResult<String> {
+        let cost = cost.map(|cost| cost.extract::<CaptureCost>()).transpose()?.map(Cost::from);
+        let process = (command, exit_status);
+        let meta = self.with(py, |r| r.account(elapsed_s, started_ns, cost, process));
+        serde_json::to_string(&meta).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// Write a JSON document beside the rows; do nothing without an output.
+    fn add_document(&self, py: Python<'_>, name: &str, document: &str) -> PyResult<()> {
+        let add = |r: &mut spillcast_recording::Recorder| {
+            r.output().map_or(Ok(()), |output| add_document(output, name, document))
+        };
+        self.with(py, add)
+    }
+
+    /// Write the Parquet files; times count from `zero_ns` after the recording's start.
+    fn finish_rows(&self, py: Python<'_>, zero_ns: u64) -> PyResult<()> {
+        self.with(py, |r| r.finish_rows(zero_ns)).map_err(failed)
+    }
+
+    /// Write meta.json and give the recording its name: the path, meta.json, and sums of the rows.
+    ///
+    /// `because` says what else could not be kept.
+    #[pyo3(signature = (meta, because = None))]
+    fn publish<'py>(
+        &self,
+        py: Python<'py>,
+        meta: &str,
+        because: Option<String>,
+    ) -> PyResult<Published<'py>> {
+        let meta = object(meta)?;
+        let (kept, published) = self.with(py, |r| {
+            let kept = r.output().map(|output| output.kept.clone()).unwrap_or_default();
+            (kept, r.publish(meta, because))
+        });
+        let (path, meta) = published.map_err(failed)?;
+        Ok((path, meta.text(2), row_sums(py, &kept)?))
+    }
+}
+
+/// Writes the waits and seconds of one recording, and its folder.
+#[pyclass(module = "spillcast._core")]
+pub struct RecordingWriter(Option<spillcast_recording::Output>);
+
+#[pymethods]
+impl RecordingWriter {
+    /// `slices` are the parts of which single waits are kept, `rows_max` and `parts_max` the most
+    /// that are kept without. InputError where no recording can be written at `path`.
+    #[new]
+    #[pyo3(signature = (
+        path, slices = None, *, share = false, force = false, rows_max = Bounds::ROWS,
+        parts_max = Bounds::PARTS
+    ))]
+    fn new(
+        path: PathBuf,
+        slices: Option<usize>,
+        share: bool,
+        force: bool,
+        rows_max: u64,
+        parts_max: usize,
+    ) -> PyResult<RecordingWriter> {
+        let bounds = Bounds { rows: rows_max, parts: parts_max, ..Bounds::of(slices) };
+        let output = spillcast_recording::Output::new(&path, bounds, share, force);
+        Ok(RecordingWriter(Some(output.map_err(failed)?)))
+    }
+
+    /// The folder in which it is written.
+    #[getter]
+    fn folder(&mut self) -> PyResult<PathBuf> {
+        Ok(self.output()?.folder().to_owned())
+    }
+
+    /// Take raw waits: of a capture, or columns of any other origin.
+    fn add_waits(&mut self, py: Python<'_>, waits: &Bound<'_, PyAny>) -> PyResult<()> {
+        let writer = self.output()?.rows().ok_or_else(ended)?;
+        if let Ok(waits) = waits.cast::<Waits>() {
+            let waits = &waits.get().0;
+            py.detach(|| writer.add_waits(waits));
+            return Ok(());
+        }
+        let waits = waits_of(&import(waits)?).map_err(wrong)?;
+        py.detach(|| writer.add_waits(&waits));
+        Ok(())
+    }
+
+    /// Take per-second rows: of a capture, or columns of any other origin.
+    fn add_seconds(&mut self, py: Python<'_>, seconds: &Bound<'_, PyAny>) -> PyResult<()> {
+        let writer = self.output()?.rows().ok_or_else(ended)?;
+        if let Ok(seconds) = seconds.cast::<Seconds>() {
+            let rows = &seconds.get().0;
+            py.detach(|| writer.add_seconds(rows.iter().map(Second::from)));
+            return Ok(());
+        }
+        let rows = seconds_of(&import(seconds)?).map_err(wrong)?;
+        py.detach(|| writer.add_seconds(rows));
+        Ok(())
+    }
+
+    /// Write a JSON document beside the rows.
+    fn add_document(&mut self, name: &str, document: &str) -> PyResult<()> {
+        add_document(self.output()?, name, document)
+    }
+
+    /// Write the Parquet files; times count from `zero_ns` after the recording's start.
+    fn finish_rows(&mut self, py: Python<'_>, zero_ns: u64) -> PyResult<()> {
+        let output = self.output()?;
+        py.detach(|| output.finish_rows(zero_ns as i64)).map_err(failed)
+    }
+
+    /// As of `Recorder`.
+    #[pyo3(signature = (meta, because = None))]
+    fn publish<'py>(
+        &mut self,
+        py: Python<'py>,
+        meta: &str,
+        because: Option<String>,
+    ) -> PyResult<Published<'py>> {
+        let meta = object(meta)?;
+        let output = self.0.take().ok_or_else(ended)?;
+        let sums = row_sums(py, &output.kept)?;
+        let (path, meta) = py.detach(|| output.publish(meta, because)).map_err(failed)?;
+        Ok((path, meta.text(2), sums))
+    }
+
+    /// Remove everything that was written.
+    fn discard(&mut self, py: Python<'_>) {
+        let output = self.0.take();
+        py.detach(|| drop(output));
+    }
+}
+
+impl RecordingWriter {
+    fn output(&mut self) -> PyResult<&mut spillcast_recording::Output> {
+        self.0.as_mut().ok_or_else(ended)
+    }
+}
+
+fn add_document(output: &spillcast_recording::Output, name: &str, document: &str) -> PyResult<()> {
+    let value: Value =
+        serde_json::from_str(document).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    output.add_document(name, &value).map_err(failed)
+}
+
+/// `written_bytes` and, by file that is no temp file, bytes written and read, of rows that were kept.
+fn row_sums<'py>(
+    py: Python<'py>,
+    kept: &spillcast_recording::Kept,
+) -> PyResult<Bound<'py, PyDict>> {
+    let sums = PyDict::new(py);
+    sums.set_item("written_bytes", kept.written_bytes)?;
+    let files = PyDict::new(py);
+    for (name, file) in &kept.other_files {
+        files.set_item(name, (file.written_bytes, file.read_bytes))?;
+    }
+    sums.set_item("other_files", files)?;
+    Ok(sums)
+}
+
+fn object(text: &str) -> PyResult<Map<String, Value>> {
+    serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+fn ended() -> PyErr {
+    PyValueError::new_err("the recording is written already")
+}
+
+/// A new private folder for what will be called `path`, removed with this object or its process.
+#[pyclass(module = "spillcast._core")]
+pub struct PartialFolder(Option<folder::PartialFolder>);
+
+#[pymethods]
+impl PartialFolder {
+    /// InputError where another recorder writes something of that name now.
+    #[new]
+    fn new(path: PathBuf) -> PyResult<PartialFolder> {
+        Ok(PartialFolder(Some(folder::PartialFolder::new(&path).map_err(failed)?)))
+    }
+
+    #[getter]
+    fn path(&self) -> PyResult<PathBuf> {
+        Ok(self.0.as_ref().ok_or_else(ended)?.path.clone())
+    }
+
+    /// Remove it, unless it has another name by now.
+    fn close(&mut self, py: Python<'_>) {
+        let folder = self.0.take();
+        py.detach(|| drop(folder));
+    }
+}
+
+/// InputError unless a recording can be written at `path`; one that is there is replaced only with
+/// `force`.
+#[pyfunction]
+#[pyo3(signature = (path, *, force = false))]
+pub fn check_output(path: PathBuf, force: bool) -> PyResult<()> {
+    folder::check_output(&path, force).map_err(failed)
+}
+
+/// InputError where another recorder writes what is to be called `path`.
+#[pyfunction]
+pub fn check_free(path: PathBuf) -> PyResult<()> {
+    folder::check_free(&path).map_err(failed)
+}
+
+/// The path, or with -2, -3 and so on after its stem the first that is free.
+#[pyfunction]
+pub fn unused_name(path: PathBuf) -> PathBuf {
+    folder::unused_name(&path)
+}
+
+/// The folders in which something called `path` is being written, or was.
+#[pyfunction]
+pub fn partial_folders(path: PathBuf) -> Vec<PathBuf> {
+    folder::partial_folders(&path)
+}
+
+/// Whether a folder of that name is one in which a recording is being written, or was.
+#[pyfunction]
+pub fn is_partial(name: OsString) -> bool {
+    folder::finished_name(&name).is_some()
+}
+
+/// InputError where `capture` names a source that cannot observe `label`, which is running.
+#[pyfunction]
+pub fn check_attaches(capture: &str, label: &str, hint: String) -> PyResult<()> {
+    if capture == sources::AUTO || sources::attaches(capture) {
+        return Ok(());
+    }
+    Err(failed(sources::cannot_attach(capture, label, hint)))
+}
+
+/// Make a source ready for its calls (None: all) and let go of it. OSError says why it does not work.
+#[pyfunction]
+#[pyo3(signature = (name, calls = None))]
+pub fn try_source(py: Python<'_>, name: &str, calls: Option<Vec<String>>) -> PyResult<()> {
+    let (open, calls) = (source_named(name)?, call_kinds(calls)?);
+    py.detach(|| open(&calls)).map(drop).map_err(os_error)
+}
+
+/// What an error number of a source means: the message and the remedy.
+#[pyfunction]
+pub fn source_refusal(name: &str, number: i32) -> (String, Option<String>) {
+    let error = std::io::Error::from_raw_os_error(number);
+    let failure = sources::refused(&error, "anything", None, name);
+    (failure.message, Some(failure.hint).filter(|hint| !hint.is_empty()))
+}
+
+/// `machine` of meta.json for this machine, without its caches.
+#[pyfunction]
+pub fn describe_machine() -> PyResult<String> {
+    let machine = spillcast_recording::machine::Machine::describe();
+    serde_json::to_string(&machine).map_err(|error| PyValueError::new_err(error.to_string()))
+}

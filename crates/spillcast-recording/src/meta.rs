@@ -1,0 +1,267 @@
+//! meta.json of a recording: what a recorder knows of the run, its machine and its capture.
+//!
+//! docs/schema.md describes each key. spillcast adds what only it knows, such as a server's query.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize, Serializer};
+use spillcast_core::capture::Status;
+use spillcast_core::capture::cost::{Cost, Spread};
+
+use crate::file_sizes::SizedFile;
+use crate::limits::CpuLimits;
+use crate::machine::Machine;
+use crate::proc::DoneBefore;
+use crate::sources::PRELOAD;
+use crate::temp_places::TempPlace;
+use crate::writer::Kept;
+
+pub const SCHEMA: &str = "spillcast.recording/1";
+
+#[derive(Serialize)]
+pub struct Meta {
+    pub schema: &'static str,
+    pub spillcast: &'static str,
+    pub started_at: String,
+    pub elapsed_s: f64,
+    pub recorded_s: f64,
+    pub clock: &'static str,
+    pub ended_by: EndedBy,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<DoneBefore>,
+    pub temp_before: Vec<SizedFile>,
+    pub inputs: Vec<SizedFile>,
+    pub engine: Engine,
+    /// Without a capture nothing is known of the machine: the processes may run on another.
+    #[serde(serialize_with = "object")]
+    pub machine: Option<Machine>,
+    pub memory: Memory,
+    pub cpu_limits: CpuLimits,
+    pub cpu_s: Option<f64>,
+    pub temp: Option<Temp>,
+    pub spilled: Option<bool>,
+    pub temp_places: Vec<TempPlace>,
+    pub other_io: Option<OtherIo>,
+    pub server_connection: Option<bool>,
+    pub capture: CaptureAccount,
+    pub asked: Options,
+    pub raw: KeptWaits,
+}
+
+/// What ended a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EndedBy {
+    End,
+    Duration,
+    Interrupt,
+}
+
+#[derive(Serialize)]
+pub struct Engine {
+    pub name: &'static str,
+    pub pid: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
+    pub exit_status: Option<i32>,
+}
+
+#[derive(Default, Serialize)]
+pub struct Memory {
+    pub limit_bytes: Option<u64>,
+    pub peak_rss_bytes: Option<u64>,
+    pub group_held_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+pub struct Temp {
+    pub reads: u64,
+    pub writes: u64,
+    pub bytes: u64,
+    pub total_s: f64,
+}
+
+#[derive(Serialize)]
+pub struct OtherIo {
+    pub count: u64,
+    pub total_s: f64,
+}
+
+/// The options of a recording.
+#[derive(Clone, Debug, Serialize)]
+pub struct Options {
+    #[serde(serialize_with = "texts")]
+    pub temp_dirs: Vec<PathBuf>,
+    /// A capture source, or `auto`.
+    pub capture: String,
+    pub duration_s: Option<f64>,
+    pub slices: Option<usize>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub share: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+}
+
+/// The single waits that were kept.
+#[derive(Default, Deserialize, Serialize)]
+pub struct KeptWaits {
+    pub rows: u64,
+    pub rows_seen: u64,
+    /// Start and end of each slice; None for all waits.
+    pub slices_s: Option<Vec<(f64, f64)>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
+/// Sums of the rows, by which a reader notices that some are missing.
+#[derive(Serialize)]
+pub struct RowSums {
+    waits_bytes: i64,
+    waits_ns: i64,
+    seconds_rows: i64,
+    seconds_count: i64,
+    seconds_bytes: i64,
+    seconds_ns: i64,
+}
+
+impl RowSums {
+    pub fn of(kept: &Kept) -> RowSums {
+        let [seconds_rows, seconds_count, seconds_bytes, seconds_ns] = kept.seconds_sums;
+        let (waits_bytes, waits_ns) = kept.waits_sums;
+        RowSums { waits_bytes, waits_ns, seconds_rows, seconds_count, seconds_bytes, seconds_ns }
+    }
+}
+
+/// How a recording was captured, what it lost and what it cost.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum CaptureAccount {
+    Absent { method: &'static str, absent_because: String },
+    Seen(Box<SeenAccount>),
+}
+
+#[derive(Serialize)]
+pub struct SeenAccount {
+    method: String,
+    absent_because: Option<String>,
+    lost: u64,
+    dropped: u64,
+    unknown_file: u64,
+    temp_copies: u64,
+    temp_copied_bytes: u64,
+    calls: u64,
+    switches: Option<u64>,
+    tracer_cpu_s: f64,
+    recorder_memory_bytes: Option<u64>,
+    overhead_s: Option<f64>,
+    overhead_low_s: Option<f64>,
+    overhead_high_s: Option<f64>,
+    call_cost_s: Option<f64>,
+    switch_cost_s: Option<f64>,
+    run_queue_delay_s: f64,
+    run_queue_others_s: f64,
+    io_uring: bool,
+    io_uring_depth: u64,
+    io_uring_busy_s: f64,
+    file_faults: Option<u64>,
+    file_fault_s: Option<f64>,
+    mapped_temp_files: Vec<String>,
+    threads_sampled: Option<(u64, u64)>,
+}
+
+/// What the recorder itself used, and what it costs those that it observes.
+#[derive(Clone, Copy, Default)]
+pub struct ToolCost {
+    pub cpu_s: f64,
+    pub memory_bytes: Option<u64>,
+    pub capture: Option<Cost>,
+}
+
+impl SeenAccount {
+    /// With `only_calls` an engine's io_uring is never used for temp files, and is ignored.
+    pub fn of(method: &str, status: &Status, tool: ToolCost, only_calls: bool) -> SeenAccount {
+        let (counts, observed) = (&status.counts, status.observed);
+        let overhead_s = |of: fn(&Spread) -> f64| {
+            tool.capture.map(|cost| {
+                let by_switches_s = cost.switch.map_or(0.0, |switch| of(&switch));
+                let switches = observed.switches.unwrap_or(0) as f64;
+                observed.calls as f64 * of(&cost.call) + switches * by_switches_s
+            })
+        };
+        SeenAccount {
+            method: method.to_owned(),
+            absent_because: None,
+            lost: status.lost,
+            dropped: status.dropped,
+            unknown_file: counts.unknown_file,
+            temp_copies: counts.temp_copies,
+            temp_copied_bytes: counts.temp_copied_bytes,
+            calls: observed.calls,
+            switches: observed.switches,
+            tracer_cpu_s: tool.cpu_s,
+            recorder_memory_bytes: tool.memory_bytes,
+            overhead_s: overhead_s(|spread| spread.median_s),
+            overhead_low_s: overhead_s(|spread| spread.low_s),
+            overhead_high_s: overhead_s(|spread| spread.high_s),
+            call_cost_s: tool.capture.map(|cost| cost.call.median_s),
+            switch_cost_s: tool.capture.and_then(|cost| cost.switch).map(|spread| spread.median_s),
+            run_queue_delay_s: seconds(status.run_queue_delay_ns),
+            run_queue_others_s: seconds(status.run_queue_others_ns),
+            io_uring: status.io_uring && !only_calls,
+            io_uring_depth: counts.io_uring_depth,
+            io_uring_busy_s: seconds(counts.io_uring_busy_ns),
+            file_faults: status.file_faults,
+            file_fault_s: status.file_fault_ns.map(seconds),
+            mapped_temp_files: status.mapped.clone(),
+            threads_sampled: status.sampled,
+        }
+    }
+}
+
+impl Temp {
+    pub fn of(status: &Status) -> Temp {
+        let counts = &status.counts;
+        Temp {
+            reads: counts.temp_reads,
+            writes: counts.temp_writes,
+            bytes: counts.temp_bytes,
+            total_s: seconds(counts.temp_ns),
+        }
+    }
+}
+
+impl OtherIo {
+    pub fn of(status: &Status) -> OtherIo {
+        OtherIo { count: status.counts.other_io, total_s: seconds(status.counts.other_io_ns) }
+    }
+}
+
+/// Whether there was temp I/O; None if the source may have missed some.
+pub fn spilled(method: &str, status: &Status) -> Option<bool> {
+    let counts = &status.counts;
+    if counts.temp_reads + counts.temp_writes > 0 {
+        return Some(true);
+    }
+    let may_have_missed = method == PRELOAD
+        || status.io_uring
+        || !status.mapped.is_empty()
+        || status.lost + counts.unknown_file + counts.temp_copies > 0
+        || status.sampled.is_some();
+    (!may_have_missed).then_some(false)
+}
+
+pub fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn object<S: Serializer>(machine: &Option<Machine>, to: S) -> Result<S::Ok, S::Error> {
+    match machine {
+        Some(machine) => machine.serialize(to),
+        None => to.collect_map(std::iter::empty::<((), ())>()),
+    }
+}
+
+/// Paths as text; invalid UTF-8, which JSON cannot hold, is replaced.
+fn texts<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
+}

@@ -1,0 +1,409 @@
+//! One recording from its beginning to its folder: capture, write, and account for what it cost.
+//!
+//! [`Recorder::new`], [`Recorder::prepare`], [`Recorder::observe`], [`Recorder::tick`] until done,
+//! [`Recorder::account`], [`Recorder::publish`]. Whoever records waits for the end of its target.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Map, Value};
+use spillcast_core::capture::cost::Cost;
+use spillcast_core::capture::{Batch, CallKind, Capture, Joined, Status};
+
+use crate::cgroups::CGROUPS;
+use crate::failure::Kind::{CaptureUnavailable, PathMissing};
+use crate::failure::{Failure, Outcome};
+use crate::file_sizes::{SizedFile, open_files};
+use crate::folder::check_output;
+use crate::limits::{CpuWatch, PeakMemory, SocketWatch, tightest_group};
+use crate::machine::{Machine, iso};
+use crate::meta::{
+    CaptureAccount, EndedBy, Engine, KeptWaits, Memory, Meta, Options, OtherIo, SCHEMA,
+    SeenAccount, Temp, ToolCost, spilled,
+};
+use crate::output::Output;
+use crate::parts::Bounds;
+use crate::proc::{DoneBefore, high_water_bytes};
+use crate::seconds::Second;
+use crate::sources::{Begun, Choice, Environment, Wanted, unconnected};
+
+/// One recording under way.
+pub struct Recorder {
+    output: Option<PathBuf>,
+    pub options: Options,
+    /// How the program is called that records.
+    program: &'static str,
+    choice: Option<Choice>,
+    /// Why there is no capture.
+    absent_because: Option<String>,
+    capture: Option<Capture>,
+    sink: Option<Output>,
+    observed: Observed,
+    pid: i32,
+    origin_ns: u64,
+    before: Option<DoneBefore>,
+    temp_before: Vec<SizedFile>,
+    machine: Option<Machine>,
+    memory_limit_bytes: Option<u64>,
+    memory: Option<PeakMemory>,
+    cpu: Option<CpuWatch>,
+    sockets: Option<SocketWatch>,
+    started_at: Timestamp,
+    started: Instant,
+    elapsed: Duration,
+    ended_by: EndedBy,
+    cpu_before_s: f64,
+}
+
+/// How a process is observed.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Where the engine has its temp files, if the user names no directory.
+    pub temp_dirs: Vec<PathBuf>,
+    /// Whether io_uring is never used for temp files.
+    pub only_calls: bool,
+    /// Whether memory and sockets are not looked at, which is a look at each process.
+    pub many_processes: bool,
+    /// Whether the process was already running.
+    pub was_running: bool,
+}
+
+impl Recorder {
+    /// Errors: where a directory cannot be used, or no process can be observed.
+    pub fn new(
+        output: Option<PathBuf>,
+        options: Options,
+        program: &'static str,
+    ) -> Outcome<Recorder> {
+        if !Path::new("/proc/self/fd").exists() {
+            let hint = "mount it: mount -t proc proc /proc";
+            return Err(Failure::of(
+                CaptureUnavailable,
+                "there is no /proc, so no process can be observed",
+                hint,
+            ));
+        }
+        if let Some(path) = options.temp_dirs.iter().find(|path| !path.is_dir()) {
+            let message = format!("--temp {}: there is no such directory", path.display());
+            return Err(Failure::of(PathMissing, message, ""));
+        }
+        if let Some(path) = &output {
+            check_output(path, options.force)?;
+        }
+        Ok(Recorder {
+            output,
+            options,
+            program,
+            choice: None,
+            absent_because: None,
+            capture: None,
+            sink: None,
+            observed: Observed::default(),
+            pid: 0,
+            origin_ns: now_ns(),
+            before: None,
+            temp_before: Vec::new(),
+            machine: None,
+            memory_limit_bytes: None,
+            memory: None,
+            cpu: None,
+            sockets: None,
+            started_at: Timestamp::now(),
+            started: Instant::now(),
+            elapsed: Duration::ZERO,
+            ended_by: EndedBy::Interrupt,
+            cpu_before_s: own_cpu_s(),
+        })
+    }
+
+    /// Chooses the capture source; returns the variables that a command needs in its environment.
+    ///
+    /// `pid` is a process that is already running, which `label` names in errors.
+    pub fn prepare(
+        &mut self,
+        pid: Option<i32>,
+        label: Option<&str>,
+        calls: Vec<CallKind>,
+        preload: Outcome<String>,
+    ) -> Outcome<Environment> {
+        let (capture, program) = (self.options.capture.as_str(), self.program);
+        let choice = Choice::new(Wanted { capture, pid, label, calls, preload, program })?;
+        let environment = choice.environment()?;
+        self.choice = Some(choice);
+        Ok(environment)
+    }
+
+    /// Observes a process and all that it starts; nothing that it did before is in the recording.
+    ///
+    /// Returns variables if the command has to be started again with them.
+    pub fn observe(&mut self, pid: i32, how: Observed) -> Outcome<Option<Environment>> {
+        let given = [&self.options.temp_dirs, &how.temp_dirs];
+        let dirs = given.iter().find(|dirs| !dirs.is_empty()).map_or(&[][..], |dirs| dirs);
+        let absolute = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+        let dirs: Vec<PathBuf> = dirs.iter().map(absolute).collect();
+        let choice = self.choice.as_mut().expect("the recorder was prepared");
+        let capture = match choice.begin(pid, &dirs)? {
+            Begun::Capture(capture) => capture,
+            Begun::StartAgain(environment) => return Ok(Some(environment)),
+        };
+        self.origin_ns = capture.origin_ns();
+        self.capture = Some(capture);
+        self.machine = Some(Machine::describe());
+        if how.was_running {
+            self.before = DoneBefore::of(pid);
+        }
+        self.temp_before = SizedFile::list(open_files(pid));
+        self.memory_limit_bytes = tightest_group(pid).map(|group| group.0);
+        self.cpu = Some(CpuWatch::new(pid, Path::new(CGROUPS)));
+        if !how.many_processes {
+            self.memory = Some(PeakMemory::new(pid));
+            self.sockets = Some(SocketWatch::new(pid));
+        }
+        self.observed = how;
+        self.begin(pid).inspect_err(|_| self.discard())?;
+        Ok(None)
+    }
+
+    /// Begins a recording without a capture, for the given reason.
+    pub fn observe_nothing(&mut self, pid: i32, because: String) -> Outcome<()> {
+        (self.choice, self.absent_because) = (None, Some(because));
+        self.origin_ns = now_ns();
+        self.begin(pid)
+    }
+
+    fn begin(&mut self, pid: i32) -> Outcome<()> {
+        self.pid = pid;
+        if let Some(path) = &self.output {
+            let Options { slices, share, force, .. } = self.options;
+            self.sink = Some(Output::new(path, Bounds::of(slices), share, force)?);
+        }
+        (self.started_at, self.started) = (Timestamp::now(), Instant::now());
+        Ok(())
+    }
+
+    /// Keeps what the process, which is already running, had done until now.
+    pub fn know_before(&mut self) {
+        self.before = DoneBefore::of(self.pid);
+    }
+
+    /// The name of the capture source; none without a capture.
+    pub fn method(&self) -> &'static str {
+        self.choice.as_ref().map_or("none", |choice| choice.name)
+    }
+
+    /// Which source observes, and why no better one; None if it was asked for by name.
+    pub fn notice(&self) -> Option<String> {
+        self.choice.as_ref().and_then(Choice::notice)
+    }
+
+    pub fn origin_ns(&self) -> u64 {
+        self.origin_ns
+    }
+
+    pub fn output(&mut self) -> Option<&mut Output> {
+        self.sink.as_mut()
+    }
+
+    /// Observes one more running process; once is enough.
+    pub fn attach(&self, pid: i32) -> io::Result<()> {
+        self.capture.as_ref().map_or(Ok(()), |capture| capture.attach(pid))
+    }
+
+    /// Observes children that `parent` starts from now on and whose command line contains `title`.
+    pub fn attach_children(&mut self, parent: i32, title: &str) -> io::Result<()> {
+        self.capture.as_mut().map_or(Ok(()), |capture| capture.attach_children(parent, title))
+    }
+
+    /// The processes that were attached since the recording began.
+    pub fn joined(&self) -> Vec<Joined> {
+        self.capture.as_ref().map(Capture::joined).unwrap_or_default()
+    }
+
+    /// Counts and costs so far.
+    pub fn status(&self) -> Status {
+        match &self.capture {
+            Some(capture) => capture.status(),
+            None => Status {
+                elapsed_ns: now_ns() - self.origin_ns,
+                connected: true,
+                ..Status::default()
+            },
+        }
+    }
+
+    /// Writes what came in; whether the recording is over, because the target `ended` or by its limit.
+    pub fn tick(&mut self, ended: bool) -> (bool, Batch) {
+        self.elapsed = self.started.elapsed();
+        let batch = self.collect();
+        let limit_s = self.options.duration_s;
+        let over = limit_s.is_some_and(|limit_s| self.elapsed.as_secs_f64() >= limit_s);
+        if ended || over {
+            self.ended_by = if ended { EndedBy::End } else { EndedBy::Duration };
+        }
+        (ended || over, batch)
+    }
+
+    /// Writes the rows since the last call, and returns them.
+    pub fn collect(&mut self) -> Batch {
+        if self.memory.is_some() {
+            let joined = self.joined();
+            let memory = self.memory.as_mut().expect("it was just looked at");
+            memory.add(joined.iter().map(|process| process.pid));
+            memory.look();
+        }
+        if let Some(cpu) = &mut self.cpu {
+            cpu.look();
+        }
+        if let Some(sockets) = &mut self.sockets {
+            sockets.look();
+        }
+        let batch = self.capture.as_ref().map(Capture::take).unwrap_or_default();
+        if let Some(rows) = self.sink.as_mut().and_then(Output::rows) {
+            rows.add_waits(&batch.waits);
+            rows.add_seconds(batch.seconds.iter().map(Second::from));
+        }
+        batch
+    }
+
+    /// Ends the capture and writes what is left. `over` says that the run has ended, too.
+    pub fn stop(&mut self, over: bool) -> Batch {
+        self.end_capture(over);
+        self.collect()
+    }
+
+    /// Ends the capture, and leaves its rows to be collected.
+    pub fn end_capture(&mut self, over: bool) {
+        if let Some(capture) = &mut self.capture {
+            if over {
+                capture.end_run();
+            }
+            capture.stop();
+        }
+    }
+
+    /// Ends the capture and removes everything that was written.
+    pub fn discard(&mut self) {
+        self.end_capture(false);
+        self.sink = None;
+    }
+
+    /// A failure if the source saw nothing of the run at all.
+    pub fn check_connected(&self) -> Outcome<()> {
+        if self.status().connected {
+            return Ok(());
+        }
+        Err(Failure::of(
+            CaptureUnavailable,
+            unconnected(self.method()),
+            "record it with --capture perf",
+        ))
+    }
+
+    /// Time from the beginning to now, or to the end of a target that has `ended`.
+    pub fn elapsed(&self, ended: bool) -> Duration {
+        if ended { self.elapsed } else { self.started.elapsed() }
+    }
+
+    /// How far after the recording's start the run began; `started_ns` is on CLOCK_MONOTONIC.
+    pub fn zero_ns(&self, started_ns: Option<u64>) -> u64 {
+        started_ns.map_or(0, |started_ns| started_ns.saturating_sub(self.origin_ns))
+    }
+
+    /// Measures the machine's caches, which takes 0.5 s and disturbs nobody once the run has ended.
+    pub fn measure_caches(&mut self) {
+        if let Some(machine) = self.machine.as_mut().filter(|machine| machine.caches.is_empty()) {
+            machine.measure_caches();
+        }
+    }
+
+    /// meta.json as far as it is known by now, of a run of `elapsed_s` that began at `started_ns`.
+    pub fn account(
+        &self,
+        elapsed_s: f64,
+        started_ns: Option<u64>,
+        cost: Option<Cost>,
+        process: (Option<Vec<String>>, Option<i32>),
+    ) -> Meta {
+        let (status, zero_ns) = (self.status(), self.zero_ns(started_ns));
+        let since = SignedDuration::from_nanos(i64::try_from(zero_ns).unwrap_or(i64::MAX));
+        let method = self.method();
+        let is_captured = self.absent_because.is_none();
+        let tool = ToolCost {
+            cpu_s: own_cpu_s() - self.cpu_before_s,
+            memory_bytes: high_water_bytes(std::process::id() as i32),
+            capture: cost,
+        };
+        let memory = self.memory.as_ref();
+        let (command, exit_status) = process;
+        Meta {
+            schema: SCHEMA,
+            spillcast: env!("CARGO_PKG_VERSION"),
+            started_at: iso(self.started_at.checked_add(since).unwrap_or(self.started_at)),
+            elapsed_s,
+            recorded_s: (status.elapsed_ns as f64 - zero_ns as f64) / 1e9,
+            clock: "CLOCK_MONOTONIC",
+            ended_by: self.ended_by,
+            before: self.before,
+            temp_before: self.temp_before.clone(),
+            inputs: Vec::new(),
+            engine: Engine { name: "process", pid: Some(self.pid), command, exit_status },
+            machine: self.machine.clone(),
+            memory: Memory {
+                limit_bytes: self.memory_limit_bytes,
+                peak_rss_bytes: memory.and_then(PeakMemory::peak_bytes),
+                group_held_bytes: memory.and_then(|memory| memory.group_held_bytes),
+            },
+            cpu_limits: self.cpu.as_ref().map(|cpu| cpu.limits).unwrap_or_default(),
+            cpu_s: status.cpu_ns.map(|ns| ns as f64 / 1e9),
+            temp: is_captured.then(|| Temp::of(&status)),
+            spilled: spilled(method, &status).filter(|_| is_captured),
+            temp_places: Vec::new(),
+            other_io: is_captured.then(|| OtherIo::of(&status)),
+            server_connection: self.sockets.as_ref().map(|sockets| sockets.connected),
+            capture: match &self.absent_because {
+                None => {
+                    let only_calls = self.observed.only_calls;
+                    let seen = SeenAccount::of(method, &status, tool, only_calls);
+                    CaptureAccount::Seen(Box::new(seen))
+                }
+                Some(because) => {
+                    CaptureAccount::Absent { method: "none", absent_because: because.clone() }
+                }
+            },
+            asked: self.options.clone(),
+            raw: KeptWaits::default(),
+        }
+    }
+
+    /// Writes the Parquet files; times count from `zero_ns` after the recording's start.
+    pub fn finish_rows(&mut self, zero_ns: u64) -> Outcome<()> {
+        match &mut self.sink {
+            Some(output) => output.finish_rows(zero_ns as i64),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes meta.json and gives the recording its name; returns its path and meta.json.
+    pub fn publish(
+        &mut self,
+        meta: Map<String, Value>,
+        because: Option<String>,
+    ) -> Outcome<(PathBuf, Value)> {
+        let output = self.sink.take().expect("the recording is written to a folder");
+        output.publish(meta, because)
+    }
+}
+
+fn own_cpu_s() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// CLOCK_MONOTONIC.
+fn now_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
