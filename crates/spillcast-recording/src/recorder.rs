@@ -248,9 +248,8 @@ impl Recorder {
 
     /// Writes the rows since the last call, and returns them.
     pub fn collect(&mut self) -> Batch {
-        if self.memory.is_some() {
-            let joined = self.joined();
-            let memory = self.memory.as_mut().expect("it was just looked at");
+        let joined = self.joined();
+        if let Some(memory) = &mut self.memory {
             memory.add(joined.iter().map(|process| process.pid));
             memory.look();
         }
