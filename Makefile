@@ -67,7 +67,7 @@ demo: build ## the whole loop on a real engine: record, probe, forecast, run it 
 test: build ## the tests; what wants a missing system package is skipped by name
 	cargo test --profile quick --locked --workspace
 	rm -rf .pytest_cache
-	$(BIN)/pytest $(PARALLEL) $(addprefix --ignore=,$(TIMED) $(LONG)) || $(AGAIN)
+	$(BIN)/pytest $(PARALLEL) -m "not nightly" $(addprefix --ignore=,$(TIMED) $(LONG)) || $(AGAIN)
 
 nightly: export SPILLCAST_SERVERS = all
 nightly: build ## the tests that take long, and five minutes of damaged evidence
@@ -75,6 +75,8 @@ nightly: build ## the tests that take long, and five minutes of damaged evidence
 	$(BIN)/pytest $(PARALLEL) $(LONG) tests/engines/postgres/move || $(AGAIN)
 	rm -rf .pytest_cache
 	$(BIN)/pytest $(TIMED) || $(AGAIN)
+	rm -rf .pytest_cache
+	$(BIN)/pytest -m nightly $(addprefix --ignore=,$(TIMED) $(LONG)) || $(AGAIN)
 	# The fast reader of traces must agree with a slow one.
 	TRACES_S=30 cargo test --profile quick --locked --workspace --test oracle damaged -- --nocapture
 	$(MAKE) fuzz

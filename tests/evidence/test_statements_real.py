@@ -88,28 +88,24 @@ def forecast_and_run(server, tmp_path, query, before):
     return spillcast("forecast", slow, "--to", there, "--json"), read_statements(fast).elapsed_s
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", RUNS)
 def test_a_forecast_is_held_or_refused(server, tmp_path, name):
     query, before = RUNS[name]
-    # What else runs on the machine may make one of the two runs slower.
-    for _ in range(3):
-        result, measured_s = forecast_and_run(server, tmp_path, query, before)
-        assert result.returncode in (0, 3), result.stderr
-        if not result.stdout:
-            assert "in all its processes" in result.stderr
-            return
-        said = json.loads(result.stdout)
-        assert said["statement"]["query"] == query
-        if said["refused"] is not None:
-            assert "how many shared it is not known" in said["refused"]
-            return
-        known = name == "one process" and server.info.server_version >= 180_000
-        codes = {warning["code"] for warning in said["warnings"]}
-        assert ("processes" in codes) == (not known)
-        low_s, high_s = said["interval_s"]
-        if low_s <= measured_s <= high_s:
-            return
-    raise AssertionError(f"{measured_s} s are not between {low_s} s and {high_s} s")
+    result, measured_s = forecast_and_run(server, tmp_path, query, before)
+    assert result.returncode in (0, 3), result.stderr
+    document = json.loads(result.stdout)
+    if document.get("refused_code") == "times-contradictory":
+        return
+    assert document["statement"]["query"] == query
+    if document["refused"] is not None:
+        assert "how many shared it is not known" in document["refused"]
+        return
+    known = name == "one process" and server.info.server_version >= 180_000
+    codes = {warning["code"] for warning in document["warnings"]}
+    assert ("processes" in codes) == (not known)
+    low_s, high_s = document["interval_s"]
+    assert low_s <= measured_s <= high_s
 
 
 def test_a_setting_that_is_exported_tells_of_one_process(server, tmp_path):

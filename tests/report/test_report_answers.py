@@ -243,12 +243,15 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
     waits = 500_000
     path = write_large_recording(tmp_path / "large.spill", waits)
     code = (
-        "import resource, sys\n"
+        "import re, sys\n"
+        "from pathlib import Path\n"
         "sys.argv = ['spillcast', 'report', sys.argv[1], '-o', sys.argv[2], '--json']\n"
         "from spillcast.cli import main\n"
         "try:\n    main()\n"
         "except SystemExit as end:\n    assert end.code == 0, end.code\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr)\n"
+        # ru_maxrss would be that of this process, if larger: it survives exec.
+        "status = Path('/proc/self/status').read_text()\n"
+        "print(re.search(r'VmHWM:\\s+(\\d+) kB', status)[1], file=sys.stderr)\n"
     )
     output = tmp_path / "report.html"
     done = subprocess.run(
@@ -258,7 +261,7 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
     said = json.loads(done.stdout)
     Draft202012Validator(SAID).validate(said)
     assert said["bytes"] == output.stat().st_size < 3_000_000
-    assert int(done.stderr.split()[-1]) < 1_500_000_000
+    assert int(done.stderr.split()[-1]) < 500_000
     assert len(said["charts"]) == 4
     meta = json.loads((path / "meta.json").read_text())
     assert waits / 2 * SPACE_NS == 60e9

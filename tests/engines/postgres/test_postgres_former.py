@@ -18,16 +18,19 @@ from spillcast.storage.target import resolve
 
 ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0, "track_io_timing": "on"}
 COUNTED = "select queryid, calls, temp_blks_written from pg_stat_statements where query like %s"
-PATTERN = "select max(t.f) from t join%"
+PATTERN = "select max(t.f), (select pg_sleep(%"
 
 
 LONG = "select min(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(8))
 
 
-def spills(constant):
-    """Spills for seconds; another constant is another call of the same statement."""
+def spills(constant, sleep_s=60):
+    """Spills, then sleeps; with other constants it is another call of the same statement.
+
+    One that is to be cancelled sleeps, so that it never ends before.
+    """
     joins = " ".join(f"join t t{n} using (id)" for n in range(4))
-    return f"select max(t.f) from t {joins} where t.id <> {constant}"
+    return f"select max(t.f), (select pg_sleep({sleep_s})) from t {joins} where t.id <> {constant}"
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +42,7 @@ def counting():
             connection.execute("create database other")
         for constant in (4711, 815):
             with made.client(**ALONE) as client:
-                client.run(spills(constant))
+                client.run(spills(constant, sleep_s=0))
                 client.result()
         yield made
 

@@ -204,7 +204,8 @@ def test_duration_counts_from_the_query_on(newest, tmp_path):
         assert process.returncode == 0, stderr
     meta = meta_of(output)
     assert meta["postgres"]["ended_by"] == meta["ended_by"] == "duration"
-    assert 2.0 <= meta["elapsed_s"] < 3.5
+    # Counted from the attachment it would be 0.6 s less.
+    assert meta["elapsed_s"] >= 2.0
 
 
 @pytest.mark.parametrize("which", ["idle", "none like it"])
