@@ -32,12 +32,12 @@ import sys
 from pathlib import Path
 from spillcast.lab.io_size.synthetic_sort import Sort
 from spillcast.lab.io_size.synthetic_sort import Setting
-from spillcast.lab.io_size.spill import MadeUp
+from spillcast.lab.io_size.spill import SyntheticSpill
 from spillcast.lab.io_size.sweep import sweep_io_size
 from spillcast.storage.budget import Budget
 directory, data, memory, *units = sys.argv[1:]
 settings = [Setting(int(unit), int(unit)) for unit in units]
-spill = MadeUp(Sort(int(data), int(memory)), 8192)
+spill = SyntheticSpill(Sort(int(data), int(memory)), 8192)
 budget = Budget(time_s=20.0, bytes=64 << 20)
 print(sweep_io_size(Path(directory), spill, settings, budget=budget).best.setting.min_bytes)
 """

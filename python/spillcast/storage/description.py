@@ -225,13 +225,13 @@ class Shape:
 def ability(storage: Storage, op: str) -> Ability:
     """The limits of ``op``. Refusal if the storage has no figures for it."""
     model = Model(storage)
-    missed = [] if storage.source.stated else model.left_out(op)
+    errors = [] if storage.source.stated else model.prediction_errors(op)
     return Ability(
         model.servers(op),
         model.operations_per_s(op),
         model.bandwidth_bytes_per_s(op),
-        median(missed) if missed else None,
-        max(missed) if missed else None,
+        median(errors) if errors else None,
+        max(errors) if errors else None,
     )
 
 

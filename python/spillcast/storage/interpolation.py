@@ -14,47 +14,48 @@ from spillcast.storage.storage import Group
 Array = NDArray[np.float64]
 
 #: Replaces 0 in logarithms: a thousandth of a nanosecond.
-_NOTHING_S = 1e-12
-#: Standard deviation of what lies anywhere between nothing and one, about its middle and its end.
-_ABOUT_MIDDLE, _ABOUT_END = 1 / math.sqrt(12), 1 / math.sqrt(3)
-#: Median of the absolute values of a normal distribution to its standard deviation.
-_OF_MEDIAN = 1.4826
+_LATENCY_MIN_S = 1e-12
+#: Standard deviation of a uniform distribution on [0, 1], about its middle and about an end.
+_STDDEV_ABOUT_MIDDLE, _STDDEV_ABOUT_END = 1 / math.sqrt(12), 1 / math.sqrt(3)
+#: Standard deviation of a normal distribution over the median of its absolute values.
+_STDDEV_PER_MEDIAN = 1.4826
 
 
 @dataclass(frozen=True)
-class Between:
+class Interpolation:
     """Holds a latency in seconds; ``error`` is its relative standard error, 0 if measured."""
 
     mean_s: float
     error: float
     measured: bool
-    outside: bool
+    extrapolated: bool
 
 
-def between(x: Array, mean_s: Array, at: float, *, power: bool) -> Between:
+def interpolate(x: Array, mean_s: Array, at: float, *, power: bool) -> Interpolation:
     """Latency at ``at`` from those at the ascending ``x``.
 
-    With ``power`` a power law holds from point to point (queue depth), else a straight line (size:
-    base + size/bandwidth). Outside of ``x`` the nearest slope goes on, but latency never falls with
-    size or depth and never grows faster than they do.
+    With ``power`` a power law connects points (queue depth), else a straight line (size: base +
+    size/bandwidth). Outside of ``x`` the nearest slope continues, but latency never falls with size
+    or depth and never grows faster than they do.
 
-    The error within is that of measured points predicted from their neighbours: of the two next to
-    ``at``, or what is usual along the axis where that is more. With two points alone nothing
-    can be left out: it is then what a latency may do that never falls nor grows faster than ``x``.
-    The error outside is that of the last point predicted from those before it, grown with the
-    distance, and what a slope that changes there would do.
+    The error of an interpolation is that of measured points predicted from their neighbours: the
+    larger of that of the two points beside ``at`` and of the typical one along the axis. With only
+    two points it follows from the bounds of the slope. The error of an extrapolation is that of the
+    last point predicted from those before it, by distance, and that of a change of slope.
     """
     index = int(np.searchsorted(x, at))
     if index < len(x) and x[index] == at:
-        return Between(float(mean_s[index]), 0.0, True, False)
+        return Interpolation(float(mean_s[index]), 0.0, True, False)
     if len(x) == 1:
-        return Between(float(mean_s[0]), abs(math.log(at / x[0])) * _ABOUT_END, False, True)
+        return Interpolation(
+            float(mean_s[0]), abs(math.log(at / x[0])) * _STDDEV_ABOUT_END, False, True
+        )
     if 0 < index < len(x):
         value_s = _line(x[index - 1 : index + 1], mean_s[index - 1 : index + 1], at, power)
-        return Between(value_s, _error_within(x, mean_s, index, power), False, False)
+        return Interpolation(value_s, _error_within(x, mean_s, index, power), False, False)
     if index == 0:
-        return _beyond(x, mean_s, at, power)
-    return _beyond(x[::-1], mean_s[::-1], at, power)
+        return _extrapolate(x, mean_s, at, power)
+    return _extrapolate(x[::-1], mean_s[::-1], at, power)
 
 
 def _line(x: Array, mean_s: Array, at: float, power: bool) -> float:
@@ -66,24 +67,24 @@ def _line(x: Array, mean_s: Array, at: float, power: bool) -> float:
     return math.exp((1 - share) * _log(mean_s[0]) + share * _log(mean_s[1]))
 
 
-def _beyond(x: Array, mean_s: Array, at: float, power: bool) -> Between:
-    """Extrapolate; ``x`` begins with the nearest point."""
+def _extrapolate(x: Array, mean_s: Array, at: float, power: bool) -> Interpolation:
+    """Extrapolates from ``x``, which begins with the nearest point."""
     distance = abs(math.log(at / x[0]))
-    value_s, exponent = _extended(x[0], x[1], mean_s[0], mean_s[1], at, power)
+    value_s, exponent = _extended_line(x[0], x[1], mean_s[0], mean_s[1], at, power)
     # Above, latency may come to grow with x; below, it may stop to depend on x.
-    turn = (1 - exponent if at > x[0] else exponent) * distance * _ABOUT_END
+    turn = (1 - exponent if at > x[0] else exponent) * distance * _STDDEV_ABOUT_END
     seen = 0.0
     if len(x) > 2:
-        again_s, _ = _extended(x[1], x[2], mean_s[1], mean_s[2], x[0], power)
-        off = max(abs(_log(again_s) - _log(mean_s[0])), _usual_miss(x, mean_s, power))
+        again_s, _ = _extended_line(x[1], x[2], mean_s[1], mean_s[2], x[0], power)
+        off = max(abs(_log(again_s) - _log(mean_s[0])), _typical_error(x, mean_s, power))
         seen = off * distance / abs(math.log(x[0] / x[1]))
-    return Between(value_s, math.hypot(turn, seen), False, True)
+    return Interpolation(value_s, math.hypot(turn, seen), False, True)
 
 
-def _extended(
+def _extended_line(
     x: float, x_next: float, mean_s: float, next_s: float, at: float, power: bool
 ) -> tuple[float, float]:
-    """The line through two points, further on: latency, and the power by which it grows there."""
+    """Latency on the line through two points, and the power by which it grows at ``at``."""
     if power:
         slope = (_log(mean_s) - _log(next_s)) / math.log(x / x_next)
         exponent = min(max(slope, 0.0), 1.0)
@@ -94,32 +95,32 @@ def _extended(
 
 
 def _error_within(x: Array, mean_s: Array, index: int, power: bool) -> float:
-    """Error between the points ``here - 1`` and ``here``."""
+    """Error between the points ``index - 1`` and ``index``."""
     if len(x) == 2:
         rise = _log(mean_s[1]) - _log(mean_s[0])
         reach = math.log(x[1] / x[0])
-        return min(abs(rise), abs(reach - rise)) * _ABOUT_MIDDLE
+        return min(abs(rise), abs(reach - rise)) * _STDDEV_ABOUT_MIDDLE
     near = (point for point in (index - 1, index) if 0 < point < len(x) - 1)
-    missed = [_missed(x, mean_s, point, power) for point in near]
-    return max(*missed, _usual_miss(x, mean_s, power))
+    errors = [_prediction_error(x, mean_s, point, power) for point in near]
+    return max(*errors, _typical_error(x, mean_s, power))
 
 
-def _usual_miss(x: Array, mean_s: Array, power: bool) -> float:
-    missed = [_missed(x, mean_s, point, power) for point in range(1, len(x) - 1)]
-    return float(np.median(missed)) * _OF_MEDIAN
+def _typical_error(x: Array, mean_s: Array, power: bool) -> float:
+    errors = [_prediction_error(x, mean_s, point, power) for point in range(1, len(x) - 1)]
+    return float(np.median(errors)) * _STDDEV_PER_MEDIAN
 
 
-def _missed(x: Array, mean_s: Array, point: int, power: bool) -> float:
-    """The error of the line through its neighbours at a measured point."""
+def _prediction_error(x: Array, mean_s: Array, point: int, power: bool) -> float:
+    """Error at a measured point of the line through its neighbours."""
     ends = [point - 1, point + 1]
     return abs(_log(_line(x[ends], mean_s[ends], x[point], power)) - _log(mean_s[point]))
 
 
 def _log(seconds: float) -> float:
-    return math.log(max(seconds, _NOTHING_S))
+    return math.log(max(seconds, _LATENCY_MIN_S))
 
 
-#: Below this many operations a cell's mean is not used where others can tell.
+#: A cell of fewer operations is not used if it lies among others.
 COUNT_MIN = 8
 
 
@@ -160,7 +161,7 @@ class Cell:
 class Cells:
     """Interpolates latencies between the cells of one op, pattern and access.
 
-    ``counted`` says that they were measured, so that few operations are little evidence.
+    ``counted``: the cells were measured, so that the mean of few operations is uncertain.
     """
 
     def __init__(self, groups: Sequence[Group], *, by_depth: bool, counted: bool) -> None:
@@ -212,72 +213,79 @@ class Cells:
 
         return min(self.cells, key=distance)
 
-    def between(self, size_bytes: int, depth: float) -> Between:
+    def interpolate(self, size_bytes: int, depth: float) -> Interpolation:
         """Latency at a size and depth: along depth for each measured size, then along size.
 
-        Sizes that were measured at this very depth do alone where they lie about the size.
+        If sizes measured at this depth lie on both sides of the size, no others are used.
         """
         rows = {size: self._at_depth(size, depth) for size in self.sizes}
         exact = [size for size, row in rows.items() if row.measured]
         if exact and exact[0] <= size_bytes <= exact[-1]:
             rows = {size: rows[size] for size in exact}
         sizes = np.array(list(rows), dtype=float)
-        along = between(sizes, np.array([r.mean_s for r in rows.values()]), size_bytes, power=False)
-        near = [rows[size] for size in _next_to(list(rows), size_bytes)]
-        return Between(
+        along = interpolate(
+            sizes, np.array([r.mean_s for r in rows.values()]), size_bytes, power=False
+        )
+        near = [rows[size] for size in _neighbours(list(rows), size_bytes)]
+        return Interpolation(
             along.mean_s,
-            math.hypot(along.error, max(r.error for r in near), self._few(size_bytes, depth)),
+            math.hypot(
+                along.error, max(r.error for r in near), self._sampling_error(size_bytes, depth)
+            ),
             along.measured and all(r.measured for r in near),
-            along.outside or any(r.outside for r in near),
+            along.extrapolated or any(r.extrapolated for r in near),
         )
 
-    def left_out(self) -> list[float]:
-        """The error of each inner cell when the others predict it, as a ratio less 1."""
-        return [miss for cell in self.cells if (miss := self._missed(cell)) is not None]
+    def prediction_errors(self) -> list[float]:
+        """The error of each inner cell when predicted from the others, as a ratio minus 1."""
+        return [error for cell in self.cells if (error := self._prediction_error(cell)) is not None]
 
-    def _missed(self, cell: Cell) -> float | None:
+    def _prediction_error(self, cell: Cell) -> float | None:
         groups = [g for other in self.cells if other is not cell for g in other.groups]
         if not groups or not cell.mean_s:
             return None
         others = Cells(groups, by_depth=cell.depth > 0, counted=self._count_min > 0)
-        estimate = others.between(cell.size_bytes, cell.depth)
-        if estimate.outside or not estimate.mean_s:
+        estimate = others.interpolate(cell.size_bytes, cell.depth)
+        if estimate.extrapolated or not estimate.mean_s:
             return None
         return abs(max(estimate.mean_s / cell.mean_s, cell.mean_s / estimate.mean_s) - 1)
 
-    def _at_depth(self, size_bytes: int, depth: float) -> Between:
+    def _at_depth(self, size_bytes: int, depth: float) -> Interpolation:
         depths, mean_s = self._rows[size_bytes]
         if not depth:
-            return Between(float(mean_s[0]), 0.0, True, False)
+            return Interpolation(float(mean_s[0]), 0.0, True, False)
         if len(depths) > 1 or depth == depths[0] or self.single_depth:
-            return between(depths, mean_s, depth, power=True)
-        return self._as_the_next(size_bytes, depth)
+            return interpolate(depths, mean_s, depth, power=True)
+        return self._as_nearest_size(size_bytes, depth)
 
-    def _as_the_next(self, size_bytes: int, depth: float) -> Between:
-        """A size of one depth among sizes of several grows with depth as the nearest of those."""
+    def _as_nearest_size(self, size_bytes: int, depth: float) -> Interpolation:
+        """Takes the growth with depth from the nearest size that was measured at several depths."""
         several = [size for size, (depths, _) in self._rows.items() if len(depths) > 1]
         (known_depth,), (known_s,) = self._rows[size_bytes]
         if not several:
-            return between(*self._rows[size_bytes], depth, power=True)
+            return interpolate(*self._rows[size_bytes], depth, power=True)
         like = min(several, key=lambda size: abs(math.log(size / size_bytes)))
-        at_depth = between(*self._rows[like], depth, power=True)
-        at_known_depth = between(*self._rows[like], known_depth, power=True)
+        at_depth = interpolate(*self._rows[like], depth, power=True)
+        at_known_depth = interpolate(*self._rows[like], known_depth, power=True)
         growth = at_depth.mean_s / at_known_depth.mean_s if at_known_depth.mean_s else 1.0
         error = math.hypot(
             at_depth.error, at_known_depth.error, math.log(max(growth, 1e-9)) / math.sqrt(12)
         )
-        return Between(
-            float(known_s) * growth, error, False, at_depth.outside or at_known_depth.outside
+        return Interpolation(
+            float(known_s) * growth,
+            error,
+            False,
+            at_depth.extrapolated or at_known_depth.extrapolated,
         )
 
-    def _few(self, size_bytes: int, depth: float) -> float:
-        """The error of a mean of few operations, for a spread as large as the mean."""
+    def _sampling_error(self, size_bytes: int, depth: float) -> float:
+        """Relative standard error of a mean of few operations whose spread equals the mean."""
         count = self.nearest(size_bytes, depth).count
         return 1 / math.sqrt(count) if count < self._count_min else 0.0
 
 
-def _next_to(sizes: list[int], size_bytes: int) -> list[int]:
-    """The position among ascending sizes from which a latency is taken."""
+def _neighbours(sizes: list[int], size_bytes: int) -> list[int]:
+    """The size itself if it was measured, else the measured sizes beside it."""
     at = bisect_left(sizes, size_bytes)
     if at < len(sizes) and sizes[at] == size_bytes:
         return [size_bytes]
@@ -285,7 +293,7 @@ def _next_to(sizes: list[int], size_bytes: int) -> list[int]:
 
 
 def _reliable(cells: list[Cell]) -> list[Cell]:
-    """Without the cells of few operations, but where only they reach to a size or depth."""
+    """Drops cells of few operations unless they extend the range of sizes or depths."""
     enough = [cell for cell in cells if cell.count >= COUNT_MIN]
     if not enough:
         return cells

@@ -14,8 +14,8 @@ from spillcast.storage.interpolation import Cell, Cells
 from spillcast.storage.storage import Group, Limit, Storage
 from spillcast.units import format_duration
 
-#: Throughput has stopped to grow where twice the depth or size brings less than this more.
-STILL = 1.1
+#: Throughput no longer grows if twice the depth or size multiplies it by less than this.
+GROWTH_MIN = 1.1
 #: A bucket that holds more than this is credit for a burst, not a rate.
 CREDIT_S = 60.0
 
@@ -44,7 +44,7 @@ def measured_bandwidth(cells: Cells) -> float | None:
     if rates[0] is None or rates[1] is None:
         return None
     before, last = rates[0] * smaller, rates[1] * largest
-    return last if _still(smaller, largest, before, last) else None
+    return last if _is_flat(smaller, largest, before, last) else None
 
 
 def _plateau(cells: Cells, size_bytes: int) -> float | None:
@@ -53,17 +53,17 @@ def _plateau(cells: Cells, size_bytes: int) -> float | None:
     if len(depths) < 2 or depths[0] == 0 or not np.all(mean_s > 0):
         return None
     per_s = depths / mean_s
-    if not _still(depths[-2], depths[-1], per_s[-2], per_s[-1]):
+    if not _is_flat(depths[-2], depths[-1], per_s[-2], per_s[-1]):
         return None
     # All depths from which on it does not grow; the first of them may be on its way there.
     at = len(depths) - 2
-    while at > 0 and _still(depths[at - 1], depths[at], per_s[at - 1], per_s[at]):
+    while at > 0 and _is_flat(depths[at - 1], depths[at], per_s[at - 1], per_s[at]):
         at -= 1
     return float(np.median(per_s[at:]))
 
 
-def _still(x: float, x_next: float, rate: float, rate_next: float) -> bool:
-    return bool(rate_next / rate < STILL ** math.log2(x_next / x))
+def _is_flat(x: float, x_next: float, rate: float, rate_next: float) -> bool:
+    return bool(rate_next / rate < GROWTH_MIN ** math.log2(x_next / x))
 
 
 def queued_s(
@@ -176,7 +176,7 @@ class Model:
         recorded = cells.cells[0].depth == 0
         stated = self._stated(cells)
         at = 0.0 if recorded else float(cells.cells[0].depth) if stated else max(depth, 1.0)
-        estimate = cells.between(size_bytes, at)
+        estimate = cells.interpolate(size_bytes, at)
         mean_s = estimate.mean_s
         if stated:
             mean_s = queued_s(
@@ -190,7 +190,7 @@ class Model:
             )
         nearest = cells.nearest(size_bytes, at)
         measured = estimate.measured and fits and cells.cell(size_bytes, at) is not None
-        return _scaled(nearest, mean_s, estimate.error, measured, estimate.outside or not fits)
+        return _scaled(nearest, mean_s, estimate.error, measured, estimate.extrapolated or not fits)
 
     def servers(self, op: str) -> float | None:
         """The number of operations that the storage serves at once; None if unknown."""
@@ -215,12 +215,12 @@ class Model:
             return stated_operations(self.storage, op, size, idle_s)
         return shown
 
-    def left_out(self, op: str) -> list[float]:
+    def prediction_errors(self, op: str) -> list[float]:
         """The errors of interpolation, as ratios less 1: each inner cell predicted from the others.
 
         Of random operations where they were measured apart; empty where there is no inner cell.
         """
-        return self.cells(op, None)[0].left_out()
+        return self.cells(op, None)[0].prediction_errors()
 
     def cells(self, op: str, sequential: bool | None) -> tuple[Cells, bool]:
         """The cells to use for an op and pattern, and whether they have that pattern."""

@@ -120,8 +120,8 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         raise TargetUnknown(f"{role or text} is a directory, and was not measured", hint)
     if path.exists():
         raise TargetUnknown(f"{role or text} is not a file or directory", _mounted(path, forms))
-    near = meant(text, forms)
-    hint = f"name {forms}" if near is None else f"do you mean {near}? Otherwise name {forms}"
+    similar = suggestion(text, forms)
+    hint = f"name {forms}" if similar is None else f"do you mean {similar}? Otherwise name {forms}"
     raise PathMissing(f"{role or text}: there is no such file or directory", hint)
 
 
@@ -171,7 +171,7 @@ def check_word(text: str, option: str) -> None:
         raise TargetUnknown(f"{option} '{text}': names nothing", "is a shell variable unset?")
 
 
-def meant(text: str, forms: str) -> str | None:
+def suggestion(text: str, forms: str) -> str | None:
     """The likely meaning of ``text`` among ``forms``; None if nothing is similar."""
     for word in (_other_form(text), *_names(text)):
         kind, colon, _ = (word or "").partition(":")

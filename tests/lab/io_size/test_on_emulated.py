@@ -12,7 +12,7 @@ from test_sweet_spot import storage
 from emulator import Emulator, skip_without_fuse
 from oracle_files import ROOT
 from slow_sort import Disk
-from spillcast.lab.io_size.spill import MadeUp
+from spillcast.lab.io_size.spill import SyntheticSpill
 from spillcast.lab.io_size.sweep import sweep_io_size
 from spillcast.lab.io_size.synthetic_sort import Setting, Sort
 from spillcast.storage.budget import Budget
@@ -51,7 +51,7 @@ def sorted_s(directory, unit):
 
 def swept(where, budget=None):
     settings = [Setting(unit, unit) for unit in UNITS]
-    return sweep_io_size(where, MadeUp(Sort(DATA, MEMORY), 8 * K), settings, budget=budget)
+    return sweep_io_size(where, SyntheticSpill(Sort(DATA, MEMORY), 8 * K), settings, budget=budget)
 
 
 def test_the_sweep_finds_the_fastest_unit_of_a_real_sort(mount):

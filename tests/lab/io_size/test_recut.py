@@ -1,4 +1,4 @@
-"""Recorded I/O in other sizes: no byte is lost, and streams are joined as buffers would."""
+"""RecordedSpill I/O in other sizes: no byte is lost, and streams are joined as buffers would."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillcast.lab.io_size.spill import Recut
+from spillcast.lab.io_size.spill import ResizedIo
 from spillcast.lab.io_size.synthetic_sort import Setting
 
 K = 1024
@@ -32,7 +32,7 @@ def rows(batch):
 
 
 def recut(operations, least, most):
-    return rows(Recut(steps(operations)).steps(Setting(most, least)))
+    return rows(ResizedIo(steps(operations)).steps(Setting(most, least)))
 
 
 SEQUENTIAL = [(True, 0, 8 * K * at, 8 * K) for at in range(16)]
@@ -76,7 +76,7 @@ def test_what_lies_elsewhere_is_not_joined():
 
 
 def test_pauses_are_kept():
-    batch = Recut(steps(SEQUENTIAL)).steps(Setting(64 * K, 64 * K))
+    batch = ResizedIo(steps(SEQUENTIAL)).steps(Setting(64 * K, 64 * K))
     assert batch["delay_ns"].to_pylist() == [80, 80]
 
 
@@ -114,7 +114,7 @@ def test_two_threads_keep_their_own_pauses(least):
     batch = steps(SEQUENTIAL)
     threads = pa.array([at % 2 for at in range(16)], pa.uint32())
     batch = batch.set_column(0, "thread", threads)
-    found = Recut(batch).steps(Setting(64 * K, least))
+    found = ResizedIo(batch).steps(Setting(64 * K, least))
     # Whatever is joined, no thread pauses more than it did.
     for thread in (0, 1):
         paused = [r["delay_ns"] for r in found.to_pylist() if r["thread"] == thread]

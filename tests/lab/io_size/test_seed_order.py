@@ -8,7 +8,7 @@ took longer. The table itself was a picture that is lost. Blocks have 16 KiB.
 import numpy as np
 import pytest
 
-from spillcast.lab.io_size.spill import MadeUp, Recorded
+from spillcast.lab.io_size.spill import RecordedSpill, SyntheticSpill
 from spillcast.lab.io_size.sweep import sweep_io_size
 from spillcast.lab.io_size.synthetic_sort import Setting, Sort
 from spillcast.storage import Group, Storage
@@ -62,7 +62,7 @@ def test_with_loss_of_fan_in():
     unit = 704 * K
     sort = Sort(40 * 41 * unit, 41 * unit)
     base_s = fitted_base_s(unit)
-    spill = MadeUp(sort, BLOCK)
+    spill = SyntheticSpill(sort, BLOCK)
     here = storage({"read": line(base_s), "write": line(base_s)})
     sweep = sweep_io_size(here, spill, [DEFAULT, BEST, LARGEST])
     assert spill.sizes(BEST) == (unit,)
@@ -80,7 +80,7 @@ def test_with_a_write_cache_that_large_writes_overrun(tmp_path):
         for op in ("write", "read")
         for end, size in zip(ends, sizes, strict=True)
     ]
-    usual = Recorded(recording(tmp_path / "run.spill", spilled, latency_ns=1000), None)
+    usual = RecordedSpill(recording(tmp_path / "run.spill", spilled, latency_ns=1000), None)
     # What was recorded lies between 48K and 240K, as in the seed.
     assert (usual.recorded.min_bytes, usual.recorded.max_bytes) == (48 * K, 240 * K)
     base_s = fitted_base_s(512 * K, small_bytes=float(sizes.mean()))

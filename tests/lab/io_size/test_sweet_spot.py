@@ -5,7 +5,7 @@ import random
 import pytest
 
 from slow_sort import Disk, K, M, sort_s, unit_of
-from spillcast.lab.io_size.spill import MadeUp
+from spillcast.lab.io_size.spill import SyntheticSpill
 from spillcast.lab.io_size.sweep import sweep_io_size
 from spillcast.lab.io_size.synthetic_sort import Sort, parse_sizes, settings_of
 from spillcast.storage import Group, Storage
@@ -53,7 +53,7 @@ def truth(disk, data, memory):
 @pytest.mark.parametrize("seed", range(10))
 def test_the_sweet_spot_is_the_optimum(seed):
     disk, data, memory = drawn(seed)
-    sweep = sweep_io_size(storage(disk), MadeUp(Sort(data, memory), BLOCK), SETTINGS)
+    sweep = sweep_io_size(storage(disk), SyntheticSpill(Sort(data, memory), BLOCK), SETTINGS)
     known = truth(disk, data, memory)
     least_s = min(known.values())
     assert known[sweep.best.setting] <= least_s * 1.0005
@@ -68,6 +68,8 @@ def test_the_storages_differ_in_their_optimum():
     for seed in range(10):
         disk, data, memory = drawn(seed)
         best.add(
-            sweep_io_size(storage(disk), MadeUp(Sort(data, memory), BLOCK), SETTINGS).best.setting
+            sweep_io_size(
+                storage(disk), SyntheticSpill(Sort(data, memory), BLOCK), SETTINGS
+            ).best.setting
         )
     assert len(best) >= 4

@@ -1,4 +1,4 @@
-"""Recorded I/O with operations of another size: coalesced and split as an engine would."""
+"""RecordedSpill I/O with operations of another size: coalesced and split as an engine would."""
 
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +17,7 @@ from spillcast.units import format_bytes
 Array = NDArray[np.int64]
 
 
-class Recut:
+class ResizedIo:
     """The steps of a plan by streams: reads, or writes, of which each begins where one ended.
 
     A larger buffer joins what follows each other in a stream, however many operations on other
@@ -152,7 +152,7 @@ class Spill(Protocol):
         return []
 
 
-class MadeUp(Spill):
+class SyntheticSpill(Spill):
     """An external sort that gives each run as large a buffer as its memory and setting allow."""
 
     def __init__(self, sort: Sort, block_bytes: int) -> None:
@@ -184,7 +184,7 @@ class MadeUp(Spill):
         return 1.0
 
 
-class Recorded(Spill):
+class RecordedSpill(Spill):
     """A recorded spill. ``memory_bytes``, the query's work memory, tells its levels too."""
 
     def __init__(self, recording: Recording, memory_bytes: int | None) -> None:
@@ -195,7 +195,7 @@ class Recorded(Spill):
                 "record the query: spillcast record -o run.spill -- COMMAND",
             )
         self.like, self.name = recording, recording.path.name
-        self._recut = Recut(plan(recording))
+        self._recut = ResizedIo(plan(recording))
         #: The whole run over what is held of it in single waits.
         self._whole: float = max(1.0, recording.meta.temp.bytes / self._recut.moved_bytes)
         sizes = self._recut.distinct_bytes

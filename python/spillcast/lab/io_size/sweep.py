@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.engines.registry import engines
 from spillcast.errors import InputError, OptionConflict
-from spillcast.lab.io_size.spill import MadeUp, Recorded, Spill
+from spillcast.lab.io_size.spill import RecordedSpill, Spill, SyntheticSpill
 from spillcast.lab.io_size.synthetic_sort import (
     Setting,
     Sort,
@@ -283,9 +283,9 @@ def _where(storage: Storage | str | Path) -> Storage | Path:
 def _spill(like: Recording | None, data: str | None, memory: str | None, block: int) -> Spill:
     if like is None:
         sort = Sort(parse_bytes(data or DATA, "--data"), parse_bytes(memory or MEMORY, "--memory"))
-        return MadeUp(sort, block)
+        return SyntheticSpill(sort, block)
     if data is not None:
         raise OptionConflict(
             "--data is for a synthetic sort: with --like the recording says what was spilled"
         )
-    return Recorded(like, None if memory is None else parse_bytes(memory, "--memory"))
+    return RecordedSpill(like, None if memory is None else parse_bytes(memory, "--memory"))
