@@ -238,7 +238,7 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
         if per_day:
             sums = f"a day, extrapolated from {_whole(ranking).removeprefix('in ')}"
             sums = sums if ranking.per_day else "not by day: the time of the counts is not known"
-        lines.append(f"  temp I/O and what each fix saves: elapsed time, {sums}; below 0: slower")
+        lines.append(f"  temp I/O and what each fix saves: elapsed time, {sums}; negative: slower")
     if ranking.is_blind and ranking.databases:
         lines.append("  at most: how long statements ran in the database")
         if any(statement.spill_s for statement in ranking.databases):

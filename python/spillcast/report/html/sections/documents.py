@@ -107,7 +107,8 @@ def storage(document: Document, latencies: Sequence[Document]) -> Section:
         for group in document["groups"]
     ]
     figures = [histogram(group, None, (document["name"], "")) for group in latencies]
-    if single := _single_operations(groups):
+    single = _single_operations(groups)
+    if len({group["size_class_bytes"] for group in single}) > 1:
         how = [word for key in ("pattern", "access") if (word := single[0].get(key))]
         caption = ", ".join([f"{single[0]['depth']} at once", *map(str, how)]) + "."
         points = {
