@@ -135,7 +135,7 @@ def test_servers_and_ceilings_of_a_grid(tmp_path):
     path = saved(tmp_path / "grid.json", *groups, source="grid")
     said = " ".join(printed("show", path).split())
     assert "about 4 served at once" in said
-    assert "at most 38,400 small ones/s" in said
+    assert "at most 38,400 small operations/s" in said
     assert "at most 381 MiB/s" in said
     found = document("show", path)["model"]["read"]
     assert found["servers"] == pytest.approx(4, rel=0.01)
@@ -218,7 +218,7 @@ def test_sizes_of_one_are_taken_from_the_other_and_marked(tmp_path):
     more = saved(tmp_path / "more.json", *law([4096, 65536, 262144]))
     text = printed("compare", some, more)
     assert re.search(r"read +64 KiB +A ~ +166 us", text)
-    assert "~ between what is known, give or take" in text
+    assert "~ interpolated, give or take" in text
     assert "more reads as fast as some." in text
     row = document("compare", some, more)["rows"][1]
     assert row["size_class_bytes"] == 65536

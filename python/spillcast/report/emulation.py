@@ -13,7 +13,7 @@ from spillcast.units import format_bytes, format_duration
 
 def mounted_text(mount: Mount, *, temporary: bool, end: str) -> str:
     """What a person should know once it is there."""
-    kept = "deleted then" if temporary else "kept"
+    kept = "deleted at the end" if temporary else "kept"
     cache = ", through the page cache" if mount.page_cache else ""
     text = (
         f"mounted at {mount.mountpoint}: {described(mount)}{cache}. {end}; the files are in "

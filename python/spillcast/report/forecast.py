@@ -204,13 +204,14 @@ def _forecast_parts(
 ) -> list[Part]:
     """Sentence, terms and warnings, but those ``told`` of all; what to do if ``advised``."""
     if forecast.interval_s is not None and unknown_share(forecast) is not None:
-        parts: list[Part] = [Words([_bounds(forecast)], indent=""), _terms(forecast)]
+        rows = [row[:3] for row in _term_rows(forecast) if row[1] is not None]
+        parts: list[Part] = [Words([_bounds(forecast)], indent=""), Table(_TERMS[:3], rows)]
     else:
         parts = [Words([forecast.sentence(beside)], indent="")]
     if forecast.speedup is not None and len(parts) == 1:
         slower = ": the query gets slower" if forecast.speedup < 1 else ""
         parts += [
-            _terms(forecast),
+            Table(_TERMS, _term_rows(forecast)),
             Words([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]),
         ]
     lines = [
@@ -219,12 +220,12 @@ def _forecast_parts(
     lines += [f"  to do: {advice}" for advice in forecast.advice if advised]
     if (sample := forecast.sampled) is not None:
         lines.append(
-            f"  from {sample.waits:,} of {format_count(sample.of_waits, 'wait')}, spread over the "
-            f"run: {sample.error:.1%} off for that, one standard error; --exact takes all"
+            f"  estimated from {sample.waits:,} of {format_count(sample.of_waits, 'wait')}, spread "
+            f"over the run: standard error {100 * sample.error:.1f} %; --exact takes all waits"
         )
     if (warm := forecast.warm) is not None and warm.forecast_s is not None:
         today, then = map(format_duration, (warm.baseline_s, warm.forecast_s))
-        lines.insert(0, f"  with its data in memory: {today} now, {then} there")
+        lines.insert(0, f"  with its data in memory: {today} today, {then} on this target")
     if forecast.rehearsed is not None:
         lines.insert(0, f"  {_rehearsed(forecast.rehearsed)}")
     return [*parts, *([Words(lines)] if lines else [])]
@@ -235,28 +236,29 @@ def _bounds(forecast: Forecast) -> str:
     low, high = map(format_duration, forecast.interval_s or (0.0, 0.0))
     return (
         f"On {forecast.target} this run would take {low} to {high} instead of "
-        f"{format_duration(forecast.baseline_s)}; its terms, midway between the bounds:"
+        f"{format_duration(forecast.baseline_s)}. Its temp I/O, whose time was not measured:"
     )
 
 
 def _rehearsed(done: Rehearsed) -> str:
     """What was run on the target."""
-    ran = f"rehearsed for {format_duration(done.elapsed_s)} there"
+    ran = f"rehearsed on the target for {format_duration(done.elapsed_s)}"
     if done.ended:
-        return f"{ran}: that was the whole query, and its time is measured"
-    return f"{ran}: {format_count(done.operations, 'temp operation')} of it, {done.share:.0%}"
+        return f"{ran}: the entire query, so its time is measured"
+    count = format_count(done.operations, "temp operation")
+    return f"{ran}: {count}, {100 * done.share:.0f} % of the query's"
 
 
 _TERMS = (
     Column("term", "term"),
     Column("count", "count", "count"),
     Column("size", "mean_bytes", "bytes"),
-    Column("now", "baseline_s", "s"),
-    Column("there", "forecast_s", "s"),
+    Column("today", "baseline_s", "s"),
+    Column("on target", "forecast_s", "s"),
 )
 
 
-def _terms(forecast: Forecast) -> Table:
+def _term_rows(forecast: Forecast) -> list[list[Any]]:
     rows: list[list[Any]] = [
         [
             term.name,
@@ -268,7 +270,7 @@ def _terms(forecast: Forecast) -> Table:
         for term in _merged(forecast)
     ]
     rows.append(["elapsed", None, None, forecast.baseline_s, forecast.forecast_s])
-    return Table(_TERMS, rows)
+    return rows
 
 
 def _merged(forecast: Forecast) -> list[Term]:
@@ -389,7 +391,7 @@ def _sums(each: Sequence[Each]) -> list[str]:
         f"On {target} {count} of {len(each)} queries would take {format_duration(target_s)} in all "
         f"instead of {format_duration(today_s)}."
         for target, (count, target_s, today_s) in sums.items()
-    ] or ["No forecast for any of them."]
+    ] or ["No forecast for any of these queries."]
 
 
 def _recording_row(recording: Recording, forecast: Forecast) -> list[Any]:

@@ -263,7 +263,7 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
     lines += [f"  no forecast: {text}" for text in refused]
     lines += [f"  not available: {text}" for text in ranking.unseen]
     if ranking.asked_s is not None:
-        lines.append(f"  queries on the server took {format_duration(ranking.asked_s)}")
+        lines.append(f"  spillcast's own queries took {format_duration(ranking.asked_s)}")
     return lines
 
 

@@ -162,7 +162,7 @@ def recording_warnings(recording: Recording) -> list[str]:
     if capture.io_uring_depth > 1:
         texts.append(
             f"temp files are read or written through io_uring, up to {capture.io_uring_depth:,} at "
-            "once: their times overlap, and there is no forecast of it"
+            "once: their times overlap, and there is no forecast"
         )
     if meta.unseen.notable:
         texts.append(f"{meta.unseen.text}; {meta.unseen.remedy}")
@@ -250,13 +250,13 @@ def _record(recording: QueryRecording) -> dict[str, Any]:
 
 def _notes(recording: ServerRecording) -> list[str]:
     notes = [
-        f"  warning    of process {query.pid} nothing was kept, {query.because}: "
-        f"{_short(query.query)}"
+        f"  warning    nothing kept of process {query.pid}, {query.because}: {_short(query.query)}"
         for query in recording.unkept
     ]
     if recording.unassigned:
         notes.append(
-            f"  warning    {format_count(recording.unassigned, 'temp operation')} in none of them"
+            f"  warning    {format_count(recording.unassigned, 'temp operation')} of no observed "
+            "query"
         )
     if recording.lost:
         notes.append(

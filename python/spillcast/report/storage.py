@@ -127,13 +127,13 @@ def _rate(group: Group) -> str:
 def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
     """What a reader of the tables should know."""
     if facts.get("direct_refusal") is not None:
-        yield f"  no direct I/O here: {facts['direct_refusal']}"
+        yield f"  no direct I/O on this file system: {facts['direct_refusal']}"
     elif facts.get("io_uring_refusal") is not None:
-        yield f"  direct I/O by threads, for there was no io_uring: {facts['io_uring_refusal']}"
-    for key, why in (("time", "time: give a larger --budget"), ("room", "room in the file")):
-        count = facts.get(f"cells_without_{key}")
-        if count:
-            yield f"  {count} of {format_count(facts['cells'], 'cell')} found no {why}"
+        yield f"  direct I/O by threads, without io_uring: {facts['io_uring_refusal']}"
+    reasons = {"time": "no time left: give a larger --budget", "room": "no room in the file"}
+    for key, reason in reasons.items():
+        if count := facts.get(f"cells_without_{key}"):
+            yield f"  {count} of {format_count(facts['cells'], 'cell')} not measured, {reason}"
     written = facts.get("sustained")
     if written is None:
         return
@@ -143,9 +143,9 @@ def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
     if written["reached"]:
         later = f"{written['sustained_bytes_per_s'] / 1e6:,.0f} MB/s"
         first = format_bytes(written["burst_bytes"])
-        yield f"  writing on and on: {burst} for {first}, then {later}{dirty}"
+        yield f"  sustained writes: {burst} for the first {first}, then {later}{dirty}"
     else:
-        yield f"  writing on and on: {burst} for all of {format_bytes(written['bytes'])}{dirty}"
+        yield f"  sustained writes: {burst} for all {format_bytes(written['bytes'])}{dirty}"
 
 
 def iolog_text(log: Iolog) -> str:
@@ -161,7 +161,7 @@ def iolog_text(log: Iolog) -> str:
     )
 
 
-#: So many other groups of several peaks are told of.
+#: Other groups with several peaks that are described.
 OTHERS_MAX = 8
 
 
@@ -260,7 +260,7 @@ def _others(storage: Storage, op: str, shown: Group) -> list[str]:
     lines = [f"  {_group_title(other.group)}: {other.words}" for other in several[:OTHERS_MAX]]
     if len(several) > OTHERS_MAX:
         more = len(several) - OTHERS_MAX
-        lines.append(f"  and {more:,} more of several peaks, see --json")
+        lines.append(f"  and {more:,} more with several peaks, see --json")
     return lines
 
 
@@ -305,7 +305,7 @@ def _stated(storage: Storage, ops: Sequence[str]) -> Table:
     return Table(_STATED, rows)
 
 
-#: The size for which operations a second are said: that of a page.
+#: The size for which operations a second are given: that of a page.
 SMALL_BYTES = 4096
 _KINDS = (
     ("read", False, "random reads"),
@@ -386,14 +386,13 @@ def ability_words(op: str, ability: Ability) -> str:
     if ability.servers is not None:
         parts.append(f"about {ability.servers:.3g} served at once")
     if ability.operations_per_s is not None:
-        parts.append(f"at most {_three_digits(ability.operations_per_s)} small ones/s")
+        parts.append(f"at most {_three_digits(ability.operations_per_s)} small operations/s")
     if ability.bandwidth_bytes_per_s is not None:
         parts.append(f"at most {format_bytes(ability.bandwidth_bytes_per_s)}/s")
     if ability.error_median is not None and ability.error_max is not None:
         parts.append(
-            f"what lies between the measured is known to within {100 * ability.error_median:.1f} % "
-            f"in the middle, {100 * ability.error_max:.0f} % at worst (each figure predicted from "
-            "the others)"
+            f"between measured sizes known to within {100 * ability.error_median:.1f} % (median), "
+            f"{100 * ability.error_max:.0f} % (maximum), by predicting each from the others"
         )
     return f"{op}s: {'; '.join(parts)}" if parts else ""
 

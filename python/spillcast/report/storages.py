@@ -90,13 +90,13 @@ def _notes(rows: Sequence[ComparedRow], left_out: int) -> list[str]:
     """What the marks mean, with the largest error of each, and what is not shown."""
     unmeasured = [e for row in rows for e in row.estimates if e is not None and not e.measured]
     notes = []
-    for mark, extrapolated, where in (("~", False, "between"), ("?", True, "beyond")):
+    for mark, extrapolated, where in (("~", False, "interpolated"), ("?", True, "extrapolated")):
         errors = [e.error for e in unmeasured if e.extrapolated == extrapolated]
         if errors:
-            notes.append(f"{mark} {where} what is known, give or take {_percent(max(errors))}")
+            notes.append(f"{mark} {where}, give or take {_percent(max(errors))}")
     if left_out:
         are = "row is" if left_out == 1 else "rows are"
-        notes.append(f"{left_out:,} more {are} too far from what is known: see --json")
+        notes.append(f"{left_out:,} more {are} too far from measured sizes: see --json")
     return [f"  {note}" for note in notes]
 
 
@@ -105,10 +105,10 @@ def _sentence(comparison: Comparison, at: int) -> str:
     first, name = comparison.names[0], comparison.names[at]
     verdicts = [verdict for verdict in comparison.verdicts if verdict.storage == at]
     if not verdicts:
-        return f"{name} has no figures for what {first} has."
+        return f"{name} has no figures for the operations of {first}."
     known = [verdict for verdict in verdicts if verdict.error <= ERROR_MAX]
     if not known:
-        return f"{name} and {first} were measured too far apart to be compared."
+        return f"{name} and {first} were measured at sizes too different to compare."
     *clauses, last = [_verb(verdict) for verdict in known]
     text = f"{', '.join(clauses)} and {last}" if clauses else last
     return f"{name} {text} {'as' if text.endswith(' as fast') else 'than'} {first}."

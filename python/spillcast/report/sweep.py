@@ -283,5 +283,6 @@ def _errors(checked: Sequence[Point]) -> list[str]:
     held = sum(point.covered for point in checked)
     return [
         f"Measured afterwards: errors of {format_count(len(errors), 'forecast')} {middle:.1%} "
-        f"(median) and {errors[-1]:.1%} (largest); {held} of {len(errors)} intervals held."
+        f"(median) and {errors[-1]:.1%} (largest); {held} of {len(errors)} intervals contain the "
+        "measured time."
     ]

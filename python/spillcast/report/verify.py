@@ -74,7 +74,7 @@ _TERMS = (
     Column("term", "name"),
     Column("before", "baseline_s", "s"),
     Column("forecast", "forecast_s", "s"),
-    Column("came", "measured_s", "s"),
+    Column("measured", "measured_s", "s"),
 )
 
 
@@ -92,7 +92,7 @@ def _verdict(check: Check) -> str:
     forecast = check.forecast
     low, high = map(format_duration, forecast.interval_s or (0.0, 0.0))
     if (objection := check.objection) is not None:
-        return f"{objection[0].upper()}{objection[1:]}. This run says nothing of the forecast."
+        return f"{objection[0].upper()}{objection[1:]}. This run cannot check the forecast."
     forecast_text, actual_text = (
         format_duration(forecast.forecast_s or 0.0),
         format_duration(check.actual.elapsed_s),

@@ -32,12 +32,12 @@ def work_memory_text(memory: WorkMemory) -> list[str]:
     if memory.one_pass is not None:
         size = format_setting(memory.one_pass.work_mem_bytes)
         lines.append(
-            f"  '{size}' would spare a sort its further passes: {_about(memory.one_pass)}."
+            f"  work_mem = '{size}' would let sorts finish in one pass: {_about(memory.one_pass)}."
         )
     if any(spill.any_state for spill in memory.spills):
         lines.append(
-            "  The plan does not show how large the states of its hash aggregate are: sums and "
-            "averages fit in this, array_agg and string_agg may need more."
+            "  The plan does not show the size of aggregate states: sums and averages fit, "
+            "array_agg and string_agg may need more."
         )
     lines.append(f"  {_price(memory)}")
     return lines
@@ -60,12 +60,12 @@ def _price(memory: WorkMemory) -> str:
         words += [f"x {times:g}"] * (times != 1)
         parts.append(" ".join(words))
     most = format_bytes(memory.most_bytes)
-    text = f"It counts for each node in each process: {' + '.join(parts)} may take {most}"
+    text = f"Each node of each process may use that much: {' + '.join(parts)}, up to {most}"
     if memory.available_bytes is not None:
         available = format_bytes(memory.available_bytes)
-        text += f", and this machine has {available} available"
-        text += "" if memory.fits else ": too little"
-    return f"{text}; in every session that has it set."
+        text += f"; this machine has {available} available"
+        text += "" if memory.fits else ", too little"
+    return f"{text}. It applies to every session that has the setting."
 
 
 def spilled_sentences(spilled: Spilled) -> list[str]:
@@ -75,7 +75,7 @@ def spilled_sentences(spilled: Spilled) -> list[str]:
         most = spilled.lines[0]
         passes = "" if most.passes is None else f", in {_passes(most.passes)}"
         name = line_words(most.operation, most.plan_line)
-        lines.append(f"{name} spills {most.share:.0%} of it{passes}.")
+        lines.append(f"{name} does {100 * most.share:.0f} % of the spill{passes}.")
     if spilled.more_pga is not None:
         lines += _pga_sentences(spilled.more_pga)
     return lines
@@ -101,13 +101,13 @@ def _pga_sentences(more: MorePga) -> list[str]:
         most = format_bytes(round(share * more.pga_target_bytes))
         scope = "all of a parallel query get" if several else "a work area of a serial query gets"
         lines.append(
-            f"Of {PGA_TARGET} ({format_bytes(more.pga_target_bytes)}) {scope} about {most} at most."
+            f"Of {PGA_TARGET} ({format_bytes(more.pga_target_bytes)}) {scope} at most about {most}."
         )
     return lines
 
 
 def _passes(number: int) -> str:
-    return {0: "memory by then", 1: "one pass"}.get(number, f"{number} passes")
+    return {0: "memory by now", 1: "one pass"}.get(number, f"{number} passes")
 
 
 #: Beside the cheapest cell that is fast enough, and beside what was not measured.
