@@ -73,7 +73,7 @@ def test_what_weakens_them_is_told():
     unkept = [UnkeptQuery(13, "select 1", "it was too much")]
     found = recorded(one(11, 2.0), unkept=unkept, unassigned=7, lost=3, failure="no connection")
     text = server_recording_text(found, 120)
-    assert "of process 13 nothing was kept, it was too much: select 1" in text
+    assert "nothing kept of process 13, it was too much: select 1" in text
     assert "7 temp operations of no observed query" in text
     assert "perf lost 3 reports" in text
     assert "no connection" in text
