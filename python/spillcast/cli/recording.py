@@ -158,6 +158,8 @@ def begin(
 def follow(recorder: "Recorder", view: "View") -> None:
     """Show a recording to its end, or to Ctrl-C."""
     try:
+        # Even a command that ends at once is shown.
+        view.look(recorder, recorder.status())
         while not recorder.poll():
             view.look(recorder, recorder.status())
     except KeyboardInterrupt:

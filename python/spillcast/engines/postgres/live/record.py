@@ -120,14 +120,8 @@ class LiveRecorder(Generic[Result]):
 
     def _follow(self, interrupted: Event, on_status: OnStatus) -> EndedBy:
         limit_s, since_s = self.recorder.options.duration_s, time.monotonic()
-        while (ended_by := self.ended(TICK_S)) is None:
-            self.collect()
-            counts = self.look()
-            try:
-                on_status(self.recorder, {**self.recorder.status(), **counts})
-            except KeyboardInterrupt:
-                # A key of the live view.
-                interrupted.set()
+        # A query that ends at once is shown, too.
+        while (ended_by := self._shown_until(on_status, interrupted)) is None:
             if interrupted.is_set():
                 if self.began_s is None:
                     raise KeyboardInterrupt
@@ -138,7 +132,20 @@ class LiveRecorder(Generic[Result]):
                 return "duration"
         return ended_by
 
+    def _shown_until(self, on_status: OnStatus, interrupted: Event) -> EndedBy | None:
+        """Show what there is, then wait a moment; how it ended, None if it continues."""
+        self.collect()
+        counts = self.look()
+        try:
+            on_status(self.recorder, {**self.recorder.status(), **counts})
+        except KeyboardInterrupt:
+            # A key of the live view.
+            interrupted.set()
+        return self.ended(TICK_S)
 
+
+#: A session that ran a query and is idle for so long has ended it, as the first looks at it show.
+ENDED_S = 1.0
 #: Looks a second where samples are all there is.
 RATE_ALONE_HZ = 50
 #: Beside a capture, which tells the times: each look takes the server a millisecond.
@@ -179,7 +186,13 @@ def record_postgres(
         if wanted is not None:
             session = find(connection, wanted, say, recorder.options.duration_s)
             statement = WatchedStatement(dsn, session.database, connection)
-            session_recorder = _SessionRecorder(recorder, connection, session.pid, statement)
+            session_recorder = _SessionRecorder(
+                recorder,
+                connection,
+                session.pid,
+                statement,
+                runs=session.active and wanted.backend is None,
+            )
         else:
             assert explain is not None
             run = Explained(dsn, explain, settings or {}, say, timed=timed)
@@ -228,8 +241,12 @@ class _SessionRecorder(LiveRecorder[Recording]):
         connection: Connection,
         pid: int,
         ran: WatchedStatement | Explained,
+        *,
+        runs: bool = False,
     ) -> None:
         super().__init__(recorder, connection)
+        #: Whether the session ran the wanted query when it was selected.
+        self._runs, self._sampled_s = runs, 0.0
         self.pid, self.awaited = pid, f"a query of session {pid}"
         self._statement = ran if isinstance(ran, WatchedStatement) else None
         self._run = ran if isinstance(ran, Explained) else None
@@ -278,6 +295,7 @@ class _SessionRecorder(LiveRecorder[Recording]):
     def start(self) -> None:
         """Sample, and let a statement of ours run."""
         super().start()
+        self._sampled_s = time.monotonic()
         if self._run is not None:
             self._run.start()
             self.began_s = time.monotonic()
@@ -300,6 +318,11 @@ class _SessionRecorder(LiveRecorder[Recording]):
         waiting = query.life.phase == "waiting"
         if self.began_s is None and not waiting:
             self.began_s = time.monotonic()
+        elif self._runs and waiting and time.monotonic() - self._sampled_s > ENDED_S:
+            raise QueryEnded(
+                f"the query of session {self.pid} ended before it could be recorded",
+                f"record again while it runs; --backend {self.pid} waits for its next query",
+            )
         if query.life.phase == "running" and self._statement is not None:
             self._statement.calls(query)
         return {"samples": query.samples, "processes": len(query.pids), "waiting": waiting}
