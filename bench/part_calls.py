@@ -25,7 +25,7 @@ from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.server import PrivateServer, make_cluster, serve
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.recording import Recording
-from spillcast.recording.options import RecordOptions
+from spillcast.recording.capture import RecordOptions
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
 from spillcast.storage.observed import observed

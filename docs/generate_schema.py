@@ -22,7 +22,7 @@ from spillcast.recording.calibration import Calibration
 from spillcast.recording.capture_cost import KeptCost
 from spillcast.recording.meta import Meta
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Column
-from spillcast.recording.server_recording import ServerRecording
+from spillcast.recording.server import ServerRecording
 from spillcast.storage.storage import StorageDocument
 
 PAGE = Path(__file__).with_name("schema.md")

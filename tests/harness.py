@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forked
-from spillcast.recording.source import SOURCES
+from spillcast.recording.capture import SOURCES
 
 TARGETS = Path(__file__).parent / "targets"
 TIMEOUT_S = 120

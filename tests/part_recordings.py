@@ -4,10 +4,9 @@ import json
 from dataclasses import replace
 
 from evidence import known, storage, table
-from spillcast.recording.counted import seconds_of
 from spillcast.recording.observed import SizedFile
 from spillcast.recording.postgres_meta import RecordedQuery
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS_SCHEMA, seconds_of
 from spillcast.recording.writer import RecordingWriter
 
 MS, BLOCK = 1_000_000, 8192

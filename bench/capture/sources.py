@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.programs import recording
-from spillcast.recording.source import SOURCES, CaptureSource
+from spillcast.recording.capture import SOURCES, CaptureSource
 
 #: Where files lie in memory, so that no disk is measured.
 MEMORY = Path("/dev/shm")

@@ -17,8 +17,8 @@ from harness import ordinary_user
 from postgres_rig import JOIN, PARALLEL, private_server
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.recording import Recording
-from spillcast.recording.checks import BLOCKS_APART, DIFFERENCE_MAX, checks_of
-from spillcast.recording.options import RecordOptions
+from spillcast.recording.capture import RecordOptions
+from spillcast.recording.completeness import BLOCKS_APART, DIFFERENCE_MAX, checks_of
 from spillcast.workspace import workspace
 
 ROWS = 150_000

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.wide.image import BUILT, initramfs, kernel, missing
 from bench.wide.table import table
-from spillcast.recording.source import SOURCES
+from spillcast.recording.capture import SOURCES
 
 THREADS = (1, 16, 64)
 #: Threads that are started, one at a time.

@@ -18,7 +18,7 @@ from spillcast.lab.demo import Stage
 from spillcast.lab.run import Series, run, run_recorded, take_turns
 from spillcast.lab.storages import Place, direction
 from spillcast.recording import Recording
-from spillcast.recording.read_back import read_back
+from spillcast.recording.derived import read_back
 from spillcast.storage import Storage
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe

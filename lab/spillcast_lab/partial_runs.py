@@ -16,13 +16,12 @@ from spillcast.errors import RehearsalFailed
 from spillcast.lab.run import observed, recorder_for
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
-from spillcast.recording.capture_account import share_of
-from spillcast.recording.counted import seconds_of, sum_of, totals
+from spillcast.recording.capture import share_of
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta
 from spillcast.recording.observed import DoneBefore, SizedFile
 from spillcast.recording.postgres_meta import RecordedQuery
-from spillcast.recording.window import with_column, within
+from spillcast.recording.schema import seconds_of, sum_of, totals, with_column, within
 from spillcast.storage.rehearse import Rehearsal
 
 SLICES = 10

@@ -169,7 +169,7 @@ class Run:
 
 def observe(pid: str, output: str, force: str, *temp: str) -> None:
     """Record a process until stdin has a line, or ends: a line of JSON at the start and the end."""
-    from spillcast.recording.options import RecordOptions
+    from spillcast.recording.capture import RecordOptions
     from spillcast.recording.record import record_pid
 
     try:

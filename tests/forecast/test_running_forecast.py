@@ -12,9 +12,8 @@ from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.running import RunningForecast
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording, running
-from spillcast.recording.counted import seconds_of
-from spillcast.recording.running import Running
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.live import Running
+from spillcast.recording.schema import WAITS_SCHEMA, seconds_of
 
 ROWS = 600_000
 

@@ -7,7 +7,7 @@ import pytest
 
 from evidence import recording
 from made_up import case
-from spillcast.recording.part import went_on
+from spillcast.recording.completeness import went_on
 from spillcast_lab.accuracy_figures import aims
 from spillcast_lab.partial_runs import FIFTH, MINUTE, parts
 

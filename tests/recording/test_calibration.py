@@ -12,12 +12,12 @@ from spillcast.recording.calibration import (
     Calibration,
     Chase,
     Point,
+    WaitCost,
     calibration_path,
     is_old,
     keep,
     kept_calibration,
 )
-from spillcast.recording.wait_cost import WaitCost
 
 POINT = Point("Paper 1.0", "join", "tmpfs", 0, 500, 5e-6, 4e-6, 6e-6, 0.5, 1e-3, 0.6, 0.0, 0.7)
 CHASE = Chase(1 << 20, 3000, True, "sleeping", 500_000, 223_000)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from harness import TIMEOUT_S, available, ordinary_user, refuse_perf, spillcast, target
+from spillcast.recording.capture import AUTO, SOURCES
 from spillcast.recording.capture_cost import cost_of, kept_cost
 from spillcast.recording.recording import Recording
-from spillcast.recording.source import AUTO, SOURCES
 
 
 @pytest.fixture

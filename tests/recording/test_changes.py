@@ -13,7 +13,7 @@ import pytest
 from emulator import Emulator, skip_without_fuse
 from harness import TARGETS, ordinary_user, spillcast
 from spillcast.recording import Recording
-from spillcast.recording.relabelled import with_temp
+from spillcast.recording.derived import with_temp
 
 COUNT = 30
 BY_PATH = {"truncate", "unlink", "unlinkat"}

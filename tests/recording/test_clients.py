@@ -8,8 +8,8 @@ import pytest
 
 from evidence import known
 from harness import spillcast
+from spillcast.recording.completeness import server_to_record
 from spillcast.recording.meta import ObservedEngine, OtherIO
-from spillcast.recording.unrecognised import server_to_record
 
 WAITS = """
 import socket, sys, time

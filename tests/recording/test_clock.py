@@ -6,10 +6,9 @@ import pytest
 
 from evidence import known, seconds, table
 from spillcast.recording import Recording
-from spillcast.recording.clock import Clock
-from spillcast.recording.running import Running
+from spillcast.recording.live import Running
 from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
-from spillcast.recording.writer import RecordingWriter
+from spillcast.recording.writer import Clock, RecordingWriter
 
 S = 1_000_000_000
 #: The run began so long after the recording.

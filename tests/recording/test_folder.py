@@ -12,8 +12,8 @@ from harness import only_line, ordinary_user, spillcast, spillcast_command, targ
 from spillcast._core import check_output, partial_folders, unused_name
 from spillcast.errors import InUse, OutputExists, PathUnusable
 from spillcast.recording import Recording
-from spillcast.recording.meta_file import is_recording
-from spillcast.recording.server_recording import RecordingsFolder
+from spillcast.recording.meta import is_recording
+from spillcast.recording.server import RecordingsFolder
 from spillcast.recording.writer import RecordingWriter
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness import account_of, available, spillcast_command, target
 from kills import REST, check_nothing_left, check_recording, end, moments
-from spillcast.recording.source import SOURCES
+from spillcast.recording.capture import SOURCES
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 

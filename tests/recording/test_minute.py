@@ -16,8 +16,8 @@ from spillcast.forecast.load import temp_load
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording, minute
+from spillcast.recording.capture import RecordOptions
 from spillcast.recording.meta import KeptWaits, Temp
-from spillcast.recording.options import RecordOptions
 from spillcast.recording.postgres_meta import Missed, RecordedQuery, Sampling, Worker
 from spillcast.recording.record import record_pid
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.recording.user_folder import is_new
+from spillcast.recording.capture_cost import is_new
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from spillcast.forecast import forecast
 from spillcast.recording import Recording, running
-from spillcast.recording.running import Running, Tally
+from spillcast.recording.live import Running, Tally
 from spillcast.storage.target import resolve
 
 

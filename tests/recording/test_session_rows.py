@@ -5,10 +5,9 @@ import pytest
 
 from evidence import table
 from spillcast.errors import InputError
-from spillcast.recording import session_rows
+from spillcast.recording import server
 from spillcast.recording.schema import SAMPLES_SCHEMA, WAITS_SCHEMA
-from spillcast.recording.server_recording import RecordingsFolder
-from spillcast.recording.session_rows import SessionRows
+from spillcast.recording.server import RecordingsFolder, SessionRows
 
 MS = 1_000_000
 #: Session, start and duration in ms, whether on a temp file.
@@ -92,7 +91,7 @@ def test_samples_are_split_alike(rows):
 
 
 def test_too_many_rows_make_the_oldest_go_and_say_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(session_rows, "ROWS_MAX", 10)
+    monkeypatch.setattr(server, "ROWS_MAX", 10)
     rows = SessionRows(tmp_path / "rows")
     for second in range(30):
         rows.add_waits(batch([(1, 1000 * second, 1, True)]))

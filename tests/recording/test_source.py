@@ -14,10 +14,9 @@ from harness import until
 from spillcast import _core
 from spillcast.cli import record as record_verb
 from spillcast.errors import CaptureUnavailable, ChoiceUnknown, ProgramMissing
+from spillcast.recording.capture import AUTO, PRELOAD, SOURCES, RecordOptions
 from spillcast.recording.meta import CaptureAccount
-from spillcast.recording.options import RecordOptions
 from spillcast.recording.record import Recorder, record_command, record_pid
-from spillcast.recording.source import AUTO, PRELOAD, SOURCES
 from spillcast.report.recording import cost_sentence, recording_text
 
 

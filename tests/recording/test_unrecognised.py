@@ -17,11 +17,10 @@ from harness import account_of, environment, expected_rows, only_line, rows, spi
 from spillcast.errors import OptionConflict, TimesUnknown
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
-from spillcast.recording.counted import seconds_of
+from spillcast.recording.capture import RecordOptions
+from spillcast.recording.derived import with_temp
 from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
-from spillcast.recording.options import RecordOptions
-from spillcast.recording.relabelled import with_temp
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS_SCHEMA, seconds_of
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.target import resolve
 

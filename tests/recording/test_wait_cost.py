@@ -5,7 +5,7 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from spillcast.recording.wait_cost import SHORT_S, WaitCost
+from spillcast.recording.calibration import SHORT_S, WaitCost
 
 #: A wait of 1 ms makes a part that takes 100 us to go through half as long again.
 COST = WaitCost("any", 4, 0.3, [100e-6], [1e-3, 4e-3], [[0.5], [0.75]])

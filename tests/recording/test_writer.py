@@ -13,9 +13,8 @@ import pytest
 from evidence import known
 from spillcast import _core
 from spillcast.recording import Recording
-from spillcast.recording.clock import Clock
 from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
-from spillcast.recording.writer import RecordingWriter
+from spillcast.recording.writer import Clock, RecordingWriter
 
 S = 1_000_000_000
 FILES = [None, *(f"/t/spill-{number}" for number in range(40))]

@@ -9,7 +9,7 @@ from evidence import change, recording
 from oracle_files import READ, blocks, write_trace
 from spillcast.evidence.find import find_evidence
 from spillcast.profile import profile, timeline
-from spillcast.recording.running import Running, Tally
+from spillcast.recording.live import Running, Tally
 from spillcast.report.html.inputs import Inputs
 from spillcast.report.html.page import Cells
 from spillcast.report.html.runs import add_runs

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from evidence import CAPTURE, known, table
-from spillcast.recording.counted import seconds_of, totals
+from spillcast.recording.capture import RecordOptions
 from spillcast.recording.meta import Machine
-from spillcast.recording.options import RecordOptions
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS_SCHEMA, seconds_of, totals
 from spillcast.recording.writer import RecordingWriter
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000

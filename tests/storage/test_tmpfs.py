@@ -7,8 +7,8 @@ import pytest
 
 from evidence import change, recording
 from spillcast.errors import SpillTooLarge
-from spillcast.recording.memory import MemoryGroup
 from spillcast.recording.meta import Memory
+from spillcast.recording.observed import MemoryGroup
 from spillcast.storage import memory
 
 G = 1 << 30

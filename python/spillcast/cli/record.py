@@ -25,7 +25,7 @@ from spillcast.cli.options import (
 )
 from spillcast.cli.usage import Grouped
 from spillcast.errors import OptionConflict, OptionMissing, TerminalMissing
-from spillcast.recording.source import AUTO, SOURCES
+from spillcast.recording.capture import AUTO, SOURCES
 
 if TYPE_CHECKING:
     CaptureName = str
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from spillcast.engines.engine import SessionSelector
     from spillcast.forecast.running import RunningForecast
     from spillcast.recording import Recording
-    from spillcast.recording.options import RecordOptions
+    from spillcast.recording.capture import RecordOptions
     from spillcast.recording.record import Recorder
 else:
     # Of the sources, which no type checker reads.
@@ -231,8 +231,8 @@ def record(
     from spillcast.cli.rehearse import check_rehearse, rehearse_recorded
     from spillcast.engines.engine import SessionSelector
     from spillcast.interruptible import kept_status
-    from spillcast.recording.options import RecordOptions
-    from spillcast.recording.running import Running
+    from spillcast.recording.capture import RecordOptions
+    from spillcast.recording.live import Running
     from spillcast.units import parse_duration_s
 
     wanted = SessionSelector(backend, query, wait_for_spill)
@@ -335,7 +335,7 @@ def _tell(
 ) -> None:
     """What was recorded, and what whoever asked for it should know of that."""
     from spillcast.cli.output import emit
-    from spillcast.recording.unrecognised import unrecognised
+    from spillcast.recording.completeness import unrecognised
     from spillcast.report.recording import calibration_wanted, recording_text
 
     texts: list[str | None] = []

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from spillcast.cli.live import OthersOutput, View
     from spillcast.recording import Recording
-    from spillcast.recording.options import RecordOptions
+    from spillcast.recording.capture import RecordOptions
+    from spillcast.recording.live import Running
     from spillcast.recording.record import Recorder
-    from spillcast.recording.running import Running
 
 #: Where the recordings of all sessions go by default.
 ALL_OUTPUT = Path("server.spills")
@@ -111,7 +111,7 @@ def _stay(command: Started) -> int | None:
 
 
 def _leave_as(status: int, then: str) -> None:
-    from spillcast.recording.target import describe_exit
+    from spillcast.recording.observed import describe_exit
 
     print(f"spillcast: the command {describe_exit(status)}; {then}", file=sys.stderr)
     raise typer.Exit(status if status > 0 else 128 - status)

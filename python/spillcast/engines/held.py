@@ -64,7 +64,7 @@ class HeldQuery:
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until the query has ended or the time is over; True when it has ended."""
-        from spillcast.recording.target import readable
+        from spillcast.recording.observed import readable
 
         assert self._process.stdout is not None
         return readable(self._process.stdout.fileno(), timeout_s)

@@ -88,7 +88,7 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
 
     Refusal with the figures where this machine has not as much memory to give.
     """
-    from spillcast.recording.memory import meminfo_bytes
+    from spillcast.recording.observed import meminfo_bytes
     from spillcast.storage.memory import mount_word
 
     size_bytes = parse_bytes(size, "--size")

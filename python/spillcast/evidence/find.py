@@ -19,7 +19,7 @@ from spillcast.evidence.figures.kinds import is_word
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.text import HEAD_BYTES, head_of
 from spillcast.gate import check_kind
-from spillcast.recording.meta_file import is_recording
+from spillcast.recording.meta import is_recording
 from spillcast.recording.near import mended
 
 TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")

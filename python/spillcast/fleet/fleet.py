@@ -14,7 +14,7 @@ from spillcast.fleet.sums import Rows, Sums, clashing, read_runs
 from spillcast.forecast.oracle.parts import Target, resolve_target
 from spillcast.profile.traces import quantile_us
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
-from spillcast.recording.meta_file import is_recording
+from spillcast.recording.meta import is_recording
 from spillcast.storage.target import is_place
 from spillcast.text import shell_word
 

@@ -28,7 +28,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.find import TRACES
 from spillcast.gate import check_kind
-from spillcast.recording.meta_file import META_FILE
+from spillcast.recording.meta import META_FILE
 from spillcast.text import exact_name, is_utf8
 
 #: Names of unfinished files, which a killed ingest may leave; no other file is named so.

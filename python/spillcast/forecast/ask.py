@@ -18,8 +18,7 @@ from spillcast.forecast.sum.shared import ends_of, forecast_between
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
-from spillcast.recording.read_back import read_back
-from spillcast.recording.relabelled import with_temp
+from spillcast.recording.derived import read_back, with_temp
 from spillcast.recording.sample import parts_of
 from spillcast.storage import Storage
 from spillcast.storage.rehearse import check_room, kept_rehearsal

@@ -25,9 +25,9 @@ from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, sessions
 from spillcast.recording import Recording
 from spillcast.recording.bursts import Bursts
+from spillcast.recording.calibration import WaitCost, weights_of
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import CpuCache
-from spillcast.recording.wait_cost import WaitCost, weights_of
 from spillcast.stats import inverse_variance
 from spillcast.storage import Storage
 from spillcast.storage.rehearse import Rehearsal

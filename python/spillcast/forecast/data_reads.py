@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from spillcast.calibrated import calibrated
 from spillcast.forecast.load import covered_by_stretch_s
 from spillcast.recording import Recording
+from spillcast.recording.completeness import unrecognised
 from spillcast.recording.event_names import DATA_READ_BY_OTHERS
-from spillcast.recording.unrecognised import unrecognised
 
 Floats = NDArray[np.float64]
 #: The run is cut into so many stretches; in each, as many threads worked side by side as did.

@@ -9,7 +9,7 @@ from spillcast.errors import Refusal
 from spillcast.explained import explained
 from spillcast.forecast.more_memory import Spilled, WorkMemory
 from spillcast.forecast.sum.interval import Uncertainty
-from spillcast.recording.part import Part, recorded_words
+from spillcast.recording.completeness import Part, recorded_words
 from spillcast.recording.postgres_meta import Statement
 from spillcast.tabular import Display, Tabular
 from spillcast.units import format_bytes, format_duration, format_speedup, interval_name

@@ -11,7 +11,7 @@ from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import Forecast
 from spillcast.recording import Recording
-from spillcast.recording.part import went_on
+from spillcast.recording.completeness import went_on
 from spillcast.storage import Storage
 from spillcast.storage.target import FORMS, check_word, is_place, resolve, resolve_storage
 from spillcast.text import shell_word

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from spillcast.forecast.assumptions import LITTLE, NEGLIGIBLE
 from spillcast.forecast.more_memory import WorkMemory
 from spillcast.forecast.result import CHANGES, DATA_READS, RECORDING, Forecast, Interval, Term
-from spillcast.recording.part import recorded_words
+from spillcast.recording.completeness import recorded_words
 from spillcast.units import format_duration, format_setting
 
 #: Share of the time that storage can save from which on it is the problem.

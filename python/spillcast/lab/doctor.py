@@ -11,8 +11,8 @@ from spillcast import _core
 from spillcast.document import key
 from spillcast.installation import commit, extras, install, lacking
 from spillcast.recording.calibration import kept_calibration
-from spillcast.recording.source import PRELOAD, SOURCES, CaptureSource
-from spillcast.recording.target import PRELOAD_LIBRARY
+from spillcast.recording.capture import PRELOAD, SOURCES, CaptureSource
+from spillcast.recording.observed import PRELOAD_LIBRARY
 
 DOCTOR_SCHEMA = "spillcast.doctor/1"
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")

@@ -19,13 +19,15 @@ from spillcast.lab.run import run_recorded_if_spilled
 from spillcast.lab.storages import SHARED_MEMORY, Place, fast_parent, named_places
 from spillcast.recording.bursts import READ, WRITE, Bursts
 from spillcast.recording.calibration import (
+    ANY,
     CALIBRATION_SCHEMA,
     CalibratedOn,
     Calibration,
     Chase,
     Point,
+    WaitCost,
+    filled_s,
 )
-from spillcast.recording.wait_cost import ANY, WaitCost, filled_s
 from spillcast.stats import nonnegative_least_squares
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace

@@ -13,9 +13,8 @@ from spillcast.engines.held import HeldQuery, RunResult
 from spillcast.errors import ExperimentFailed
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
-from spillcast.recording.options import RecordOptions
+from spillcast.recording.capture import AUTO, PRELOAD, RecordOptions
 from spillcast.recording.record import Recorder, StartAgain
-from spillcast.recording.source import AUTO, PRELOAD
 
 Status = dict[str, Any]
 

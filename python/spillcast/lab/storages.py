@@ -12,8 +12,8 @@ from typing import Protocol
 
 from spillcast.calibrated import calibrated
 from spillcast.errors import OptionConflict, OutputUnwritable, SpaceInsufficient, SpillcastError
-from spillcast.recording.source import PRELOAD
-from spillcast.recording.target import PRELOAD_LIBRARY
+from spillcast.recording.capture import PRELOAD
+from spillcast.recording.observed import PRELOAD_LIBRARY
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import Behaviour, Point, behaviour_of, fixed_behaviour
 from spillcast.storage.target import check_word, is_place, resolve_storage

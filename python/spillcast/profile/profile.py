@@ -110,7 +110,7 @@ def _of_recording(
     from spillcast.profile.ash import of_samples
     from spillcast.profile.rows import of_recording
     from spillcast.recording import Recording
-    from spillcast.recording.relabelled import with_temp
+    from spillcast.recording.derived import with_temp
 
     profiles = {}
     for path in evidence.recordings:

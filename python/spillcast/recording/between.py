@@ -5,10 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from spillcast.recording.calibration import MachineCalibration
 from spillcast.recording.meta import Meta, Temp
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SECONDS_SCHEMA
-from spillcast.recording.wait_cost import MachineCalibration
 
 #: What stands for no time at all, of which no latency could be told.
 _NEXT_TO_NONE_S = 1e-6

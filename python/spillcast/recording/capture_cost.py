@@ -17,9 +17,8 @@ from spillcast import _core
 from spillcast.document import key, read, written
 from spillcast.errors import InputError
 from spillcast.gate import json_of, text_of
-from spillcast.recording.source import PRELOAD
-from spillcast.recording.target import preload_value
-from spillcast.recording.user_folder import user_folder
+from spillcast.recording.capture import PRELOAD
+from spillcast.recording.observed import preload_value
 
 COST_SCHEMA = "spillcast.capture-cost/1"
 #: How long a measurement serves as a rough cost, unless the machine reboots.
@@ -185,3 +184,31 @@ def _text(path: str) -> str:
         return Path(path).read_text().strip()
     except OSError:
         return ""
+
+
+def user_folder(variable: str, usual: str) -> Path:
+    """Below what an environment variable names, or else ``usual`` of the home directory.
+
+    RuntimeError for a user without a home.
+    """
+    folder = os.environ.get(variable, "")
+    root = Path(folder) if os.path.isabs(folder) else Path.home() / usual
+    return root / "spillcast"
+
+
+def is_new(notice: str) -> bool:
+    """Whether this user never got the notice, which counts as printed from now on.
+
+    Where that cannot be kept, the notice is new each time.
+    """
+    try:
+        path = user_folder("XDG_STATE_HOME", ".local/state") / "notices"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+", encoding="utf-8") as file:
+            file.seek(0)
+            if notice in file.read().splitlines():
+                return False
+            file.write(notice + "\n")
+    except (OSError, RuntimeError, UnicodeDecodeError):
+        pass
+    return True

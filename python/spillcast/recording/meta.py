@@ -4,22 +4,22 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from spillcast import _core
 from spillcast.document import key, read, written
-from spillcast.errors import EvidenceUnsuited, SchemaUnsupported
+from spillcast.errors import EvidenceUnsuited, PathUnusable, SchemaUnsupported
 from spillcast.gate import object_of
-from spillcast.recording.capture_account import CaptureAccount as CaptureAccount
+from spillcast.recording.calibration import MachineCalibration
+from spillcast.recording.capture import PRELOAD, RecordOptions, Unseen, unseen_of
+from spillcast.recording.capture import CaptureAccount as CaptureAccount
 from spillcast.recording.observed import CpuLimits, DoneBefore, SizedFile, TempPlace
-from spillcast.recording.options import RecordOptions
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server, Statement
 from spillcast.recording.shared_by import SharedBy
-from spillcast.recording.source import PRELOAD
 from spillcast.recording.sums import RowSums
 from spillcast.recording.timed_within import TimedWithin
-from spillcast.recording.unseen import Unseen, unseen_of
-from spillcast.recording.wait_cost import MachineCalibration
+from spillcast.text import is_utf8
 
 #: A plan of PostgreSQL that was not run, beside the recording of a query that went on.
 ESTIMATE_FILE = "estimate.json"
@@ -387,3 +387,18 @@ class Meta:
             if isinstance(capture, dict):
                 document["capture"] = _NOTHING_COUNTED | capture
         return read(cls, document, where, _AGAIN)
+
+
+META_FILE = "meta.json"
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a path holds a recording."""
+    return (path / META_FILE).is_file()
+
+
+def check_name(path: Path) -> None:
+    """InputError for a path that readers of its tables cannot open."""
+    if not is_utf8(str(path)):
+        hint = "rename the folder, or go into it and name what is below"
+        raise PathUnusable(f"{path}: the path of a recording must be UTF-8", hint)

@@ -13,13 +13,12 @@ import pyarrow as pa
 import pyarrow.compute
 
 from spillcast.errors import SpillcastError
-from spillcast.recording.capture_account import together
-from spillcast.recording.counted import sum_of
+from spillcast.recording.capture import together
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Meta, OtherIO, Temp
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Worker
 from spillcast.recording.recording import Recording
-from spillcast.recording.window import with_column
+from spillcast.recording.schema import sum_of, with_column
 from spillcast.recording.writer import RecordingWriter
 
 #: Twelve bursts, over a quarter of an hour where no time is given.

@@ -14,29 +14,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 from spillcast import _core
 from spillcast.errors import NothingRecorded
 from spillcast.recording.calibration import kept_calibration
-from spillcast.recording.capture_cost import CaptureCost, cost_of, kept_cost
-from spillcast.recording.clock import Clock
-from spillcast.recording.memory import too_little_for_us
+from spillcast.recording.capture import SOURCES, RecordOptions
+from spillcast.recording.capture_cost import CaptureCost, cost_of, is_new, kept_cost
 from spillcast.recording.meta import Meta
-from spillcast.recording.options import RecordOptions
-from spillcast.recording.recording import Recording
-from spillcast.recording.source import SOURCES
-from spillcast.recording.target import (
+from spillcast.recording.observed import (
     Target,
     command_of,
     held_command,
     is_running_process,
     preload_value,
+    too_little_for_us,
 )
-from spillcast.recording.user_folder import is_new
-from spillcast.recording.writer import RecordingOutput
+from spillcast.recording.recording import Recording
+from spillcast.recording.writer import Clock, RecordingOutput
 from spillcast.redaction import struck_arguments
 from spillcast.units import format_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spillcast.recording.running import Running
+    from spillcast.recording.live import Running
 
 TICK_S = 0.25
 
@@ -124,7 +121,7 @@ class Recorder:
     ) -> None:
         self.output, self.options = output, options or RecordOptions()
         if output is None and sink is None and running is None:
-            from spillcast.recording.running import Running
+            from spillcast.recording.live import Running
 
             running = Running()
         self.running = running

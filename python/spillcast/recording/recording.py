@@ -13,8 +13,7 @@ from spillcast.errors import (
 )
 from spillcast.gate import batches_of, table_of, text_of
 from spillcast.recording import sums
-from spillcast.recording.meta import Meta
-from spillcast.recording.meta_file import META_FILE, check_name
+from spillcast.recording.meta import META_FILE, Meta, check_name
 from spillcast.recording.near import mended
 from spillcast.recording.sums import AGAIN
 from spillcast.tabular import Display, Displayed, polars_of
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spillcast.recording.bursts import Bursts
-    from spillcast.recording.checks import Check
+    from spillcast.recording.completeness import Check
     from spillcast.recording.ends import Ends
     from spillcast.recording.sample import Sample
 
@@ -241,7 +240,7 @@ class Recording(Displayed):
     @cached_property
     def contradictions(self) -> "Sequence[Check]":
         """What its parts contradict of each other, the largest difference first."""
-        from spillcast.recording.checks import contradictions_of
+        from spillcast.recording.completeness import contradictions_of
 
         return contradictions_of(self)
 

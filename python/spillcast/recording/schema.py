@@ -1,8 +1,14 @@
-"""The columns of a recording's files, with unit, meaning and an example of each."""
+"""The columns of a recording's files, rows within a window, and totals of rows."""
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute
+
+from spillcast import _core
+from spillcast.recording.event_names import OPS
+from spillcast.recording.meta import OtherIO, Temp
 
 
 @dataclass(frozen=True)
@@ -80,3 +86,80 @@ SAMPLES_SCHEMA = arrow_schema(SAMPLES)
 TABLES = {"waits": WAITS_SCHEMA, "seconds": SECONDS_SCHEMA, "samples": SAMPLES_SCHEMA}
 #: Columns in which a number may be negative: names that a server or a kernel gives.
 SIGNED = frozenset(("session", "object", "sql_exec_id", "coordinator"))
+
+
+_LATEST_NS = np.iinfo(np.int64).max
+
+
+def within(waits: pa.Table, begin_ns: int, end_ns: int = _LATEST_NS) -> pa.Table:
+    """The parts of waits within a window, without wakers outside of it."""
+    start = waits["start_ns"].to_numpy()
+    end = start + waits["elapsed_ns"].to_numpy()
+    touched = (start < end_ns) & ((start >= begin_ns) | (end > begin_ns))
+    rows, start, end = waits.filter(pa.array(touched)), start[touched], end[touched]
+    earlier, later = pa.array(start < begin_ns), pa.array(end > end_ns)
+    start, end = np.maximum(start, begin_ns), np.minimum(end, end_ns)
+    rows = with_column(rows, "start_ns", pa.array(start))
+    rows = with_column(rows, "elapsed_ns", pa.array(end - start))
+    rows = with_column(rows, "cpu_before_ns", pa.compute.if_else(earlier, 0, rows["cpu_before_ns"]))
+    nobody = pa.scalar(None, pa.int64())
+    return with_column(rows, "woken_by", pa.compute.if_else(later, nobody, rows["woken_by"]))
+
+
+def with_column(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """A table with other values in a column."""
+    column = table.schema.get_field_index(name)
+    return table.set_column(column, table.schema.field(column), values)
+
+
+_OPS = pa.array(OPS)
+
+
+def totals(waits: pa.Table) -> tuple[Temp, OtherIO]:
+    """The totals of temp files and of other files."""
+    temp = waits.filter(pa.compute.and_(waits["temp"], waits["op"].is_valid()))
+    other = waits.filter(pa.compute.and_(pa.compute.invert(waits["temp"]), waits["op"].is_valid()))
+    ops = temp["op"].combine_chunks().cast(pa.string())
+    return (
+        Temp(
+            reads=sum_of(pa.compute.equal(ops, "read")),
+            writes=sum_of(pa.compute.equal(ops, "write")),
+            bytes=sum_of(temp["bytes"]),
+            total_s=sum_of(temp["elapsed_ns"]) / 1e9,
+        ),
+        OtherIO(other.num_rows, sum_of(other["elapsed_ns"]) / 1e9),
+    )
+
+
+def seconds_of(waits: pa.Table) -> pa.Table:
+    """The per-second rows of single waits; latencies are kept to the nanosecond."""
+    size_bytes = waits["bytes"].fill_null(0).to_pylist()
+    classes = {size: _core.size_class_bytes(size) for size in set(size_bytes)}
+    keys = {
+        "second": pa.compute.divide(waits["start_ns"], 1_000_000_000),
+        "op": waits["op"].cast(pa.string()),
+        "temp": waits["temp"],
+        "size_class_bytes": pa.array([classes[size] for size in size_bytes], pa.int64()),
+    }
+    table = pa.table({**keys, "bytes": waits["bytes"].fill_null(0), "ns": waits["elapsed_ns"]})
+    groups = table.group_by(list(keys), use_threads=False).aggregate(
+        [("ns", "list"), ("bytes", "sum")]
+    )
+    rows = []
+    for row in groups.to_pylist():
+        latency_ns, count = np.unique(row.pop("ns_list"), return_counts=True)
+        row |= {"count": int(count.sum()), "bytes": row.pop("bytes_sum")}
+        row["total_ns"] = int((latency_ns * count).sum())
+        rows.append(row | {"latency_ns": latency_ns.tolist(), "latency_count": count.tolist()})
+    table = pa.Table.from_pylist(rows, SECONDS_SCHEMA)
+    # The same values in all of them, as of a recorder: then files of several such can be grouped.
+    ops = pa.compute.index_in(table["op"].cast(pa.string()), _OPS).combine_chunks()
+    column = pa.DictionaryArray.from_arrays(ops, _OPS)
+    return table.set_column(
+        SECONDS_SCHEMA.get_field_index("op"), SECONDS_SCHEMA.field("op"), column
+    )
+
+
+def sum_of(values: pa.ChunkedArray | pa.Array) -> int:
+    """The sum; 0 if empty."""
+    return int(pa.compute.sum(values).as_py() or 0)

@@ -12,7 +12,6 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast.recording.distinct import distinct, grouped
-from spillcast.recording.io_uring import beside_others
 from spillcast.recording.recording import Recording
 from spillcast.recording.spill import codes, equals, slice_numbers
 
@@ -390,3 +389,30 @@ def _slice_starts(start: Array, slices_s: Slices | None) -> Array:
     edges = np.array([0, *(round(begin_s * 1e9) for begin_s, _ in slices_s)])
     starts: Array = np.minimum(edges[slice_numbers(slices_s, start)], start)
     return starts
+
+
+#: How their events begin.
+PREFIX = "io_uring_"
+
+
+def beside_others(waits: pa.Table) -> pa.Array:
+    """Whether each row is a request in flight together with others of its thread.
+
+    The rows of its thread show how it waited for them; one that is alone is such a row itself.
+    """
+    event = waits["event"].unify_dictionaries().combine_chunks()
+    requests = [str(name).startswith(PREFIX) for name in event.dictionary.to_pylist()]
+    if not any(requests):
+        return pa.array(np.zeros(len(event), dtype=bool))
+    of_row = pa.array(requests, pa.bool_()).take(event.indices).fill_null(False)
+    return pa.compute.and_(of_row, waits["blocked"].combine_chunks().is_null())
+
+
+def most_at_once(requests: pa.Table) -> int:
+    """The most of these rows that one session had under way at once."""
+    start = requests["start_ns"].to_numpy()
+    end = start + requests["elapsed_ns"].to_numpy()
+    session = np.tile(requests["session"].to_numpy(), 2)
+    step = np.repeat([1, -1], len(start))
+    order = np.lexsort((step, np.concatenate([start, end]), session))
+    return int(np.cumsum(step[order]).max(initial=0))

@@ -9,7 +9,7 @@ from spillcast.forecast.ranking import forecasts_document
 from spillcast.forecast.verdict import verdict
 from spillcast.recording.capture_cost import CaptureCost
 from spillcast.recording.event_names import OPS
-from spillcast.recording.running import Running, Tally
+from spillcast.recording.live import Running, Tally
 from spillcast.report.forecast import left_words, to_come_table
 from spillcast.report.page import bar, sparkline
 from spillcast.report.table import Column, Table, paragraph, shortened

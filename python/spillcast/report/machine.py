@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from spillcast.lab.doctor import Diagnosis
-from spillcast.recording.calibration import Calibration, Point, is_old
-from spillcast.recording.wait_cost import ANY, WaitCost
+from spillcast.recording.calibration import ANY, Calibration, Point, WaitCost, is_old
 from spillcast.report.page import Drawn, Page, Words
 from spillcast.report.table import Column, Table
 from spillcast.units import format_count, format_duration

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.recording import Recording
 from spillcast.recording.calibration import is_old
+from spillcast.recording.capture import Unseen
+from spillcast.recording.completeness import Part, unrecognised, unspilled
 from spillcast.recording.meta import CaptureAccount, Meta
-from spillcast.recording.part import Part
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
-from spillcast.recording.server_recording import QueryRecording, ServerRecording
-from spillcast.recording.unrecognised import unrecognised, unspilled
-from spillcast.recording.unseen import Unseen
+from spillcast.recording.server import QueryRecording, ServerRecording
 from spillcast.report.table import Column, Table
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_count, format_duration

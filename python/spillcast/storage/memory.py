@@ -8,10 +8,14 @@ from pathlib import Path
 from spillcast import _core
 from spillcast.errors import SpillTooLarge
 from spillcast.recording import Recording
-from spillcast.recording.memory import meminfo_bytes, memory_groups, resident_bytes
-from spillcast.recording.observed import mounted
+from spillcast.recording.observed import (
+    command_of,
+    meminfo_bytes,
+    memory_groups,
+    mounted,
+    resident_bytes,
+)
 from spillcast.recording.spill import spill_bytes
-from spillcast.recording.target import command_of
 from spillcast.text import shell_word
 from spillcast.units import format_bytes
 

@@ -13,7 +13,7 @@ from spillcast.evidence.find import kind_of
 from spillcast.evidence.text import text_of
 from spillcast.gate import json_of
 from spillcast.recording import Recording
-from spillcast.recording.meta_file import is_recording
+from spillcast.recording.meta import is_recording
 from spillcast.recording.near import near_path
 from spillcast.storage.budget import Budget, all_that_is_free
 from spillcast.storage.memory import SHARED_MEMORY, check_memory, is_tmpfs

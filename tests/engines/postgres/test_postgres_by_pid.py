@@ -7,7 +7,7 @@ import pytest
 
 from harness import available
 from postgres_rig import JOIN, meta_of, recorder, until_attached
-from spillcast.recording.source import SOURCES
+from spillcast.recording.capture import SOURCES
 
 EXPLAIN = "explain (analyze, buffers, format json) "
 

@@ -13,7 +13,7 @@ from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
-from spillcast.recording.options import RecordOptions
+from spillcast.recording.capture import RecordOptions
 from spillcast.storage.target import resolve
 from spillcast.units import format_duration
 

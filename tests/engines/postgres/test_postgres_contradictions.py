@@ -22,9 +22,9 @@ from postgres_rig import JOIN, PARALLEL, SERIAL, SPILLING
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
-from spillcast.recording.checks import checks_of, contradictions_of
-from spillcast.recording.counted import seconds_of, totals
-from spillcast.recording.options import RecordOptions
+from spillcast.recording.capture import RecordOptions
+from spillcast.recording.completeness import checks_of, contradictions_of
+from spillcast.recording.schema import seconds_of, totals
 from spillcast.storage import Storage
 from spillcast.storage.target import resolve
 

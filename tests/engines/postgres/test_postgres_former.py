@@ -13,7 +13,7 @@ from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.server import embedded
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
-from spillcast.recording.options import RecordOptions
+from spillcast.recording.capture import RecordOptions
 from spillcast.storage.target import resolve
 
 ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0, "track_io_timing": "on"}

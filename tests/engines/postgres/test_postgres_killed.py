@@ -6,7 +6,7 @@ import pytest
 
 from harness import available, spillcast_command
 from kills import check_nothing_left, check_recording, end, moments
-from spillcast.recording.source import SOURCES
+from spillcast.recording.capture import SOURCES
 
 QUERY = "select count(*), sum(length(f)), min(id), max(id) from t x join t y using (id, f)"
 

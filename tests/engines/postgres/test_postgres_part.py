@@ -11,7 +11,7 @@ from spillcast.engines.postgres.live.explain import estimate
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
-from spillcast.recording.options import RecordOptions
+from spillcast.recording.capture import RecordOptions
 from spillcast.storage.target import resolve
 
 #: Spills for some seconds, in one process.

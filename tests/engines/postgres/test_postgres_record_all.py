@@ -23,8 +23,8 @@ from postgres_rig import (
 )
 from spillcast.engines.postgres.live.record_all import record_all_of_postgres
 from spillcast.recording import Recording, session_rows
-from spillcast.recording.counted import totals
-from spillcast.recording.options import RecordOptions
+from spillcast.recording.capture import RecordOptions
+from spillcast.recording.schema import totals
 from spillcast.workspace import workspace
 
 SORT = "select count(*) from (select f, id from t order by id, f offset 0) s"

@@ -12,10 +12,9 @@ from evidence import CAPTURE, known, storage, table
 from harness import spillcast, target
 from spillcast.forecast import forecast
 from spillcast.forecast.data_reads import data_reads
-from spillcast.recording.counted import seconds_of, totals
-from spillcast.recording.options import RecordOptions
+from spillcast.recording.capture import RecordOptions
 from spillcast.recording.postgres_meta import Sampling
-from spillcast.recording.schema import SAMPLES_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.schema import SAMPLES_SCHEMA, WAITS_SCHEMA, seconds_of, totals
 from spillcast.recording.writer import RecordingWriter
 from spillcast.report.forecast import forecast_page
 from spillcast.storage.emulation import emulate

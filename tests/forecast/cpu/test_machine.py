@@ -10,9 +10,9 @@ from spillcast.forecast import forecast
 from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load, temp_load
+from spillcast.recording.calibration import MachineCalibration, WaitCost
 from spillcast.recording.meta import CpuCache, Machine
 from spillcast.recording.schema import WAITS_SCHEMA
-from spillcast.recording.wait_cost import MachineCalibration, WaitCost
 from spillcast.recording.writer import RecordingWriter
 
 US, MS = 1_000, 1_000_000

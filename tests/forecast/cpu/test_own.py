@@ -9,8 +9,8 @@ from evidence import known, table
 from spillcast.forecast.cpu import within_run_change
 from spillcast.forecast.latency import Latency
 from spillcast.forecast.load import Load
+from spillcast.recording.calibration import SHORT_S
 from spillcast.recording.schema import WAITS_SCHEMA
-from spillcast.recording.wait_cost import SHORT_S
 from spillcast.recording.writer import RecordingWriter
 
 COUNT, SLOPE_S = 4000, 20e-6

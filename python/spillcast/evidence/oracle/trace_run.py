@@ -12,10 +12,9 @@ from spillcast.evidence.oracle.block_size import BLOCKS_MAX
 from spillcast.evidence.oracle.trace import ReadFailures, open_reader
 from spillcast.evidence.same_file import distinct
 from spillcast.interruptible import run_interruptibly
-from spillcast.recording.counted import seconds_of, totals
 from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine
 from spillcast.recording.recording import Recording
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS_SCHEMA, seconds_of, totals
 
 #: The capture of such a recording: what a database wrote down itself.
 TRACE = "trace"

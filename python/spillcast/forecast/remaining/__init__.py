@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from spillcast.errors import EvidenceUnknown, InputError, OptionInvalid, Refusal
 from spillcast.gate import reading
 from spillcast.recording import Recording
+from spillcast.recording.completeness import went_on
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
-from spillcast.recording.part import went_on
 from spillcast.units import parse_bytes
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
+from spillcast.recording.completeness import had_worked
 from spillcast.recording.distinct import grouped
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.observed import DoneBefore
-from spillcast.recording.part import had_worked
 from spillcast.recording.spill import codes, equals
 
 Array = NDArray[np.float64]

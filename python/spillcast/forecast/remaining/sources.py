@@ -28,9 +28,9 @@ from spillcast.forecast.work_memory.postgres import (
 )
 from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER
 from spillcast.recording import Recording
+from spillcast.recording.completeness import Part
 from spillcast.recording.meta import NOBODY
 from spillcast.recording.observed import SizedFile
-from spillcast.recording.part import Part
 from spillcast.stats import inverse_variance
 from spillcast.units import format_bytes, format_duration, parse_bytes
 

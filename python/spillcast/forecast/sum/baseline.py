@@ -19,8 +19,7 @@ from spillcast.forecast.sum.coverage import is_part
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
-from spillcast.recording.part import Part, went_on, whole_s
-from spillcast.recording.unrecognised import unspilled
+from spillcast.recording.completeness import Part, unspilled, went_on, whole_s
 
 if TYPE_CHECKING:
     from spillcast.forecast.remaining.model import RemainingWork

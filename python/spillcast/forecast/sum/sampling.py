@@ -13,7 +13,7 @@ from spillcast.forecast.sum.baseline import Baseline
 from spillcast.forecast.threads.page_cache import memory_ns
 from spillcast.recording import Recording
 from spillcast.recording.cached_reads import PageCacheRoom
-from spillcast.recording.part import went_on
+from spillcast.recording.completeness import went_on
 from spillcast.recording.sample import PARTS, sampled
 from spillcast.stats import NORMAL_95
 from spillcast.storage.memory import engine_cache_bytes

@@ -25,9 +25,8 @@ from spillcast.forecast.sum.projection import Projection
 from spillcast.forecast.sum.shared import known_from, unknown_words
 from spillcast.forecast.sum.target_warnings import about_storages
 from spillcast.recording import Recording
-from spillcast.recording.checks import DIFFERENCE_MAX
+from spillcast.recording.completeness import DIFFERENCE_MAX, large_other_io, unrecognised
 from spillcast.recording.thread_trace import wakings_seen
-from spillcast.recording.unrecognised import large_other_io, unrecognised
 from spillcast.storage import Storage
 from spillcast.units import format_bytes, format_duration
 

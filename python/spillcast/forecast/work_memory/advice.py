@@ -17,7 +17,7 @@ from spillcast.forecast.work_memory.postgres import rounded_up
 from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, spills_of
 from spillcast.gate import reading
 from spillcast.recording import Recording
-from spillcast.recording.memory import meminfo_bytes
+from spillcast.recording.observed import meminfo_bytes
 
 #: What is computed was up to a tenth less than what servers of version 15 and 18 took.
 SPARE = 1.12

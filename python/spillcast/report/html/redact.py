@@ -22,7 +22,7 @@ from spillcast.forecast.remaining.sources import (
 from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING
 from spillcast.profile.result import CALL, DIMENSIONS, ROW_SOURCE
 from spillcast.profile.timeline import ON_CPU, OTHERS, STATES
-from spillcast.recording.source import SOURCES
+from spillcast.recording.capture import SOURCES
 from spillcast.report.html.inputs import Inputs
 from spillcast.storage.catalogue.look_up import rows as catalogue_rows
 

@@ -16,6 +16,8 @@ from spillcast.evidence.oracle.ash import ALL, Chosen
 from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
 from spillcast.profile import Profile, profile, timeline
 from spillcast.recording import Recording
+from spillcast.recording.capture import SOURCES
+from spillcast.recording.derived import with_temp
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import (
     NOBODY,
@@ -23,8 +25,6 @@ from spillcast.recording.meta import (
     KeptWaits,
 )
 from spillcast.recording.observed import CpuLimits
-from spillcast.recording.relabelled import with_temp
-from spillcast.recording.source import SOURCES
 from spillcast.redaction import struck_document
 from spillcast.report.html.inputs import Document, Inputs
 from spillcast.report.recording import cost_sentence, recording_warnings

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from spillcast.errors import OptionInvalid, ProgramMissing, RehearsalFailed, RehearsalRefused
 from spillcast.recording import Recording
-from spillcast.recording.options import RecordOptions
+from spillcast.recording.capture import RecordOptions
+from spillcast.recording.observed import describe_exit, held_command
 from spillcast.recording.record import Recorder, StartAgain
-from spillcast.recording.target import describe_exit, held_command
 from spillcast.redaction import STRUCK
 from spillcast.storage.rehearse import LONGER, Rehearsal
 from spillcast.units import format_duration

@@ -11,10 +11,8 @@ from spillcast.engines.postgres.connection import Connection, row
 from spillcast.engines.postgres.live.explain import Explained, plan_summary
 from spillcast.engines.postgres.live.sampler import Sampler, SessionQuery
 from spillcast.recording import Recording
-from spillcast.recording.capture_account import share_of
-from spillcast.recording.counted import seconds_of, sum_of, totals
+from spillcast.recording.capture import RecordOptions, share_of
 from spillcast.recording.meta import EndedBy, Memory, Meta, ObservedEngine, OtherIO, Temp
-from spillcast.recording.options import RecordOptions
 from spillcast.recording.postgres_meta import (
     Missed,
     RecordedQuery,
@@ -24,8 +22,8 @@ from spillcast.recording.postgres_meta import (
     Worker,
 )
 from spillcast.recording.record import Joined
-from spillcast.recording.server_recording import QueryRecording
-from spillcast.recording.session_rows import SessionRows
+from spillcast.recording.schema import seconds_of, sum_of, totals
+from spillcast.recording.server import QueryRecording, SessionRows
 from spillcast.recording.writer import RecordingWriter
 from spillcast.redaction import struck_text
 

@@ -37,11 +37,10 @@ from spillcast.engines.postgres.processes import (
 from spillcast.errors import InputError, OptionMissing, QueryEnded
 from spillcast.interruptible import interrupts_reported
 from spillcast.recording import Recording
+from spillcast.recording.capture import AUTO, RecordOptions
+from spillcast.recording.live import Running
 from spillcast.recording.meta import EndedBy
-from spillcast.recording.options import RecordOptions
 from spillcast.recording.record import Recorder, RunSoFar
-from spillcast.recording.running import Running
-from spillcast.recording.source import AUTO
 
 #: The interval of writes; the sampler has a clock of its own.
 TICK_S = 0.25

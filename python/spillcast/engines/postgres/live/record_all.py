@@ -28,16 +28,16 @@ from spillcast.engines.postgres.processes import (
     temp_directories,
 )
 from spillcast.errors import CaptureUnavailable
+from spillcast.recording.capture import RecordOptions
 from spillcast.recording.meta import EndedBy
-from spillcast.recording.options import RecordOptions
 from spillcast.recording.record import Joined, Recorder
-from spillcast.recording.server_recording import (
+from spillcast.recording.server import (
     QueryRecording,
     RecordingsFolder,
     ServerRecording,
+    SessionRows,
     UnkeptQuery,
 )
-from spillcast.recording.session_rows import SessionRows
 from spillcast.redaction import struck_text
 
 RATE_HZ = 20

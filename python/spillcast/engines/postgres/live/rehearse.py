@@ -9,7 +9,7 @@ from spillcast.engines.postgres.connection import EXPLAINER, Connection, literal
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.errors import InputError, RehearsalFailed, RehearsalRefused, TargetUnsuited
 from spillcast.recording import Recording
-from spillcast.recording.options import RecordOptions
+from spillcast.recording.capture import RecordOptions
 from spillcast.redaction import STRUCK
 from spillcast.storage.rehearse import LONGER, Rehearsal
 from spillcast.units import format_duration

@@ -36,8 +36,7 @@ from spillcast.evidence.postgres.logs import Logs, read_logs
 from spillcast.evidence.postgres.statement_processes import LOOKS_MIN
 from spillcast.evidence.postgres.statement_rows import read_rows
 from spillcast.forecast.running import known_target
-from spillcast.recording.calibration import kept_calibration
-from spillcast.recording.wait_cost import MachineCalibration
+from spillcast.recording.calibration import MachineCalibration, kept_calibration
 from spillcast.redaction import struck_text
 from spillcast.text import shell_word
 

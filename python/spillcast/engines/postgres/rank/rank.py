@@ -21,8 +21,8 @@ from spillcast.forecast.work_memory.file_sizes import work_mem_between
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.between import calibrated_by, shared_among
+from spillcast.recording.calibration import MachineCalibration
 from spillcast.recording.timed_within import TimedWithin
-from spillcast.recording.wait_cost import MachineCalibration
 from spillcast.redaction import struck_text
 from spillcast.storage import Storage
 from spillcast.storage.target import depends_on_recording, resolve

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from spillcast.profile.timeline import READ, STATES, WRITE
-from spillcast.recording.source import SOURCES
+from spillcast.recording.capture import SOURCES
 from spillcast.report.forecast import STATEMENT_MAX
 from spillcast.report.html import charts, plots
 from spillcast.report.html.page import (

@@ -1,10 +1,4 @@
-"""A recording in progress, in memory: totals by event, latencies, and the input of a forecast.
-
-A live view reads the same rows as the recording's folder; they go to the folder, to memory, or to
-both. Memory holds totals by event, a histogram of each, and at most 200,000 single waits, in whole
-seconds that are spread evenly. That bounds the time of a live forecast. No target is probed during
-a recording, because that would disturb the observed process.
-"""
+"""A recording in progress, in memory: totals by event, latencies, and the input of a forecast."""
 
 import os
 from dataclasses import dataclass, field, replace
@@ -18,13 +12,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.recording.clock import FROM_ITS_START, Clock
-from spillcast.recording.counted import seconds_of
+from spillcast.recording.derived import decided
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.observed import inputs_of, temp_of
 from spillcast.recording.recording import Recording
-from spillcast.recording.relabelled import decided
-from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA, seconds_of
+from spillcast.recording.writer import FROM_ITS_START, Clock
 
 Array = NDArray[np.int64]
 #: Bins of latency to a power of ten, each 6 % wide, from 1 ns to 10,000 s.

@@ -1,24 +1,21 @@
-"""A recording whose temp files are identified again: by the directories that contain them.
-
-A recording without recognised temp files still contains their I/O. Given the directory
-(``--temp``), the rows get new labels in memory, and the per-second counts are made from them. That
-needs all single waits; where some were dropped, the counts alone cannot tell temp I/O apart, so it
-is refused.
-"""
+"""Recordings derived from a recording: other temp files, or the op that it lacks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
 from spillcast.document import as_text
 from spillcast.errors import NoTempIo, TimesUnknown
-from spillcast.recording.counted import seconds_of, totals
-from spillcast.recording.io_uring import beside_others, most_at_once
+from spillcast.recording.completeness import temp_option
+from spillcast.recording.meta import KeptWaits
 from spillcast.recording.recording import Recording
-from spillcast.recording.unrecognised import temp_option
+from spillcast.recording.schema import seconds_of, totals, with_column
+from spillcast.recording.spill import codes
+from spillcast.recording.thread_trace import beside_others, most_at_once
 from spillcast.text import several
 
 
@@ -95,3 +92,48 @@ def _io_uring_depth(waits: pa.Table) -> int:
 
 def _is_under(name: str, folders: Sequence[str]) -> bool:
     return any(Path(name).is_relative_to(folder) for folder in folders)
+
+
+def read_back(recording: Recording) -> Recording:
+    """Read back what was written, or write what was read, each file from its beginning.
+
+    The same recording where both were seen, or its single waits are not all there. How long the
+    other op takes is not known: it has the times of the one.
+    """
+    temp = recording.temp_waits
+    ops = temp["op"].cast(pa.string()).unique().to_pylist()
+    raw = recording.meta.raw
+    if raw.rows < raw.rows_seen or len(ops) != 1:
+        return recording
+    [other] = {"read", "write"} - set(ops)
+    offset = temp["offset"].fill_null(0).to_numpy()
+    more = temp.take(pa.array(np.lexsort((offset, codes(temp["file"])))))
+    elapsed_ns = more["elapsed_ns"].to_numpy()
+    ended_ns = round(recording.elapsed_s * 1e9)
+    start_ns = ended_ns + np.cumsum(elapsed_ns) - elapsed_ns
+    count = more.num_rows
+    for name, value in (
+        ("start_ns", pa.array(start_ns)),
+        ("op", pa.array([other] * count).dictionary_encode()),
+        ("event", pa.array([f"p{other}64"] * count).dictionary_encode()),
+        ("cpu_before_ns", pa.array(np.zeros(count, dtype=np.int64))),
+        ("woken_by", pa.nulls(count, pa.int64())),
+    ):
+        more = with_column(more, name, value)
+    # The first thread does it all: how several would share the work is unknown.
+    session = pa.array(np.full(count, temp["session"][0].as_py(), dtype=np.int64))
+    more = with_column(more, "session", session)
+    waits = pa.concat_tables([recording.waits, more]).unify_dictionaries()
+    temp_meta = replace(recording.meta.temp, reads=count, writes=count)
+    meta = replace(
+        recording.meta,
+        elapsed_s=recording.elapsed_s + float(elapsed_ns.sum()) / 1e9,
+        temp=temp_meta,
+        raw=KeptWaits(waits.num_rows, waits.num_rows, None),
+    )
+    path = recording.path.with_name(f"{recording.path.stem}-read-back.spill")
+    in_memory = Recording(path, meta)
+    in_memory.waits = waits
+    in_memory.seconds = seconds_of(waits.filter(waits["op"].is_valid()))
+    in_memory.samples = recording.samples
+    return in_memory

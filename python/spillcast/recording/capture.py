@@ -1,0 +1,390 @@
+"""Captures: the sources, the options of a recording, and the account in meta.json."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spillcast import _core
+from spillcast.document import key
+from spillcast.units import format_bytes, format_count
+
+if TYPE_CHECKING:
+    from spillcast.recording.meta import Meta
+
+#: Asks for the best source that works.
+AUTO = "auto"
+PRELOAD = "preload"
+
+
+@dataclass(frozen=True)
+class CaptureSource:
+    """Describes a capture source of the core, which has it under the same name."""
+
+    #: The name for ``--capture`` and meta.json, and the title for people.
+    name: str
+    title: str
+    #: What its recordings do not show.
+    blind_spots: str
+    #: Whether it can observe a process that is already running.
+    attaches: bool = True
+    #: Whether an ordinary user never may use it.
+    needs_privilege: bool = False
+
+    def check(self) -> None:
+        """Make it ready and let go of it. OSError says why it does not work here."""
+        _core.try_source(self.name)
+
+
+#: By name, the best first.
+SOURCES = {
+    source.name: source
+    for source in (
+        CaptureSource("bpf", "eBPF", "time runnable but not scheduled", needs_privilege=True),
+        CaptureSource(
+            "perf",
+            "perf events",
+            "time runnable but not scheduled, the removing of files and, to ordinary users, their "
+            "syncing",
+        ),
+        CaptureSource(
+            PRELOAD,
+            "the preload library",
+            "time runnable but not scheduled, and waits for other than files",
+            attaches=False,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """Holds the options of a recording, as meta.json keeps them."""
+
+    temp_dirs: Sequence[Path] = key(
+        "directories whose files count as temp files", example=[], default=()
+    )
+    capture: str = key("a capture source, or `auto`", example=AUTO, default=AUTO)
+    duration_s: float | None = key(
+        "when to stop; null for the end of the process", unit="s", example=None, default=None
+    )
+    slices: int | None = key(
+        "slices of single waits to keep; null for all", example=None, default=None
+    )
+    share: bool = key(
+        "whether users other than its owner may read it",
+        example=False,
+        default=False,
+        optional=True,
+    )
+    force: bool = key(
+        "whether it may replace an older recording",
+        example=False,
+        default=False,
+        optional=True,
+    )
+
+    def anywhere(self) -> "RecordOptions":
+        """The options with absolute paths, for a process in another directory."""
+        return replace(self, temp_dirs=[path.resolve() for path in self.temp_dirs])
+
+
+@dataclass(frozen=True)
+class CaptureAccount:
+    """Describes a capture. All counts are 0 without one."""
+
+    method: str = key(
+        "`perf`, `preload`, or `none` if only samples were recorded; `explain` for "
+        "PostgreSQL's counts, `trace` for Oracle's traces, `report` for its reports, `figures` for "
+        "bare figures: these are never on disk",
+        example="perf",
+    )
+    absent_because: str | None = key(
+        "why there was no capture; the keys below and those of `machine` are then missing, and "
+        "`temp`, `other_io` and `cpu_s` are null",
+        example=None,
+        default=None,
+    )
+    lost: int = key("capture events lost", unit="reports", example=0, default=0)
+    dropped: int = key(
+        "single waits dropped; the seconds contain them", unit="waits", example=0, default=0
+    )
+    unknown_file: int = key(
+        "calls on files closed before their names could be read", unit="calls", example=0, default=0
+    )
+    temp_copies: int = key(
+        "calls of sendfile, splice and copy_file_range on temp files: these make no rows",
+        unit="calls",
+        example=0,
+        default=0,
+        later=True,
+    )
+    temp_copied_bytes: int = key(
+        "bytes that they moved", unit="bytes", example=0, default=0, later=True
+    )
+    calls: int | None = key(
+        "calls of the observed threads that the source reported, on any file",
+        unit="calls",
+        example=4211,
+        default=None,
+        later=True,
+    )
+    switches: int | None = key(
+        "how often an observed thread left the CPU; null with preload, which does not observe that",
+        unit="switches",
+        example=3904,
+        default=None,
+        later=True,
+    )
+    tracer_cpu_s: float = key(
+        "CPU time of all threads of the recorder, including its preparation; only of the reading "
+        "thread if `calls` is missing",
+        unit="s",
+        example=0.41,
+        default=0.0,
+    )
+    recorder_memory_bytes: int | None = key(
+        "peak resident memory of the recorder",
+        unit="bytes",
+        example=60817408,
+        default=None,
+        later=True,
+    )
+    overhead_s: float | None = key(
+        "estimated cost to the observed threads: `calls` times `call_cost_s` plus `switches` times "
+        "`switch_cost_s`; null if these could not be measured",
+        unit="s",
+        example=0.028,
+        default=None,
+    )
+    overhead_low_s: float | None = key(
+        "the same with the lower quartiles of both costs",
+        unit="s",
+        example=0.027,
+        default=None,
+        later=True,
+    )
+    overhead_high_s: float | None = key(
+        "the same with the upper quartiles", unit="s", example=0.029, default=None, later=True
+    )
+    call_cost_s: float | None = key(
+        "added cost of an observed call: the median of paired bursts, measured on the same machine "
+        "within a day; null if it could not be measured",
+        unit="s",
+        example=3.6e-07,
+        default=None,
+        later=True,
+    )
+    switch_cost_s: float | None = key(
+        "the same for a context switch; null with preload too",
+        unit="s",
+        example=6.8e-06,
+        default=None,
+        later=True,
+    )
+    run_queue_delay_s: float = key(
+        "time the observed threads were runnable but not scheduled",
+        unit="s",
+        example=0.02,
+        default=0.0,
+    )
+    run_queue_others_s: float | None = key(
+        "upper bound of the part caused by other programs: their CPU time meanwhile; the rest is "
+        "the observed threads waiting for each other; null if unknown",
+        unit="s",
+        example=0.004,
+        default=None,
+        later=True,
+    )
+    io_uring: bool = key(
+        "whether io_uring was used whose requests could not be observed",
+        example=False,
+        default=False,
+    )
+    io_uring_depth: int = key(
+        "largest number of io_uring requests and calls that a thread had in flight at once, with "
+        "requests on temp files among them; 0 without any",
+        example=0,
+        default=0,
+        later=True,
+    )
+    io_uring_busy_s: float = key(
+        "CPU time that threads used while one such request was in flight",
+        unit="s",
+        example=0.0,
+        default=0.0,
+        later=True,
+    )
+    file_faults: int | None = key(
+        "page faults that read a file; null if the capture does not observe them",
+        unit="faults",
+        example=12,
+        default=None,
+        later=True,
+    )
+    file_fault_s: float | None = key(
+        "time the observed threads waited in these; null if the capture does not observe it",
+        unit="s",
+        example=0.0014,
+        default=None,
+        later=True,
+    )
+    mapped_temp_files: Sequence[str] = key(
+        "temp files that are mapped shared and writable", example=[], default=()
+    )
+    threads_sampled: tuple[int, int] | None = key(
+        "number of threads observed and number of threads, if not all could be observed; null for "
+        "all",
+        unit="threads",
+        example=None,
+        default=None,
+        later=True,
+    )
+
+
+def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
+    """The account of a part: what can be shared out, by the part's ``share`` of it."""
+
+    def part(value: float | None) -> float | None:
+        return None if value is None else value * share
+
+    def count(value: int | None) -> int | None:
+        return None if value is None else round(value * share)
+
+    return replace(
+        capture,
+        lost=round(capture.lost * share),
+        dropped=round(capture.dropped * share),
+        unknown_file=round(capture.unknown_file * share),
+        temp_copies=round(capture.temp_copies * share),
+        temp_copied_bytes=round(capture.temp_copied_bytes * share),
+        calls=count(capture.calls),
+        switches=count(capture.switches),
+        tracer_cpu_s=capture.tracer_cpu_s * share,
+        overhead_s=part(capture.overhead_s),
+        overhead_low_s=part(capture.overhead_low_s),
+        overhead_high_s=part(capture.overhead_high_s),
+        run_queue_delay_s=capture.run_queue_delay_s * share,
+        run_queue_others_s=part(capture.run_queue_others_s),
+        file_fault_s=part(capture.file_fault_s),
+    )
+
+
+#: Of an account, what adds up over recordings of one run.
+_ADDS_UP = (
+    *("lost", "dropped", "unknown_file", "temp_copies", "temp_copied_bytes", "calls", "switches"),
+    *("tracer_cpu_s", "overhead_s"),
+    *("overhead_low_s", "overhead_high_s", "run_queue_delay_s", "run_queue_others_s"),
+    *("io_uring_busy_s", "file_faults", "file_fault_s"),
+)
+
+
+def together(captures: Sequence[CaptureAccount]) -> CaptureAccount:
+    """The account of several recordings of one run: sums, where all of them tell."""
+    sums: dict[str, Any] = {}
+    for name in _ADDS_UP:
+        values = [getattr(capture, name) for capture in captures]
+        sums[name] = None if None in values else sum(values)
+    return replace(captures[-1], **sums)
+
+
+#: From this share on it is worth a warning; above the other there is no forecast.
+SHARE_REPORTED, SHARE_MAX = 0.01, 0.2
+#: The least that is shown: a smaller share is rounded up.
+SHARE_SHOWN = 0.001
+#: Starts of processes are known to within so much.
+TICK_S = 0.01
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Bounds what is missing from a recording."""
+
+    #: Upper bound of the share of all temp I/O calls that are missing from the recording.
+    calls_share: float
+    #: Upper bound of the share of the elapsed time that these calls took, if each took as long as
+    #: those recorded.
+    time_share: float
+    #: What was not observed, and what observes it, in words; empty if nothing is missing.
+    causes: tuple[str, ...]
+    remedy: str
+
+    @property
+    def notable(self) -> bool:
+        """Whether it is worth a warning."""
+        return self.calls_share > SHARE_REPORTED
+
+    @property
+    def excessive(self) -> bool:
+        """Whether it forbids a forecast."""
+        return self.calls_share > SHARE_MAX
+
+    @property
+    def text(self) -> str:
+        """Says what may be missing, and why."""
+        share = self.calls_share
+        shown = f"{share:.0%}" if self.notable else f"{max(share, SHARE_SHOWN):.1%}"
+        return f"up to {shown} of the temp I/O is missing: {'; '.join(self.causes)}"
+
+
+def unseen_of(meta: "Meta") -> Unseen:
+    """The bound for a capture, from its counts."""
+    causes = [(calls, text) for calls, text in _causes(meta) if calls]
+    seen, missed = meta.temp.operations, sum(calls for calls, _ in causes)
+    blind = list(_blind(meta))
+    mean_s = meta.temp.total_s / max(seen, 1)
+    whole_s = max(meta.elapsed_s, meta.temp.total_s)
+    return Unseen(
+        1.0 if blind else missed / max(seen + missed, 1),
+        min(1.0 if blind else missed * mean_s / whole_s, 1.0) if whole_s else 0.0,
+        tuple([*blind, *(text for _, text in causes)]),
+        _remedy(meta) if blind or causes else "",
+    )
+
+
+def _blind(meta: "Meta") -> Iterator[str]:
+    """Paths that may hide any amount of temp I/O."""
+    if meta.capture.mapped_temp_files:
+        names = ", ".join(meta.capture.mapped_temp_files[:3])
+        yield f"temp files are memory-mapped ({names}), which makes no system call"
+    if meta.capture.io_uring:
+        yield "the process uses io_uring, whose requests were not observed"
+
+
+def _causes(meta: "Meta") -> Iterator[tuple[float, str]]:
+    """Calls that may be missing, and why."""
+    capture, temp = meta.capture, meta.temp
+    yield capture.lost, f"{format_count(capture.lost, 'capture event')} lost"
+    unknown = format_count(capture.unknown_file, "call")
+    yield capture.unknown_file, f"{unknown} on files closed before their names could be read"
+    if capture.threads_sampled is not None:
+        seen, of = capture.threads_sampled
+        text = f"only {seen:,} of {format_count(of, 'thread')} observed"
+        yield temp.operations * (of / max(seen, 1) - 1), text
+    if capture.temp_copies:
+        size = format_bytes(capture.temp_copied_bytes)
+        mean_bytes = max(temp.bytes / max(temp.operations, 1), 1.0)
+        calls = max(capture.temp_copies, capture.temp_copied_bytes / mean_bytes)
+        yield calls, f"{size} copied by sendfile, splice or copy_file_range, which is not timed"
+    if (query := meta.server_query) is not None:
+        each = temp.operations / (1 + len(query.workers))
+        # What a worker did before the recording began is as little a part of it as the session's.
+        late = [
+            worker for worker in query.workers if worker.late and (worker.started_s or 0) >= -TICK_S
+        ]
+        before = [
+            each if late_worker.missed is None else late_worker.missed.calls for late_worker in late
+        ]
+        workers = format_count(len(late), "parallel worker")
+        yield sum(before), f"{workers} attached when temp I/O may have begun"
+        workers = format_count(query.workers_not_attached, "parallel worker")
+        yield each * query.workers_not_attached, f"{workers} not attached"
+
+
+def _remedy(meta: "Meta") -> str:
+    capture = meta.capture
+    if capture.mapped_temp_files:
+        return "no capture source observes memory-mapped temp files"
+    if capture.method != "bpf":
+        return "record again with --capture bpf, as root"
+    return "record again, with less load on the machine" if capture.lost else "record again"

@@ -1,0 +1,284 @@
+"""What a recording contains of its run: all or a part, unrecognised spills, contradictions."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from spillcast.document import later
+from spillcast.gate import json_of, reading, text_of
+from spillcast.recording.meta import Meta, is_recording
+from spillcast.recording.observed import DoneBefore
+from spillcast.recording.recording import Recording
+from spillcast.text import shell_word
+from spillcast.units import format_bytes, format_duration
+
+if TYPE_CHECKING:
+    from spillcast.recording.recording import Recording
+
+#: Of a process that ran already: CPU time, over the time recorded, and bytes, over those recorded,
+#: from which on it had worked on something before.
+WORKED = 0.1
+
+
+@dataclass(frozen=True)
+class Part:
+    """Describes a recording of a run that took longer, of unknown length.
+
+    ``because`` is what ended the recording (``duration``, ``interrupt``, ``failure``), ``error``
+    where the run was cancelled or failed, or ``late`` where the recording began after the run.
+    ``before_s`` is how long the run had taken by then, or its ``process``, of which nobody knows
+    when its query began; None where it began with the recording.
+    """
+
+    recorded_s: float
+    because: str
+    before_s: float | None = later()
+    what: Literal["run", "process"] = later("run")
+
+    @classmethod
+    def of(cls, meta: Meta) -> "Part | None":
+        """None where the time of the whole run is known, or nothing tells that it is a part."""
+        if whole_s(meta) is not None:
+            return None
+        because = _cut_off_by(meta) or "late"
+        query = meta.server_query
+        if query is not None:
+            return cls(meta.elapsed_s, because, query.before_recording_s or None)
+        if meta.before is not None and had_worked(meta, meta.before):
+            return cls(meta.elapsed_s, because, meta.before.ran_s, "process")
+        return cls(meta.elapsed_s, because)
+
+    @property
+    def words(self) -> str:
+        """It in words, as a sentence begins with it."""
+        did = []
+        if self.before_s is not None:
+            did.append(f"had already run for {format_duration(self.before_s)}")
+        elif self.because == "late":
+            did.append("had already started")
+        if self.because == "error":
+            did.append("was cancelled or failed")
+        elif self.because != "late":
+            did.append("went on")
+        recorded = format_duration(self.recorded_s)
+        return f"{recorded} were recorded of a {self.what} that {' and '.join(did)}"
+
+
+def recorded_words(recorded_s: float | None) -> str:
+    """What of a run of known length was recorded, within a sentence; empty for all of it."""
+    if recorded_s is None:
+        return ""
+    return f", judging by the {format_duration(recorded_s)} recorded"
+
+
+def whole_s(meta: Meta) -> float | None:
+    """Elapsed time of the whole run; None if the recording is a part and it is unknown."""
+    if went_on(meta):
+        return None
+    query = meta.server_query
+    if query is not None and query.before_recording_s > 0:
+        return query.query_elapsed_s
+    if query is None and meta.before is not None and had_worked(meta, meta.before):
+        return None
+    return meta.elapsed_s
+
+
+def went_on(meta: Meta) -> bool:
+    """Whether the run is known not to have been complete when its recording ended."""
+    return _cut_off_by(meta) is not None
+
+
+def had_worked(meta: Meta, before: DoneBefore) -> bool:
+    """Whether a process had done enough before its recording that it may be of the query.
+
+    One that had waited for its query until then, like a shell, had done next to nothing.
+    """
+    moved = before.bytes is not None and before.bytes > WORKED * meta.temp.bytes
+    return before.cpu_s > WORKED * meta.elapsed_s or moved
+
+
+def _cut_off_by(meta: Meta) -> str | None:
+    """The reason why the recording of an incomplete run ended; None if unknown."""
+    query = meta.server_query
+    ended_by = meta.ended_by if query is None else query.ended_by
+    return None if ended_by in ("end", "query") else ended_by
+
+
+#: Share of the elapsed time from which I/O on other files is worth a word.
+NOTABLE = 0.05
+
+
+def large_other_io(recording: Recording) -> bool:
+    """Whether I/O on other files takes a notable time, and more than temp I/O."""
+    other_s, temp_s = recording.meta.other_io.total_s, recording.meta.temp.total_s
+    return other_s > max(temp_s, NOTABLE * recording.elapsed_s)
+
+
+def unrecognised(recording: Recording) -> str | None:
+    """A hint that a spill may be unrecognised, with the option for it; None without a sign of one.
+
+    Where there is temp I/O, more must have been written to other files; and nobody, neither the
+    user nor a server, has said which files are temp files.
+    """
+    meta = recording.meta
+    if not meta.captured or meta.server_query is not None:
+        return None
+    if not meta.temp.operations:
+        return unspilled(recording)
+    temp_bytes, other_bytes = recording.written_bytes
+    if meta.asked.temp_dirs or other_bytes <= temp_bytes or not large_other_io(recording):
+        return None
+    other, temp = map(format_duration, (meta.other_io.total_s, meta.temp.total_s))
+    return f"I/O on other files took {other}, temp I/O {temp}: {temp_option(recording)}"
+
+
+def unspilled(recording: Recording) -> str:
+    """Explains a run without temp I/O: it did not spill, or the spill may have been missed."""
+    meta = recording.meta
+    if (client := server_to_record(meta)) is not None:
+        return client
+    under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
+    if meta.captured and meta.spilled is None:
+        return f"no temp I/O was seen{under}, but {'; '.join(meta.blind_to)}"
+    if went_on(meta):
+        return f"did not spill{under} in the {format_duration(meta.elapsed_s)} that were recorded"
+    if under:
+        return f"did not spill{under}: is --temp the right directory?"
+    # Of a server it is known where its temp files are.
+    elsewhere = "" if meta.server_query else " (keeps temp files elsewhere? --temp DIR)"
+    return f"did not spill: temp storage does not matter to it{elsewhere}"
+
+
+def temp_option(recording: Recording) -> str:
+    """How to say which directory holds the temp files."""
+    command = f"spillcast forecast {shell_word(recording.path)} --temp DIR --to TARGET"
+    # Of a recording that is on no disk there is nothing to forecast later.
+    option = command if is_recording(recording.path) else "--temp DIR"
+    return f"if the query did spill, name the directory: {option}"
+
+
+_PROCESS = "--pid PID of the server's process"
+#: Programs that only talk to a server, and the option that records it.
+_CLIENTS = {
+    **dict.fromkeys(("psql", "pgcli", "pgbench"), "--postgres DSN"),
+    **dict.fromkeys(("sqlplus", "sqlcl", "mysql", "mariadb", "beeline", "sqlcmd"), _PROCESS),
+}
+#: A program that waits for less than this share of its run does work of its own.
+_WAITED = 0.5
+
+
+def server_to_record(meta: Meta) -> str | None:
+    """A hint to record the server if a run without temp I/O only waited for one; else None."""
+    command = meta.engine.command
+    name = os.path.basename(command[0]) if command else ""
+    if (option := _CLIENTS.get(name)) is not None:
+        return f"{name} is only the client; record the server: {option}"
+    busy_s = (meta.cpu_s or 0.0) + meta.other_io.total_s
+    if meta.server_connection and busy_s < (1 - _WAITED) * meta.elapsed_s:
+        return (
+            "it mostly waited, with a connection to a server open; if the server runs the query, "
+            f"record the server: --postgres DSN, or {_PROCESS}"
+        )
+    return None
+
+
+#: From this difference on it is worth a warning; above the other there is no forecast.
+DIFFERENCE_REPORTED, DIFFERENCE_MAX = 0.02, 0.2
+#: Blocks that a plan and a recording may differ by: the last of a file is counted by one of them.
+BLOCKS_APART = 2
+PLAN_FILE = "plan.json"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One quantity from the capture and from another source."""
+
+    quantity: str
+    recorded: int
+    expected: int
+    source: str
+    #: Whether the source counts no more than a part, so that more may be recorded.
+    at_least: bool = False
+    apart: int = 0
+    is_bytes: bool = False
+
+    @property
+    def difference(self) -> float:
+        """The difference as a share of the larger figure."""
+        missing = self.expected - self.recorded
+        if (self.at_least and missing <= 0) or abs(missing) <= self.apart:
+            return 0.0
+        return abs(missing) / max(self.expected, self.recorded)
+
+    @property
+    def text(self) -> str:
+        """Both figures."""
+        recorded, expected = (
+            format_bytes(n) if self.is_bytes else f"{n:,}" for n in (self.recorded, self.expected)
+        )
+        least = "at least " if self.at_least else ""
+        return f"{self.quantity}: {recorded} recorded, {least}{expected} {self.source}"
+
+
+def checks_of(recording: "Recording") -> list[Check]:
+    """All comparable pairs, agreeing or not. InputError for a damaged plan."""
+    query = recording.meta.server_query
+    whole = query is not None and query.ended_by == "query" and not query.before_recording_s
+    if query is None or not whole or not recording.meta.captured:
+        return []
+    return [*_by_plan(recording), *_by_looks(recording), *_by_processes(recording)]
+
+
+def contradictions_of(recording: "Recording") -> list[Check]:
+    """The pairs that deserve a warning, the largest difference first."""
+    checks = [check for check in checks_of(recording) if check.difference > DIFFERENCE_REPORTED]
+    return sorted(checks, key=lambda check: -check.difference)
+
+
+def _by_plan(recording: "Recording") -> Iterator[Check]:
+    """Compares with the counts of EXPLAIN (ANALYZE, BUFFERS) in the same folder."""
+    file = recording.path / PLAN_FILE
+    if not file.exists():
+        return
+    with reading(file):
+        document = json_of(text_of(file), file)
+        root = (document[0] if isinstance(document, list) else document).get("Plan") or {}
+    blocks = {"read": 0, "write": 0}
+    for row in recording.temp_seconds.select(["op", "count", "bytes"]).to_pylist():
+        # A read at the end of a file is no block.
+        blocks[row["op"]] += row["count"] if row["bytes"] else 0
+    for name, recorded in (("read", blocks["read"]), ("written", blocks["write"])):
+        expected = root.get(f"Temp {name.title()} Blocks")
+        if isinstance(expected, int) and expected >= 0:
+            quantity = f"temp blocks {name}"
+            yield Check(quantity, recorded, expected, f"in {file.name}", apart=BLOCKS_APART)
+
+
+def _by_looks(recording: "Recording") -> Iterator[Check]:
+    """Compares with the server's list of temp files during the query."""
+    query = recording.meta.server_query
+    held = [] if query is None else query.temp_files
+    source = "in the server's list of temp files"
+    if peak_bytes := sum(space.peak_bytes for space in held):
+        written = recording.written_bytes.temp
+        quantity = "bytes written to temp files"
+        yield Check(quantity, written, peak_bytes, source, at_least=True, is_bytes=True)
+    if (peak_files := sum(space.peak_files for space in held)) and _complete(recording):
+        files = len(recording.temp_columns("file")["file"].unique().drop_null())
+        yield Check("temp files", files, peak_files, source, at_least=True)
+
+
+def _by_processes(recording: "Recording") -> Iterator[Check]:
+    """Compares the attached processes with those that have rows."""
+    query = recording.meta.server_query
+    workers = set() if query is None else {worker.pid for worker in query.workers}
+    if not workers or not _complete(recording):
+        return
+    with_rows = workers & set(recording.waits["session"].unique().to_pylist())
+    yield Check("parallel workers with waits", len(with_rows), len(workers), "attached")
+
+
+def _complete(recording: "Recording") -> bool:
+    """Whether its waits are all there, and few enough to look at each."""
+    return recording.sample is None and recording.meta.raw.whole
