@@ -11,7 +11,7 @@ from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.running import RunningForecast
 from spillcast.forecast.threads.overlap import Threads
-from spillcast.recording import Recording, running
+from spillcast.recording import Recording, live
 from spillcast.recording.live import Running
 from spillcast.recording.schema import WAITS_SCHEMA, seconds_of
 
@@ -92,7 +92,7 @@ def test_what_memory_keeps_of_single_waits_tells_as_much(tmp_path, monkeypatch):
     meta = replace(known(20.0, 1000, 4000), ended_by="interrupt")
 
     def seen_with(rows_max):
-        monkeypatch.setattr(running, "ROWS_MAX", rows_max)
+        monkeypatch.setattr(live, "ROWS_MAX", rows_max)
         held = Running()
         for begin in range(0, len(made), 100):
             held.add_waits(waits.slice(begin, 100))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spillcast.forecast import forecast
-from spillcast.recording import Recording, running
+from spillcast.recording import Recording, live
 from spillcast.recording.live import Running, Tally
 from spillcast.storage.target import resolve
 
@@ -75,7 +75,7 @@ def test_quantiles_are_within_3_percent():
 
 
 def test_single_waits_are_thinned_and_totals_are_not(recording, monkeypatch):
-    monkeypatch.setattr(running, "ROWS_MAX", 500)
+    monkeypatch.setattr(live, "ROWS_MAX", 500)
     many, rows = Running(), recording.waits.slice(0, 100).combine_chunks().to_batches()[0]
     position = rows.schema.get_field_index("start_ns")
     for second in range(64):
@@ -94,8 +94,8 @@ def test_single_waits_are_thinned_and_totals_are_not(recording, monkeypatch):
 
 
 def test_sums_by_second_of_a_long_run_take_no_more_memory(recording, monkeypatch):
-    monkeypatch.setattr(running, "SECONDS_MAX", 200)
-    monkeypatch.setattr(running, "BATCHES_MAX", 50)
+    monkeypatch.setattr(live, "SECONDS_MAX", 200)
+    monkeypatch.setattr(live, "BATCHES_MAX", 50)
     (rows,) = recording.seconds.combine_chunks().to_batches()
     rows, whole, many = rows.slice(0, 8), [], Running()
     for second in range(500):
@@ -121,7 +121,7 @@ def histogram(seconds):
 
 
 def test_waits_of_ever_new_threads_take_no_more_memory(recording, monkeypatch):
-    monkeypatch.setattr(running, "WAITS_MAX", 20)
+    monkeypatch.setattr(live, "WAITS_MAX", 20)
     rows = recording.waits.filter(pa.compute.is_null(recording.waits["op"])).slice(0, 3)
     (batch,) = rows.combine_chunks().to_batches()
     position, many = batch.schema.get_field_index("session"), Running()
