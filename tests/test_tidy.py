@@ -163,9 +163,7 @@ def names_meta_json(path):
 def test_meta_json_is_read_in_one_place():
     paths = python_files("python/spillcast")
     assert offenders(paths, read_by_name) == [], "recording/meta.py has a field for it"
-    assert [path for path in paths if names_meta_json(path)] == [
-        PACKAGE / "recording" / "meta_file.py"
-    ]
+    assert [path for path in paths if names_meta_json(path)] == [PACKAGE / "recording" / "meta.py"]
 
 
 def test_a_lookup_by_name_is_detected(tmp_path):
