@@ -215,6 +215,9 @@ FRAMES = {
     "json rows": lambda lines: json.dumps([{"QUERY PLAN": one} for one in lines]).split("\n"),
     "mail": mail,
     "terminal": hard_wrapped,
+    "list": lambda lines: [repr([(line,) for line in lines])],
+    "string": lambda lines: [repr("\n".join(lines))],
+    "inspect": lambda lines: ["[", *(f"  {{ 'QUERY PLAN': {line!r} }}," for line in lines), "]"],
     "page": lambda lines: page(["QUERY PLAN"], [[line] for line in lines]),
     "wrapped": wrapped,
     "escaped": escaped,
@@ -370,13 +373,16 @@ def draw(seed):
         name = draws.choice(("Execution Time", "Execution time", "Total runtime"))
         lines, how = FRAMES[frame](text_lines(of, name)), [frame, name]
     elif kind == "json":
-        frame = draws.choice(("bare", "psql", "unicode", "csv", "sql above", "page", "plus"))
+        frame = draws.choice(
+            ("bare", "psql", "unicode", "csv", "sql above", "page", "plus", "python")
+        )
         inner = json.dumps([nodes(of)], indent=2).split("\n")
         lines = {
             "bare": inner,
             "psql": table(inner, ASCII, 1, " +"),
             "unicode": table(inner, UNICODE, 1, "↵"),
             "csv": ["QUERY PLAN", *doubled(inner)],
+            "python": [repr([(json.loads("\n".join(inner)),)])],
             "page": page(["QUERY PLAN"], [["\n".join(inner)]]),
             "plus": [
                 *(f" {line.ljust(60)} +" for line in inner[:-1]),
@@ -401,6 +407,8 @@ def draw(seed):
         row = statement_rows(of, draws.randint(1, 900), draws.randint(15, 18))
         frame, lines = statement_lines(draws, row)
         how, around = [frame], draws.choice(("nothing", "fence", "quoted", "indented"))
+    if how[0] in ("list", "string", "inspect", "python") and around not in ("fence", "quoted"):
+        around = "nothing"
     if how[0] == "page" and around in ("html", "arrows", "comment", "blanks", "blocks"):
         around = "nothing"
     if around in ("html", "blocks", "numbers") and (

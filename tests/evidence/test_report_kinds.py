@@ -163,6 +163,21 @@ def test_a_section_without_its_calls_takes_the_elapsed_time(figures):
         assert (found.meta.temp.reads, found.meta.temp.total_s) == (1000, pytest.approx(17.0))
 
 
+def test_names_of_columns_beside_the_title(figures):
+    """Up to 11.1 a list of top events has its percentage there."""
+    found = figures(
+        "Top 5 Timed Events                                         Avg %Total\n"
+        "~~~~~~~~~~~~~~~~~~                                        wait   Call\n"
+        "Event                                 Waits    Time (s)   (ms)   Time Wait Class\n"
+        "------------------------------ ------------ ----------- ------ ------ ----------\n"
+        "direct path read temp             2,847,293      28,942     10   41.2   User I/O\n"
+        "CPU time                                         20,203         28.8\n"
+        "direct path write temp            1,824,906      18,514     10   26.4   User I/O\n"
+        "          -------------------------------------------------------------\n"
+    )
+    assert found.elapsed_s == pytest.approx(70_250, rel=1e-3)
+
+
 @pytest.mark.parametrize("operation", ["SQL MODEL ORDERED", "MATCH RECOGNIZE SORT"])
 def test_all_operations_with_work_areas_spill(figures, operation):
     text = report_disguises.xplan().replace("HASH JOIN         ", f"{operation:18.18}")

@@ -114,6 +114,14 @@ def test_lines_of_a_log_in_an_export(tmp_path, newest_first):
     assert read_logs(tmp_path / "export.csv").temp == read_logs(tmp_path / "plain.log").temp
 
 
+def test_hits_of_a_search(tmp_path):
+    lines = [line for line in TEXT.splitlines() if "\t" not in line]
+    hits = [{"_index": "pg", "_source": {"message": line}} for line in lines]
+    (tmp_path / "plain.log").write_text("\n".join(lines) + "\n")
+    (tmp_path / "hits.json").write_text(json.dumps({"took": 3, "hits": {"hits": hits}}))
+    assert read_logs(tmp_path / "hits.json").temp == read_logs(tmp_path / "plain.log").temp
+
+
 def test_csvlog_with_a_heading(tmp_path):
     """As a client writes the rows of a foreign table."""
     (tmp_path / "a.csv").write_text(

@@ -4,12 +4,14 @@ A wrapping is a function of lines that returns the lines without it, or None whe
 They are tried again until none applies: a table of psql may stand in a quoted mail.
 """
 
+import ast
 import csv
 import html
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from typing import Any
 
@@ -84,6 +86,15 @@ _QUOTED_LINE = re.compile(
     r"[\s\[(]*(?P<quote>[\"'])"
     r"(?P<text>(?:(?!(?P=quote)(?:\s*+[,;:]|[^\S\t]*+\t)\s*+\S).)*)(?P=quote)[\s,)\];+]*"
 )
+#: Messages of a server, whose records have more than texts.
+_LOGGED = re.compile(
+    r"LOG:  |\"(?:error_severity|textPayload|log|msg)\":|duration: [\d.]+ ms\s+plan:"
+)
+#: Where a program's value may begin, and how long it may be.
+_LITERAL = re.compile(
+    r"^[ \t]*(?:[\[({][\s\[({]*[\"'\[({]|(?P<quote>[\"'])[^\n]{,400}\\+[n\"])", re.MULTILINE
+)
+_LITERAL_LENGTH = 4 << 20
 _IDE_QUOTED = re.compile(r'"(?P<text>(?:[^"]|"")*)"')
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
 
@@ -245,36 +256,55 @@ def _plain(match: re.Match[str]) -> str:
     return text
 
 
-def _json_rows(lines: Lines) -> Lines | None:
-    """Rows as objects of one name, or a plan as a string of JSON."""
+def _values(lines: Lines) -> Lines | None:
+    """Rows or plans that a program printed: JSON, or a literal of Python or JavaScript."""
     text = "\n".join(lines).strip()
-    if (begin := text.find('[{"QUERY PLAN"')) > 0:
-        text = text[begin : text.rfind("]") + 1]
-    named = text[:1] in ("[", "{") and "QUERY PLAN" in text[:200].upper()
-    if not named and not (text[:1] == '"' and '\\"' in text[:2000]):
+    if len(text) > _LITERAL_LENGTH or _LOGGED.search(text):
         return None
-    rows = _rows_of(text)
-    if isinstance(rows, str):
-        return rows.split("\n")
-    if not isinstance(rows, list) or not all(
-        isinstance(row, dict) and len(row) == 1 for row in rows
-    ):
+    begin = next((match for match in _LITERAL.finditer(text)), None)
+    if begin is None:
         return None
-    values = [value for row in rows for value in row.values()]
-    if all(isinstance(value, str) for value in values):
-        return [line for value in values for line in value.split("\n")]
-    return [line for value in values for line in json.dumps(value, indent=1).split("\n")]
+    value = _value_of(text[begin.start() :])
+    if plans := [record for record in _leaves(value) if isinstance(record, dict)]:
+        # JSON that is nothing else is read as it is.
+        plain = isinstance(value, dict) or (isinstance(value, list) and plans == value)
+        quoted = begin["quote"] is not None
+        return (
+            None
+            if plain and not quoted and text[:1] in "[{" and '"Plan"' in text
+            else (json.dumps(plans, indent=1).split("\n"))
+        )
+    texts = [leaf for leaf in _leaves(value) if isinstance(leaf, str)]
+    if not any(FIGURES.search(leaf) for leaf in texts):
+        return None
+    return [line for leaf in texts for line in leaf.split("\n")]
 
 
-def _rows_of(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        try:
-            return [json.loads(line) for line in text.split("\n") if line.strip()]
-        except ValueError:
-            return None
-    return [value] if isinstance(value, dict) else value
+def _value_of(text: str) -> Any:
+    """The value, or those that stand line by line; what follows in other words is none."""
+    for end in (len(text), *(text.rfind(bracket) + 1 for bracket in "]})")):
+        for parse in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+                return parse(text[:end])
+    with suppress(ValueError, RecursionError):
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
+    return None
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Plans, and texts by themselves, in their order."""
+    waiting = [value]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, str) and inner.lstrip()[:1] in ("[", "{") and '"Plan"' in inner:
+            with suppress(ValueError, RecursionError):
+                inner = json.loads(inner)
+        if isinstance(inner, str) or (isinstance(inner, dict) and "Plan" in inner):
+            yield inner
+        elif isinstance(inner, dict):
+            waiting += reversed(inner.values())
+        elif isinstance(inner, list | tuple):
+            waiting += reversed(inner)
 
 
 def _indent(lines: Lines) -> Lines | None:
@@ -296,7 +326,7 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _fences,
     _prefixes,
     _numbered,
-    _json_rows,
+    _values,
     expanded,
     grid,
     _ends,

@@ -9,6 +9,8 @@ from spillcast.evidence.tables import HtmlRows, html_tables
 _DASHES = re.compile(r"-{2,}")
 _HEADING_RULE = re.compile(r"\s*-{2,}(\s+-{2,})+\s*")
 _END = re.compile(r"\s{8,}-{20,}\s*")
+#: Below the title of a table.
+_TITLE_RULE = re.compile(r"\s*~{3,}")
 _HEADING_LINES = 5
 Row = dict[str, str]
 
@@ -79,11 +81,17 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
             continue
         ends = [match.end() for match in _DASHES.finditer(lines[at])]
         heading: list[str] = []
+        title: re.Match[str] | None = None
         for line in reversed(lines[max(0, at - _HEADING_LINES) : at]):
             # SQL*Plus titles each page with the name of the column.
-            if line.strip() in ("", "OUTPUT") or line.lstrip().startswith(("->", "~", "--")):
+            if line.strip() in ("", "OUTPUT") or line.lstrip().startswith(("->", "--")):
                 break
-            heading.insert(0, line)
+            if title is not None:
+                # Names of columns may stand beside the title of a table.
+                heading.insert(0, " " * title.end() + line[title.end() :])
+                break
+            title = _TITLE_RULE.match(line)
+            heading.insert(0, line.replace("~", " "))
         columns = zip(*(_cut(line, ends) for line in heading), strict=True)
         table = Table([name_of("".join(parts)) for parts in columns], at - len(heading))
         at += 1

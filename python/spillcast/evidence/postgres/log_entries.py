@@ -25,6 +25,8 @@ _MARKS, _BELOW = (
     ),
     200,
 )
+#: Lists of records stand no deeper in a document.
+_DEPTH_MAX = 4
 #: So many lines above may tell of the call whose temp files follow.
 _ABOVE = 20
 #: What a person pastes is no longer.
@@ -42,13 +44,24 @@ TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
 #: A heading of an export, which has no figures.
-_HEADING = re.compile(r'"?@?[A-Za-z][\w @."()\[\]]*(?:,"?@?[A-Za-z][\w @."()\[\]]*)+')
+_HEADING = re.compile(r'"?@?[A-Za-z_][\w @."()\[\]]*(?:,"?@?[A-Za-z_][\w @."()\[\]]*)+')
 #: Positions in a line of csvlog.
 _CSV_AT = {"at": 0, "pid": 3, "message": 13, "context": 18, "statement": 19, "query_id": 25}
 _CSV_MIN = 23
 #: Where shippers put a server's line, or its record in JSON.
 _RECORDS = ("jsonPayload", "_source", "json", "properties", "record")
-_TEXTS = ("textPayload", "message", "msg", "log", "@message", "MESSAGE", "line", "body", "event")
+_TEXTS = (
+    "textPayload",
+    "message",
+    "msg",
+    "log",
+    "@message",
+    "MESSAGE",
+    "_raw",
+    "line",
+    "body",
+    "event",
+)
 
 
 @dataclass
@@ -168,11 +181,19 @@ def _json_lines(text: str) -> Iterator[str]:
     except (ValueError, RecursionError):
         yield from text.split("\n")
         return
-    if isinstance(record, dict):
-        rows = next((value for value in record.values() if isinstance(value, list)), [record])
-    else:
-        rows = record
-    yield from (json.dumps(row) for row in rows if isinstance(row, dict))
+    yield from (json.dumps(row) for row in _rows_of(record))
+
+
+def _rows_of(record: Any) -> list[dict[str, Any]]:
+    """Records of a document, which stand in some list of it, such as the hits of a search."""
+    rows = record
+    for _ in range(_DEPTH_MAX):
+        if not isinstance(rows, dict):
+            break
+        inner = [value for value in rows.values() if isinstance(value, list | dict)]
+        rows = next((value for value in inner if isinstance(value, list)), next(iter(inner), None))
+    rows = rows if isinstance(rows, list) else [record]
+    return [row for row in rows if isinstance(row, dict)]
 
 
 def _entries(lines: Iterator[str]) -> Iterator[Entry]:
@@ -238,6 +259,8 @@ def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | Entry, str | Non
         text = _text_in(record)
         if isinstance(text, Entry):
             yield text, at
+        elif not text and (rows := _rows_of(record)) != [record]:
+            yield from _without_json(json.dumps(row) for row in rows)
         elif LOGGED.match(text):
             yield Entry(at, "LOG", text), at
         else:

@@ -18,7 +18,7 @@ _COST = r"cost=\d(?>[\d.]*\.\.(?=[\d.]))[\d.]++ rows=(?P<plan_rows>\d+) width=(?
 _NODE = re.compile(
     r"(?P<indent>[ \t]*)(?P<arrow>->[ \t]*)?"
     r"(?P<name>[^\s(](?:\s*+(?:[^\s(]|\((?!cost=|actual|never)))*)\s*+"
-    rf"(?:\({_COST}\)\s*+)?(?:\((?:{_ACTUAL}|never executed)\)\s*+)?"
+    rf"(?:\({_COST}\)\s*+)?(?:\(operatorMem=\w+\)\s*+)?(?:\((?:{_ACTUAL}|never executed)\)\s*+)?"
 )
 #: What a node's line has, whole or cut.
 _OF_NODE = re.compile(r"\(cost=\d|\(actual (?:time|rows)=|\(never executed\)")
