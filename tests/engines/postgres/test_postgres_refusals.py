@@ -87,19 +87,25 @@ def test_a_dsn_that_leads_nowhere_is_not_repeated(dsn, tmp_path):
 
 def test_what_an_ordinary_role_may_not_see(newest, ordinary, tmp_path):
     with newest.client() as client:
-        client.run("select pg_sleep(3)")
-        newest.until_running(client)
-        for asked in (("--backend", client.pid), ("--query", "pg_sleep"), ("--wait-for-spill",)):
-            told = only_line(record(ordinary, *asked, cwd=tmp_path), 2)
-            assert "role ordinary may not see" in told
-            assert "grant pg_monitor to ordinary" in told
-        with newest.connect() as connection:
-            connection.execute("grant pg_monitor to ordinary")
-        client.result()
-        client.run("select pg_sleep(3)")
-        newest.until_running(client)
-        result = record(ordinary, "--query", "pg_sleep", "-o", tmp_path / "run.spill")
-        assert result.returncode == 0, result.stderr
+        # Longer than all recorders take to start, and cancelled after the last.
+        client.run("select pg_sleep(300)")
+        try:
+            newest.until_running(client)
+            for asked in (
+                ("--backend", client.pid),
+                ("--query", "pg_sleep"),
+                ("--wait-for-spill",),
+            ):
+                told = only_line(record(ordinary, *asked, cwd=tmp_path), 2)
+                assert "role ordinary may not see" in told
+                assert "grant pg_monitor to ordinary" in told
+            with newest.connect() as connection:
+                connection.execute("grant pg_monitor to ordinary")
+            asked = ("--query", "pg_sleep", "--duration", "1s")
+            result = record(ordinary, *asked, "-o", tmp_path / "run.spill")
+            assert result.returncode == 0, result.stderr
+        finally:
+            client.connection.cancel()
 
 
 def test_an_ordinary_role_may_record_what_it_runs_itself(newest, ordinary, tmp_path):

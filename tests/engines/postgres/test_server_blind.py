@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from harness import spillcast
+from harness import spillcast, until
 from plans import INSTALLATIONS
 from postgres_rig import ALL_ROLES
 from spillcast.engines.postgres.connection import EXPLAINER, open_session
@@ -42,6 +42,11 @@ def test_databases_tell_what_statements_do_not(cluster):
             spill(connection)
         with server.connect() as connection:
             counts = "select temp_files, temp_bytes from pg_stat_database where temp_bytes > 0"
+            log = "select pg_read_file(pg_current_logfile())"
+            # A session reports its counts when its process ends, which is after the connection
+            # does, and the log is written by another process.
+            until(lambda: connection.execute(counts).fetchall(), "the counts of the session")
+            until(lambda: "temporary" in connection.execute(log).fetchone()[0], "the log")
             [(files, size)] = connection.execute(counts).fetchall()
         said = spillcast("postgres", server.dsn, "--to", "catalogue:aws-gp3", "--json")
         assert said.returncode == 3, said.stderr
