@@ -16,9 +16,10 @@ from bench.queries import QUERIES, recordings
 from bench.result import Result
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import lab_of
-from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.projection import project
+from spillcast.forecast.projection import projection
+from spillcast.forecast.recorded import workload_of_recording
 from spillcast.lab.storages import Place, named_places
+from spillcast.recording import Recording
 from spillcast.storage.observed import observed
 from spillcast.workspace import workspace
 
@@ -66,9 +67,9 @@ def measured() -> Iterator[Moves]:
 
 def _moves(engine: Lab, query: Workload, places: list[Place], room: Path) -> Moves:
     with recordings(engine, query, places, room, REPEAT) as made:
-        runs = {name: [Baseline.of(one, None) for one in its] for name, its in made.items()}
+        runs = {name: list(its) for name, its in made.items()}
         cpu_s = {
-            name: median(one.recording.meta.cpu_s or 0.0 for one in its)
+            name: median(recording.meta.cpu_s or 0.0 for recording in its)
             for name, its in runs.items()
         }
         pairs = [
@@ -80,9 +81,9 @@ def _moves(engine: Lab, query: Workload, places: list[Place], room: Path) -> Mov
     return Moves(f"{engine.label}, {query.name}", np.array(seen_s), np.array(likely_s))
 
 
-def _likely_s(baseline: Baseline, target: Baseline) -> float:
+def _likely_s(baseline: Recording, target: Recording) -> float:
     """What caches and compression move."""
-    return project(baseline, observed(target.recording)).drift_s
+    return projection(workload_of_recording(baseline), observed(target)).drift_s
 
 
 def _result(moves: Moves) -> Result:

@@ -16,7 +16,8 @@ from spillcast.engines.duckdb import lab as duckdb
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.postgres import lab as postgres
 from spillcast.engines.registry import lab_of
-from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.breakdown import breakdown
+from spillcast.forecast.recorded import workload_of_recording
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated, plain
@@ -132,4 +133,4 @@ def _compare(lab: Lab, workload: Workload, place: Place, output: Path) -> Result
 
 def _said_s(recording: Recording) -> float:
     """What a recording says that it cost the elapsed time."""
-    return Baseline.of(recording, None).cost_s
+    return breakdown(workload_of_recording(recording)).cost_s

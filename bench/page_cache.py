@@ -19,8 +19,8 @@ from bench.result import Result
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.ask import forecast
-from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.projection import project
+from spillcast.forecast.projection import projection, total_s
+from spillcast.forecast.recorded import workload_of_recording
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import SHARED_MEMORY, Emulated, Place
@@ -96,9 +96,8 @@ def of_query(engine: Lab, query: Workload, room: Path) -> Iterator[tuple]:
 
 def uncached_s(recording: Recording, known: Storage) -> float:
     """The elapsed time without any page cache."""
-    baseline = Baseline.of(recording, None)
-    there = project(baseline, known)
-    return baseline.remainder_s + there.drift_s + there.changes_s + sum(there.io_s)
+    workload = workload_of_recording(recording)
+    return total_s(workload, projection(workload, known))
 
 
 class Held:

@@ -62,7 +62,7 @@ def _held(cached: bool) -> Result:
 @contextmanager
 def _smaller() -> Iterator[None]:
     """Recordings of fewer waits count as large."""
-    from spillcast.forecast.sum import sampling
+    from spillcast.forecast import sampling
     from spillcast.recording import cached_reads
 
     with (

@@ -15,7 +15,7 @@ from spillcast.calibrated import (
     document,
     residuals_about,
 )
-from spillcast.forecast.sum.coverage import KINDS
+from spillcast.forecast.workload import KINDS
 
 
 def test_every_constant_says_what_it_rests_on():

@@ -26,8 +26,8 @@ from spillcast.calibrated import (
     constants,
     residuals_about,
 )
-from spillcast.forecast.sum.coverage import KINDS
-from spillcast.forecast.sum.interval import Uncertainty
+from spillcast.forecast.interval import Uncertainty
+from spillcast.forecast.workload import KINDS
 from spillcast.lab.case import Case
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import share

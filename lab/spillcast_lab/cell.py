@@ -9,6 +9,7 @@ from random import Random
 from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.held import RunResult
 from spillcast.errors import InputError, Refusal, SpillcastError, TimesUnknown
+from spillcast.evidence.counts import Counts
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
@@ -21,6 +22,7 @@ from spillcast.recording import Recording
 from spillcast.recording.derived import read_back
 from spillcast.storage import Storage
 from spillcast.storage.budget import OWNED
+from spillcast.storage.observed import TempEvidence
 from spillcast.storage.probe import probe
 from spillcast.workspace import workspace
 from spillcast_lab.matrix import AGREEING, Cell
@@ -112,7 +114,7 @@ class CellRun:
 
     def _run(
         self, folder: Path, repeat: int
-    ) -> tuple[dict[str, list[RunResult]], dict[str, dict[str, Recording]]]:
+    ) -> tuple[dict[str, list[RunResult]], dict[str, dict[str, TempEvidence]]]:
         """By storage: its bare runs, and the evidence by name."""
         names, agreeing = list(self._places), min(AGREEING, repeat)
         sources = list(dict.fromkeys(source for source, _ in self._pairs))
@@ -154,12 +156,12 @@ class CellRun:
 
         return attempt
 
-    def _explained(self, name: str, wanted: int) -> Iterator[Series[Recording]]:
+    def _explained(self, name: str, wanted: int) -> Iterator[Series[Counts]]:
         """In one place: a plan tells the same wherever it was made, but for its I/O's times."""
         engine = self._engine
         if isinstance(engine, Explains):
 
-            def attempt(number: int) -> tuple[RunResult, Recording]:
+            def attempt(number: int) -> tuple[RunResult, Counts]:
                 self._step(f"{name}, explained {number + 1}")
                 explaining = engine.explaining(self._workload)
                 ran = run(engine, explaining, self._places[name], self._stage.tick)
@@ -168,7 +170,7 @@ class CellRun:
             # EXPLAIN takes CPU time of its own, so these are compared with each other.
             yield Series(f"{name}, explained", wanted, attempt)
 
-    def _forecasts(self, evidence: Mapping[str, Mapping[str, Recording]]) -> Iterator[_Answer]:
+    def _forecasts(self, evidence: Mapping[str, Mapping[str, TempEvidence]]) -> Iterator[_Answer]:
         """Of the pairs that were drawn: from whole recordings all, from the rest the first each."""
         first = {source: target for source, target in reversed(self._pairs)}
         for source, target in self._pairs:
@@ -179,14 +181,16 @@ class CellRun:
                     yield self._say(name, source, target, recording, elapsed_s)
 
     def _say(
-        self, name: str, source: str, target: str, recording: Recording, elapsed_s: float
+        self, name: str, source: str, target: str, evidence: TempEvidence, elapsed_s: float
     ) -> _Answer:
         """A forecast; one that cannot be made is refused with the reason."""
         of_part = name in ("slices", "first_fifth")
         part = of_part or name in PARTS
         known = RemainingWorkHints(history=[self._former[source]]) if name == AGAIN else NO_HINTS
-        like = read_back(recording) if name in PARTS else recording
-        like = known.instead_of(recording) or like
+        like = evidence
+        if isinstance(evidence, Recording):
+            like = read_back(evidence) if name in PARTS else evidence
+            like = known.instead_of(evidence) or like
         budget = replace(OWNED, time_s=PART_PROBE_S if part else PROBE_S)
         directory, storage, seed_s = self._places[target].directory, None, None
         others: Mapping[str, Variant] = {}
@@ -196,20 +200,18 @@ class CellRun:
                 storage = probe(directory, like, budget=budget, on_progress=progress)
             storage = replace(storage, name=target)
             whole_s = elapsed_s if of_part else None
-            answer = forecast(recording, storage, elapsed_s=whole_s, known=known)
+            answer = forecast(evidence, storage, elapsed_s=whole_s, known=known)
             if name in PARTS and answer.part is not None:
                 raise TimesUnknown("nothing tells how long the whole query takes")
-            if name == "recording":
-                seed_s = seed_formula_s(recording, storage)
-                rehearsed = partial(self._rehearsed, recording, storage)
-                others = variants(recording, storage, answer, rehearsed)
+            if name == "recording" and isinstance(evidence, Recording):
+                seed_s = seed_formula_s(evidence, storage)
+                rehearsed = partial(self._rehearsed, evidence, storage)
+                others = variants(evidence, storage, answer, rehearsed)
         except (InputError, Refusal) as error:
-            reason = str(error).removeprefix(f"{recording.path}: ")
-            whole_s = elapsed_s if part else recording.elapsed_s
+            reason = str(error).removeprefix(f"{evidence.path}: ")
+            whole_s = elapsed_s if part else evidence.elapsed_s
             answer = Forecast.refusal(target, whole_s, CONFIDENCE, reason, error.code)
-        return _Answer(
-            source, target, evidence_of(name, recording, storage), answer, seed_s, others
-        )
+        return _Answer(source, target, evidence_of(name, evidence, storage), answer, seed_s, others)
 
     def _rehearsed(self, recording: Recording, storage: Storage) -> Storage | None:
         """The target with what the first seconds of the query tell there; None without such."""
@@ -229,8 +231,8 @@ class CellRun:
         return None if rehearsal.ended else replace(storage, rehearsal=rehearsal)
 
 
-def _evidence(whole: Recording) -> dict[str, Recording]:
+def _evidence(whole: Recording) -> dict[str, TempEvidence]:
     """What forecasts are made from, of one recorded run."""
-    recordings = {"recording": whole, "first_fifth": first_fifth(whole)}
+    recordings: dict[str, TempEvidence] = {"recording": whole, "first_fifth": first_fifth(whole)}
     slices = ten_slices(whole)
     return recordings if slices is None else {**recordings, "slices": slices}

@@ -13,6 +13,7 @@ import pyarrow.compute
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import known_as
 from spillcast.errors import RehearsalFailed
+from spillcast.evidence.counts import Counts
 from spillcast.lab.run import observed, recorder_for
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
@@ -152,7 +153,7 @@ PARTS = (MINUTE, AGAIN, FIFTH)
 MINUTE_S, SHARE, LATEST = 60.0, 0.1, 0.8
 
 
-def parts(whole: Recording, chance: Random, plan: Recording | None) -> dict[str, Recording]:
+def parts(whole: Recording, chance: Random, plan: Counts | None) -> dict[str, Recording]:
     """By name; of one in which there was no temp I/O a forecast is refused.
 
     ``plan`` is of the same query; of it the server's estimates alone are known.
@@ -163,7 +164,7 @@ def parts(whole: Recording, chance: Random, plan: Recording | None) -> dict[str,
         MINUTE: attached(whole, began_s, began_s + lasted_s),
         FIFTH: attached(whole, 0.0, whole.elapsed_s / 5),
     }
-    document = None if plan is None else plan.meta.engine.document
+    document = None if plan is None else plan.engine.document
     for part in recordings.values():
         if document:
             part.documents[ESTIMATE_FILE] = document

@@ -20,12 +20,12 @@ def read(path):
     return read_plan(path) if kind == "plans" else read_statements(path)
 
 
-def right(recording, of):
-    temp = recording.meta.temp
+def right(counts, of):
+    temp = counts
     return (
-        (temp.reads, temp.writes) == (of.read, of.written)
+        (temp.reads.count, temp.writes.count) == (of.read, of.written)
         and temp.total_s == pytest.approx((of.read_ms + of.write_ms) / 1e3, rel=1e-4)
-        and recording.elapsed_s == pytest.approx(of.elapsed_ms / 1e3, rel=1e-4)
+        and counts.elapsed_s == pytest.approx(of.elapsed_ms / 1e3, rel=1e-4)
     )
 
 
@@ -37,13 +37,13 @@ def judged(folder, seeds):
         path = folder / f"{seed}-{one.name}"
         path.write_bytes(one.content)
         try:
-            recording = read(path)
+            counts = read(path)
         except (InputError, Refusal) as error:
             refused.append((seed, one.kind, one.how, str(error)[-200:]))
             continue
-        fair = right(recording, one.truth)
+        fair = right(counts, one.truth)
         if one.kind != "statements":
-            fair = fair and recording.meta.temp.processes == pytest.approx(one.truth.processes)
+            fair = fair and counts.processes == pytest.approx(one.truth.processes)
         if not fair:
             wrong.append((seed, one.kind, one.how))
     return wrong, refused
@@ -72,4 +72,4 @@ def test_cut_evidence_is_refused_or_read_as_far_as_it_is_right(tmp_path):
         for part in (0.3, 0.6, 0.9):
             path.write_bytes(one.content[: int(part * len(one.content))])
             with suppress(InputError, Refusal):
-                assert read(path).meta.temp.operations <= one.truth.read + one.truth.written
+                assert read(path).operations <= one.truth.read + one.truth.written

@@ -7,8 +7,9 @@ import pytest
 
 from harness import only_line, spillcast
 from spillcast.errors import InputError, NoTempIo, Refusal
+from spillcast.evidence.counts import OpCounts
 from spillcast.evidence.find import find_evidence
-from spillcast.evidence.postgres import read_plan, read_statements, recording_of_plan
+from spillcast.evidence.postgres import counts_of_plan, read_plan, read_statements
 from spillcast.evidence.postgres.nodes import nodes_of
 from text_plan import TEXT_PLAN
 
@@ -29,7 +30,7 @@ def node(kind, read, written, *below, **values):
 
 
 def of(plan, **more):
-    return recording_of_plan({"Plan": plan, "Execution Time": 1000.0, **more})
+    return counts_of_plan({"Plan": plan, "Execution Time": 1000.0, **more})
 
 
 def written(tmp_path, text, name="plan.txt"):
@@ -48,29 +49,24 @@ def test_xml_of_auto_explain_has_no_query(tmp_path):
         "\t    <Actual-Loops>1</Actual-Loops>\n\t    <Temp-Read-Blocks>3</Temp-Read-Blocks>\n"
         "\t    <Temp-Written-Blocks>4</Temp-Written-Blocks>\n\t  </Plan>\n\t</explain>\n"
     )
-    temp = read_plan(path).meta.temp
-    assert (temp.reads, temp.writes) == (3, 4)
+    counts = read_plan(path)
+    assert (counts.reads.count, counts.writes.count) == (3, 4)
 
 
-def test_what_a_recording_of_a_plan_holds(tmp_path):
-    recording = read_plan(written(tmp_path, TEXT_PLAN))
-    assert recording.elapsed_s == 2.5
-    assert recording.meta.capture.method == "explain"
-    rows = {row["op"]: row for row in recording.seconds.to_pylist()}
-    assert (rows["read"]["count"], rows["read"]["total_ns"]) == (3000, 600_000_000)
-    assert (rows["write"]["count"], rows["write"]["total_ns"]) == (3100, 930_000_000)
-    assert {row["size_class_bytes"] for row in rows.values()} == {8192}
-    assert (recording.waits.num_rows, recording.temp_waits.num_rows) == (0, 0)
-    temp = recording.meta.temp
+def test_what_the_counts_of_a_plan_hold(tmp_path):
+    counts = read_plan(written(tmp_path, TEXT_PLAN))
+    assert (counts.elapsed_s, counts.source) == (2.5, "explain")
+    assert counts.reads == OpCounts(3000, 3000 * 8192, 600_000_000)
+    assert counts.writes == OpCounts(3100, 3100 * 8192, 930_000_000)
     # 15 MB were sorted, most of it by the leader.
-    assert (temp.processes, temp.held_bytes) == (pytest.approx(15 / 8), 15_000 * 1024)
+    assert (counts.processes, counts.held_bytes) == (pytest.approx(15 / 8), 15_000 * 1024)
 
 
 def test_the_leader_may_only_collect():
     sort = node("Sort", 30, 30, **{"Actual Loops": 2})
-    assert of(node("Gather", 30, 30, sort, **{"Workers Launched": 2})).meta.temp.processes == 2
+    assert of(node("Gather", 30, 30, sort, **{"Workers Launched": 2})).processes == 2
     sort = node("Sort", 30, 30, **{"Actual Loops": 3})
-    assert of(node("Gather", 30, 30, sort, **{"Workers Launched": 2})).meta.temp.processes == 3
+    assert of(node("Gather", 30, 30, sort, **{"Workers Launched": 2})).processes == 3
 
 
 def test_parts_of_the_work_are_not_parallel():
@@ -78,7 +74,7 @@ def test_parts_of_the_work_are_not_parallel():
     below = node("Sort", 150, 150, **{"Actual Loops": 3})
     gather = node("Gather", 150, 150, below, **{"Workers Launched": 2})
     top = node("Sort", 200, 200, gather)
-    assert of(top).meta.temp.processes == pytest.approx(2.0)
+    assert of(top).processes == pytest.approx(2.0)
 
 
 def test_verbose_plans_tell_what_each_process_did():
@@ -87,7 +83,7 @@ def test_verbose_plans_tell_what_each_process_did():
                {"Worker Number": 1, "Temp Read Blocks": 5, "Temp Written Blocks": 5}]  # fmt: skip
     join = node("Hash Join", 40, 60, **{"Actual Loops": 3, "Workers": workers})
     top = node("Gather", 40, 60, join, **{"Workers Launched": 2})
-    assert of(top).meta.temp.processes == pytest.approx(100 / 60)
+    assert of(top).processes == pytest.approx(100 / 60)
 
 
 def test_a_common_table_is_counted_once():
@@ -102,26 +98,26 @@ def test_a_common_table_is_counted_once():
 
 def test_the_time_of_the_query_without_explain_replaces_its_own():
     plan = node("Sort", 100, 100)
-    recording = recording_of_plan({"Plan": plan, "Execution Time": 1000.0}, elapsed_s=0.8)
-    assert recording.elapsed_s == 0.8
-    assert recording.meta.temp.total_s == pytest.approx(0.02)
+    counts = counts_of_plan({"Plan": plan, "Execution Time": 1000.0}, elapsed_s=0.8)
+    assert counts.elapsed_s == 0.8
+    assert counts.total_s == pytest.approx(0.02)
 
 
 def test_without_a_summary_the_top_node_tells_the_time():
     document = {"Plan": node("Sort", 1, 1, **{"Actual Total Time": 700.0})}
-    assert recording_of_plan(document).elapsed_s == 0.7
+    assert counts_of_plan(document).elapsed_s == 0.7
 
 
 def test_statements_are_means_of_calls(tmp_path):
     path = written(tmp_path, STATEMENTS, "s.csv")
     most = read_statements(path, queryid="-1")
-    assert (most.elapsed_s, most.meta.statement.calls) == (2.0, 10)
-    assert (most.meta.temp.reads, most.meta.temp.writes) == (100, 200)
-    assert most.meta.temp.total_s == pytest.approx(0.4)
+    assert (most.elapsed_s, most.statement.calls) == (2.0, 10)
+    assert (most.reads.count, most.writes.count) == (100, 200)
+    assert most.total_s == pytest.approx(0.4)
     other = read_statements(path, queryid="815")
-    assert (other.elapsed_s, other.meta.temp.reads) == (2.0, 100)
-    path = written(tmp_path, STATEMENTS.replace(",", ";"), "s2.csv")
-    assert read_statements(path, queryid="-1").meta.temp == most.meta.temp
+    assert (other.elapsed_s, other.reads.count) == (2.0, 100)
+    written(tmp_path, STATEMENTS.replace(",", ";"), "s.csv")
+    assert read_statements(path, queryid="-1") == most
 
 
 def test_kinds_are_told_apart_by_what_they_hold(tmp_path):
@@ -183,9 +179,9 @@ def test_without_times_it_is_refused_or_said_where_it_stood(tmp_path):
     text = "\n".join(line for line in TEXT_PLAN.splitlines() if "Timings" not in line)
     path = written(tmp_path, text)
     # Without a storage it took anything from memory's speed to the whole run, in each process.
-    within = read_plan(path).meta.temp.within
-    assert 0 < within.least_s < 0.1
-    assert within.most_s == pytest.approx(2.5 * 15 / 8)
+    within = read_plan(path).time_bounds
+    assert 0 < within.lower < 0.1
+    assert within.upper == pytest.approx(2.5 * 15 / 8)
     # 6,100 blocks of 0.3 ms, of which the leader did 8/15, were 0.976 s of 2.5 s.
     said = spillcast("forecast", path, "--from", "latency:300us", "--to", "latency:30us", "--json")
     document = json.loads(said.stdout)
@@ -201,7 +197,7 @@ def test_cut_anywhere_it_is_an_error_of_ours_or_a_recording(tmp_path, text):
     for end in range(len(text)):
         path.write_text(text[:end])
         with suppress(InputError, Refusal):
-            assert read_plan(path).meta.temp.writes > 0
+            assert read_plan(path).writes.count > 0
 
 
 BAD_STATEMENTS = {

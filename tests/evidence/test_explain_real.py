@@ -17,7 +17,7 @@ from plans import (
     tables,
 )
 from spillcast.errors import EvidenceAmbiguous
-from spillcast.evidence.postgres import read_plan, read_statements, recording_of_plan
+from spillcast.evidence.postgres import counts_of_plan, read_plan, read_statements
 from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.text import documents_of_text
@@ -53,9 +53,8 @@ def server(request):
         yield connection
 
 
-def said(recording):
-    rows = recording.seconds.to_pylist()
-    return {row["op"]: (row["count"], row["bytes"]) for row in rows}
+def said(counts):
+    return {op: (its.count, its.bytes) for op, its in counts.by_op}
 
 
 def nodes(plan):
@@ -92,7 +91,7 @@ def test_text_and_json_agree(server, name):
     # How much each process did differs from run to run, if there are several.
     several = 3 if name.startswith("parallel") else 1
     for document in (as_json, as_text):
-        assert 1 <= recording_of_plan(document).meta.temp.processes <= several
+        assert 1 <= counts_of_plan(document).processes <= several
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -115,10 +114,10 @@ def test_counts_and_times_are_those_of_pg_stat_statements(server, tmp_path):
         path = tmp_path / f"{name}.csv"
         export(server, path)
         counted = read_statements(path)
-        planned = recording_of_plan(explain(server, query, "format json", before=before))
+        planned = counts_of_plan(explain(server, query, "format json", before=before))
         assert said(counted) == said(planned)
-        assert counted.meta.statement.calls == 2
-        assert 0 < counted.meta.temp.total_s < counted.elapsed_s
+        assert counted.statement.calls == 2
+        assert 0 < counted.total_s < counted.elapsed_s
 
 
 def export(server, path):
@@ -142,7 +141,7 @@ def test_json_rows_of_pg_stat_statements(server, tmp_path):
         one = read_statements(path, queryid=queryid)
         path.write_text(json.dumps([json.loads(row) for _, row in rows.values()]))
         assert said(read_statements(path, queryid=queryid)) == said(one)
-        assert said(one) == said(recording_of_plan(explain(server, query, "format json")))
+        assert said(one) == said(counts_of_plan(explain(server, query, "format json")))
 
 
 @pytest.mark.parametrize("form", ["xml", "yaml"])
@@ -160,7 +159,7 @@ def test_other_formats_have_the_nodes_of_json(server, tmp_path, form, name):
     # Of several processes, those that got fewer rows may spill none of them.
     assert min(blocks) > 0
     assert name.startswith("parallel") or blocks[0] == pytest.approx(blocks[1], rel=0.2)
-    assert read_plan(path).meta.temp.total_s > 0
+    assert read_plan(path).total_s > 0
 
 
 def quoted(text):
@@ -170,7 +169,7 @@ def quoted(text):
 def test_whatever_psql_or_a_client_puts_around_it(server, tmp_path):
     document = explain(server, SORT, "format json")
     lines = explain(server, SORT)
-    expected = said(recording_of_plan(document))
+    expected = said(counts_of_plan(document))
     forms = {
         "plain.json": json.dumps([document]),
         "bare.json": json.dumps(document),
@@ -189,20 +188,20 @@ def test_whatever_psql_or_a_client_puts_around_it(server, tmp_path):
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_log_of_auto_explain(server, tmp_path, form):
-    expected = said(recording_of_plan(explain(server, SORT, "format json")))
+    expected = said(counts_of_plan(explain(server, SORT, "format json")))
     path = tmp_path / "postgresql.log"
     path.write_text(logged(server, form, SORT, "select 1"))
-    recording = read_plan(path)
-    assert (recording.meta.statement.query, recording.meta.statement.most_of) == (SORT, 1)
-    assert said(recording) == expected
+    counts = read_plan(path)
+    assert (counts.statement.query, counts.statement.most_of) == (SORT, 1)
+    assert said(counts) == expected
     times_ms = re.findall(r"duration: ([\d.]+) ms", path.read_text())
     assert len(times_ms) >= 2
-    assert recording.elapsed_s == pytest.approx(max(map(float, times_ms)) / 1e3)
+    assert counts.elapsed_s == pytest.approx(max(map(float, times_ms)) / 1e3)
     # Several that spill are listed, and one is chosen by its number.
     path.write_text(logged(server, form, DISTINCT, SORT, "select 1"))
     with pytest.raises(EvidenceAmbiguous, match=r"3 plans(?s:.)*select count\(distinct"):
         read_plan(path)
-    chosen = read_plan(path, item=2).meta.statement
+    chosen = read_plan(path, item=2).statement
     assert (chosen.query, chosen.most_of) == (SORT, 2)
 
 
@@ -232,8 +231,8 @@ def logged(server, form, *queries):
 
 def test_without_times_it_says_what_takes_them(server):
     document = explain(server, SORT, "format json", before=("set track_io_timing = off",))
-    within = recording_of_plan(document).meta.temp.within
-    assert 0 < within.least_s < within.most_s <= document["Execution Time"] / 1e3
-    assert "track_io_timing" in within.hint
-    counts = recording_of_plan(document, timed=False)
-    assert counts.meta.temp.total_s == 0
+    within = counts_of_plan(document).time_bounds
+    assert 0 < within.lower < within.upper <= document["Execution Time"] / 1e3
+    assert "track_io_timing" in within.remedy
+    counts = counts_of_plan(document, timed=False)
+    assert counts.total_s == 0

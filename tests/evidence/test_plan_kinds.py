@@ -9,7 +9,7 @@ from spillcast.errors import (
     EvidenceUnknown,
     NoTempIo,
 )
-from spillcast.evidence.postgres import read_plan, recording_of_plan
+from spillcast.evidence.postgres import counts_of_plan, read_plan
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.forecast import forecast
@@ -34,7 +34,7 @@ def gather(*below):
 
 
 def temp(plan):
-    return recording_of_plan({"Plan": plan, "Execution Time": 1e4}).meta.temp
+    return counts_of_plan({"Plan": plan, "Execution Time": 1e4})
 
 
 def disk(kind, kb):
@@ -48,8 +48,8 @@ def test_what_one_process_ran_is_of_one():
     assert temp(gather(append)).processes == 1
     # Two that may have run side by side, or one after the other.
     append = node("Append", 600, alone, node("Sort", 300), **parallel)
-    shared = temp(gather(append)).shared_by
-    assert (shared.least, shared.most) == (1, 2)
+    shared = temp(gather(append)).processes_bounds
+    assert (shared.lower, shared.upper) == (1, 2)
 
 
 def test_a_process_that_sorts_in_memory_shares_no_temp_io():
@@ -75,10 +75,10 @@ def test_temp_tables_are_named_where_nothing_spills():
 
 def test_reads_of_tables_are_known():
     shared = {"Shared I/O Read Time": 8000.0}
-    recording = recording_of_plan(
+    counts = counts_of_plan(
         {"Plan": node("Sort", 9, node("Seq Scan", 0, **shared), **shared), "Execution Time": 1e4}
     )
-    assert recording.meta.temp.data_read_s == pytest.approx(8.0)
+    assert counts.data_read_s == pytest.approx(8.0)
 
 
 def test_a_node_that_did_more_than_the_whole_is_a_contradiction():
@@ -88,8 +88,8 @@ def test_a_node_that_did_more_than_the_whole_is_a_contradiction():
 
 def test_without_times_nothing_is_slower_than_today_for_less_temp_io():
     """0.1 s with 600 temp blocks, of which no one knows the time: anything from 0 s to 0.1 s."""
-    recording = recording_of_plan({"Plan": node("Sort", 300, ms=0.0), "Execution Time": 100.0})
-    given = forecast(recording, resolve("latency:100us", recording))
+    counts = counts_of_plan({"Plan": node("Sort", 300, ms=0.0), "Execution Time": 100.0})
+    given = forecast(counts, resolve("latency:100us", counts))
     for low_s, high_s in (given.ceiling_interval_s, given.work_memory.enough.interval_s):
         assert (low_s, high_s) == (pytest.approx(0.0, abs=1e-3), pytest.approx(0.1))
     assert "little-io" not in {warning.code for warning in given.warnings}
@@ -120,7 +120,7 @@ def test_nested_statements_count_once(tmp_path):
     path = tmp_path / "a.log"
     path.write_text(NESTED)
     assert [one["Plan"]["Temp Written Blocks"] for one in read_logs(path).plans] == [100, 0]
-    assert read_plan(path).meta.statement.query == "select id from orders order by id"
+    assert read_plan(path).statement.query == "select id from orders order by id"
 
 
 SEGMENTS = """\

@@ -19,21 +19,21 @@ def outcome(path, truth, choice=None):
         found = read_figures([path], choice, elapsed_s=elapsed_s)
     except (InputError, Refusal) as error:
         return f"refused: {error}"
-    temp = found.meta.temp
+    temp = found
     wrong = []
     if abs(found.elapsed_s / truth.elapsed_s - 1) > 0.025:
         wrong.append(f"elapsed {found.elapsed_s}")
-    counts, true = (temp.reads, temp.writes), (truth.reads, truth.writes)
+    counts, true = (temp.reads.count, temp.writes.count), (truth.reads, truth.writes)
     # What a list of top events leaves out has bounds of its time.
-    left_out = temp.within is not None and 0 in counts
+    left_out = temp.time_bounds is not None and 0 in counts
     near = [
         abs(n / m - 1) <= 0.01 or (left_out and not n) for n, m in zip(counts, true, strict=True)
     ]
     if not all(near):
-        wrong.append(f"{temp.reads} and {temp.writes} operations")
+        wrong.append(f"{temp.reads.count} and {temp.writes.count} operations")
     least_s, most_s = temp.total_s * 0.99, temp.total_s * 1.01
-    if temp.within is not None:
-        least_s, most_s = temp.within.least_s, temp.within.most_s * 1.01
+    if temp.time_bounds is not None:
+        least_s, most_s = temp.time_bounds.lower, temp.time_bounds.upper * 1.01
     if not least_s <= truth.temp_s <= most_s:
         wrong.append(f"{temp.total_s} s of temp I/O")
     return ", ".join(wrong) or "right"

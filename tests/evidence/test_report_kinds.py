@@ -70,14 +70,14 @@ JOIN = source(0, "SORT AGGREGATE", 48000, 15000) + source(1, "HASH JOIN", 48000,
 def test_tables_without_names_are_no_temp_files(figures):
     scans = source(2, "TABLE ACCESS FULL OBJ#(51148)", 17000, 0)
     scans += source(2, "TABLE ACCESS FULL OBJ#(51149)", 16000, 0)
-    temp = figures(tkprof(sources=JOIN + scans)).meta.temp
+    temp = figures(tkprof(sources=JOIN + scans))
     assert temp.bytes == (48000 - 33000 + 15000) * BLOCK
 
 
 def test_release_11_1_writes_of_tables_are_none(figures):
     lines = source(0, "HASH GROUP BY", 2590, 2590) + source(1, "PARTITION RANGE ALL", 1649, 1649)
     lines += source(2, "TABLE ACCESS FULL S PARTITION: 1 28", 1649, 1649)
-    assert figures(tkprof(sources=lines)).meta.temp.bytes == 2 * 941 * BLOCK
+    assert figures(tkprof(sources=lines)).bytes == 2 * 941 * BLOCK
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_row_sources_are_sums_before_they_are_means(figures, rows, captured, tim
     found = figures(tkprof(calls=calls, sources=lines, rows=rows, captured=captured,
                            waits=[("direct path write temp", 70, 0.1, 0.3),
                                   ("direct path read temp", 68, 0.1, 0.2)]))  # fmt: skip
-    assert found.meta.temp.bytes == times * 4050 * BLOCK
+    assert found.bytes == times * 4050 * BLOCK
 
 
 def test_parallel_servers_are_one_query_of_the_coordinators_time(figures):
@@ -124,8 +124,8 @@ def test_parallel_servers_are_one_query_of_the_coordinators_time(figures):
     )
     found = figures(section + "\n       5  sessions in tracefile.\n")
     assert found.elapsed_s == 209.1
-    assert found.meta.temp.processes == pytest.approx(820 / 209.1, rel=0.01)
-    assert found.meta.temp.bytes == 5 * 2 * 302_000 * BLOCK
+    assert found.processes == pytest.approx(820 / 209.1, rel=0.01)
+    assert found.bytes == 5 * 2 * 302_000 * BLOCK
     # Without its wait nothing tells which call was the coordinator's.
     alone = tkprof(calls=calls, sources=lines, waits=waits, captured="")
     with pytest.raises(EvidenceIncomplete, match=r"no elapsed time.* sum over 5 sessions"):
@@ -136,20 +136,20 @@ def test_sections_follow_each_other_without_a_rule(figures):
     first = tkprof(sources=JOIN, head="select 1 from a")
     second = tkprof(calls=(("Fetch", 1, 0.4, 0.5, 0),), waits=(), head="select 2 from b")
     found = figures(f"{first}\n-- New query\n{second}")
-    assert (found.elapsed_s, found.meta.statement.query) == (31.6, "select 1 from a")
+    assert (found.elapsed_s, found.statement.query) == (31.6, "select 1 from a")
 
 
 def test_times_that_are_rounded_to_nothing_have_bounds(figures):
     waits = [("direct path write temp", 70, 0.0, 0.0), ("direct path read temp", 2, 0.0, 0.0)]
-    temp = figures(tkprof(waits=waits)).meta.temp
-    assert (temp.reads, temp.writes) == (2, 70)
-    assert temp.within.most_s == pytest.approx(0.01)
+    temp = figures(tkprof(waits=waits))
+    assert (temp.reads.count, temp.writes.count) == (2, 70)
+    assert temp.time_bounds.upper == pytest.approx(0.01)
 
 
 def test_blocks_without_waits_have_bounds(figures):
-    temp = figures(tkprof(sources=JOIN, waits=[("db file scattered read", 9, 0.1, 5.1)])).meta.temp
-    assert temp.within.least_s == 0
-    assert temp.within.most_s == pytest.approx(31.6 - 8.2 - 5.1, abs=0.02)
+    temp = figures(tkprof(sources=JOIN, waits=[("db file scattered read", 9, 0.1, 5.1)]))
+    assert temp.time_bounds.lower == 0
+    assert temp.time_bounds.upper == pytest.approx(31.6 - 8.2 - 5.1, abs=0.02)
 
 
 def test_a_section_without_its_calls_takes_the_elapsed_time(figures):
@@ -160,7 +160,7 @@ def test_a_section_without_its_calls_takes_the_elapsed_time(figures):
         with pytest.raises(EvidenceIncomplete, match="no elapsed time"):
             figures(text)
         found = figures(text, elapsed_s=31.6)
-        assert (found.meta.temp.reads, found.meta.temp.total_s) == (1000, pytest.approx(17.0))
+        assert (found.reads.count, found.total_s) == (1000, pytest.approx(17.0))
 
 
 def test_names_of_columns_beside_the_title(figures):
@@ -181,7 +181,7 @@ def test_names_of_columns_beside_the_title(figures):
 @pytest.mark.parametrize("operation", ["SQL MODEL ORDERED", "MATCH RECOGNIZE SORT"])
 def test_all_operations_with_work_areas_spill(figures, operation):
     text = report_disguises.xplan().replace("HASH JOIN         ", f"{operation:18.18}")
-    assert figures(text).meta.temp.writes == -(-33668 // 31)
+    assert figures(text).writes.count == -(-33668 // 31)
 
 
 def test_temp_space_of_an_operation_that_is_not_known_is_no_run_without_spill(figures):
@@ -193,8 +193,8 @@ def test_temp_space_of_an_operation_that_is_not_known_is_no_run_without_spill(fi
 def test_monitor_without_counts_is_bounded_by_its_samples(figures):
     lines = [(name, 0, 0, temp, samples) for name, _, _, temp, samples in monitor_reports.LINES]
     found = figures(monitor_reports.text(lines))
-    assert (found.ends.least.meta.temp.reads, found.ends.least.meta.temp.writes) == (418, 12)
-    assert found.meta.temp.total_s == pytest.approx(430)
+    assert (found.io_bounds.lower.reads.count, found.io_bounds.lower.writes.count) == (418, 12)
+    assert found.total_s == pytest.approx(430)
 
 
 def test_monitor_does_not_take_db_time_for_elapsed_time(figures):
@@ -204,7 +204,7 @@ def test_monitor_does_not_take_db_time_for_elapsed_time(figures):
     with pytest.raises(EvidenceIncomplete, match=r"no elapsed time.* parallel servers"):
         figures(text.replace("SQL Plan Monitoring", servers))
     found = figures(text.replace("SQL Plan Monitoring", servers), elapsed_s=773)
-    assert found.meta.temp.processes == pytest.approx(4)
+    assert found.processes == pytest.approx(4)
 
 
 def test_monitor_chooses_by_its_options(figures):
@@ -225,10 +225,10 @@ def test_a_histogram_bounds_the_time(figures):
     rows += "".join(
         f"direct path {op} temp,{ms},100\n" for op in ("read", "write") for ms in (1, 8)
     )
-    temp = figures(rows, elapsed_s=60).meta.temp
-    assert (temp.reads, temp.writes) == (200, 200)
-    assert temp.within.least_s == pytest.approx(2 * 0.1 * 4)
-    assert temp.within.most_s == pytest.approx(2 * 0.1 * 9)
+    temp = figures(rows, elapsed_s=60)
+    assert (temp.reads.count, temp.writes.count) == (200, 200)
+    assert temp.time_bounds.lower == pytest.approx(2 * 0.1 * 4)
+    assert temp.time_bounds.upper == pytest.approx(2 * 0.1 * 9)
 
 
 def test_shares_of_samples_have_no_counts(figures):
@@ -242,8 +242,8 @@ def test_shares_of_samples_have_no_counts(figures):
 """
     found = figures(text)
     assert found.elapsed_s == pytest.approx(774, abs=1)
-    assert found.meta.temp.total_s == pytest.approx(0.56 * 774, rel=1e-2)
-    assert found.ends.most.meta.temp.reads > 100 * found.ends.least.meta.temp.reads
+    assert found.total_s == pytest.approx(0.56 * 774, rel=1e-2)
+    assert found.io_bounds.upper.reads.count > 100 * found.io_bounds.lower.reads.count
 
 
 DB_TIME = "DB Time: 1,210.67 (mins)\nTop 10"

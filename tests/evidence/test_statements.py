@@ -26,10 +26,10 @@ def exported(tmp_path):
 
 
 def bounds(path, **options):
-    temp = read_statements(path, **options).meta.temp
-    if temp.shared_by is None:
+    temp = read_statements(path, **options)
+    if temp.processes_bounds is None:
         return temp.processes
-    return (temp.shared_by.least, temp.shared_by.most)
+    return (temp.processes_bounds.lower, temp.processes_bounds.upper)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -41,22 +41,24 @@ def test_parallel_io_of_every_version(exported, version):
     path = exported(version, row(other_ms=1500.0, workers=2))
     if version < 15:
         # Of calls of 2 s by one to three processes 1.5 s are left: all of it, or memory's speed.
-        temp = read_statements(path).meta.temp
-        least_s, most_s = (s / temp.processes for s in (temp.within.least_s, temp.within.most_s))
+        temp = read_statements(path)
+        least_s, most_s = (
+            s / temp.processes for s in (temp.time_bounds.lower, temp.time_bounds.upper)
+        )
         assert least_s < 0.001
         assert most_s == pytest.approx(1.5)
-        assert "--from" in temp.within.hint
+        assert "--from" in temp.time_bounds.remedy
         assert bounds(path, timed=False) == (1, 3)
         return
-    recording = read_statements(path)
-    shared = recording.meta.temp.shared_by
-    assert (shared.least, shared.most) == (pytest.approx(2.0), 3)
-    assert DEFAULT in shared.words
+    counts = read_statements(path)
+    shared = counts.processes_bounds
+    assert (shared.lower, shared.upper) == (pytest.approx(2.0), 3)
+    assert DEFAULT in shared.reason
     # Midway in 1/processes: 2 / (1/2 + 1/3).
-    assert recording.meta.temp.processes == pytest.approx(2.4)
-    assert recording.elapsed_s == 2.0
-    assert (recording.meta.temp.reads, recording.meta.temp.writes) == (400, 800)
-    assert recording.meta.temp.total_s == pytest.approx(3.0)
+    assert counts.processes == pytest.approx(2.4)
+    assert counts.elapsed_s == 2.0
+    assert (counts.reads.count, counts.writes.count) == (400, 800)
+    assert counts.total_s == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("version", [15, 16, 17])
@@ -107,7 +109,7 @@ def test_settings_that_are_exported(exported):
     one = {"temp_ms": 1000.0, "max_parallel_workers_per_gather": 4}
     path = exported(15, row(**one))
     assert bounds(path) == (1, 5)
-    assert "is 4, as exported" in read_statements(path).meta.temp.shared_by.words
+    assert "is 4, as exported" in read_statements(path).processes_bounds.reason
     none = one | {"max_parallel_workers_per_gather": 0}
     assert bounds(exported(15, row(**none))) == 1
     # An index is made by workers of another setting.
@@ -204,7 +206,7 @@ def test_no_more_than_a_few_are_listed(exported):
 
 def test_what_may_not_be_seen_is_said(exported):
     hidden = row(None, "<insufficient privilege>")
-    alone = read_statements(exported(15, hidden)).meta.statement
+    alone = read_statements(exported(15, hidden)).statement
     assert (alone.queryid, alone.query) == (None, "<insufficient privilege>")
     with pytest.raises(EvidenceAmbiguous) as told:
         read_statements(exported(15, hidden, hidden))
@@ -216,11 +218,11 @@ def test_a_statement_of_several_users_is_one(exported):
     """Six calls of 3 s and two of 1 s are 2.5 s each, with 750 blocks."""
     path = exported(15, row(calls=6, mean_ms=3000.0, temp_ms=1000.0, blocks=900),
                     row(calls=2, mean_ms=1000.0, temp_ms=600.0, blocks=300))  # fmt: skip
-    recording = read_statements(path)
-    assert recording.elapsed_s == pytest.approx(2.5)
-    assert recording.meta.temp.operations == 750
-    assert recording.meta.temp.total_s == pytest.approx(0.9)
-    assert recording.meta.statement.calls == 8
+    counts = read_statements(path)
+    assert counts.elapsed_s == pytest.approx(2.5)
+    assert counts.operations == 750
+    assert counts.total_s == pytest.approx(0.9)
+    assert counts.statement.calls == 8
 
 
 def test_a_secret_in_a_statement_is_not_told(exported):
@@ -238,7 +240,7 @@ def test_numbers_that_are_none(exported, value):
 
 def test_a_text_of_any_length_and_one_that_is_cut(exported):
     path = exported(15, row(query=f"select * from big where id in ({'1, ' * 99_999}1)"))
-    assert read_statements(path).meta.statement.calls == 4
+    assert read_statements(path).statement.calls == 4
     path.write_text(path.read_text()[:5000])
     assert "cut or damaged" in only_line(spillcast("forecast", path, "--to", "latency:1ms"), 2)
 
@@ -247,7 +249,7 @@ def test_the_prompt_below_a_table_is_no_row_and_a_second_table_is_refused(export
     path = exported(18, row(temp_ms=1000.0))
     plain, text = read_statements(path), path.read_text()
     path.write_text(text + "\ndw=> \n")
-    assert read_statements(path).meta.temp == plain.meta.temp
+    assert read_statements(path) == plain
     path.write_text(text + text)
     with pytest.raises(EvidenceDamaged, match="heading"):
         read_statements(path)

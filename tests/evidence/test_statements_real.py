@@ -117,5 +117,5 @@ def test_a_setting_that_is_exported_tells_of_one_process(server, tmp_path):
     counted(server, tmp_path / "s.csv", SORT, SERIAL, "fast")
     name = "max_parallel_workers_per_gather"
     path = exported(server, tmp_path / "s.csv", f"current_setting('{name}') as {name}")
-    temp = read_statements(path).meta.temp
-    assert (temp.processes, temp.shared_by) == (1, None)
+    temp = read_statements(path)
+    assert (temp.processes, temp.processes_bounds) == (1, None)

@@ -6,11 +6,10 @@ import pytest
 
 from evidence import known, table
 from harness import spillcast, target
-from spillcast.forecast.load import temp_load
+from spillcast.forecast.recorded_threads import recorded_threads
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.running import RunningForecast
-from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording, live
 from spillcast.recording.live import Running
 from spillcast.recording.schema import WAITS_SCHEMA, seconds_of
@@ -98,7 +97,7 @@ def test_what_memory_keeps_of_single_waits_tells_as_much(tmp_path, monkeypatch):
             held.add_waits(waits.slice(begin, 100))
         held.add_seconds(seconds_of(waits).combine_chunks().to_batches()[0])
         found = held.recording(meta)
-        return progress_of(found, Threads(found, temp_load(found)))
+        return progress_of(found, recorded_threads(found))
 
     seen, fewer = seen_with(10**6), seen_with(1500)
     assert seen.bytes == {"read": 1000 * 8192, "write": 4000 * 8192}

@@ -5,7 +5,7 @@ import pytest
 
 from made_up import case
 from spillcast.calibrated import Category, Residuals
-from spillcast.forecast.sum.interval import Uncertainty
+from spillcast.forecast.interval import Uncertainty
 from spillcast_lab.calibrate import (
     LEVELS,
     Residual,

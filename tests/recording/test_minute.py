@@ -12,9 +12,8 @@ import pytest
 from evidence import recording
 from harness import spillcast_command
 from spillcast.errors import SpillcastError
-from spillcast.forecast.load import temp_load
+from spillcast.forecast.recorded_threads import recorded_threads
 from spillcast.forecast.remaining.progress import progress_of
-from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording, minute
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.meta import KeptWaits, Temp
@@ -158,7 +157,7 @@ def test_what_was_done_between_bursts_counts_as_done_before(tmp_path, monkeypatc
     assert found.waits.num_rows == kept.waits.num_rows
     assert len(found.meta.raw.slices_s) == 3
     assert found.elapsed_s == pytest.approx(sum(part.elapsed_s for part in parts))
-    seen = progress_of(found, Threads(found, temp_load(found)))
+    seen = progress_of(found, recorded_threads(found))
     last = parts[-1].meta
     # All that the program wrote is there by the kernel's count, seen or not.
     assert seen.done("write") == pytest.approx(

@@ -12,7 +12,7 @@ import pytest
 
 from harness import only_line, spillcast
 from made_up import case, otherwise, runs
-from spillcast.forecast.sum.interval import Uncertainty
+from spillcast.forecast.interval import Uncertainty
 from spillcast.lab.case import Truth
 from spillcast.lab.truth_file import COLUMNS, NOT_NEEDED, read_truth, write_truth
 

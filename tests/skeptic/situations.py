@@ -10,7 +10,7 @@ from slow_runs import MS, US, Latency, Work, recorded, spill
 
 from ash_files import execution, write_ash
 from oracle_files import HEADER, READ, WRITE, blocks
-from spillcast.evidence.postgres import recording_of_plan
+from spillcast.evidence.postgres import counts_of_plan
 from spillcast.forecast.question import Question
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import PROBE
@@ -170,7 +170,7 @@ def a_plan(folder, draws):
     plan = plan_of(count * here_ms, count * here_ms, count, cpu_ms + 2 * count * here_ms)
     path = folder / "plan.json"
     path.write_text(json.dumps([plan]))
-    given = [path] if draws.random() < 0.5 else recording_of_plan(plan)
+    given = [path] if draws.random() < 0.5 else counts_of_plan(plan)
     truth_s = (cpu_ms + 2 * count * there_ms) / 1000
     return Situation("a plan", given, f"latency:{there_ms:.6f}ms", truth_s)
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from spillcast.evidence.postgres import recording_of_plan
+from spillcast.evidence.postgres import counts_of_plan
 from spillcast.storage.budget import Budget
 from spillcast.storage.plan import plan_of_counts
 from spillcast.storage.probe import probe
@@ -22,7 +22,7 @@ def counted(reads, writes, *, workers=0, disk_kb=None, batches=None, elapsed_ms=
         values |= {"Node Type": "Hash", "Hash Batches": batches}
     if workers:
         values = {**values, "Node Type": "Gather", "Workers Launched": workers, "Plans": [values]}
-    return recording_of_plan({"Plan": values, "Execution Time": elapsed_ms})
+    return counts_of_plan({"Plan": values, "Execution Time": elapsed_ms})
 
 
 def steps(plan):

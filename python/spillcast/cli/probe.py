@@ -9,6 +9,7 @@ import typer
 from spillcast.cli.options import Budget, Csv, Elapsed, Item, Json, Markdown
 
 if TYPE_CHECKING:
+    from spillcast.evidence.counts import Counts
     from spillcast.recording import Recording
     from spillcast.storage import Storage
 
@@ -65,16 +66,21 @@ def probe(
 
     of_run = {"--item": item, "--block": block, "--elapsed": elapsed}
     _check(directory, like, grid=grid, psync=psync, iolog=iolog, output=output, of_run=of_run)
-    recording = None if like is None else _recording(like, block, item, elapsed)
-    if iolog is not None and recording is not None:
+    evidence = None if like is None else _recording(like, block, item, elapsed)
+    if iolog is not None and evidence is not None:
+        from spillcast.errors import EvidenceUnsuited
+        from spillcast.recording import Recording
         from spillcast.storage.fio import write_iolog
 
-        written = write_iolog(recording, iolog)
+        if not isinstance(evidence, Recording):
+            text = f"{evidence.path}: has only counts, no single operations to export"
+            raise EvidenceUnsuited(text)
+        written = write_iolog(evidence, iolog)
         if directory is None:
             emit(written.to_json()) if json else print(iolog_text(written))
             return
     assert directory is not None
-    storage = _measure(directory, recording, budget, psync=psync)
+    storage = _measure(directory, evidence, budget, psync=psync)
     if output is not None:
         storage.save(output)
     show(
@@ -117,13 +123,13 @@ def _check(
 
 
 def _measure(
-    directory: Path, recording: "Recording | None", budget: str, *, psync: bool
+    directory: Path, like: "Recording | Counts | None", budget: str, *, psync: bool
 ) -> "Storage":
     from spillcast.cli.progress import progress_bar
     from spillcast.storage.budget import parse_budget
 
     parsed = parse_budget(budget)
-    if recording is None:
+    if like is None:
         from spillcast.storage.probe import probe_grid
 
         with progress_bar(f"probing {directory}") as show:
@@ -131,15 +137,17 @@ def _measure(
     from spillcast.storage.probe import probe as replay
 
     with progress_bar(f"probing {directory}") as show:
-        return replay(directory, recording, budget=parsed, on_progress=show)
+        return replay(directory, like, budget=parsed, on_progress=show)
 
 
-def _recording(path: Path, block: str | None, item: int | None, elapsed: str | None) -> "Recording":
+def _recording(
+    path: Path, block: str | None, item: int | None, elapsed: str | None
+) -> "Recording | Counts":
     from spillcast.errors import OptionConflict
     from spillcast.evidence.find import find_evidence
     from spillcast.evidence.oracle.block_size import block_size
     from spillcast.evidence.oracle.trace_run import recording_of_traces
-    from spillcast.evidence.postgres import read_plan, with_counts
+    from spillcast.evidence.postgres import plan_counts, read_plan
     from spillcast.recording import Recording
     from spillcast.units import parse_duration_s
 
@@ -160,6 +168,8 @@ def _recording(path: Path, block: str | None, item: int | None, elapsed: str | N
         return read_plan(path, elapsed_s=elapsed_s, timed=False, item=item)
     if elapsed is not None:
         raise OptionConflict("--elapsed is for plans, logs and reports: give --like PLAN")
-    recording = with_counts(Recording.open(path), timed=False)
+    recording = Recording.open(path)
+    if recording.plan_alone is not None:
+        return plan_counts(recording, timed=False)
     recording.need_io()
     return recording

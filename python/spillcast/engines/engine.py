@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkab
 if TYPE_CHECKING:
     from spillcast.engines.held import HeldQuery, RunResult
     from spillcast.engines.move import Move
+    from spillcast.evidence.counts import Counts
     from spillcast.forecast.more_memory import Spill
-    from spillcast.recording import Recording
     from spillcast.recording.meta import ObservedEngine
     from spillcast.recording.record import Recorder
 
@@ -141,10 +141,10 @@ class Explains(Protocol):
     def explaining(self, workload: Workload) -> Workload:
         """The same query, whose result is its plan."""
 
-    def plan_of(self, ran: "RunResult") -> "Recording":
+    def plan_of(self, ran: "RunResult") -> "Counts":
         """What the plan counts that such a run returned."""
 
-    def spills(self, workload: Workload, plan: "Recording") -> "Sequence[Spill]":
+    def spills(self, workload: Workload, plan: "Counts") -> "Sequence[Spill]":
         """The nodes of such a plan that spill."""
 
 

@@ -26,6 +26,7 @@ from spillcast.errors import (
     InputError,
     Refusal,
 )
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.find import find_evidence
 from spillcast.evidence.oracle.ash import ON_CPU, Ash, read_ash
 from spillcast.evidence.oracle.ash.reader import MEMORY_INTERVAL_US
@@ -289,7 +290,7 @@ def _statement(path: Path, kind: str) -> str:
         engine = Recording.open(path).meta.engine
         text = engine.query or engine.command or path.name
     else:
-        document = read_plan(path, timed=False).meta.engine.document or {}
+        document = read_plan(path, timed=False).engine.document or {}
         if identifier := document.get("Query Identifier"):
             return str(identifier)
         text = document.get("Query Text") or path.name
@@ -299,8 +300,8 @@ def _statement(path: Path, kind: str) -> str:
 
 
 @contextmanager
-def unpacked(row: dict[str, Any]) -> Iterator[Recording]:
-    """The recording of a row, while the context lasts. Refusal as in ``read_plan``."""
+def unpacked(row: dict[str, Any]) -> Iterator[Recording | Counts]:
+    """The recording, or the counts, of a row. Refusal as in ``read_plan``."""
     name = row["name"]
     with TemporaryDirectory(prefix="spillcast-") as folder:
         path = Path(folder) / name

@@ -5,6 +5,7 @@ import warnings
 from types import ModuleType
 from typing import Any
 
+from spillcast.evidence.counts import Counts
 from spillcast.forecast.ask import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Forecasts, Term, Warned
@@ -26,7 +27,8 @@ class _Callable(ModuleType):
         targets that cannot be used; if the evidence does not allow a forecast, ``forecast_s`` is
         None and ``refused`` gives the reason.
         """
-        files = baseline if isinstance(baseline, Recording | list | tuple) else [baseline]
+        known = isinstance(baseline, Recording | Counts | list | tuple)
+        files = baseline if known else [baseline]
         several = isinstance(to, list | tuple)
         if "boost" in options:
             warnings.warn("boost is deprecated: use temp_events", DeprecationWarning, stacklevel=2)

@@ -10,26 +10,25 @@ Three estimates are pooled, each as sure as it is:
 - A rehearsal: CPU time of the query's first operations on both storages.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.columns import batch_of
 from spillcast.forecast.assumptions import WITHIN_RUN_BEYOND, WITHIN_RUN_SPREAD
 from spillcast.forecast.latency import Latency
-from spillcast.forecast.load import Load, sessions
-from spillcast.recording import Recording
-from spillcast.recording.bursts import Bursts
+from spillcast.forecast.load import Load, counts
+from spillcast.forecast.workload import CpuTime, Workload
+from spillcast.recording.bursts import Bursts, TempOperations
 from spillcast.recording.calibration import WaitCost, weights_of
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import CpuCache
 from spillcast.stats import inverse_variance
-from spillcast.storage import Storage
 from spillcast.storage.rehearse import Rehearsal
 
 Array = NDArray[np.float64]
@@ -80,11 +79,6 @@ class CpuChange:
         return float(self.count @ self.each_s)
 
 
-def counts(loads: Sequence[Load]) -> Array:
-    """Operations by load."""
-    return np.array([load.count for load in loads], dtype=float)
-
-
 def blended(estimates: Sequence[CpuChange]) -> CpuChange:
     """One estimate of several of the same loads, each with a weight of one over its error squared.
 
@@ -109,76 +103,67 @@ def blended(estimates: Sequence[CpuChange]) -> CpuChange:
 
 
 def cpu_change(
-    recording: Recording,
-    loads: Sequence[Load],
+    workload: Workload,
     latencies: Sequence[Latency],
-    target: Storage | None,
-    without: Collection[str] = (),
+    rehearsal: Rehearsal | None = None,
     compressing_s: float = 0.0,
-    cores_each: float = 1.0,
 ) -> CpuChange:
-    """CPU time that operations take more with the latencies ``found`` than with those recorded.
+    """CPU time that operations take more with these latencies than with those recorded.
 
-    ``target`` is what has these latencies; None for storage of none, which there is not. What
-    compressing takes more, ``compressing_s``, is told apart and not a part of it. Threads have
-    ``cores_each`` there, 1 at most.
+    What compressing takes more, ``compressing_s``, is a change of its own and not a part of it.
     """
-    answers: list[CpuChange | None] = []
+    cpu, loads, without = workload.cpu, workload.loads, workload.without
+    changes: list[CpuChange | None] = []
     if "machine" not in without:
-        answers.append(machine_change(recording, loads, latencies, cores_each))
-    if "recording" not in without:
-        answers.append(within_run_change(recording, loads, latencies))
-    if target and target.rehearsal and "rehearsal" not in without:
-        answers.append(rehearsed_change(recording, loads, target.rehearsal, compressing_s))
-    estimates = [answer for answer in answers if answer is not None]
+        changes.append(machine_change(cpu, loads, latencies, workload.threads.cores_each))
+    if "recording" not in without and cpu.bursts is not None:
+        changes.append(within_run_change(cpu.bursts, loads, latencies))
+    if rehearsal is not None and "rehearsal" not in without:
+        changes.append(rehearsed_change(cpu, loads, rehearsal, compressing_s))
+    estimates = [change for change in changes if change is not None]
     if not estimates:
         return CpuChange("", np.zeros(len(loads)), counts(loads), 0.0)
     return blended(estimates)
 
 
 def machine_change(
-    recording: Recording,
+    cpu: CpuTime,
     loads: Sequence[Load],
     latencies: Sequence[Latency],
     cores_each: float = 1.0,
 ) -> CpuChange:
-    """CPU time that operations likely take more on the target, with latencies ``found``.
+    """CPU time that operations likely take more on the target, with its latencies.
 
     Below 0 where waits get shorter, and zero where nothing was measured. The error is how far
     queries differ from what is said. It was measured with one thread. Where threads have less than
     a core each, ``cores_each``, another of them takes the core and its caches whatever the storage:
     only that share of a thread's waits leaves a core to nobody else of the query.
     """
-    calibration, count = recording.meta.machine.calibration, counts(loads)
-    if calibration is None:
-        change_s, error = _guessed(recording, loads, latencies), GUESS_ERROR
+    cost, count = cpu.wait_cost, counts(loads)
+    if cost is None:
+        change_s, error = _guessed(cpu, loads, latencies), GUESS_ERROR
     else:
-        cost = calibration.cost_of(recording.meta.engine.name)
         pairs = zip(loads, latencies, strict=True)
-        change_s = np.array(
-            [_moved_s(cost, recording, load, latency.mean_s) for load, latency in pairs]
-        )
+        change_s = np.array([_moved_s(cost, cpu, load, latency.mean_s) for load, latency in pairs])
         error = cost.spread
     change_s = cores_each * change_s
     return CpuChange("machine", change_s, count, error * abs(float(count @ change_s)))
 
 
-def _moved_s(cost: WaitCost, recording: Recording, load: Load, target_s: float) -> float:
+def _moved_s(cost: WaitCost, cpu: CpuTime, load: Load, target_s: float) -> float:
     """CPU time that what follows an operation of a load takes more, on average."""
-    bursts = recording.bursts
+    bursts = cpu.bursts
     if bursts is not None and (its := bursts.after(load.op)).any():
         return cost.moved_s(bursts.cpu_s[its], bursts.wait_s[its], target_s)
-    work_s = np.array([_cpu_per_operation_s(recording)])
-    return cost.moved_s(work_s, np.array([load.mean_s]), target_s)
+    return cost.moved_s(np.array([cpu.between_s]), np.array([load.mean_s]), target_s)
 
 
-def _guessed(recording: Recording, loads: Sequence[Load], latencies: Sequence[Latency]) -> Array:
+def _guessed(cpu: CpuTime, loads: Sequence[Load], latencies: Sequence[Latency]) -> Array:
     """By load, as the loop through memory says."""
-    caches, count = recording.meta.machine.caches, counts(loads)
     recorded_s = np.array([load.mean_s for load in loads])
     target_s = np.array([latency.mean_s for latency in latencies])
-    warm_s = _warm_cpu_s(caches, recorded_s, count, _cpu_per_operation_s(recording))
-    moved: Array = _guess_s(caches, target_s, warm_s) - _guess_s(caches, recorded_s, warm_s)
+    warm_s = _warm_cpu_s(cpu.caches, recorded_s, counts(loads), cpu.between_s)
+    moved: Array = _guess_s(cpu.caches, target_s, warm_s) - _guess_s(cpu.caches, recorded_s, warm_s)
     return moved
 
 
@@ -205,20 +190,11 @@ def _warm_cpu_s(caches: Sequence[CpuCache], recorded_s: Array, count: Array, cpu
     return (least_s + most_s) / 2
 
 
-def _cpu_per_operation_s(recording: Recording) -> float:
-    """CPU time between two temp operations; where it was not measured, all time between them."""
-    cpu_s, temp = recording.meta.cpu_s, recording.meta.temp
-    if cpu_s is None:
-        cpu_s = max(recording.elapsed_s - temp.total_s, 0.0)
-    return cpu_s / max(temp.operations, 1)
-
-
 def within_run_change(
-    recording: Recording, loads: Sequence[Load], latencies: Sequence[Latency]
+    bursts: Bursts, loads: Sequence[Load], latencies: Sequence[Latency]
 ) -> CpuChange | None:
-    """What its bursts tell; None where they are too few, or waited all as long."""
-    bursts = recording.bursts
-    if bursts is None or len(bursts) < BURSTS_MIN:
+    """What bursts of the run tell; None where they are too few, or waited all as long."""
+    if len(bursts) < BURSTS_MIN:
         return None
     within_run = _fitted(bursts)
     if within_run is None:
@@ -278,7 +254,7 @@ def _fit(bursts: Bursts) -> _WithinRun | None:
         name: getattr(bursts, name)
         for name in ("cpu_s", "end_s", "bytes", "op", "next_op", "session")
     }
-    rows = pa.record_batch({name: pa.array(values) for name, values in columns.items()})
+    rows = batch_of(columns)
     whole_s = max(float(bursts.end_s.max()), 1e-9)
     xx, xy = map(np.array, _core.burst_moments(rows, whole_s, STRETCHES, SIZES))
     if (xx > 0).sum() < STRETCHES_MIN:
@@ -298,39 +274,33 @@ def _fit(bursts: Bursts) -> _WithinRun | None:
 
 
 def rehearsed_change(
-    recording: Recording,
+    cpu: CpuTime,
     loads: Sequence[Load],
     rehearsal: Rehearsal,
     compressing_s: float = 0.0,
 ) -> CpuChange | None:
-    """CPU time that operations take more there, by the first of them; None where it is not told.
+    """CPU time that operations take more on the target, by the first of them; None if unknown.
 
     ``compressing_s`` is what the target is taken to add for compressing of what is written, which
     the rehearsal's CPU time holds and this estimate does not.
     """
-    by_gaps = None in (recording.meta.cpu_s, rehearsal.cpu_s)
-    if by_gaps and max(sessions(recording), sessions(rehearsal.recording)) > 1:
+    if cpu.operations is None:
         return None
-    target_operations = _Operations.of(rehearsal.recording, by_gaps=by_gaps)
-    source_operations, same = _Operations.of(recording, by_gaps=by_gaps).prefix(
-        recording, target_operations
-    )
-    many = min(len(target_operations), len(source_operations)) if same else len(source_operations)
-    target_operations, source_operations = (
-        target_operations.first(many) if same else target_operations,
-        source_operations.first(many),
-    )
-    seen = [
-        op for op in OPS if min(source_operations.count(op), target_operations.count(op)) >= ENOUGH
-    ]
+    by_gaps = None in (cpu.total_s, rehearsal.cpu_s)
+    if by_gaps and max(cpu.operations.threads, rehearsal.temp_operations.threads) > 1:
+        return None
+    target = _Operations.of(rehearsal.temp_operations, by_gaps=by_gaps)
+    source, same = _prefix(cpu.operations, by_gaps, len(target))
+    if same:
+        target, source = target.first(len(source)), source.first(len(target))
+    seen = [op for op in OPS if min(source.count(op), target.count(op)) >= ENOUGH]
     if not seen:
         return None
-    change_s = {op: target_operations.mean_s(op) - source_operations.mean_s(op) for op in seen}
-    known = [source_operations.count(op) for op in seen]
-    usual_s = float(np.average(list(change_s.values()), weights=known))
+    change_s = {op: target.mean_s(op) - source.mean_s(op) for op in seen}
+    usual_s = float(np.average(list(change_s.values()), weights=[source.count(op) for op in seen]))
     each_s = np.array([change_s.get(load.op, usual_s) for load in loads])
     count = counts(loads)
-    error_s = _error_s(loads, each_s, source_operations, target_operations, set(seen), same=same)
+    error_s = _error_s(loads, each_s, source, target, set(seen), same=same)
     writes = np.array([load.op == "write" for load in loads])
     if compressing_s and (written := float(count[writes].sum())):
         each_s = each_s - np.where(writes, compressing_s / written, 0.0)
@@ -369,72 +339,51 @@ def _error_s(
 
 @dataclass(frozen=True)
 class _Operations:
-    """Temp operations in the order of their start, of all threads together."""
+    """Temp operations in the order of their start, and CPU time from each to its thread's next."""
 
-    start_ns: NDArray[np.int64]
-    read: NDArray[np.bool_]
-    #: CPU time of its thread from each until the thread's next.
+    is_read: NDArray[np.bool_]
     cpu_s: Array
 
     @classmethod
-    def of(cls, recording: Recording, *, by_gaps: bool) -> "_Operations":
-        """Of the waits kept; ``by_gaps`` takes all time between two calls for CPU time."""
-        rows = recording.waits.sort_by([("session", "ascending"), ("start_ns", "ascending")])
-        session, start = rows["session"].to_numpy(), rows["start_ns"].to_numpy()
-        if by_gaps:
-            end = start + rows["elapsed_ns"].to_numpy()
-            cpu_ns = np.maximum(start - np.concatenate([start[:1], end[:-1]]), 0)
-        else:
-            cpu_ns = rows["cpu_before_ns"].fill_null(0).to_numpy()
-        moved = rows["bytes"].fill_null(0).to_numpy() > 0
-        temp = rows["temp"].to_numpy() & rows["op"].is_valid().to_numpy() & moved
-        # A row's CPU time belongs to the thread's last temp operation before it.
-        at = np.arange(len(start))
-        last = np.maximum.accumulate(np.where(temp, at, -1)) if len(at) else at
-        before = np.concatenate([[-1], last[:-1]])
-        ours = (before >= 0) & (session[before] == session)
-        after_ns = np.bincount(before[ours], cpu_ns[ours], minlength=len(at))
-        order = np.flatnonzero(temp)
-        order = order[np.argsort(start[order], kind="stable")]
-        read = np.asarray(rows["op"].cast("string").fill_null("").to_numpy() == OPS[0])
-        return cls(start[order], read[order], after_ns[order] / 1e9)
+    def of(cls, operations: TempOperations, *, by_gaps: bool) -> "_Operations":
+        """``by_gaps`` takes all time between two calls for CPU time."""
+        return cls(operations.is_read, operations.gap_s if by_gaps else operations.cpu_s)
 
     def __len__(self) -> int:
-        return len(self.start_ns)
-
-    def prefix(
-        self, recording: Recording, target_operations: "_Operations"
-    ) -> "tuple[_Operations, bool]":
-        """Those from the run's start on that were kept without a gap, and True; else all kept.
-
-        That is where too few were kept from its start on to set them beside those ``there``.
-        """
-        slices = recording.slices_s
-        if slices is None:
-            return self, True
-        begin_s, end_s = slices[0] if slices else (0.0, 0.0)
-        before = int(np.searchsorted(self.start_ns, end_s * 1e9))
-        # Nothing was done before the first slice where that begins with the run.
-        if begin_s * 1e9 > 1e6 or before < min(ENOUGH, len(target_operations)):
-            return self, False
-        return self.first(before), True
+        return len(self.is_read)
 
     def first(self, many: int) -> "_Operations":
         """The first of them."""
-        return _Operations(self.start_ns[:many], self.read[:many], self.cpu_s[:many])
+        return _Operations(self.is_read[:many], self.cpu_s[:many])
 
     def _of(self, op: str) -> NDArray[np.bool_]:
-        return self.read if op == OPS[0] else ~self.read
+        return self.is_read if op == OPS[0] else ~self.is_read
 
     def count(self, op: str) -> int:
-        """How many of a kind."""
+        """How many of an op."""
         return int(self._of(op).sum())
 
     def mean_s(self, op: str) -> float:
-        """CPU time after one of a kind."""
+        """CPU time after one of an op."""
         return float(self.cpu_s[self._of(op)].mean())
 
     def stretches_s(self) -> Array:
         """Mean CPU time after one, in consecutive stretches of equal count."""
         parts = np.array_split(self.cpu_s, REHEARSED_STRETCHES)
         return np.array([part.mean() if len(part) else 0.0 for part in parts])
+
+
+def _prefix(recorded: TempOperations, by_gaps: bool, target: int) -> tuple[_Operations, bool]:
+    """The operations from the run's start that were kept without a gap, and True; else all kept.
+
+    All are taken where too few were kept from the start to compare them with ``target`` others.
+    """
+    operations, slices = _Operations.of(recorded, by_gaps=by_gaps), recorded.slices_s
+    if slices is None:
+        return operations, True
+    begin_s, end_s = slices[0] if slices else (0.0, 0.0)
+    before = int(np.searchsorted(recorded.start_ns, end_s * 1e9))
+    # Nothing was done before the first slice where that begins with the run.
+    if begin_s * 1e9 > 1e6 or before < min(ENOUGH, target):
+        return operations, False
+    return operations.first(before), True

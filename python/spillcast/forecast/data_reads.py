@@ -1,6 +1,6 @@
 """Reads of data files that memory did not answer: time that a run on warm data would not take."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +8,8 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
-from spillcast.forecast.load import covered_by_stretch_s
+from spillcast.columns import covered_by_stretch_s
+from spillcast.forecast.workload import DataReads
 from spillcast.recording import Recording
 from spillcast.recording.completeness import unrecognised
 from spillcast.recording.event_names import DATA_READ_BY_OTHERS
@@ -18,22 +19,9 @@ Floats = NDArray[np.float64]
 STRETCHES = 10
 
 
-@dataclass(frozen=True)
-class DataReads:
-    """Cold reads of files that are no temp files, over a whole recording."""
-
-    #: Calls, and bytes they moved; None where there was none, and others or page faults read.
-    count: int | None
-    bytes: int | None
-    #: Elapsed time that they took: that of all threads, where these worked side by side.
-    elapsed_s: float
-
-
 def data_reads(recording: Recording) -> DataReads | None:
     """What of a run was cold data; None where nothing was, or it cannot be told from a spill."""
-    if recording.meta.only_counts and recording.meta.temp.data_read_s is not None:
-        return DataReads(None, None, recording.meta.temp.data_read_s)
-    if recording.meta.only_counts or unrecognised(recording) is not None:
+    if unrecognised(recording) is not None:
         return None
     work = _Work(recording)
     called = _by_calls(recording, work)

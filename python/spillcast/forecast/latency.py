@@ -34,11 +34,17 @@ class Latency:
         return replace(self, mean_s=mean_s, blocks=self.blocks * [1.0, factor])
 
 
+#: The latency of operations that take no time.
+NO_LATENCY = Latency(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapolated=False)
+
+
 def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Latency]:
     """Latency of each load with ``depth`` operations in flight.
 
     Refusal where the storage has no figures for an op.
     """
+    if storage.source.instant:
+        return [NO_LATENCY] * len(loads)
     model = Model(storage)
     latencies = [_latency(model, load, depth) for load in loads]
     # Figures of a formula lie on its line; how far off they are is the row's own spread.

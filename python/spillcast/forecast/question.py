@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import OptionConflict
 from spillcast.evidence.find import Evidence
+from spillcast.evidence.open import Selection
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, parse_budget
@@ -82,6 +83,20 @@ class Question:
     def probe_budget(self) -> Budget:
         """What a probe may take. InputError where ``budget`` says nothing of the kind."""
         return parse_budget(self.budget)
+
+    @property
+    def selection(self) -> Selection:
+        """Which run of the evidence is meant."""
+        return Selection(
+            elapsed_s=self.elapsed_s,
+            timed=self.origin is None,
+            item=self.item,
+            queryid=self.queryid,
+            sql_id=self.sql_id,
+            exec_id=self.exec_id,
+            block=self.block,
+            temp_dirs=self.temp_dirs,
+        )
 
     @property
     def chosen(self) -> "Chosen":

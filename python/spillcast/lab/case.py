@@ -6,10 +6,13 @@ from statistics import median
 from typing import Any
 
 from spillcast.engines.held import RunResult
+from spillcast.evidence.counts import Counts
 from spillcast.forecast import Forecast
 from spillcast.lab.run import lost_shares
 from spillcast.recording import Recording
+from spillcast.recording.meta import Temp
 from spillcast.storage import Storage
+from spillcast.storage.observed import TempEvidence
 
 
 @dataclass(frozen=True)
@@ -121,15 +124,19 @@ class Evidence:
     operation_to_s: float | None
 
 
-def evidence_of(name: str, recording: Recording, target: Storage | None) -> Evidence:
-    """The evidence of a recording and of its probe, None where there was nothing to probe with."""
-    temp, groups = recording.meta.temp, target.groups if target else []
+def evidence_of(name: str, evidence: TempEvidence, target: Storage | None) -> Evidence:
+    """What a forecast was made from, and its probe, None where there was nothing to probe with."""
+    groups = target.groups if target else []
+    temp: Temp | Counts = evidence.meta.temp if isinstance(evidence, Recording) else evidence
+    delay_s = 0.0
+    if isinstance(evidence, Recording):
+        delay_s = evidence.meta.capture.run_queue_delay_s
     probed = sum(group.count for group in groups)
     probed_s = sum(group.total_ns for group in groups) / 1e9
     return Evidence(
         name,
-        recording.elapsed_s,
-        recording.meta.capture.run_queue_delay_s,
+        evidence.elapsed_s,
+        delay_s,
         float(target.facts.get("elapsed_ns", 0)) / 1e9 if target else 0.0,
         temp.total_s / temp.operations if temp.operations and temp.total_s else None,
         probed_s / probed if probed else None,

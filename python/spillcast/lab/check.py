@@ -15,8 +15,8 @@ from spillcast.evidence.find import find_evidence
 from spillcast.evidence.postgres.executed import Executed, executed_plan, executed_statement
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.ask import ask
+from spillcast.forecast.interval import direction
 from spillcast.forecast.question import Question
-from spillcast.forecast.sum.interval import direction
 from spillcast.forecast.verdict import unknown_share
 from spillcast.gate import json_of, text_of
 from spillcast.lab.case import Case, Evidence, Runs, Truth
@@ -65,7 +65,7 @@ def actual_run_of_evidence(paths: Sequence[str], question: Question) -> ActualRu
     if kind == "figures":
         choice = Choice(item=question.item)
         figures = read_figures(evidence.figures, choice, elapsed_s=elapsed_s, timed=False)
-        if figures.ends is not None or not figures.meta.temp.total_s:
+        if figures.io_bounds is not None or not figures.total_s:
             return ActualRun(figures.elapsed_s, {})
     of_item = Question(elapsed_s=elapsed_s, item=question.item)
     [(forecast, _)] = ask(paths, [_AS_IT_IS], of_item)
@@ -77,9 +77,9 @@ def actual_run_of_evidence(paths: Sequence[str], question: Question) -> ActualRu
 
 def actual_run(executed: Executed) -> ActualRun:
     """From one call, its terms where its temp I/O was timed."""
-    if executed.recording is None:
+    if executed.counts is None:
         return ActualRun(executed.elapsed_s, {}, executed.operations, executed.bytes)
-    return _of_terms(forecast(executed.recording, resolve(_AS_IT_IS, executed.recording)))
+    return _of_terms(forecast(executed.counts, resolve(_AS_IT_IS, executed.counts)))
 
 
 def _of_terms(forecast: Forecast) -> ActualRun:

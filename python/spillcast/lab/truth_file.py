@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from spillcast.engines.held import RunResult
 from spillcast.errors import EvidenceUnknown, FileUnreadable, PathMissing
+from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.result import Forecast, Term, Warned
-from spillcast.forecast.sum.interval import Uncertainty
 from spillcast.gate import object_of, reading, table_of
 from spillcast.lab.case import DIRECTIONS, Case, Evidence, Runs, Truth, Variant
 from spillcast.recording.schema import Column, arrow_schema

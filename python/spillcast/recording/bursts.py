@@ -1,5 +1,6 @@
 """CPU time of threads between two temp operations, after a wait of known length."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,3 +73,44 @@ def bursts_of(recording: Recording) -> Bursts | None:
         session[positions],
         cpu_s,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class TempOperations:
+    """The temp operations that a recording keeps, of all threads together, by start."""
+
+    start_ns: Ints
+    is_read: NDArray[np.bool_]
+    #: CPU time of the operation's thread from it until the thread's next one, and all time between
+    #: its calls in place of CPU time.
+    cpu_s: Floats
+    gap_s: Floats
+    #: Threads that did temp I/O.
+    threads: int
+    #: Begin and end (s) of the stretches that were kept; None for the entire run.
+    slices_s: Sequence[tuple[float, float]] | None
+
+    @classmethod
+    def of(cls, recording: Recording) -> "TempOperations":
+        """Read the waits of a recording."""
+        rows = recording.waits.sort_by([("session", "ascending"), ("start_ns", "ascending")])
+        session, start = rows["session"].to_numpy(), rows["start_ns"].to_numpy()
+        end = start + rows["elapsed_ns"].to_numpy()
+        gap_ns = np.maximum(start - np.concatenate([start[:1], end[:-1]]), 0)
+        cpu_ns = rows["cpu_before_ns"].fill_null(0).to_numpy()
+        moved = rows["bytes"].fill_null(0).to_numpy() > 0
+        is_operation = rows["temp"].to_numpy() & rows["op"].is_valid().to_numpy()
+        # A row's time belongs to the thread's last temp operation before it.
+        at = np.arange(len(start))
+        last = np.maximum.accumulate(np.where(is_operation & moved, at, -1)) if len(at) else at
+        before = np.concatenate([[-1], last[:-1]])
+        ours = (before >= 0) & (session[before] == session)
+        order = np.flatnonzero(is_operation & moved)
+        order = order[np.argsort(start[order], kind="stable")]
+        cpu_s, gap_s = (
+            np.bincount(before[ours], ns[ours], minlength=len(at))[order] / 1e9
+            for ns in (cpu_ns, gap_ns)
+        )
+        is_read = np.asarray(rows["op"].cast("string").fill_null("").to_numpy() == "read")
+        threads = max(1, len(np.unique(session[is_operation])))
+        return cls(start[order], is_read[order], cpu_s, gap_s, threads, recording.slices_s)

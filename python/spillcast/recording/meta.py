@@ -16,9 +16,7 @@ from spillcast.recording.capture import PRELOAD, RecordOptions, Unseen, unseen_o
 from spillcast.recording.capture import CaptureAccount as CaptureAccount
 from spillcast.recording.observed import CpuLimits, DoneBefore, SizedFile, TempPlace
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server, Statement
-from spillcast.recording.shared_by import SharedBy
 from spillcast.recording.sums import RowSums
-from spillcast.recording.timed_within import TimedWithin
 from spillcast.text import is_utf8
 
 #: A plan of PostgreSQL that was not run, beside the recording of a query that went on.
@@ -138,24 +136,6 @@ class Temp:
     bytes: int = key("bytes moved", unit="bytes", example=921108480, default=0)
     total_s: float = key(
         "sum of their durations over all threads", unit="s", example=3.9, default=0.0
-    )
-    processes: float | None = key(
-        "for counts, never on disk: processes that shared it equally", optional=True
-    )
-    shared_by: SharedBy | None = key("", optional=True)
-    within: TimedWithin | None = key("", optional=True)
-    untold: Sequence[str] = key(
-        "for figures, never on disk: what their source does not contain", default=(), optional=True
-    )
-    data_read_s: float | None = key(
-        "for counts, never on disk: elapsed time of reads of tables", unit="s", optional=True
-    )
-    held_bytes: int | None = key(
-        "for counts, never on disk: size of the files", unit="bytes", optional=True
-    )
-    files: int | None = key("for counts, never on disk: files written in turn", optional=True)
-    timed_on: str | None = key(
-        "never on disk: the storage whose latencies were assumed", optional=True
     )
 
     @property
@@ -348,11 +328,6 @@ class Meta:
     def server_query(self) -> RecordedQuery | None:
         """The query of a server that was recorded; None of any other run."""
         return self.postgres
-
-    @property
-    def only_counts(self) -> bool:
-        """Whether there are the server's own counts of a query, and no single waits."""
-        return self.temp.processes is not None
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""

@@ -13,7 +13,7 @@ from spillcast.errors import (
 )
 from spillcast.gate import batches_of, table_of, text_of
 from spillcast.recording import sums
-from spillcast.recording.meta import META_FILE, Meta, check_name
+from spillcast.recording.meta import META_FILE, Meta, ObservedEngine, check_name
 from spillcast.recording.near import mended
 from spillcast.recording.sums import AGAIN
 from spillcast.tabular import Display, Displayed, polars_of
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from spillcast.recording.bursts import Bursts
     from spillcast.recording.completeness import Check
-    from spillcast.recording.ends import Ends
     from spillcast.recording.sample import Sample
 
 Table = Literal["waits", "seconds", "samples"]
@@ -45,8 +44,6 @@ class Recording(Displayed):
         self._whole_tables = set[str]()
         #: JSON documents of a recording that is nowhere on disk, by name.
         self.documents: dict[str, object] = {}
-        #: The same run where only bounds of its temp I/O are known; never on disk.
-        self.ends: Ends | None = None
         #: Of a large recording: which of its single waits these are; None for all that were kept.
         self.sample: Sample | None = None
 
@@ -103,6 +100,11 @@ class Recording(Displayed):
         """Wall time of the observed run."""
         return self.meta.elapsed_s
 
+    @property
+    def engine(self) -> ObservedEngine:
+        """What ran."""
+        return self.meta.engine
+
     @cached_property
     def seconds(self) -> "pa.Table":
         """Per second, op and size: the whole run. See recording/schema.py."""
@@ -124,11 +126,7 @@ class Recording(Displayed):
         from spillcast.recording.distinct import ascending
 
         recording = Recording(self.path, self.meta)
-        recording._stored_meta, recording.documents, recording.ends = (
-            self._stored_meta,
-            self.documents,
-            self.ends,
-        )
+        recording._stored_meta, recording.documents = self._stored_meta, self.documents
         recording.seconds, recording.sample = self.seconds, sample
         in_order = ascending(waits["start_ns"].to_numpy())
         recording.waits = waits if in_order else waits.sort_by("start_ns")

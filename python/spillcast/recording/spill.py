@@ -17,10 +17,8 @@ Array = NDArray[np.int64]
 def spill_bytes(recording: Recording) -> int:
     """The most that the temp files held together: the sum of their ends, as if none was removed.
 
-    Where offsets are not known, all that was written counts, unless the recording says.
+    Where offsets are not known, all that was written counts.
     """
-    if (stated := recording.meta.temp.held_bytes) is not None:
-        return stated
     if recording.sample is not None and (known := recording.sample.spill_bytes) is not None:
         return known
     ends, unknown = dict[str | None, int](), 0

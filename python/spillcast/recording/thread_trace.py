@@ -71,32 +71,19 @@ class ThreadTrace:
         under_way: NDArray[Any] = np.where(self.io, wait_ns, 0)
         return under_way
 
-    def batch(
-        self, wait_ns: Array, cpu_ns: Array | None = None, **more: Array | None
-    ) -> pa.RecordBatch:
-        """The rows for ``_core.simulate``, with these waits, and CPU times, in place of its own.
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The columns that ``_core.simulate`` takes.
 
-        ``more`` are columns that it may have besides: ``cached_ns``, how long each takes that a
-        page cache answers, ``missing_bytes``, what of a read it lacks, and ``call_ns``, CPU time
-        within waits.
+        It may have more: ``cached_ns``, how long each takes that a page cache answers,
+        ``missing_bytes``, what of a read it lacks, and ``call_ns``, CPU time within waits.
         """
-        given = {name: pa.array(all, pa.int64()) for name, all in more.items() if all is not None}
-        return pa.record_batch(
-            {
-                **given,
-                "thread": pa.array(self.thread, pa.int32()),
-                "cpu_ns": pa.array(self.cpu_ns if cpu_ns is None else cpu_ns, pa.int64()),
-                "wait_ns": pa.array(wait_ns, pa.int64()),
-                "after": pa.array(self.after, pa.int32()),
-                "after_cpu_ns": pa.array(self.after_cpu_ns, pa.int64()),
-                "on_core": pa.array(self.on_core),
-                "temp": pa.array(self.temp),
-                "file": pa.array(self.file, pa.int32()),
-                "offset": pa.array(self.offset, pa.int64()),
-                "bytes": pa.array(self.bytes, pa.int64()),
-                "write": pa.array(self.write),
-            }
-        )
+        return {
+            "thread": self.thread, "cpu_ns": self.cpu_ns, "wait_ns": self.wait_ns,
+            "after": self.after, "after_cpu_ns": self.after_cpu_ns, "on_core": self.on_core,
+            "temp": self.temp, "file": self.file, "offset": self.offset, "bytes": self.bytes,
+            "write": self.write,
+        }  # fmt: skip
 
 
 def thread_trace(recording: Recording) -> ThreadTrace:

@@ -18,11 +18,12 @@ from spillcast.cache.evidence import LINE_BYTES, Requests
 from spillcast.cache.rows import of_recording
 from spillcast.cache.simulation import CacheOptions, Device, simulate
 from spillcast.errors import Refusal, TargetInvalid, TimesUnknown
+from spillcast.evidence.counts import Counts
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.recording.spill import sequential_share, spill_bytes
 from spillcast.storage.model import Estimate, Model
-from spillcast.storage.observed import observed
+from spillcast.storage.observed import TempEvidence, observed
 from spillcast.storage.source import source_of
 from spillcast.storage.storage import Group, Limit, Storage
 from spillcast.storage.target import resolve_storage
@@ -34,7 +35,7 @@ Shares = Mapping[tuple[str, int], float]
 
 
 def cached(
-    text: str, flash: Storage, disk: Storage, options: CacheOptions, baseline: Recording
+    text: str, flash: Storage, disk: Storage, options: CacheOptions, baseline: TempEvidence
 ) -> Storage:
     """The storage that ``baseline`` would find in a cache of ``flash`` before ``disk``.
 
@@ -81,11 +82,16 @@ def parse_cache(text: str, value: str) -> tuple[str, str, CacheOptions]:
     return flash, disk, options
 
 
-def _shares(groups: Sequence[Group], baseline: Recording, options: CacheOptions) -> Shares:
+def _shares(groups: Sequence[Group], baseline: TempEvidence, options: CacheOptions) -> Shares:
     """By op and size class, share of the bytes that flash serves."""
-    if spill_bytes(baseline) <= options.size_bytes and options.policy != "bypass":
+    held_bytes = baseline.held_bytes if isinstance(baseline, Counts) else spill_bytes(baseline)
+    if held_bytes <= options.size_bytes and options.policy != "bypass":
         return {(g.op, g.size_class_bytes): 1.0 for g in groups}
-    if not baseline.meta.raw.whole or baseline.temp_waits["offset"].null_count:
+    if (
+        isinstance(baseline, Counts)
+        or not baseline.meta.raw.whole
+        or baseline.temp_waits["offset"].null_count
+    ):
         raise TimesUnknown(
             f"{baseline.path} does not show what was read again, because it does not contain every "
             "wait with its offset, and its temp files are larger than "
@@ -109,7 +115,7 @@ def _shares(groups: Sequence[Group], baseline: Recording, options: CacheOptions)
 
 
 def _group(
-    group: Group, flash: Storage, disk: Storage, shares: Shares, baseline: Recording
+    group: Group, flash: Storage, disk: Storage, shares: Shares, baseline: TempEvidence
 ) -> Group:
     """What the operations of a group would take: those of flash, and those of the disk."""
     key = group.op, group.size_class_bytes
@@ -131,18 +137,20 @@ def _group(
     )
 
 
-def _latency(storage: Storage, group: Group, baseline: Recording) -> Estimate:
+def _latency(storage: Storage, group: Group, baseline: TempEvidence) -> Estimate:
     """What the operations of a group take on one part, were they all there."""
     key = group.op, group.size_class_bytes
-    sequential = sequential_share(baseline).get(key, 1.0) > 0.5
-    threads = len(pa.compute.unique(baseline.temp_waits["session"])) or 1
+    sequential, threads = True, 1
+    if isinstance(baseline, Recording):
+        sequential = sequential_share(baseline).get(key, 1.0) > 0.5
+        threads = len(pa.compute.unique(baseline.temp_waits["session"])) or 1
     # Limits are stated of the whole, so they must not count here.
     model = Model(replace(storage, limits=()))
     return model.latency(*key, depth=float(threads), sequential=sequential)
 
 
 def _distance(
-    storage: Storage, groups: Sequence[Group], shares: Shares, baseline: Recording
+    storage: Storage, groups: Sequence[Group], shares: Shares, baseline: TempEvidence
 ) -> dict[str, float]:
     """How far a part's figures are from the operations that it serves, as shares of these.
 

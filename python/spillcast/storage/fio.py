@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.errors import EvidenceUnsuited, TargetIncomplete
+from spillcast.errors import TargetIncomplete
 from spillcast.evidence.figures.numbers import number_of
 from spillcast.gate import json_of, reading
 from spillcast.recording import Recording
@@ -156,8 +156,6 @@ def write_iolog(recording: Recording, path: Path) -> Iolog:
     fio replays it in the directory it runs in, in one thread: order, offsets, sizes and start
     times (us) are kept, operations that overlapped follow each other.
     """
-    if recording.meta.only_counts:
-        raise EvidenceUnsuited(f"{recording.path}: has only counts, no single operations to export")
     steps = plan(recording)
     start_ns = moved_waits(recording)["start_ns"].to_numpy()
     start_us = (start_ns - start_ns[0]) // 1000

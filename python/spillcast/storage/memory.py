@@ -7,7 +7,9 @@ from pathlib import Path
 
 from spillcast import _core
 from spillcast.errors import SpillTooLarge
+from spillcast.evidence.counts import Counts
 from spillcast.recording import Recording
+from spillcast.recording.meta import Memory
 from spillcast.recording.observed import (
     command_of,
     meminfo_bytes,
@@ -24,8 +26,11 @@ IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
 _VM = Path("/proc/sys/vm")
 
 
-def engine_cache_bytes(recording: Recording) -> int | None:
-    """The page cache that the engine could have used; None if the recording lacks it."""
+def engine_cache_bytes(evidence: Recording | Counts) -> int | None:
+    """The page cache that the engine could have used; None where it is not known."""
+    if isinstance(evidence, Counts):
+        return None
+    recording = evidence
     memory = recording.meta.memory
     taken = memory.peak_rss_bytes or 0
     # What a group holds besides files counts shared pages once, and those of others in it.
@@ -41,7 +46,7 @@ def machine_cache_bytes() -> int:
     return max(0, min([meminfo_bytes().get("MemAvailable", sys.maxsize), *_rooms()]))
 
 
-def cache_bound_bytes(like: Recording, replay: _core.Probe) -> int | None:
+def cache_bound_bytes(like: Recording | Counts, replay: _core.Probe) -> int | None:
     """The limit for the replay's page cache; None if it needs none.
 
     Held to it is what would have less in the engine's place, unless twice the working set fits. A
@@ -105,14 +110,16 @@ class Room:
     query_bytes: int
 
 
-def check_memory(baseline: Recording, directory: Path | None = None) -> list[str]:
+def check_memory(baseline: Recording | Counts, directory: Path | None = None) -> list[str]:
     """Instructions to put the temp files of ``baseline`` into memory.
 
     ``directory`` is on a tmpfs that is mounted already. Refusal with the figures where the spill
     does not fit: it would swap, run out of memory, or fill the mount.
     """
-    spill = spill_bytes(baseline)
-    room = memory_room(baseline)
+    if isinstance(baseline, Counts):
+        spill, room = baseline.held_bytes, memory_room(None)
+    else:
+        spill, room = spill_bytes(baseline), memory_room(baseline)
     _check_room(spill, room)
     size = mount_size_bytes(spill)
     where, remedy = "DIR", f"mount -t tmpfs -o size={mount_word(size)} tmpfs DIR"
@@ -140,11 +147,11 @@ def is_tmpfs(directory: Path) -> bool:
     return mount is not None and mount.filesystem == "tmpfs"
 
 
-def memory_room(baseline: Recording) -> Room:
-    """The memory of this machine for the temp files of ``baseline`` during its run."""
-    memory = baseline.meta.memory
+def memory_room(baseline: Recording | None) -> Room:
+    """The memory of this machine for the temp files of a run, beside what it took if recorded."""
+    memory = Memory() if baseline is None else baseline.meta.memory
     query = memory.peak_rss_bytes or 0
-    lacking = max(0, query - _held_now_bytes(baseline))
+    lacking = 0 if baseline is None else max(0, query - _held_now_bytes(baseline))
     groups = [group.limit_bytes - group.held_bytes for group in memory_groups()]
     if memory.limit_bytes is not None:
         groups.append(memory.limit_bytes - query)

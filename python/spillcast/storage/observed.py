@@ -6,17 +6,47 @@ from typing import Any
 
 import pyarrow as pa
 
+from spillcast import _core
 from spillcast.errors import TargetInvalid
+from spillcast.evidence.counts import Counts, OpCounts
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.stats import merged, rounded
-from spillcast.storage.source import ASSUMED, RECORDING, of_recording
+from spillcast.storage.source import ASSUMED, RECORDING, Provenance, of_recording
 from spillcast.storage.storage import Changes, Group, Limit, Storage, bytes_limit, operations_limit
 from spillcast.units import parse_bytes_per_s, parse_latency_s, parse_rate
 
+#: Evidence of temp I/O: a recording of it, or counts alone.
+TempEvidence = Recording | Counts
 
-def observed(recording: Recording) -> Storage:
-    """The storage a recording was made on, from the whole run's per-second histograms."""
+
+def observed(evidence: TempEvidence) -> Storage:
+    """The storage that a run was on, as its evidence shows it."""
+    if isinstance(evidence, Recording):
+        return _observed_in(evidence)
+    groups = [_counted_group(op, counts) for op, counts in evidence.by_op]
+    facts = {"like": evidence.path.name}
+    return Storage(evidence.path.stem, RECORDING, groups, facts, provenance=Provenance())
+
+
+def _counted_group(op: str, counts: OpCounts) -> Group:
+    mean_ns = counts.total_ns // counts.count
+    return Group(
+        op=op,
+        size_class_bytes=_core.size_class_bytes(counts.bytes // counts.count),
+        depth=1,
+        count=counts.count,
+        bytes=counts.bytes,
+        total_ns=counts.total_ns,
+        latency_ns=[mean_ns],
+        latency_count=[counts.count],
+        block_count=[counts.count],
+        block_mean_ns=[mean_ns],
+    )
+
+
+def _observed_in(recording: Recording) -> Storage:
+    """From the whole run's per-second histograms."""
 
     def key(row: dict[str, Any]) -> tuple[str, int]:
         return row["op"], row["size_class_bytes"]

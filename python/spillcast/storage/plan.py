@@ -8,6 +8,7 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast.errors import NoTempIo
+from spillcast.evidence.counts import Counts
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.recording.spill import codes
@@ -44,10 +45,8 @@ def changes(waits: pa.Table) -> pa.Array:
 def plan(recording: Recording, *, with_changes: bool = False) -> pa.RecordBatch:
     """The temp I/O of a recording as steps: who, which file, where, how much, after what pause.
 
-    With the calls that change files where they are asked for; counts tell of none.
+    With the calls that change files where they are asked for.
     """
-    if recording.meta.only_counts:
-        return plan_of_counts(recording)
     waits = moved_waits(recording)
     if with_changes:
         waits = _acting_waits(recording)
@@ -95,21 +94,21 @@ def _pauses(start: Array, end: Array, thread: Array, threads: int) -> Array:
 STEPS_MAX = 400_000
 
 
-def plan_of_counts(recording: Recording, steps_max: int = STEPS_MAX) -> pa.RecordBatch:
+def plan_of_counts(counts: Counts, steps_max: int = STEPS_MAX) -> pa.RecordBatch:
     """At most ``steps_max`` steps in the proportions of the counts, in as many threads."""
-    temp, processes = recording.meta.temp, recording.meta.temp.processes or 1.0
-    reads, writes = temp.reads, temp.writes
-    read_bytes, write_bytes = _mean_bytes(recording)
-    threads = max(1, round(processes))
-    kept = min(1.0, steps_max / temp.operations)
+    reads, writes = counts.reads.count, counts.writes.count
+    read_bytes, write_bytes = _mean_bytes(counts)
+    threads = max(1, round(counts.processes))
+    kept = min(1.0, steps_max / counts.operations)
     each_read, each_write = (max(1, round(n * kept / threads)) if n else 0 for n in (reads, writes))
-    passes = max(1, round(writes * write_bytes / temp.held_bytes)) if temp.held_bytes else 1
+    held_bytes = counts.held_bytes
+    passes = max(1, round(writes * write_bytes / held_bytes)) if held_bytes else 1
     # A file holds so many blocks of a read's size.
     ratio = write_bytes / read_bytes
-    write, file, block = _process_plan(each_read, each_write, passes, temp.files or 1, ratio)
+    write, file, block = _process_plan(each_read, each_write, passes, counts.files, ratio)
     size = np.where(write, write_bytes, read_bytes)
     # What a process does between its operations, in equal parts.
-    think_s = recording.elapsed_s - temp.total_s / processes
+    think_s = counts.elapsed_s - counts.total_s / counts.processes
     think_ns = round(max(0.0, think_s) * kept * 1e9 / len(write))
     # Threads take turns, so that a stretch of the steps is a stretch of the run.
     thread = np.tile(np.arange(threads), len(write))
@@ -125,13 +124,12 @@ def plan_of_counts(recording: Recording, steps_max: int = STEPS_MAX) -> pa.Recor
     )
 
 
-def _mean_bytes(recording: Recording) -> tuple[int, int]:
+def _mean_bytes(counts: Counts) -> tuple[int, int]:
     """The sizes of a read and of a write; a missing op has the size of the other."""
-    temp = recording.meta.temp
-    any_bytes = temp.bytes // temp.operations
-    sums = {row["op"]: row["bytes"] // row["count"] for row in recording.temp_seconds.to_pylist()}
-    means = (max(1, sums.get(op, any_bytes)) for op in OPS)
-    return next(means), next(means)
+    any_bytes = counts.bytes // counts.operations
+    means = {op: its.bytes // its.count for op, its in counts.by_op}
+    read, write = (max(1, means.get(op, any_bytes)) for op in OPS)
+    return read, write
 
 
 def _process_plan(

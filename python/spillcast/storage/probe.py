@@ -18,13 +18,20 @@ import pyarrow as pa
 
 from spillcast import _core
 from spillcast.errors import OptionInvalid, PathMissing, PathUnusable, SpaceExhausted, SystemFailed
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.figures.figures import REPORT
 from spillcast.evidence.oracle.trace_run import TRACE
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, room_facts
 from spillcast.storage.memory import cache_bound_bytes, dirty_limit_bytes, engine_cache_bytes
-from spillcast.storage.plan import moved_waits, plan, plan_of_trace, waits_known
+from spillcast.storage.plan import (
+    moved_waits,
+    plan,
+    plan_of_counts,
+    plan_of_trace,
+    waits_known,
+)
 from spillcast.storage.source import GRID, PROBE, measured_now
 from spillcast.storage.storage import Changes, Group, Storage, name_of
 from spillcast.workspace import undone_by
@@ -134,7 +141,7 @@ SLACK_BYTES = 4 << 20
 
 
 def bounded_run(
-    like: Recording,
+    like: Recording | Counts,
     steps: pa.RecordBatch,
     replay: _core.Probe,
     directory: Path,
@@ -266,7 +273,7 @@ def _end_with_the_owner() -> None:
 
 def probe(
     directory: Path,
-    like: Recording,
+    like: Recording | Counts,
     *,
     budget: Budget | None = None,
     on_progress: Progress | None = None,
@@ -278,20 +285,30 @@ def probe(
     """
     with failures_as_errors(directory):
         # A database that writes traces and reports has a cache of its own: past the kernel's.
-        direct = like.meta.capture.method in (TRACE, REPORT)
+        counted = isinstance(like, Counts)
+        source = like.source if isinstance(like, Counts) else like.meta.capture.method
+        direct = source in (TRACE, REPORT)
         limits: dict[str, Any] = {**(budget or Budget()).limits(directory), "direct": direct}
-        closed_loop = not like.meta.only_counts and bool(moved_waits(like)) and waits_known(like)
-        steps = plan_of_trace(like) if closed_loop else plan(like, with_changes=True)
+        steps, closed_loop = _steps(like)
         replay = _core.Probe(steps, str(directory), **limits)
         rows, changes, facts = bounded_run(like, steps, replay, directory, limits, on_progress)
     facts = {**limits, **facts, **room_facts(directory)}
     facts |= {"directory": str(directory), "like": like.path.name}
     facts["closed_loop"] = closed_loop
-    if like.meta.only_counts:
+    if counted:
         facts["steps_from"] = "counts"
     groups, calls = [Group(**row) for row in rows], [Changes(**row) for row in changes]
     provenance = measured_now(directory)
     return Storage(name_of(directory), PROBE, groups, facts, changes=calls, provenance=provenance)
+
+
+def _steps(like: Recording | Counts) -> tuple[pa.RecordBatch, bool]:
+    """The steps of a replay, and whether threads wait in it for each other as they did."""
+    if isinstance(like, Counts):
+        return plan_of_counts(like), False
+    if moved_waits(like) and waits_known(like):
+        return plan_of_trace(like), True
+    return plan(like, with_changes=True), False
 
 
 def probe_grid(

@@ -48,6 +48,8 @@ class StorageSource:
     of_load: bool = True
     #: Figures are those of the storage itself: a page cache may lie before it.
     uncached: bool = False
+    #: Operations take no time, whatever they are.
+    instant: bool = False
 
 
 PROBE = StorageSource(
@@ -70,6 +72,8 @@ ASSUMED = StorageSource(
     measured=False,
     stated=True,
 )
+#: A storage that none can be faster than; not in documents.
+INSTANT = StorageSource("instant", "operations take no time", 0.0, measured=False, instant=True)
 
 
 def catalogue(spread: float, origin: str) -> StorageSource:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError, PathMissing, TargetUnknown
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.figures.kinds import is_word
 from spillcast.evidence.find import kind_of
 from spillcast.evidence.text import text_of
@@ -17,7 +18,7 @@ from spillcast.recording.meta import is_recording
 from spillcast.recording.near import near_path
 from spillcast.storage.budget import Budget, all_that_is_free
 from spillcast.storage.memory import SHARED_MEMORY, check_memory, is_tmpfs
-from spillcast.storage.observed import assumed_latency, observed
+from spillcast.storage.observed import TempEvidence, assumed_latency, observed
 from spillcast.storage.storage import Storage
 from spillcast.text import shell_word
 from spillcast.units import parse_factor, parse_latency_s
@@ -36,7 +37,7 @@ FORMS = (
 
 def resolve(
     text: str,
-    baseline: Recording,
+    baseline: TempEvidence,
     *,
     budget: Budget | None = None,
     on_progress: "Progress | None" = None,
@@ -47,6 +48,8 @@ def resolve(
     """
     check_word(text, "--to")
     kind, colon, value = text.partition(":")
+    # A sample of a recording is measured with all of it.
+    complete = baseline if isinstance(baseline, Counts) else baseline.whole
     if colon and kind == "latency":
         return assumed_latency(observed(baseline), parse_latency_s(value, f"--to {text}"), text)
     if colon and kind == "factor":
@@ -57,26 +60,26 @@ def resolve(
 
         flash, disk, options = parse_cache(text, value)
         part = {name: resolve_storage(name, f"--to {text}: {name}") for name in (flash, disk)}
-        return cached(text, part[flash], part[disk], options, baseline.whole)
+        return cached(text, part[flash], part[disk], options, complete)
     path = Path(text)
     if is_place(path):
         advice = []
         if is_tmpfs(path):
             advice = check_memory(baseline, path)
             budget = all_that_is_free(budget)
-        storage = _probed(path, baseline.whole, budget, on_progress)
+        storage = _probed(path, complete, budget, on_progress)
         return replace(storage, facts={**storage.facts, "advice": advice})
     if text == "tmpfs":
         advice = check_memory(baseline)
         shared = SHARED_MEMORY
         budget = all_that_is_free(budget)
-        storage = _probed(shared, baseline.whole, budget, on_progress)
+        storage = _probed(shared, complete, budget, on_progress)
         return replace(storage, name="tmpfs", facts={**storage.facts, "advice": advice})
     return resolve_storage(text, f"--to {text}", FORMS)
 
 
 def _probed(
-    directory: Path, baseline: Recording, budget: Budget | None, on_progress: "Progress | None"
+    directory: Path, baseline: TempEvidence, budget: Budget | None, on_progress: "Progress | None"
 ) -> Storage:
     from spillcast.storage.probe import probe
 
@@ -100,9 +103,11 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
     check_word(text, role or "storage")
     path = Path(text)
     if is_recording(path):
-        from spillcast.evidence.postgres import with_counts
+        from spillcast.evidence.postgres import plan_counts
 
-        return replace(observed(with_counts(Recording.open(path))), name=path.stem)
+        recording = Recording.open(path)
+        alone = recording.plan_alone is not None
+        return replace(observed(plan_counts(recording) if alone else recording), name=path.stem)
     kind_of_file = kind_of(path) if path.is_file() else None
     if kind_of_file == "plans":
         from spillcast.evidence.postgres import read_plan

@@ -34,16 +34,16 @@ def written(request, tmp_path):
 
 def test_the_published_case_in_each_form(written):
     found = read_figures([written()])
-    temp = found.meta.temp
-    assert (temp.reads, temp.writes) == (READS, WRITES)
+    temp = found
+    assert (temp.reads.count, temp.writes.count) == (READS, WRITES)
     # Text has whole gigabytes.
     assert temp.bytes == pytest.approx((READS + WRITES) * IO_BYTES, rel=0.05)
     # 430 of 773 samples are in waits for temp files, of 773 s.
     assert temp.total_s == pytest.approx(430)
     share, samples = 430 / 773, 773
     error = 1.645 * (share * (1 - share) / samples) ** 0.5
-    assert temp.within.least_s == pytest.approx((share - error) * 773, rel=1e-3)
-    assert temp.within.most_s == pytest.approx((share + error) * 773, rel=1e-3)
+    assert temp.time_bounds.lower == pytest.approx((share - error) * 773, rel=1e-3)
+    assert temp.time_bounds.upper == pytest.approx((share + error) * 773, rel=1e-3)
     there = storage({("read", IO_BYTES): 310_000, ("write", IO_BYTES): 310_000})
     said = forecast(found, there)
     # The seed's sum with sizes matched, as both reads and writes take 310 us there.
@@ -55,7 +55,7 @@ def test_the_published_case_in_each_form(written):
 
 def test_parallel_servers_share_it(written):
     found = read_figures([written(elapsed_s=200, database_s=773)])
-    assert found.meta.temp.processes == pytest.approx(773 / 200)
+    assert found.processes == pytest.approx(773 / 200)
     said = forecast(found, storage({("read", IO_BYTES): 0, ("write", IO_BYTES): 0}))
     assert said.ceiling_s == pytest.approx(200 * (1 - 430 / 773), rel=1e-3)
 
@@ -64,10 +64,10 @@ def test_without_samples_requests_divide_the_waits(written):
     lines = [(*line[:4], {}) for line in LINES]
     found = read_figures([written(lines=lines)])
     temp, others = READS + WRITES, 28_000
-    assert found.meta.temp.total_s == pytest.approx(IO_S * temp / (temp + others), rel=1e-3)
-    within = found.meta.temp.within
-    assert within.least_s == pytest.approx(IO_S * (temp / 3) / (temp / 3 + others), rel=1e-3)
-    assert within.most_s == pytest.approx(IO_S * (temp * 3) / (temp * 3 + others), rel=1e-3)
+    assert found.total_s == pytest.approx(IO_S * temp / (temp + others), rel=1e-3)
+    within = found.time_bounds
+    assert within.lower == pytest.approx(IO_S * (temp / 3) / (temp / 3 + others), rel=1e-3)
+    assert within.upper == pytest.approx(IO_S * (temp * 3) / (temp * 3 + others), rel=1e-3)
 
 
 def test_what_does_not_spill_and_what_still_runs(written):
@@ -75,7 +75,7 @@ def test_what_does_not_spill_and_what_still_runs(written):
     with pytest.raises(NoTempIo):
         read_figures([written(lines=lines)])
     found = read_figures([written(status="EXECUTING")])
-    assert any("still running" in one for one in found.meta.temp.untold)
+    assert any("still running" in one for one in found.notes)
 
 
 def test_options_and_a_target(tmp_path):

@@ -30,8 +30,8 @@ def write(path, text):
 
 def test_tkprof_has_waits_and_row_sources(tmp_path):
     found = read_figures([write(tmp_path / "run.txt", oracle_reports.tkprof())])
-    temp = found.meta.temp
-    assert (temp.reads, temp.writes, temp.total_s) == (READS, WRITES, READ_S + WRITE_S)
+    temp = found
+    assert (temp.reads.count, temp.writes.count, temp.total_s) == (READS, WRITES, READ_S + WRITE_S)
     assert temp.bytes == (READS + WRITES) * IO_BYTES
     said = forecast(found, storage(THERE))
     assert said.forecast_s == pytest.approx(773 - 430 + (READS + WRITES) * 310e-6)
@@ -42,12 +42,12 @@ def test_tkprof_has_waits_and_row_sources(tmp_path):
 
 def test_tkprof_without_row_sources_and_of_several_executions(tmp_path):
     path = write(tmp_path / "run.txt", oracle_reports.tkprof(sources=False))
-    temp = read_figures([path], Choice(block="16K")).meta.temp
+    temp = read_figures([path], Choice(block="16K"))
     assert temp.bytes == (READS + WRITES) * 31 * 16384
     path = write(tmp_path / "more.txt", oracle_reports.tkprof(executions=2))
-    temp = read_figures([path]).meta.temp
+    temp = read_figures([path])
     assert temp.bytes == pytest.approx((READS + WRITES) * IO_BYTES, rel=1e-4)
-    assert any("all 2 executions" in one for one in temp.untold)
+    assert any("all 2 executions" in one for one in temp.notes)
 
 
 def test_tkprof_of_several_statements_asks_for_one(tmp_path):
@@ -67,14 +67,14 @@ def test_tkprof_of_several_statements_asks_for_one(tmp_path):
 def test_both_views_together(tmp_path, sessions):
     run, plan = oracle_reports.views(sessions=sessions)
     paths = write(tmp_path / "run.csv", run), write(tmp_path / "plan.csv", plan)
-    temp = read_figures(paths).meta.temp
-    assert temp.reads + temp.writes == pytest.approx(READS + WRITES, abs=sessions)
+    temp = read_figures(paths)
+    assert temp.reads.count + temp.writes.count == pytest.approx(READS + WRITES, abs=sessions)
     assert temp.bytes == pytest.approx((READS + WRITES) * IO_BYTES, rel=1e-4)
     assert temp.processes == sessions
     # Requests divide 435 s of waits for I/O.
     others = 28_000 * sessions
     assert temp.total_s == pytest.approx(435 * temp.operations / (temp.operations + others))
-    assert temp.within.least_s < temp.total_s < temp.within.most_s
+    assert temp.time_bounds.lower < temp.total_s < temp.time_bounds.upper
     with pytest.raises(EvidenceIncomplete, match=r"V\$SQL_PLAN_MONITOR are missing"):
         read_figures(paths[:1])
 
@@ -90,8 +90,8 @@ def test_of_several_executions_one_is_named(tmp_path):
         read_figures(paths)
     assert "16777217" in str(refused.value)
     assert "--exec-id" in refused.value.hint
-    temp = read_figures(paths, Choice(exec_id=16777217)).meta.temp
-    assert temp.reads == READS
+    temp = read_figures(paths, Choice(exec_id=16777217))
+    assert temp.reads.count == READS
 
 
 FORMS = {
@@ -108,10 +108,10 @@ def report(request, tmp_path):
 
 def test_an_instance_has_all_its_temp_waits(report):
     found = read_figures([report])
-    temp = found.meta.temp
-    assert (found.elapsed_s, temp.reads, temp.writes) == (DB_TIME_S, READS, WRITES)
+    temp = found
+    assert (found.elapsed_s, temp.reads.count, temp.writes.count) == (DB_TIME_S, READS, WRITES)
     assert temp.total_s == pytest.approx(READ_S + WRITE_S, rel=1e-3)
-    assert temp.within is None
+    assert temp.time_bounds is None
     # 11 GiB in 12.9 requests a second of an hour; Statspack does not tell, and 31 blocks are taken.
     assert temp.bytes / temp.operations == pytest.approx(IO_BYTES, rel=0.02)
     said = forecast(found, storage(THERE))
@@ -123,20 +123,20 @@ def test_a_statement_has_bounds(report):
     hashed = report.name == "statspack.txt"
     found = read_figures([report], Choice(sql_id="987654321" if hashed else SQL_ID))
     runs, elapsed_s, _, io = STATEMENTS[SQL_ID]
-    temp, within = found.meta.temp, found.meta.temp.within
+    temp, within = found, found.time_bounds
     assert found.elapsed_s == elapsed_s / runs
     waited_s = elapsed_s - 676 if hashed else elapsed_s * io / 100
-    assert within.most_s == pytest.approx(min(430, waited_s) / runs, rel=1e-3)
+    assert within.upper == pytest.approx(min(430, waited_s) / runs, rel=1e-3)
     # Others waited 105 s for I/O, so that as much of the 430 s at the most is theirs.
     least_s = 0 if hashed else 430 - (USER_IO_S - waited_s)
-    assert within.least_s == pytest.approx(least_s / runs, rel=1e-3, abs=1e-9)
-    assert within.least_s < temp.total_s < within.most_s
+    assert within.lower == pytest.approx(least_s / runs, rel=1e-3, abs=1e-9)
+    assert within.lower < temp.total_s < within.upper
     # The mean latency is that of the instance.
     assert temp.total_s / temp.operations == pytest.approx(430 / (READS + WRITES), rel=1e-2)
     said = forecast(found, storage({("read", IO_BYTES): 0, ("write", IO_BYTES): 0}))
     low_s, high_s = said.interval_s or (0, found.elapsed_s)
-    assert low_s < found.elapsed_s - within.most_s
-    assert high_s > found.elapsed_s - within.least_s
+    assert low_s < found.elapsed_s - within.upper
+    assert high_s > found.elapsed_s - within.lower
 
 
 def test_what_is_not_there_is_named(tmp_path, report):

@@ -121,8 +121,8 @@ def test_bytes_alone_with_the_size_of_an_operation(tmp_path):
     path.write_text("elapsed_s = 600\nio_s = 300\nspilled_bytes = 1e9\noperation_bytes = 1e5\n")
     word = "figures:elapsed=600s,io=300s,spilled=1G,size=256K"
     for given, count in ((path, 10_000), (word, 4096)):
-        temp = read_figures([given]).meta.temp
-        assert (temp.reads, temp.writes, temp.total_s) == (count, count, 300)
+        temp = read_figures([given])
+        assert (temp.reads.count, temp.writes.count, temp.total_s) == (count, count, 300)
     with pytest.raises(EvidenceContradictory):
         read_figures([word.removesuffix(",size=256K")])
 

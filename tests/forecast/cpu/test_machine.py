@@ -9,7 +9,9 @@ from evidence import change, known, recording, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
 from spillcast.forecast.latency import Latency
-from spillcast.forecast.load import Load, temp_load
+from spillcast.forecast.load import Load
+from spillcast.forecast.recorded import cpu_time
+from spillcast.forecast.recorded_threads import temp_load
 from spillcast.recording.calibration import MachineCalibration, WaitCost
 from spillcast.recording.meta import CpuCache, Machine
 from spillcast.recording.schema import WAITS_SCHEMA
@@ -27,6 +29,10 @@ CALIBRATED = Machine(caches=[CACHE], calibration=MachineCalibration(1.8e9, [COST
 COUNT = 1000
 
 
+def cpu_of(run):
+    return cpu_time(run, rehearsed=False)
+
+
 def moved(tmp_path, here_ns, there_ns, *, cpu_s, machine):
     """How the CPU time of a run moves that waits for 60 s in all."""
     run = recording(
@@ -34,7 +40,7 @@ def moved(tmp_path, here_ns, there_ns, *, cpu_s, machine):
     )
     change(run, machine=machine)
     there = Latency(there_ns / 1e9, np.zeros((0, 2)), 0.0, True, False)
-    return machine_change(run, temp_load(run), [there])
+    return machine_change(cpu_of(run), temp_load(run), [there])
 
 
 def drift_s(tmp_path, here_ns, there_ns, *, passes, machine=MACHINE):
@@ -61,7 +67,9 @@ def test_threads_without_a_core_each_find_their_caches_cold_anyway(tmp_path):
     run = recording(tmp_path / "run.spill", [("read", 8192, COUNT, MS)], elapsed_s=9.0, cpu_s=0.5)
     change(run, machine=CALIBRATED)
     there = [Latency(0.0, np.zeros((0, 2)), 0.0, True, False)]
-    alone, shared = (machine_change(run, temp_load(run), there, each) for each in (1.0, 0.5))
+    alone, shared = (
+        machine_change(cpu_of(run), temp_load(run), there, each) for each in (1.0, 0.5)
+    )
     assert shared.total_s == pytest.approx(alone.total_s / 2)
     assert shared.error_s == pytest.approx(alone.error_s / 2)
 
@@ -81,7 +89,7 @@ def test_bursts_count_one_by_one(tmp_path):
     change(run, machine=CALIBRATED)
     load = Load("read", 8192, COUNT, COUNT * 8192, COUNT * 10e-9)
     there = Latency(1e-3, np.zeros((0, 2)), 0.0, True, False)
-    found = machine_change(run, [load], [there])
+    found = machine_change(cpu_of(run), [load], [there])
     assert found.total_s == pytest.approx(COUNT / 2 * 100e-6 * (1 + 1 - exp(-0.1)), rel=0.02)
 
 

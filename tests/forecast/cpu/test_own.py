@@ -36,7 +36,9 @@ def ran(path, waits_s, work_s, *, slope_s=SLOPE_S):
 
 def asked(run, there_s, waits_s):
     load = Load("read", 8192, COUNT, COUNT * 8192, float(np.sum(waits_s)))
-    return within_run_change(run, [load], [Latency(there_s, np.zeros((0, 2)), 0.0, True, False)])
+    return within_run_change(
+        run.bursts, [load], [Latency(there_s, np.zeros((0, 2)), 0.0, True, False)]
+    )
 
 
 @pytest.fixture

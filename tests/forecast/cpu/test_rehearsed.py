@@ -8,7 +8,8 @@ import pytest
 from evidence import known, seconds, table, waits
 from spillcast.forecast.cpu import rehearsed_change
 from spillcast.forecast.latency import Latency, rehearsed
-from spillcast.forecast.load import temp_load
+from spillcast.forecast.recorded import cpu_time
+from spillcast.forecast.recorded_threads import temp_load
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.rehearse import Rehearsal
@@ -42,6 +43,10 @@ def run(path, loads, cpu_us, *, threads=1, ended_by="duration", cpu_s=9.0, first
     return made
 
 
+def cpu_of(recording):
+    return cpu_time(recording, rehearsed=True)
+
+
 def test_each_kind_by_itself(tmp_path):
     """Reads take 30 us more there and writes 10 us; 10,000 reads and 1,000 writes."""
     loads = [("write", 1000, 100), ("read", 10_000, 100)]
@@ -49,7 +54,7 @@ def test_each_kind_by_itself(tmp_path):
     there = run(
         tmp_path / "b", [("write", 1000, 900), ("read", 500, 900)], {"write": 60, "read": 100}
     )
-    found = rehearsed_change(here, temp_load(here), Rehearsal.of(there))
+    found = rehearsed_change(cpu_of(here), temp_load(here), Rehearsal.of(there))
     by_op = dict(zip((load.op for load in temp_load(here)), found.each_s, strict=True))
     assert by_op["read"] == pytest.approx(30e-6, rel=0.01)
     assert by_op["write"] == pytest.approx(10e-6, rel=0.01)
@@ -69,7 +74,7 @@ def test_only_the_same_prefix_is_compared(tmp_path):
     writer.add_seconds(seconds([("write", SIZE, 800, 100 * US)], 1))
     here = writer.finish(known(10.0, 0, 800, cpu_s=9.0))
     there = run(tmp_path / "b", [("write", 400, 900)], {"write": 60})
-    found = rehearsed_change(here, temp_load(here), Rehearsal.of(there))
+    found = rehearsed_change(cpu_of(here), temp_load(here), Rehearsal.of(there))
     assert found.each_s == pytest.approx([10e-6], rel=0.15)
 
 
@@ -79,7 +84,7 @@ def test_what_was_before_the_first_operation_is_no_ones(tmp_path, threads):
     loads = [("write", 300, 100)]
     here = run(tmp_path / "a", loads, {"write": 50}, threads=threads, first_us=10**6)
     there = run(tmp_path / "b", loads, {"write": 80}, threads=threads, first_us=2 * 10**6)
-    found = rehearsed_change(here, temp_load(here), Rehearsal.of(there))
+    found = rehearsed_change(cpu_of(here), temp_load(here), Rehearsal.of(there))
     assert found.each_s == pytest.approx([30e-6], rel=0.02)
 
 
@@ -91,21 +96,21 @@ def test_the_less_was_rehearsed_the_less_is_sure(tmp_path):
         ([("write", 200, 9)], [("write", 4000, 9)], [("write", 4000, 9), ("read", 4000, 9)])
     ):
         there = run(tmp_path / f"{number}", done, {"write": 20, "read": 20})
-        errors.append(rehearsed_change(here, temp_load(here), Rehearsal.of(there)).error_s)
+        errors.append(rehearsed_change(cpu_of(here), temp_load(here), Rehearsal.of(there)).error_s)
     assert errors[0] > errors[1] > errors[2] > 0
 
 
 def test_few_operations_tell_nothing(tmp_path):
     here = run(tmp_path / "a", [("write", 400, 100)], {"write": 50})
     there = run(tmp_path / "b", [("write", 99, 100)], {"write": 50})
-    assert rehearsed_change(here, temp_load(here), Rehearsal.of(there)) is None
+    assert rehearsed_change(cpu_of(here), temp_load(here), Rehearsal.of(there)) is None
 
 
 def test_a_recording_cut_into_slices_is_compared_as_far_as_its_first(tmp_path):
     """Its first slice holds 300 operations of 150 us each, whatever the rehearsal came to."""
     here = run(tmp_path / "a", [("write", 2000, 100)], {"write": 50}, slices=[(0.0, 0.045)])
     there = run(tmp_path / "b", [("write", 1000, 100)], {"write": 75})
-    found = rehearsed_change(here, temp_load(here), Rehearsal.of(there))
+    found = rehearsed_change(cpu_of(here), temp_load(here), Rehearsal.of(there))
     assert found.total_s == pytest.approx(2000 * 25e-6, rel=0.02)
 
 
@@ -113,17 +118,17 @@ def test_without_cpu_times_gaps_of_one_thread_tell(tmp_path):
     loads = [("write", 300, 100)]
     here = run(tmp_path / "a", loads, {"write": 50}, cpu_s=None)
     there = run(tmp_path / "b", loads, {"write": 80})
-    found = rehearsed_change(here, temp_load(here), Rehearsal.of(there))
+    found = rehearsed_change(cpu_of(here), temp_load(here), Rehearsal.of(there))
     assert found.each_s == pytest.approx([30e-6], rel=0.02)
     here = run(tmp_path / "c", loads, {"write": 50}, cpu_s=None, threads=2)
-    assert rehearsed_change(here, temp_load(here), Rehearsal.of(there)) is None
+    assert rehearsed_change(cpu_of(here), temp_load(here), Rehearsal.of(there)) is None
 
 
 def test_what_compressing_adds_is_not_counted_twice(tmp_path):
     loads = [("write", 300, 100)]
     here = run(tmp_path / "a", loads, {"write": 50})
     there = run(tmp_path / "b", loads, {"write": 80})
-    found = rehearsed_change(here, temp_load(here), Rehearsal.of(there), 0.006)
+    found = rehearsed_change(cpu_of(here), temp_load(here), Rehearsal.of(there), 0.006)
     assert found.total_s + 0.006 == pytest.approx(300 * 30e-6, rel=0.02)
 
 

@@ -16,7 +16,7 @@ from spillcast.forecast import forecast
 from spillcast.forecast.duckdb.adaptive import adapt, lowest_level_s
 from spillcast.forecast.duckdb.compression import compression
 from spillcast.forecast.latency import latencies
-from spillcast.forecast.load import temp_load
+from spillcast.forecast.recorded_threads import temp_load
 from spillcast.recording import Recording
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter

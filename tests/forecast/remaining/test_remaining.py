@@ -11,11 +11,11 @@ from harness import spillcast
 from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 from spillcast.errors import NotSpilled
 from spillcast.forecast import forecast
-from spillcast.forecast.load import temp_load
+from spillcast.forecast.recorded import workload_of_recording
+from spillcast.forecast.recorded_threads import recorded_threads
 from spillcast.forecast.remaining import RemainingWorkHints, UserEstimate
 from spillcast.forecast.remaining.progress import progress_of
-from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.threads.overlap import Threads
+from spillcast.forecast.threads.overlap import simulated_threads
 from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import DoneBefore, SizedFile
@@ -38,20 +38,18 @@ def test_without_any_source_the_sentence_names_the_part(written):
     assert "at least 3.12 MiB in temp files remain to be read" in said.warnings[0].message
 
 
-def test_the_overlap_of_a_part_is_simulated_once(tmp_path):
+def test_the_loads_of_the_entire_query_leave_its_threads_as_recorded(tmp_path):
     part = recorded_late(tmp_path, [("read", FILE, n) for n in range(300, 500)], 1300, threads=2)
-    baseline = Baseline.of(part, None)
-    assert baseline.threads is not baseline.recorded_threads
-    assert baseline.threads._recorded is baseline.recorded_threads._recorded
-    whole = Threads(part, baseline.loads).recorded
-    assert baseline.threads.recorded == whole
+    workload = workload_of_recording(part)
+    assert sum(load.count for load in workload.loads) > 2 * 200
+    assert workload.threads.recorded == simulated_threads(recorded_threads(part)).recorded
 
 
 def test_time_before_the_first_spill_goes_with_no_byte(tmp_path):
     """Of 3.2 s a scan took the first half: what passes beside a write is that of the second."""
     scan = [("read", DATA, n) for n in range(400)]
     part = recorded(tmp_path / "part.spill", scan + [("write", FILE, n) for n in range(400)])
-    seen = progress_of(part, Threads(part, temp_load(part)))
+    seen = progress_of(part, recorded_threads(part))
     assert seen.ahead_s == pytest.approx(400.5 * STEP_S)
     own = seen.io_s_per_byte["write"] + seen.rest_s_per_byte["write"]
     assert own * BLOCK == pytest.approx(STEP_S, rel=0.01)
@@ -215,7 +213,7 @@ def test_a_hash_aggregate_writes_a_block_twice_and_reads_it_once(tmp_path, writt
     whole = [{"Plan": {**node, "Plans": [scan]}, "Settings": {"work_mem": "64kB"}}]
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(whole))
-    coming = Baseline.of(written, known=RemainingWorkHints(history=[path])).to_come
+    coming = workload_of_recording(written, hints=RemainingWorkHints(history=[path])).remaining
     assert coming.whole_bytes("write") == pytest.approx(800 * BLOCK, rel=0.15)
     assert coming.whole_bytes("read") == pytest.approx(400 * BLOCK, rel=0.15)
 
@@ -230,7 +228,7 @@ def test_what_a_process_has_written_is_surer_than_its_plan(tmp_path):
         temp_before=[SizedFile(FILE, 1000 * BLOCK)],
         before=DoneBefore(5.2, 5.2, 1300 * BLOCK, 300 * BLOCK, 1000 * BLOCK),
     )
-    coming = Baseline.of(part, known=RemainingWorkHints(history=[path])).to_come
+    coming = workload_of_recording(part, hints=RemainingWorkHints(history=[path])).remaining
     low, high = (float(one) for one in np.quantile(coming.bytes["write"], (0.05, 0.95)) / BLOCK)
     assert low == pytest.approx(1000, rel=0.1)
     assert high > 1400
@@ -249,7 +247,7 @@ def test_a_session_that_writes_more_than_its_plan_has_set_less_work_memory(writt
     sorts = [plan(rows, width)[0]["Plan"] for rows, width in ((60_000, 20), (38_000, 60))]
     joined = {"Node Type": "Merge Join", "Plan Rows": 1, "Plan Width": 8, "Plans": sorts}
     (written.path / "estimate.json").write_text(json.dumps([{"Plan": joined, "Settings": {}}]))
-    coming = Baseline.of(written).to_come
+    coming = workload_of_recording(written).remaining
     assert coming.sources["written"] == "the plan, which was not run"
     both = (60_000 * 30 + 38_000 * 70) / BLOCK
     assert coming.whole_bytes("write") == pytest.approx(both * BLOCK, rel=0.15)

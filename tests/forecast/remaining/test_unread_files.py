@@ -8,10 +8,9 @@ import pytest
 
 from part_recordings import BLOCK, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 from spillcast.forecast import forecast
-from spillcast.forecast.load import temp_load
+from spillcast.forecast.recorded import workload_of_recording
+from spillcast.forecast.recorded_threads import recorded_threads
 from spillcast.forecast.remaining.progress import progress_of
-from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.threads.overlap import Threads
 
 
 def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
@@ -67,7 +66,7 @@ def test_a_stray_write_is_no_measure_of_all_that_were_written(tmp_path):
         [("write", FILE, 1000, BLOCK // 2), *(("read", FILE, n) for n in range(300, 500))],
         1300,
     )
-    writes = [load for load in Baseline.of(part, None).loads if load.op == "write"]
+    writes = [load for load in workload_of_recording(part).loads if load.op == "write"]
     assert sum(load.count for load in writes) == pytest.approx(1000, rel=0.05)
 
 
@@ -79,5 +78,5 @@ def test_waits_that_moved_nothing_tell_nothing_of_what_is_to_come(tmp_path):
     part.waits = part.waits.set_column(column, "bytes", nothing)
     slices = replace(part.meta.raw, slices_s=[(0.0, part.elapsed_s)])
     part.meta = replace(part.meta, raw=slices)
-    assert progress_of(part, Threads(part, temp_load(part))) is None
+    assert progress_of(part, recorded_threads(part)) is None
     assert forecast(part, SAME).to_json()

@@ -6,7 +6,7 @@ import pytest
 
 from evidence import recording, storage
 from harness import spillcast
-from spillcast.evidence.postgres import recording_of_plan
+from spillcast.evidence.postgres import counts_of_plan
 from spillcast.forecast import forecast
 
 BLOCK = 8192
@@ -26,7 +26,7 @@ def plan(*, workers=0, elapsed_ms=10_000.0):
 
 def test_counts_times_latencies():
     there = storage({("read", BLOCK): 100_000, ("write", BLOCK): 200_000})
-    said = forecast(recording_of_plan(plan()), there)
+    said = forecast(counts_of_plan(plan()), there)
     assert (said.baseline_s, said.ceiling_s) == (10.0, pytest.approx(7.5))
     assert said.forecast_s == pytest.approx(7.5 + 0.2 + 0.2)
     assert "counts-only" in {warning.code for warning in said.warnings}
@@ -34,21 +34,21 @@ def test_counts_times_latencies():
 
 def test_processes_share_the_io():
     there = storage({("read", BLOCK): 100_000, ("write", BLOCK): 200_000})
-    said = forecast(recording_of_plan(plan(workers=4)), there)
+    said = forecast(counts_of_plan(plan(workers=4)), there)
     assert said.ceiling_s == pytest.approx(9.5)
     assert said.forecast_s == pytest.approx(9.5 + 0.4 / 5)
     assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
     # A probe saw fewer under way: the processes share it all the same.
     busy = storage({("read", BLOCK): 100_000, ("write", BLOCK): 200_000})
     busy.facts["in_flight"] = 2.5
-    assert forecast(recording_of_plan(plan(workers=4)), busy).forecast_s == pytest.approx(9.58)
+    assert forecast(counts_of_plan(plan(workers=4)), busy).forecast_s == pytest.approx(9.58)
 
 
 def test_a_plan_says_what_a_recording_says(tmp_path):
     loads = [("read", BLOCK, 2000, 1_000_000), ("write", BLOCK, 1000, 500_000)]
     recorded = recording(tmp_path / "run.spill", loads, elapsed_s=10.0)
     there = storage({("read", BLOCK): 300_000, ("write", BLOCK): 20_000})
-    one, other = forecast(recorded, there), forecast(recording_of_plan(plan()), there)
+    one, other = forecast(recorded, there), forecast(counts_of_plan(plan()), there)
     assert one.forecast_s == pytest.approx(other.forecast_s)
     assert one.ceiling_s == pytest.approx(other.ceiling_s)
 

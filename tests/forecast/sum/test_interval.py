@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evidence import recording, storage
 from spillcast.forecast import forecast
-from spillcast.forecast.sum.interval import DRAWS, Uncertainty
+from spillcast.forecast.interval import DRAWS, Uncertainty
 from spillcast.storage import Storage
 from spillcast.storage.source import PROBE
 

@@ -7,7 +7,7 @@ import pytest
 
 from evidence import change
 from harness import spillcast
-from spillcast.evidence.postgres import recording_of_plan
+from spillcast.evidence.postgres import counts_of_plan
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.ranking import priced, ranked
@@ -137,7 +137,7 @@ def plan(read_ms, *, elapsed_ms=4000.0):
 
 
 def test_counts_that_were_as_fast_as_memory_have_both_answers():
-    [(said, _)] = ask(recording_of_plan(plan(5.0)), [disk(300 * US)], Question())
+    [(said, _)] = ask(counts_of_plan(plan(5.0)), [disk(300 * US)], Question())
     assert said.forecast_s == pytest.approx(4.0, rel=0.01)
     low, high = said.interval_s
     # 2,000 operations of 0.3 ms more.
@@ -146,13 +146,13 @@ def test_counts_that_were_as_fast_as_memory_have_both_answers():
 
 
 def test_counts_that_were_slow_met_no_page_cache():
-    [(said, _)] = ask(recording_of_plan(plan(1500.0)), [disk(100 * US)], Question())
+    [(said, _)] = ask(counts_of_plan(plan(1500.0)), [disk(100 * US)], Question())
     assert said.forecast_s == pytest.approx(1.0 + 2000 * 1e-4, rel=0.01)
     assert "page-cache-answers" not in codes(said)
 
 
 def test_answers_far_apart_are_both_given_in_one_interval():
-    counts = recording_of_plan(plan(5.0, elapsed_ms=200.0))
+    counts = counts_of_plan(plan(5.0, elapsed_ms=200.0))
     [(said, _)] = ask(counts, [disk(9 * MS)], Question())
     assert said.refused is None
     assert said.forecast_s == pytest.approx(0.2, rel=0.02)
@@ -163,7 +163,7 @@ def test_answers_far_apart_are_both_given_in_one_interval():
 
 
 def test_a_disk_behind_memory_ranks_after_memory_and_is_no_cure():
-    counts = recording_of_plan(plan(5.0, elapsed_ms=200.0))
+    counts = counts_of_plan(plan(5.0, elapsed_ms=200.0))
     # The probe of memory found it a little slower than the page cache was.
     memory = replace(disk(8 * US, RECORDING), name="tmpfs")
     answers = [said for said, _ in ask(counts, [disk(9 * MS), memory], Question())]
@@ -178,7 +178,7 @@ def test_a_disk_behind_memory_ranks_after_memory_and_is_no_cure():
 
 
 def test_a_storage_that_looks_faster_than_memory_is_not():
-    [(said, _)] = ask(recording_of_plan(plan(8.0)), [disk(2 * US)], Question())
+    [(said, _)] = ask(counts_of_plan(plan(8.0)), [disk(2 * US)], Question())
     assert said.without_cache_s == said.forecast_s
 
 

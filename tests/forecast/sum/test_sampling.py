@@ -6,10 +6,10 @@ from math import log
 import pytest
 
 from large_recording import write_large_recording
+from spillcast.forecast import sampling
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
-from spillcast.forecast.sum import sampling
-from spillcast.forecast.sum.sampling import sample_of
+from spillcast.forecast.sampling import sample_of
 from spillcast.recording import Recording
 from spillcast.recording.spill import spill_bytes
 from varied_recording import write_varied_recording

@@ -8,7 +8,6 @@ from evidence import storage
 from harness import spillcast
 from spillcast.evidence.postgres import read_statements
 from spillcast.forecast import forecast
-from spillcast.recording.between import shared_among
 from statement_files import export, row
 
 BLOCK = 8192
@@ -21,9 +20,9 @@ def tenth():
 
 def test_the_interval_holds_both_ends(tmp_path):
     """3 s in calls of 2 s, by two to three processes: 2 s is the rest of 0.5 s, or of 1 s."""
-    recording = read_statements(export(tmp_path / "s.csv", 15, row(other_ms=1500.0)))
-    said = forecast(recording, tenth())
-    few, many = (forecast(shared_among(recording, n), tenth()) for n in (2, 3))
+    counts = read_statements(export(tmp_path / "s.csv", 15, row(other_ms=1500.0)))
+    said = forecast(counts, tenth())
+    few, many = (forecast(counts.with_processes(n), tenth()) for n in (2, 3))
     assert few.forecast_s == pytest.approx(0.5 + 0.3 / 2)
     assert many.forecast_s == pytest.approx(1.0 + 0.3 / 3)
     assert said.forecast_s == pytest.approx((few.forecast_s + many.forecast_s) / 2)

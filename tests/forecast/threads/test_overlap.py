@@ -1,16 +1,15 @@
 """Weights of waits where threads overlap and wait for each other, against plain arithmetic."""
 
 from dataclasses import replace
-from functools import cached_property
 
 import pytest
 
 from evidence import known, seconds, storage, table
 from spillcast.forecast import forecast
-from spillcast.forecast.load import temp_load
-from spillcast.forecast.sum.baseline import Baseline
-from spillcast.forecast.sum.projection import project
-from spillcast.forecast.threads.overlap import Threads
+from spillcast.forecast.projection import projection
+from spillcast.forecast.recorded import workload_of_recording
+from spillcast.forecast.recorded_threads import recorded_threads, temp_load
+from spillcast.forecast.threads.overlap import simulated_threads
 from spillcast.recording.meta import Machine
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
@@ -125,7 +124,7 @@ def test_only_a_replay_of_all_of_the_run_is_a_time_of_it(tmp_path, cut):
         "think_scale": 1.0, "prefilled_bytes": 0, "elapsed_ns": 20 * 10**9,
     }  # fmt: skip
     target = replace(storage({("read", 4096): 9 * MS}), facts={**facts, **cut})
-    overlap = project(Baseline.of(run, None), target).overlap
+    overlap = projection(workload_of_recording(run), target).overlap
     assert overlap.replayed_s == (None if cut else 20.0)
     # They take turns, so that both models hold them apart; what is beyond is not the storage's.
     assert overlap.elapsed_s == pytest.approx(2 * TURNS * 10 / 1e3, rel=0.01)
@@ -133,19 +132,16 @@ def test_only_a_replay_of_all_of_the_run_is_a_time_of_it(tmp_path, cut):
     assert cut or said.interval_s[1] > 15.0
 
 
-def test_what_is_computed_before_the_whole_is_known_changes_nothing(tmp_path):
+def test_loads_of_the_entire_query_leave_what_is_known_of_the_threads(tmp_path):
     """Of counts too, for which a trace of the recorded loads is made up."""
     writer = RecordingWriter(tmp_path / "counts.spill")
     writer.add_seconds(seconds([("write", 4096, 300, MS), ("read", 4096, 300, 2 * MS)], 2))
     recording = writer.finish(known(1.5, 600, 600, cpu_s=0.2))
-    loads = temp_load(recording)
+    recorded = recorded_threads(recording)
+    threads, loads = simulated_threads(recorded), temp_load(recording)
+    assert simulated_threads(recorded) is threads
+    assert len(threads.trace.temp) == 1200
     whole = [replace(load, count=7 * load.count) for load in loads]
-    fresh, used = Threads(recording, loads), Threads(recording, loads)
-    cached = [name for name, value in vars(Threads).items() if isinstance(value, cached_property)]
-    for name in cached:
-        getattr(used, name)
-    first, second = fresh.of_whole(whole), used.of_whole(whole)
-    assert len(first.trace.temp) == len(second.trace.temp) == 1200
-    for name in ("recorded", "quota_s", "cores_s", "_kept"):
-        assert getattr(first, name) == getattr(second, name)
-    assert second._kept == pytest.approx(1 / 7)
+    assert threads.quota_s(whole) == threads.quota_s(loads) == (0.0, 0.0)
+    simulated = threads.on(None, 1, {})
+    assert threads.mean_s(simulated, whole) == threads.mean_s(simulated, loads) == [0.0, 0.0]

@@ -7,7 +7,7 @@ import pytest
 
 from evidence import change, recording
 from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, explain, tables
-from spillcast.evidence.postgres import recording_of_plan
+from spillcast.evidence.postgres import counts_of_plan
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.forecast import forecast
 from spillcast.forecast.assumptions import MEMORY_SPREAD
@@ -104,7 +104,7 @@ def test_temp_blocks_at_any_setting_follow_from_one_plan(server, query):
 
 def test_memory_by_storage_is_the_arithmetic_of_the_passes(server):
     """A sort of two passes and of one: between them half of the temp I/O goes, on any storage."""
-    recording = recording_of_plan(plan(server, SORT, 512))
+    recording = counts_of_plan(plan(server, SORT, 512))
     said = [forecast(recording, resolve(f"factor:{n}", recording)) for n in (2, 4)]
     memory, names = said[0].work_memory, ["half", "quarter"]
     assert memory.spills[0].passes == 2
@@ -122,7 +122,7 @@ def test_memory_by_storage_is_the_arithmetic_of_the_passes(server):
 @pytest.mark.parametrize("name", CURED)
 def test_with_what_is_called_enough_nothing_spills(server, name):
     query, before = CURED[name]
-    recording = recording_of_plan(plan(server, query, 256, before))
+    recording = counts_of_plan(plan(server, query, 256, before))
     memory = forecast(recording, resolve("factor:2", recording)).work_memory
     assert memory.current_bytes == 256 * K
     after = plan(server, query, memory.enough.work_mem_bytes // K, before)
@@ -150,7 +150,7 @@ def test_states_of_numeric_fit_in_what_is_called_enough(server, results):
     """Their size is not in the plan: it is 2.5 times what results of that width suggest."""
     query = f"select id, {results} from big group by id"
     before = ("set enable_sort = off",)
-    recording = recording_of_plan(plan(server, query, 256, before))
+    recording = counts_of_plan(plan(server, query, 256, before))
     memory = forecast(recording, resolve("factor:2", recording)).work_memory
     assert memory.spills[0].any_state
     after = plan(server, query, memory.enough.work_mem_bytes // K, before)
@@ -158,7 +158,7 @@ def test_states_of_numeric_fit_in_what_is_called_enough(server, results):
 
 
 def test_with_what_is_called_one_pass_a_sort_writes_its_rows_once(server):
-    recording = recording_of_plan(plan(server, SORT, 256))
+    recording = counts_of_plan(plan(server, SORT, 256))
     memory = forecast(recording, resolve("factor:2", recording)).work_memory
     assert memory.spills[0].passes > 1
     assert memory.one_pass.work_mem_bytes < memory.enough.work_mem_bytes / 2
@@ -176,7 +176,7 @@ def test_what_the_cures_leave_is_arithmetic():
     hashed = leaf("Hash", 400.0, 5_000, batches | rows | peak)
     join = leaf("Hash Join", 1000.0, 10_000, {}, hashed)
     top = leaf("Append", 4000.0, 30_000, {}, sort, join)
-    recording = recording_of_plan({"Plan": top, "Execution Time": 10_000.0})
+    recording = counts_of_plan({"Plan": top, "Execution Time": 10_000.0})
     said = forecast(recording, resolve("factor:4", recording))
     memory = said.work_memory
     assert said.forecast_s == pytest.approx(7.0)
@@ -192,7 +192,7 @@ def test_what_the_cures_leave_is_arithmetic():
 
 def test_an_interval_of_it_holds_what_is_known_of_the_rest():
     """4 s of a sort's 10 s are temp I/O: nobody measured the 6 s with other memory."""
-    recording = recording_of_plan({"Plan": SORT_OF_4_S, "Execution Time": 10_000.0})
+    recording = counts_of_plan({"Plan": SORT_OF_4_S, "Execution Time": 10_000.0})
     said = forecast(recording, resolve("factor:4", recording))
     for cure in (said.work_memory.enough, said.work_memory.one_pass):
         low_s, high_s = cure.interval_s
@@ -209,7 +209,7 @@ def test_an_interval_of_it_holds_what_is_known_of_the_rest():
 
 def told(plan, elapsed_s, *targets):
     """The lines that a terminal shows, and the cells of memory by storage."""
-    recording = recording_of_plan({"Plan": plan, "Execution Time": elapsed_s * 1e3})
+    recording = counts_of_plan({"Plan": plan, "Execution Time": elapsed_s * 1e3})
     said = [forecast(recording, resolve(target, recording)) for target in targets]
     lines = forecast_page(said).text(100).splitlines()
     return lines, memory_cells(targets, said)

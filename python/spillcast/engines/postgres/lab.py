@@ -15,11 +15,11 @@ from spillcast.engines.engine import Calibrates, Explains, Lab, Workload
 from spillcast.engines.held import HeldQuery, RunResult
 from spillcast.engines.postgres.processes import WORKER_TITLE
 from spillcast.engines.postgres.server import Installation, PrivateServer, make_cluster, serve
-from spillcast.evidence.postgres import recording_of_plan
+from spillcast.evidence.counts import Counts
+from spillcast.evidence.postgres import counts_of_plan
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.forecast.more_memory import Spill
 from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, spills_of
-from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine
 
 if TYPE_CHECKING:
@@ -221,15 +221,15 @@ class PostgresLab(Lab, Calibrates, Explains):
         settings = {**workload.settings, "track_io_timing": "on"}
         return replace(workload, sql=EXPLAIN + workload.sql, settings=settings)
 
-    def plan_of(self, ran: RunResult) -> Recording:
+    def plan_of(self, ran: RunResult) -> Counts:
         """What the plan counts that such a run returned."""
         [[document]] = json.loads(ran.rows)
-        return recording_of_plan(document)
+        return counts_of_plan(document)
 
-    def spills(self, workload: Workload, plan: Recording) -> Sequence[Spill]:
+    def spills(self, workload: Workload, plan: Counts) -> Sequence[Spill]:
         """The nodes of such a plan that spill."""
         multiplier = float(workload.settings.get("hash_mem_multiplier", HASH_MEM_MULTIPLIER))
-        document = plan.meta.engine.document or {}
+        document = plan.engine.document or {}
         return spills_of(nodes_of(document["Plan"]), multiplier)
 
     def describe(self, workload: Workload) -> ObservedEngine:

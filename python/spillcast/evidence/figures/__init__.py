@@ -1,1 +1,1 @@
-"""Figures of one run, bare or out of a report, as evidence: a recording in memory."""
+"""Figures of one run, bare or out of a report, as evidence: counts."""

@@ -9,16 +9,15 @@ from typing import Any
 from spillcast.document import key
 from spillcast.document import read as read_document
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo
+from spillcast.evidence.counts import Bounds
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import PROFILE, Figures, Moved
 from spillcast.evidence.figures.temp_times import at_most
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values
-from spillcast.recording.ends import Unknown
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
-from spillcast.recording.shared_by import SharedBy
 from spillcast.redaction import struck_text
 from spillcast.units import format_bytes, parse_duration_s
 
@@ -130,8 +129,10 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
         reads=Moved(),
         writes=Moved(),
         engine=ObservedEngine("duckdb"),
-        capture=PROFILE,
-        shared_by=SharedBy(1, THREADS_MOST, "a profile does not contain the number of threads"),
+        source=PROFILE,
+        processes_bounds=Bounds(
+            1.0, THREADS_MOST, "a profile does not contain the number of threads"
+        ),
         statement=Statement(None, query, 1, 1),
         untold=[
             "the size of temp files is that of all queries that ran in the database meanwhile",
@@ -150,7 +151,7 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
         f"blocks of {sizes}, by 1 to {THREADS_MOST} threads"
     )
     between = _with(figures, (lower * upper) ** 0.5, (SMALLEST_BYTES * LARGEST_BYTES) ** 0.5)
-    return replace(between, ends=(least, most), unknown=Unknown(words, _HINT))
+    return replace(between, between=Bounds(least, most, words, _HINT))
 
 
 def _unsized(path: Path, elapsed_s: float) -> InputError:
@@ -182,4 +183,4 @@ def _with(figures: Figures, moved_bytes: float, size_bytes: float) -> Figures:
     reads, writes = (
         Moved(count, round(moved_bytes), time_s) for time_s in (times.read_s, times.write_s)
     )
-    return replace(figures, reads=reads, writes=writes, within=times.within)
+    return replace(figures, reads=reads, writes=writes, time_bounds=times.within)

@@ -1,4 +1,4 @@
-"""Figures of one run (elapsed time, temp I/O, threads) -> a recording."""
+"""Figures of one run (elapsed time, temp I/O, threads) -> counts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,18 +10,13 @@ from spillcast.errors import (
     NoTempIo,
     TimesUnknown,
 )
+from spillcast.evidence.counts import Bounds, Counts, OpCounts, middle_processes
 from spillcast.gate import COUNT_MAX
-from spillcast.recording.ends import Ends, Unknown
-from spillcast.recording.even_rows import even_seconds
-from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine, Temp
+from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
-from spillcast.recording.recording import Recording
-from spillcast.recording.schema import WAITS_SCHEMA
-from spillcast.recording.shared_by import SharedBy
-from spillcast.recording.timed_within import TimedWithin
 from spillcast.units import format_duration
 
-#: The captures of such recordings: what a person typed, what Oracle reports, and what DuckDB does.
+#: The sources of such counts: what a person typed, what Oracle reports, and what DuckDB does.
 FIGURES, REPORT, PROFILE = "figures", "report", "profile"
 _UNTIMED = "give the time of its temp I/O, or name its storage with --from"
 #: Rounded times may add up to more than the run by so much of it.
@@ -47,9 +42,10 @@ class Figures:
     ``threads`` is how many were at work on the mean; times of I/O and CPU are summed over them.
     Where ``busy_s`` is known, the time of all of them together, they follow from it.
     ``elapsed_unknown`` says why there is no elapsed time.
-    Where ``within`` has bounds of the time of temp I/O, the times of ``reads`` and ``writes`` are
-    between them. Where only bounds of the I/O itself are known, ``ends`` are the run with the least
-    and with the most of it, and ``unknown`` says so. ``untold`` says what this source cannot tell.
+    Where the time of temp I/O has bounds, the times of ``reads`` and ``writes`` are between them;
+    ``counts_follow_time`` says whether their number follows from it. ``between`` are the run with
+    the least and with the most temp I/O, where only bounds of it are known. ``untold`` says what
+    the source does not contain.
     """
 
     path: Path
@@ -60,12 +56,12 @@ class Figures:
     threads: float = 1.0
     busy_s: float | None = None
     elapsed_unknown: str = ""
-    within: TimedWithin | None = None
-    shared_by: SharedBy | None = None
-    ends: tuple["Figures", "Figures"] | None = None
-    unknown: Unknown | None = None
+    time_bounds: Bounds[float] | None = None
+    counts_follow_time: bool = False
+    processes_bounds: Bounds[float] | None = None
+    between: "Bounds[Figures] | None" = None
     engine: ObservedEngine = field(default_factory=lambda: ObservedEngine("process"))
-    capture: str = FIGURES
+    source: str = FIGURES
     statement: Statement | None = None
     untold: Sequence[str] = ()
 
@@ -75,10 +71,10 @@ class Figures:
         return [moved.time_s for moved in (self.reads, self.writes) if moved.time_s is not None]
 
 
-def recording_of_figures(
+def counts_of_figures(
     figures: Figures, *, elapsed_s: float | None = None, timed: bool = True
-) -> Recording:
-    """A recording that is nowhere on disk: rows of ``seconds``, and empty ``waits``.
+) -> Counts:
+    """The counts of a run.
 
     ``elapsed_s`` is that of the run where it is known better. InputError for figures that cannot
     be; Refusal, if ``timed``, where nothing tells how long temp I/O took.
@@ -87,42 +83,36 @@ def recording_of_figures(
     _check(figures)
     if timed and not sum(figures.times_s):
         raise TimesUnknown(f"{figures.path}: no time of temp I/O is given: {_UNTIMED}")
-    reads, writes, shared_by = figures.reads, figures.writes, figures.shared_by
-    cpu_s = figures.cpu_s if figures.threads == 1 else None
-    meta = Meta(
-        elapsed_s=figures.elapsed_s,
-        recorded_s=figures.elapsed_s,
-        engine=figures.engine,
-        cpu_s=cpu_s,
-        temp=Temp(
-            reads.count,
-            writes.count,
-            reads.bytes + writes.bytes,
-            sum(figures.times_s),
-            processes=figures.threads if shared_by is None else shared_by.middle,
-            shared_by=shared_by,
-            within=figures.within if timed else None,
-            untold=tuple(figures.untold),
-            # What is read was written once, if nothing else is known.
-            held_bytes=writes.bytes or reads.bytes,
-            files=1,
-        ),
-        capture=CaptureAccount(figures.capture),
-        statement=figures.statement,
-        raw=KeptWaits(0, reads.count + writes.count, []),
+    shared = figures.processes_bounds
+    reads, writes = (
+        OpCounts.timed(moved.count, moved.bytes, moved.time_s)
+        for moved in (figures.reads, figures.writes)
     )
-    recording = Recording(figures.path, meta)
-    recording.waits = WAITS_SCHEMA.empty_table()
-    recording.seconds = even_seconds(
-        (op, bound.count, bound.bytes, bound.time_s or 0.0)
-        for op, bound in (("read", reads), ("write", writes))
-    )
-    if figures.ends is not None and figures.unknown is not None:
-        least, most = (
-            recording_of_figures(bound, elapsed_s=elapsed_s, timed=timed) for bound in figures.ends
+    io_bounds = None
+    if (between := figures.between) is not None:
+        lower, upper = (
+            counts_of_figures(bound, elapsed_s=elapsed_s, timed=timed)
+            for bound in (between.lower, between.upper)
         )
-        recording.ends = Ends(least, most, figures.unknown)
-    return recording
+        io_bounds = Bounds(lower, upper, between.reason, between.remedy)
+    return Counts(
+        path=figures.path,
+        elapsed_s=figures.elapsed_s,
+        reads=reads,
+        writes=writes,
+        source=figures.source,
+        engine=figures.engine,
+        processes=figures.threads if shared is None else middle_processes(shared),
+        processes_bounds=shared,
+        time_bounds=figures.time_bounds if timed else None,
+        counts_follow_time=figures.counts_follow_time,
+        io_bounds=io_bounds,
+        cpu_s=figures.cpu_s if figures.threads == 1 else None,
+        # What is read was written once, if nothing else is known.
+        held_bytes=writes.bytes or reads.bytes,
+        statement=figures.statement,
+        notes=tuple(figures.untold),
+    )
 
 
 def _with_elapsed(figures: Figures, elapsed_s: float) -> Figures:

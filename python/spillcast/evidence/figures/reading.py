@@ -1,15 +1,15 @@
-"""Reading figures of one run, from files or a word: a recording in memory."""
+"""Reading figures of one run, from files or a word: counts."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from spillcast.errors import EvidenceMixed
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.figures.choice import Choice
-from spillcast.evidence.figures.figures import recording_of_figures
+from spillcast.evidence.figures.figures import counts_of_figures
 from spillcast.evidence.figures.kinds import Reader, is_word
 from spillcast.evidence.recognise import recognise
 from spillcast.gate import reading
-from spillcast.recording.recording import Recording
 
 
 def read_figures(
@@ -18,8 +18,8 @@ def read_figures(
     *,
     elapsed_s: float | None = None,
     timed: bool = True,
-) -> Recording:
-    """The recording of files of figures, or of a word of them.
+) -> Counts:
+    """The counts of files of figures, or of a word of them.
 
     Several files may be parts of one report. ``elapsed_s`` is the time of the run where it is known
     better. InputError for what is damaged; Refusal, if ``timed``, where no time is told.
@@ -34,7 +34,7 @@ def read_figures(
         reader = _reader(paths)
         with reading(paths[0]):
             figures = reader.read(paths, choice)
-    return recording_of_figures(figures, elapsed_s=elapsed_s, timed=timed)
+    return counts_of_figures(figures, elapsed_s=elapsed_s, timed=timed)
 
 
 def _reader(paths: Sequence[Path]) -> Reader:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from spillcast.evidence.counts import Bounds
 from spillcast.evidence.figures.numbers import ZERO, Number
-from spillcast.recording.timed_within import TimedWithin
 
 #: Rounding that leaves less open than this is not worth a word.
 _PRECISE = 0.25
@@ -17,7 +17,7 @@ class TempTimes:
 
     read_s: float | None
     write_s: float | None
-    within: TimedWithin | None = None
+    within: Bounds[float] | None = None
 
 
 def printed(read: Number | None, write: Number | None) -> TempTimes:
@@ -26,9 +26,7 @@ def printed(read: Number | None, write: Number | None) -> TempTimes:
     total = times[0] + times[1]
     if total.spread <= _PRECISE:
         return TempTimes(times[0].value, times[1].value)
-    within = TimedWithin(
-        total.low, total.high, "the report rounds times of waits", TRACE_TELLS, False
-    )
+    within = Bounds(total.low, total.high, "the report rounds times of waits", TRACE_TELLS)
     if total.value:
         return TempTimes(times[0].value, times[1].value, within)
     return TempTimes(times[0].high / 2, times[1].high / 2, within)
@@ -37,14 +35,14 @@ def printed(read: Number | None, write: Number | None) -> TempTimes:
 def at_most(total_s: float, reads: int, writes: int, because: str) -> TempTimes:
     """Where temp I/O took no longer than this, and nothing tells how long."""
     share = total_s / 2 / max(reads + writes, 1)
-    within = TimedWithin(0.0, total_s, because, f"{_STORAGE_TELLS}; {TRACE_TELLS}", False)
+    within = Bounds(0.0, total_s, because, f"{_STORAGE_TELLS}; {TRACE_TELLS}")
     return TempTimes(share * reads, share * writes, within)
 
 
 def with_more(times: TempTimes, more_s: float, because: str) -> TempTimes:
     """The same where waits that are not listed may have taken so much more."""
     total_s = (times.read_s or 0.0) + (times.write_s or 0.0)
-    least_s = total_s if times.within is None else times.within.least_s
-    most_s = total_s if times.within is None else times.within.most_s
-    within = TimedWithin(least_s, most_s + more_s, because, TRACE_TELLS, False)
+    least_s = total_s if times.within is None else times.within.lower
+    most_s = total_s if times.within is None else times.within.upper
+    within = Bounds(least_s, most_s + more_s, because, TRACE_TELLS)
     return TempTimes(times.read_s, times.write_s, within)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, EvidenceUnsuited, NoTempIo
+from spillcast.evidence.counts import Bounds
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.numbers import number_of
@@ -13,7 +14,6 @@ from spillcast.evidence.oracle.report_tables import Table, tables_of
 from spillcast.evidence.oracle.report_text import check_all_read, report_text
 from spillcast.evidence.oracle.uncounted import OPERATION_BYTES, uncounted
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
-from spillcast.recording.timed_within import TimedWithin
 
 HOW = "export the rows of ASH themselves: spillcast collect oracle"
 _MINUTES = re.compile(r"Elapsed Time:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
@@ -59,8 +59,8 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
         elapsed_s=database_s,
         reads=Moved(1, OPERATION_BYTES, times["read"]),
         writes=Moved(1, OPERATION_BYTES, times["write"]),
-        within=TimedWithin(low_s, 2 * total_s - low_s, because, HOW, False),
-        capture=REPORT,
+        time_bounds=Bounds(low_s, 2 * total_s - low_s, because, HOW),
+        source=REPORT,
         untold=["this is for the time of all sessions together, as far as samples tell it"],
     )
     samples = {op: round(time_s) for op, time_s in times.items()}

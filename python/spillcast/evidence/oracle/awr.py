@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spillcast.errors import EvidenceUnknown, NoTempIo
+from spillcast.evidence.counts import Bounds
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.temp_times import printed, with_more
@@ -12,7 +13,6 @@ from spillcast.evidence.oracle.awr_tables import Report, Sql, report_of
 from spillcast.evidence.oracle.report_text import report_text
 from spillcast.recording.event_names import OPS
 from spillcast.recording.postgres_meta import Statement
-from spillcast.recording.timed_within import TimedWithin
 
 #: Blocks of a temp read or write where the report has no I/O by type of file.
 BLOCKS = 31
@@ -62,9 +62,9 @@ def _of_all(path: Path, report: Report, choice: Choice) -> Figures:
         elapsed_s=report.database_s,
         reads=reads,
         writes=writes,
-        within=times.within,
+        time_bounds=times.within,
         cpu_s=report.cpu_s,
-        capture=REPORT,
+        source=REPORT,
         untold=untold + _sizes_untold(report),
     )
 
@@ -82,13 +82,12 @@ def _of_statement(path: Path, report: Report, sql: Sql, choice: Choice) -> Figur
     if middle_s <= 0:
         raise NoTempIo(f"{path}: this statement did not wait for I/O", _HINT)
     runs = max(sql.executions, 1.0)
-    within = TimedWithin(
+    within = Bounds(
         least_s / runs,
         most_s / runs,
         "the report has no waits by statement: its waits for temp files may be all of its waits "
         "for I/O, or only what other statements leave",
         _HINT,
-        True,
     )
     untold = [
         _UNTOLD,
@@ -109,8 +108,9 @@ def _of_statement(path: Path, report: Report, sql: Sql, choice: Choice) -> Figur
         elapsed_s=sql.elapsed_s / runs,
         reads=reads,
         writes=writes,
-        within=None if within.least_s == within.most_s else within,
-        capture=REPORT,
+        time_bounds=None if within.lower == within.upper else within,
+        counts_follow_time=True,
+        source=REPORT,
         statement=Statement(choice.sql_id, None, round(runs), 1),
         untold=untold + _sizes_untold(report),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 from spillcast.errors import EvidenceUnknown, NoTempIo
+from spillcast.evidence.counts import Bounds
 from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
@@ -16,7 +17,6 @@ from spillcast.evidence.oracle.row_sources import may_spill
 from spillcast.evidence.oracle.uncounted import OPERATION_BYTES, uncounted
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.postgres_meta import Statement
-from spillcast.recording.timed_within import TimedWithin
 from spillcast.units import format_count, format_duration
 
 #: Fewer samples in all tell no share.
@@ -139,8 +139,8 @@ def figures_of(monitored: Monitored) -> Figures:
         writes=replace(moved["write"], time_s=times.write_s),
         cpu_s=monitored.cpu_s,
         busy_s=monitored.database_s,
-        within=times.within,
-        capture=REPORT,
+        time_bounds=times.within,
+        source=REPORT,
         statement=Statement(monitored.sql_id, monitored.sql_text, 1, 1),
         untold=[*_untold(monitored), *remarks, *why],
     )
@@ -242,12 +242,11 @@ def _sampled(monitored: Monitored) -> tuple[TempTimes, list[str]]:
     share = in_temp / all_samples
     error = NINE_IN_TEN * sqrt(share * (1 - share) / all_samples)
     least_s, most_s = (max(share + sign * error, 0) * monitored.database_s for sign in (-1, 1))
-    within = TimedWithin(
+    within = Bounds(
         least_s,
         min(most_s, monitored.database_s),
         f"{in_temp:,} of {format_count(round(all_samples), 'sample')} in waits for temp files",
         TRACE_TELLS,
-        False,
     )
     wrote = sum(n for event, n in temp.items() if "write" in event) / in_temp
     io_s = share * monitored.database_s
@@ -266,13 +265,12 @@ def _by_requests(
 
     within = None
     if others:
-        within = TimedWithin(
+        within = Bounds(
             share(1 / APART) * io_s,
             share(APART) * io_s,
             f"{temp:,} of {format_count(requests, 'request')} for temp files, which may "
             f"take up to {APART:g} times as long as others, or a {APART:g}th",
             TRACE_TELLS,
-            False,
         )
     whole_s = share(1) * io_s
     remarks = ["there are too few samples: the time of I/O is divided by requests"]

@@ -164,8 +164,8 @@ def _figures(
         writes=writes,
         cpu_s=section.calls["total"][1].value if "total" in section.calls else None,
         busy_s=busy_s,
-        within=times.within,
-        capture=REPORT,
+        time_bounds=times.within,
+        source=REPORT,
         statement=Statement(sql_id, struck_text(_statement(section.head)), 1, 1),
         untold=untold,
     )

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import sqrt
 
+from spillcast.evidence.counts import Bounds
 from spillcast.evidence.figures.figures import Figures, Moved
-from spillcast.recording.ends import Unknown
 from spillcast.recording.event_names import OPS
 
 #: Bytes of an operation where nothing tells: 31 blocks.
@@ -30,12 +30,9 @@ def uncounted(
     words = (
         f"{because}: their number is between {sum(fewest.values()):,} and {sum(largest.values()):,}"
     )
-    ends = tuple(_with_counts(figures, counts, size_bytes) for counts in (fewest, largest))
-    return replace(
-        _with_counts(figures, middle, size_bytes),
-        ends=(ends[0], ends[1]),
-        unknown=Unknown(words, hint),
-    )
+    lower, upper = (_with_counts(figures, counts, size_bytes) for counts in (fewest, largest))
+    between = Bounds(lower, upper, words, hint)
+    return replace(_with_counts(figures, middle, size_bytes), between=between)
 
 
 def _time_s(figures: Figures, op: str) -> float | None:

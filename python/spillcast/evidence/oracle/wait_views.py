@@ -71,8 +71,8 @@ def _figures(path: Path, waits: Mapping[str, Waited], choice: Choice) -> Figures
         elapsed_unknown="the view has waits since the session or the instance began",
         reads=reads,
         writes=writes,
-        within=times.within,
-        capture=REPORT,
+        time_bounds=times.within,
+        source=REPORT,
         untold=[
             "views of waits count all that a session or an instance did since it began",
             f"they have no blocks: each I/O is assumed to move {BLOCKS}",

@@ -104,8 +104,8 @@ def _figures(path: Path, plan: Plan, choice: Choice) -> Figures:
         reads=Moved(counts[0], blocks.read_blocks * size, times.read_s),
         writes=Moved(counts[1], blocks.written_blocks * size, times.write_s),
         busy_s=max(line.elapsed_s or 0.0 for line in plan.lines),
-        within=times.within if most_s else None,
-        capture=REPORT,
+        time_bounds=times.within if most_s else None,
+        source=REPORT,
         statement=Statement(plan.sql_id, struck_text("\n".join(plan.text)) or None, 1, 1),
         untold=untold,
     )

@@ -3,21 +3,21 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spillcast.evidence.postgres.afar import with_counts as with_counts
+    from spillcast.evidence.postgres.afar import plan_counts as plan_counts
+    from spillcast.evidence.postgres.plan import counts_of_plan as counts_of_plan
     from spillcast.evidence.postgres.plan import read_plan as read_plan
-    from spillcast.evidence.postgres.plan import recording_of_plan as recording_of_plan
     from spillcast.evidence.postgres.statements import read_statements as read_statements
 
 #: The comment at the end of spillcast's own statements, which are no evidence.
 MARK = "/* spillcast */"
 
-__all__ = ["read_plan", "read_statements", "recording_of_plan", "with_counts"]
+__all__ = ["counts_of_plan", "plan_counts", "read_plan", "read_statements"]
 
 _HOMES = {
     "read_plan": "plan",
     "read_statements": "statements",
-    "recording_of_plan": "plan",
-    "with_counts": "afar",
+    "counts_of_plan": "plan",
+    "plan_counts": "afar",
 }
 
 

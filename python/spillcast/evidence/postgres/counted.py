@@ -1,86 +1,48 @@
-"""Counts and times of temp I/O as a recording in memory: the whole run, and no single waits."""
+"""Temp blocks and their times, as PostgreSQL counts them -> counts."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
-
+from spillcast.evidence.counts import Bounds, Counts, OpCounts, middle
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES, TempIO
-from spillcast.recording.even_rows import even_seconds
-from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine, Temp
-from spillcast.recording.postgres_meta import Statement
-from spillcast.recording.recording import Recording
-from spillcast.recording.schema import WAITS_SCHEMA
-from spillcast.recording.shared_by import SharedBy
-from spillcast.recording.timed_within import TimedWithin
+from spillcast.recording.meta import ObservedEngine
+
+#: The source of such counts.
+EXPLAIN = "explain"
 
 
-@dataclass(frozen=True)
-class Counted:
-    """What PostgreSQL counted of one query.
+def counts_of_blocks(
+    path: Path,
+    elapsed_s: float,
+    temp: TempIO,
+    engine: ObservedEngine,
+    *,
+    time_bounds: Bounds[float] | None = None,
+    held_bytes: int | None = None,
+    **more: Any,
+) -> Counts:
+    """The counts of one query; ``more`` are fields of Counts.
 
-    ``processes`` is all I/O over that of the process that did most; it need not be whole. Where
-    ``shared_by`` has bounds of it alone, it is their middle.
-    ``held_bytes`` is what the temp files held at most, None where that is not known; ``files`` is
-    how many were written by turns.
+    Where the time of temp I/O has bounds, all blocks take as long, so that their total is midway.
+    ``held_bytes`` is what the temp files held at most, None for all that was written.
     """
-
-    path: Path
-    elapsed_s: float
-    temp: TempIO
-    processes: float
-    held_bytes: int | None
-    files: int
-    engine: ObservedEngine
-    shared_by: SharedBy | None = None
-    statement: Statement | None = None
-    within: TimedWithin | None = None
-    untold: Sequence[str] = ()
-    #: Elapsed time of reads of tables.
-    data_read_s: float = 0.0
-
-
-def recording_of(counted: Counted) -> Recording:
-    """A recording that is nowhere on disk: rows of ``seconds``, and empty ``waits``."""
-    temp, shared_by = counted.temp, counted.shared_by
-    meta = Meta(
-        elapsed_s=counted.elapsed_s,
-        recorded_s=counted.elapsed_s,
-        engine=counted.engine,
-        temp=Temp(
-            temp.read,
-            temp.written,
-            temp.blocks * BLOCK_BYTES,
-            temp.total_s,
-            processes=counted.processes,
-            shared_by=None if shared_by is None or shared_by.known else shared_by,
-            held_bytes=counted.held_bytes or temp.written * BLOCK_BYTES,
-            files=counted.files,
-            within=counted.within,
-            untold=tuple(counted.untold),
-            data_read_s=counted.data_read_s or None,
-        ),
-        capture=CaptureAccount("explain"),
-        statement=counted.statement,
-        raw=KeptWaits(0, temp.blocks, []),
+    counts = Counts(
+        path=path,
+        elapsed_s=elapsed_s,
+        reads=OpCounts.timed(temp.read, temp.read * BLOCK_BYTES, temp.read_s),
+        writes=OpCounts.timed(temp.written, temp.written * BLOCK_BYTES, temp.write_s),
+        source=EXPLAIN,
+        engine=engine,
+        held_bytes=held_bytes or temp.written * BLOCK_BYTES,
+        time_bounds=time_bounds,
+        **more,
     )
-    recording = Recording(counted.path, meta)
-    if counted.within is not None:
-        middle_s = counted.within.middle_s
-        each_s = middle_s / temp.blocks
-        temp = TempIO(temp.read, temp.written, temp.read * each_s, temp.written * each_s)
-        recording.meta = replace(meta, temp=replace(meta.temp, total_s=middle_s))
-    recording.seconds = _seconds(temp)
-    recording.waits = WAITS_SCHEMA.empty_table()
-    return recording
-
-
-def _seconds(temp: TempIO) -> pa.Table:
-    read, written = temp.read * BLOCK_BYTES, temp.written * BLOCK_BYTES
-    return even_seconds(
-        [
-            ("read", temp.read, read, temp.read_s or 0.0),
-            ("write", temp.written, written, temp.write_s or 0.0),
-        ]
+    if time_bounds is None:
+        return counts
+    block_s = middle(time_bounds) / temp.blocks
+    reads, writes = (
+        OpCounts.timed(its.count, its.bytes, its.count * block_s)
+        for its in (counts.reads, counts.writes)
     )
+    return replace(counts, reads=reads, writes=writes)

@@ -6,27 +6,27 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import Refusal, SelectionEmpty
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.document import HOW, read_documents, read_log
-from spillcast.evidence.postgres.logged_calls import recording_of_files
+from spillcast.evidence.postgres.logged_calls import counts_of_files
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES
-from spillcast.evidence.postgres.plan import blocks_of, elapsed_of, picked, recording_of_plan
+from spillcast.evidence.postgres.plan import blocks_of, counts_of_plan, elapsed_of, picked
 from spillcast.evidence.postgres.statement_choice import named
 from spillcast.evidence.postgres.statement_rows import Row, read_rows
-from spillcast.evidence.postgres.statements import recording_of_row
+from spillcast.evidence.postgres.statements import counts_of_row
 from spillcast.gate import reading
-from spillcast.recording.recording import Recording
 
 
 @dataclass(frozen=True)
 class Executed:
     """One call: how long it took, and its temp operations of a block each where they are known.
 
-    ``recording`` is None where it did no temp I/O, or nothing tells how long that took.
+    ``counts`` are None where it did no temp I/O, or nothing tells how long that took.
     """
 
     elapsed_s: float
     operations: int | None
-    recording: Recording | None = None
+    counts: Counts | None = None
 
     @property
     def bytes(self) -> int | None:
@@ -52,7 +52,7 @@ def executed_plan(
     if logs is not None and not logs.plans:
         named_files = [file for file in logs.temp if file.queryid and file.queryid == queryid]
         logs = replace(logs, temp=named_files or logs.temp)
-        call = recording_of_files(path, logs, elapsed_s=elapsed_s, item=item)
+        call = counts_of_files(path, logs, elapsed_s=elapsed_s, item=item)
         return Executed(call.elapsed_s, None)
     documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
@@ -68,13 +68,13 @@ def executed_plan(
         blocks = blocks_of(document["Plan"])
     if "Temp Written Blocks" not in document["Plan"]:
         return Executed(call_s, None)
+    counts = None
     try:
-        recording = (
-            _timed(recording_of_plan(document, path=path, elapsed_s=elapsed_s)) if blocks else None
-        )
+        if blocks:
+            counts = _timed(counts_of_plan(document, path=path, elapsed_s=elapsed_s))
     except Refusal:
-        recording = None
-    return Executed(call_s, blocks, recording)
+        counts = None
+    return Executed(call_s, blocks, counts)
 
 
 def executed_statement(
@@ -91,18 +91,18 @@ def executed_statement(
 def executed_row(row: Row, path: Path, elapsed_s: float | None = None) -> Executed:
     """The mean call of a row, which has some."""
     call_s = elapsed_s or row.elapsed_s / row.calls
-    recording = None
+    counts = None
     try:
         if row.spills:
-            recording = _timed(recording_of_row(path, row, elapsed_s=elapsed_s))
+            counts = _timed(counts_of_row(path, row, elapsed_s=elapsed_s))
     except Refusal:
-        recording = None
-    return Executed(call_s, round(row.blocks / row.calls), recording)
+        counts = None
+    return Executed(call_s, round(row.blocks / row.calls), counts)
 
 
-def _timed(recording: Recording) -> Recording | None:
-    """The recording; None where its temp I/O has only bounds."""
-    return None if recording.meta.temp.within else recording
+def _timed(counts: Counts) -> Counts | None:
+    """The counts; None where the time of temp I/O has only bounds."""
+    return None if counts.time_bounds else counts
 
 
 def _weight(path: Path, document: Mapping[str, Any]) -> tuple[int, float]:

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, SelectionEmpty
-from spillcast.evidence.postgres.counted import Counted, recording_of
+from spillcast.evidence.counts import Bounds, Counts
+from spillcast.evidence.postgres.counted import counts_of_blocks
 from spillcast.evidence.postgres.logs import Logs, TempFile
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES, MEMORY_BLOCK_S, TempIO
 from spillcast.evidence.postgres.plan import LISTED, TEXT_MAX
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
-from spillcast.recording.recording import Recording
-from spillcast.recording.timed_within import TimedWithin
 from spillcast.tabular import aligned
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_duration
@@ -19,15 +18,15 @@ from spillcast.units import format_bytes, format_duration
 _TIMES = "set auto_explain.log_analyze and track_io_timing for plans with times"
 
 
-def recording_of_files(
+def counts_of_files(
     path: Path,
     logs: Logs,
     *,
     elapsed_s: float | None = None,
     timed: bool = True,
     item: int | None = None,
-) -> Recording:
-    """The recording of one call, each file written once and read once.
+) -> Counts:
+    """The counts of one call, each file written once and read once.
 
     InputError where there are several calls, and where no duration is known.
     """
@@ -50,27 +49,22 @@ def recording_of_files(
             "give it with --elapsed, or set log_min_duration_statement = 0",
         )
     blocks = max(1, round(sum(file.bytes for file in files) / BLOCK_BYTES))
-    within = TimedWithin(
+    time_bounds = Bounds(
         min(2 * blocks * MEMORY_BLOCK_S, took_s),
         took_s,
         "the log tells only how long the call took",
         _TIMES,
-        False,
     )
     query = files[0].query
-    return recording_of(
-        Counted(
-            path,
-            took_s,
-            TempIO(blocks, blocks, None, None),
-            1.0,
-            blocks * BLOCK_BYTES,
-            len(files),
-            ObservedEngine("postgresql", query=query),
-            statement=Statement(files[0].queryid, query, 1, len(calls)),
-            within=within if timed else None,
-            untold=["each temp file is assumed to be written once and read once"],
-        )
+    return counts_of_blocks(
+        path,
+        took_s,
+        TempIO(blocks, blocks, None, None),
+        ObservedEngine("postgresql", query=query),
+        files=len(files),
+        statement=Statement(files[0].queryid, query, 1, len(calls)),
+        time_bounds=time_bounds if timed else None,
+        notes=["each temp file is assumed to be written once and read once"],
     )
 
 

@@ -1,4 +1,4 @@
-"""A plan of EXPLAIN (ANALYZE, BUFFERS) -> a recording."""
+"""A plan of EXPLAIN (ANALYZE, BUFFERS) -> counts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,9 +13,10 @@ from spillcast.errors import (
     SelectionEmpty,
     TimesContradictory,
 )
+from spillcast.evidence.counts import Bounds, Counts, feasible_processes, middle_processes
 from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.numbers import Number
-from spillcast.evidence.postgres.counted import Counted, recording_of
+from spillcast.evidence.postgres.counted import counts_of_blocks
 from spillcast.evidence.postgres.document import HOW, read_documents, read_log
 from spillcast.evidence.postgres.nodes import (
     BLOCK_BYTES,
@@ -30,9 +31,6 @@ from spillcast.evidence.postgres.nodes import (
 from spillcast.gate import reading
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
-from spillcast.recording.recording import Recording
-from spillcast.recording.shared_by import SharedBy
-from spillcast.recording.timed_within import TimedWithin
 from spillcast.redaction import struck_text
 from spillcast.tabular import aligned
 from spillcast.text import one_line
@@ -57,8 +55,8 @@ def read_plan(
     elapsed_s: float | None = None,
     timed: bool = True,
     item: int | None = None,
-) -> Recording:
-    """The recording of a plan in a file, or of a call whose temp files a log tells of.
+) -> Counts:
+    """The counts of a plan in a file, or of a call whose temp files a log tells of.
 
     Of several, ``item`` is the number of the one. ``elapsed_s`` is the time of the query where it
     is known without the overhead of EXPLAIN. InputError for a file that is not a plan, is cut,
@@ -67,17 +65,16 @@ def read_plan(
     path = Path(path)
     logs = read_log(path)
     if logs is not None and not logs.plans:
-        from spillcast.evidence.postgres.logged_calls import recording_of_files
+        from spillcast.evidence.postgres.logged_calls import counts_of_files
 
-        return recording_of_files(path, logs, elapsed_s=elapsed_s, timed=timed, item=item)
+        return counts_of_files(path, logs, elapsed_s=elapsed_s, timed=timed, item=item)
     documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
         documents = [task for each in documents for task in _with_tasks(each)]
         most = picked(path, documents, item)
         spilling = sum(blocks_of(document["Plan"]) > 0 for document in documents)
-    recording = recording_of_plan(most, path=path, elapsed_s=elapsed_s, timed=timed)
-    recording.meta = replace(recording.meta, statement=_statement(most, spilling))
-    return recording
+    counts = counts_of_plan(most, path=path, elapsed_s=elapsed_s, timed=timed)
+    return replace(counts, statement=_statement(most, spilling))
 
 
 def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -142,14 +139,14 @@ def _milliseconds(document: Mapping[str, Any]) -> str:
     return format_duration(ms / 1e3) if isinstance(ms, int | float) else "-"
 
 
-def recording_of_plan(
+def counts_of_plan(
     document: Mapping[str, Any] | list[Mapping[str, Any]],
     *,
     path: Path = Path("plan"),
     elapsed_s: float | None = None,
     timed: bool = True,
-) -> Recording:
-    """The recording of a plan as ``EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)`` returns it.
+) -> Counts:
+    """The counts of a plan as ``EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)`` returns it.
 
     Times that were not taken have bounds, from memory's to all of the run, if ``timed``. Errors
     are those of ``read_plan``.
@@ -169,35 +166,37 @@ def recording_of_plan(
         temp = TempIO(temp.read, temp.written, None, None)
     with reading(path, HOW):
         shared = _shared(top)
-        if temp.total_s and plan_s and not shared.known:
+        if temp.total_s and plan_s and shared.lower < shared.upper:
             try:
-                shared = shared.within(plan_s, temp.total_s)
+                shared = feasible_processes(shared, plan_s, temp.total_s)
             except Refusal as refusal:
                 raise TimesContradictory(f"{path}: {refusal}", _SPLIT) from refusal
-        counted = Counted(
+        time_bounds = None
+        if timed and plan_s and not temp.total_s:
+            time_bounds = _time_bounds(top, plan_s, middle_processes(shared))
+        return counts_of_blocks(
             path,
             plan_s,
             temp,
-            round(shared.middle, 6),
-            _held_bytes(top),
-            _files(top),
             ObservedEngine(
                 "postgresql", document=document, settings=dict(document.get("Settings", {}))
             ),
-            None if shared.known else shared,
-            within=_untimed(top, plan_s, shared) if timed and plan_s and not temp.total_s else None,
-            untold=_notes(document, top),
+            processes=round(middle_processes(shared), 6),
+            processes_bounds=None if shared.lower == shared.upper else shared,
+            time_bounds=time_bounds,
+            held_bytes=_held_bytes(top),
+            files=_files(top),
+            notes=_notes(document, top),
             data_read_s=_data_read_s(top, plan_s),
         )
-    return recording_of(counted)
 
 
-def _untimed(top: Node, elapsed_s: float, shared: SharedBy) -> TimedWithin:
+def _time_bounds(top: Node, elapsed_s: float, processes: float) -> Bounds[float]:
     """From memory's speed to all of the run but reads of tables, in all processes."""
-    most_s = max(elapsed_s - _data_read_s(top, elapsed_s), 0.1 * elapsed_s) * shared.middle
-    least_s = min(top.all_temp.blocks * MEMORY_BLOCK_S, most_s)
+    upper_s = max(elapsed_s - _data_read_s(top, elapsed_s), 0.1 * elapsed_s) * processes
+    lower_s = min(top.all_temp.blocks * MEMORY_BLOCK_S, upper_s)
     why = "the plan has no times of it, so it took from the speed of memory to the whole run"
-    return TimedWithin(least_s, most_s, why, TIMED, False)
+    return Bounds(lower_s, upper_s, why, TIMED)
 
 
 def _data_read_s(top: Node, elapsed_s: float) -> float:
@@ -286,7 +285,7 @@ def check_sums(path: Path, top: Node) -> None:
         )
 
 
-def _shared(top: Node) -> SharedBy:
+def _shared(top: Node) -> Bounds[float]:
     """Over how many processes the temp I/O was spread, weighted by what each node did."""
     timed = top.all_temp.total_s > 0
 
@@ -296,9 +295,9 @@ def _shared(top: Node) -> SharedBy:
     whole = sum(weight(node) for node in top.walk())
     least, most = elapsed_share(top, weight)
     if not whole:
-        return SharedBy(1, 1, "the plan has one process")
+        return Bounds(1.0, 1.0, "the plan has one process")
     because = "parts of a Parallel Append may run side by side"
-    return SharedBy(round(whole / most, 6), round(whole / least, 6), because)
+    return Bounds(round(whole / most, 6), round(whole / least, 6), because)
 
 
 def _held_bytes(top: Node) -> int | None:

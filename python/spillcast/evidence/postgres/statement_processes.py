@@ -2,8 +2,8 @@
 
 import re
 
+from spillcast.evidence.counts import Bounds
 from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER, Row
-from spillcast.recording.shared_by import SharedBy
 from spillcast.units import format_count
 
 #: Workers of a query, or of making an index, where nobody has set another number.
@@ -21,18 +21,18 @@ _QUERY = re.compile(
 _OF_TABLES = re.compile(r"\bfrom\s+(?:only\s+)?[\w\".]+(?![\w\".]|\s*\()", re.IGNORECASE)
 
 
-def shared_by(row: Row) -> SharedBy:
+def processes_of(row: Row) -> Bounds[float]:
     """From one process to all that its server's settings allow for."""
     query = row.query or ""
     is_query = _QUERY.match(query) is not None
     if row.workers == 0 and is_query and _OF_TABLES.search(query):
-        return SharedBy(1, 1, "its calls launched no parallel workers")
+        return Bounds(1.0, 1.0, "its calls launched no parallel workers")
     if row.workers is None and row.looks >= LOOKS_MIN:
         seen = "no parallel worker"
         if row.workers_seen:
             seen = f"at most {format_count(row.workers_seen, 'parallel worker')}"
         because = f"{row.looks:,} looks at its sessions saw {seen}"
-        return SharedBy(1, 1 + row.workers_seen, because)
+        return Bounds(1.0, 1.0 + row.workers_seen, because)
     settings = {PER_GATHER: row.per_gather, MAINTENANCE: row.maintenance}
     if is_query:
         del settings[MAINTENANCE]
@@ -46,4 +46,4 @@ def shared_by(row: Row) -> SharedBy:
     launched = -(-(row.workers or 0) // row.calls)
     if launched > most:
         most, because = launched, f"a call launched about {format_count(launched, 'worker')}"
-    return SharedBy(1, 1 + most, because)
+    return Bounds(1.0, 1.0 + most, because)

@@ -1,18 +1,16 @@
-"""Rows of pg_stat_statements, exported as CSV or JSON: one query's mean -> a recording."""
+"""Rows of pg_stat_statements, exported as CSV or JSON: one query's mean -> counts."""
 
 from pathlib import Path
 
 from spillcast.errors import Refusal, TimesContradictory
-from spillcast.evidence.postgres.counted import Counted, recording_of
+from spillcast.evidence.counts import Bounds, Counts, feasible_processes, middle_processes
+from spillcast.evidence.postgres.counted import counts_of_blocks
 from spillcast.evidence.postgres.nodes import MEMORY_BLOCK_S, TempIO
 from spillcast.evidence.postgres.statement_choice import chosen
-from spillcast.evidence.postgres.statement_processes import shared_by
+from spillcast.evidence.postgres.statement_processes import processes_of
 from spillcast.evidence.postgres.statement_rows import PER_GATHER, Row, read_rows
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
-from spillcast.recording.recording import Recording
-from spillcast.recording.shared_by import SharedBy
-from spillcast.recording.timed_within import TimedWithin
 
 _FROM = "or name the storage with --from"
 #: Of a server that could have timed it.
@@ -35,8 +33,8 @@ def read_statements(
     queryid: str | None = None,
     elapsed_s: float | None = None,
     timed: bool = True,
-) -> Recording:
-    """The recording of one query: the mean of its calls.
+) -> Counts:
+    """The counts of one query: the mean of its calls.
 
     ``queryid`` names it where several spill. ``elapsed_s`` is the time of one call where it is
     known better. Times that were not taken have bounds, if ``timed``. InputError for a file that
@@ -45,37 +43,45 @@ def read_statements(
     """
     path = Path(path)
     row = chosen(path, read_rows(path), queryid)
-    return recording_of_row(path, row, elapsed_s=elapsed_s, timed=timed)
+    return counts_of_row(path, row, elapsed_s=elapsed_s, timed=timed)
 
 
-def recording_of_row(
+def counts_of_row(
     path: Path, row: Row, *, elapsed_s: float | None = None, timed: bool = True
-) -> Recording:
+) -> Counts:
     """The same of one row, which spills; ``path`` is what an error names."""
     temp = _temp_of_a_call(row)
     if temp.total_s == 0:
         temp = TempIO(temp.read, temp.written, None, None)
     elapsed_s = elapsed_s or row.elapsed_s / row.calls
     try:
-        shared = shared_by(row).within(elapsed_s, temp.total_s, row.other_s / row.calls)
+        other_s = row.other_s / row.calls
+        shared = feasible_processes(processes_of(row), elapsed_s, temp.total_s, other_s)
     except Refusal as refusal:
         raise TimesContradictory(f"{path}: {refusal}", _MORE_PROCESSES) from refusal
-    engine = ObservedEngine("postgresql", query=row.query)
-    statement = Statement(row.queryid, row.query, row.calls, 1, row.spread)
-    within = _untimed(row, temp, elapsed_s, shared) if timed and not temp.total_s else None
-    return recording_of(
-        Counted(path, elapsed_s, temp, shared.middle, None, 1, engine, shared, statement, within)
+    return counts_of_blocks(
+        path,
+        elapsed_s,
+        temp,
+        ObservedEngine("postgresql", query=row.query),
+        processes=middle_processes(shared),
+        processes_bounds=None if shared.lower == shared.upper else shared,
+        time_bounds=_time_bounds(row, temp, elapsed_s, shared)
+        if timed and not temp.total_s
+        else None,
+        statement=Statement(row.queryid, row.query, row.calls, 1, row.spread),
     )
 
 
-def _untimed(row: Row, temp: TempIO, elapsed_s: float, shared: SharedBy) -> TimedWithin:
+def _time_bounds(
+    row: Row, temp: TempIO, elapsed_s: float, processes: Bounds[float]
+) -> Bounds[float]:
     """From memory's speed to all of a call but other I/O, in all processes."""
-    most_s = max(elapsed_s - row.other_s / row.calls / shared.most, 0.1 * elapsed_s)
-    most_s *= shared.middle
-    least_s = min(temp.blocks * MEMORY_BLOCK_S, most_s)
+    upper_s = max(elapsed_s - row.other_s / row.calls / processes.upper, 0.1 * elapsed_s)
+    upper_s *= middle_processes(processes)
+    lower_s = min(temp.blocks * MEMORY_BLOCK_S, upper_s)
     why = "its times are 0 or missing, so it took from the speed of memory to the whole call"
-    hint = _NO_TIMES if row.read_s is None else _UNTIMED
-    return TimedWithin(least_s, most_s, why, hint, False)
+    return Bounds(lower_s, upper_s, why, _NO_TIMES if row.read_s is None else _UNTIMED)
 
 
 def _temp_of_a_call(row: Row) -> TempIO:

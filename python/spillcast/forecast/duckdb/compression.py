@@ -45,6 +45,10 @@ class Compression:
     #: On how many CPUs blocks were written: each has its own experience.
     cpus: int
 
+    def explained(self, more: str) -> str:
+        """Why ``more`` or ``less`` is compressed elsewhere, in words."""
+        return f"DuckDB would compress {more}, because it chooses by how long writes take"
+
     def on_target(self, latencies: Sequence[Latency]) -> Compressed:
         """On a storage of these latencies."""
         lowest_s, recorded = self._recorded

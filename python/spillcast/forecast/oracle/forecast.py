@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from spillcast.errors import OptionInvalid, Refusal
 from spillcast.forecast.assumptions import TRACE_REST_SPREAD
+from spillcast.forecast.interval import DRAWS
 from spillcast.forecast.oracle.events import AshEvidence, EventLatency
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target, parts_of
@@ -25,7 +26,6 @@ from spillcast.forecast.oracle.warnings import warn
 from spillcast.forecast.question import Question
 from spillcast.forecast.refusals import check_elapsed, too_wide
 from spillcast.forecast.result import Forecast, Term
-from spillcast.forecast.sum.interval import DRAWS
 from spillcast.stats import resampled_means
 
 Array = NDArray[np.float64]

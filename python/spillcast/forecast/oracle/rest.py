@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from spillcast.calibrated import calibrated
 from spillcast.forecast.assumptions import SAME_WORK, WHOLE
 from spillcast.forecast.cpu import LEAST_ERROR
+from spillcast.forecast.interval import DRAWS
 from spillcast.forecast.oracle.events import TraceEvidence
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target
-from spillcast.forecast.sum.interval import DRAWS
 
 Array = NDArray[np.float64]
 #: A trace is cut into so many blocks of seconds, to see how much they differ; fewer seconds tell

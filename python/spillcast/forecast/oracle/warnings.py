@@ -9,8 +9,7 @@ from spillcast.forecast.oracle.events import TraceEvidence
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target
 from spillcast.forecast.result import Warned
-from spillcast.forecast.sum.provenance import about_provenance
-from spillcast.forecast.sum.target_warnings import about_measuring
+from spillcast.forecast.storage_warnings import about_measuring, about_provenance
 from spillcast.storage import Storage
 from spillcast.storage.memory import IN_MEMORY
 from spillcast.storage.source import ASSUMED

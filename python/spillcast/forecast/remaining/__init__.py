@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import EvidenceUnknown, InputError, OptionInvalid, Refusal
+from spillcast.evidence.counts import Counts
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.completeness import went_on
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from spillcast.forecast.remaining.model import RemainingWork
     from spillcast.forecast.remaining.progress import Progress
     from spillcast.forecast.remaining.sources import Estimate
-    from spillcast.forecast.threads.overlap import Threads
+    from spillcast.forecast.threads.overlap import RecordedThreads
 
 #: As FORMAT JSON gives it.
 Plan = dict[str, object]
@@ -69,7 +70,7 @@ class RemainingWorkHints:
         return " and ".join(name for name, value in named.items() if value)
 
     def extrapolate(
-        self, recording: Recording, threads: "Threads", elapsed_s: float | None = None
+        self, recording: Recording, threads: "RecordedThreads", elapsed_s: float | None = None
     ) -> Extrapolation:
         """The whole query, whose elapsed time is ``elapsed_s`` where that is known.
 
@@ -95,7 +96,7 @@ class RemainingWorkHints:
             return Extrapolation(None, [*unused, *filter(None, [work])], progress.unread.low)
         return Extrapolation(work, work.unused, progress.unread.low)
 
-    def instead_of(self, recording: Recording) -> Recording | None:
+    def instead_of(self, recording: Recording) -> Recording | Counts | None:
         """A previous run, where the recording is of a part in which there was no temp I/O.
 
         None where there was some, or where no previous run is known to have the same text: nothing
@@ -106,18 +107,19 @@ class RemainingWorkHints:
         from spillcast.forecast.remaining.sources import reason_against, same_text
 
         same = [run for run in self._runs if same_text(run, recording)]
-        if not self._runs and isinstance(calls := _previous_calls(recording), Recording):
+        if not self._runs and isinstance(calls := _previous_calls(recording), Counts):
             same = [calls]
         return next((run for run in same if reason_against(run, recording) is None), None)
 
     @cached_property
-    def _files(self) -> list[tuple[Path, Plan | Recording]]:
+    def _files(self) -> list[tuple[Path, Plan | Recording | Counts]]:
         """Each file of ``history``, and what it holds."""
         return [(path, _read(path)) for path in self.history]
 
     @property
-    def _runs(self) -> list[Recording]:
-        return [content for _, content in self._files if isinstance(content, Recording)]
+    def _runs(self) -> list[Recording | Counts]:
+        contents = (content for _, content in self._files)
+        return [content for content in contents if isinstance(content, Recording | Counts)]
 
     def _sources(
         self, recording: Recording, progress: "Progress", elapsed_s: float | None
@@ -134,7 +136,7 @@ class RemainingWorkHints:
         # Of a query that is being recorded nothing is on disk yet.
         files += [(kept, document)] if isinstance(document, dict) else []
         for path, content in files:
-            if isinstance(content, Recording):
+            if isinstance(content, Recording | Counts):
                 run = sources.estimate_from_history(content, recording, progress)
                 yield "history", path.name, run
                 continue
@@ -145,7 +147,7 @@ class RemainingWorkHints:
                 )
             yield "plan", path.name, plan
         calls = None if self._runs else _previous_calls(recording)
-        if isinstance(calls, Recording):
+        if isinstance(calls, Counts):
             run = sources.estimate_from_history(calls, recording, progress)
             yield "history", FORMER_FILE, run
         elif calls is not None:
@@ -181,11 +183,11 @@ def parse_progress(text: str) -> float:
     return share
 
 
-def _previous_calls(recording: Recording) -> Recording | str | None:
+def _previous_calls(recording: Recording) -> Counts | str | None:
     """The mean of earlier calls of its statement, as kept beside it; or why it is not used."""
     from spillcast.evidence.postgres.statement_choice import chosen
     from spillcast.evidence.postgres.statement_rows import Row, merged, read_rows
-    from spillcast.evidence.postgres.statements import recording_of_row
+    from spillcast.evidence.postgres.statements import counts_of_row
 
     path, kept = recording.path / FORMER_FILE, recording.documents.get(FORMER_FILE)
     try:
@@ -202,12 +204,12 @@ def _previous_calls(recording: Recording) -> Recording | str | None:
             looks=recording.samples.num_rows,
             workers_seen=len(recording.meta.postgres.workers) if recording.meta.postgres else 0,
         )
-        return recording_of_row(path, row, timed=False)
+        return counts_of_row(path, row, timed=False)
     except (InputError, Refusal) as error:
         return error.message.removeprefix(f"{path}: ")
 
 
-def _read(path: Path) -> Plan | Recording:
+def _read(path: Path) -> Plan | Recording | Counts:
     """A plan that was not run; or a previous run: a recording, a plan with counts, statements."""
     from spillcast.evidence.find import find_evidence
     from spillcast.evidence.postgres import read_plan, read_statements

@@ -8,6 +8,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from spillcast.forecast.interval import DRAWS
 from spillcast.forecast.load import Load
 from spillcast.forecast.remaining.progress import Array, Progress
 from spillcast.forecast.remaining.sources import (
@@ -18,7 +19,6 @@ from spillcast.forecast.remaining.sources import (
     pool,
 )
 from spillcast.forecast.result import Remaining, RemainingQuantity
-from spillcast.forecast.sum.interval import DRAWS
 from spillcast.recording.event_names import OPS
 from spillcast.units import format_duration
 

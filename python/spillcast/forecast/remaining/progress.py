@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from spillcast.forecast.threads.overlap import Threads
+from spillcast.forecast.threads.overlap import RecordedThreads, simulated_threads
 from spillcast.recording import Recording
 from spillcast.recording.completeness import had_worked
 from spillcast.recording.distinct import grouped
@@ -221,7 +221,7 @@ class Progress:
         return self.before[op] + self.bytes[op]
 
 
-def progress_of(recording: Recording, threads: Threads) -> Progress | None:
+def progress_of(recording: Recording, threads: RecordedThreads) -> Progress | None:
     """None where the recording holds no single waits that could tell."""
     waits = recording.temp_waits
     raw = recording.meta.raw
@@ -242,7 +242,7 @@ def progress_of(recording: Recording, threads: Threads) -> Progress | None:
     rates = _s_per_byte(op, size, *_end_to_end(recording, start_s, end_s), ahead_s)
     if not rates:
         return None
-    overlap = 1 / threads.of_waits
+    overlap = 1 / simulated_threads(threads).of_waits
     io_s = {
         name: min(float((end_s - start_s)[op == name].sum()) / overlap / kept[name], rate)
         for name, rate in rates.items()

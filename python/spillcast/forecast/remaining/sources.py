@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.compute
 
 from spillcast.errors import OptionInvalid
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.nodes import amount
-from spillcast.forecast.load import temp_load
+from spillcast.forecast.counted import loads_of
+from spillcast.forecast.interval import NINE_IN_TEN
+from spillcast.forecast.recorded_threads import recorded_threads, temp_load
 from spillcast.forecast.remaining import UserEstimate
 from spillcast.forecast.remaining.progress import Array, Progress
-from spillcast.forecast.sum.interval import NINE_IN_TEN
-from spillcast.forecast.threads.overlap import Threads
+from spillcast.forecast.threads.overlap import simulated_threads
 from spillcast.forecast.work_memory.postgres import (
     SLOT_BYTES,
     aggregate_bytes,
@@ -417,10 +419,10 @@ _MEMORY = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
 
 
 def estimate_from_history(
-    history: Recording, recording: Recording, progress: Progress
+    history: Recording | Counts, recording: Recording, progress: Progress
 ) -> list[Estimate] | str:
     """What it says, or why it is not used."""
-    loads = temp_load(history)
+    loads = loads_of(history) if isinstance(history, Counts) else temp_load(history)
     if (reason := reason_against(history, recording)) is not None:
         return reason
     moved = {"read": 0.0, "write": 0.0}
@@ -444,7 +446,11 @@ def estimate_from_history(
         estimates.append(estimate("read", moved["read"], counts, "history", source))
     if not sum(took_s.values()):
         return [*estimates, estimate("elapsed", history.elapsed_s, untimed, "history", source)]
-    rest_s = history.elapsed_s - Threads(history, loads).of_waits * sum(took_s.values())
+    if isinstance(history, Counts):
+        of_waits = 1 / history.processes
+    else:
+        of_waits = simulated_threads(recorded_threads(history)).of_waits
+    rest_s = history.elapsed_s - of_waits * sum(took_s.values())
     if rest_s < HISTORY_LESS_REST * progress.rest_s:
         took, has_taken = format_duration(max(rest_s, 0.0)), format_duration(progress.rest_s)
         return f"it took {took} outside temp I/O in all, this one {has_taken} while it was recorded"
@@ -453,9 +459,9 @@ def estimate_from_history(
     return estimates
 
 
-def _calls_spread(history: Recording) -> float | None:
+def _calls_spread(history: Recording | Counts) -> float | None:
     """How far calls are from their mean, by so many of them; None of a single run."""
-    statement = history.meta.statement
+    statement = history.statement if isinstance(history, Counts) else None
     if statement is None or statement.spread is None:
         return None
     others = max(statement.calls - 1, 0)
@@ -463,10 +469,10 @@ def _calls_spread(history: Recording) -> float | None:
     return float((variance / (others + 1)) ** 0.5)
 
 
-def reason_against(history: Recording, recording: Recording) -> str | None:
+def reason_against(history: Recording | Counts, recording: Recording) -> str | None:
     """Why it is no previous run of this query with these settings; None where it may be one."""
-    then, now = history.meta.engine, recording.meta.engine
-    if Part.of(history.meta) is not None:
+    then, now = history.engine, recording.engine
+    if isinstance(history, Recording) and Part.of(history.meta) is not None:
         return "it covers only part of a run itself"
     # Some evidence calls an engine by a longer name than other.
     shorter, longer = sorted((then.name, now.name), key=len)
@@ -482,14 +488,13 @@ def reason_against(history: Recording, recording: Recording) -> str | None:
     return None
 
 
-def same_text(history: Recording, recording: Recording) -> bool:
+def same_text(history: Recording | Counts, recording: Recording) -> bool:
     """Whether the texts of both queries are known, and alike."""
-    then, now = _query_text(history.meta.engine), _query_text(recording.meta.engine)
-    return bool(now) and then == now
+    return bool(now := _query_text(recording.engine)) and now == _query_text(history.engine)
 
 
 def _query_text(engine: object) -> str:
     """The text of a query as far as it is known, blanks alike."""
-    command = getattr(engine, "command", None)
-    text = getattr(engine, "query", None) or getattr(engine, "sql", None) or " ".join(command or ())
-    return " ".join(str(text).split()).rstrip(";").lower()
+    command = " ".join(getattr(engine, "command", None) or ())
+    text = getattr(engine, "query", None) or getattr(engine, "sql", None) or command
+    return " ".join(text.split()).rstrip(";").lower()

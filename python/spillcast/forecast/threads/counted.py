@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spillcast.forecast.load import Load
+from spillcast.forecast.load import Load, operations
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 
 #: So many steps say what a storage's limits and servers make of all.
@@ -18,8 +18,8 @@ def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> Thread
 
     ``think_s`` is all the CPU time of one thread.
     """
-    whole = sum(load.count for load in loads)
-    kept = min(1.0, STEPS_MAX / whole, LOOKS_MAX / threads / whole) / threads
+    total = operations(loads)
+    kept = min(1.0, STEPS_MAX / total, LOOKS_MAX / threads / total) / threads
     ordered = sorted(loads, key=lambda load: load.op == "read")
     counts = [max(1, round(load.count * kept)) for load in ordered]
     size = np.repeat([round(load.mean_bytes) for load in ordered], counts).astype(np.int64)

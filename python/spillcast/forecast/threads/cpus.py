@@ -4,27 +4,12 @@ from dataclasses import dataclass
 from math import inf
 
 from spillcast.errors import OptionInvalid
-from spillcast.recording import Recording
 from spillcast.recording.thread_trace import ThreadTrace
 
 #: The kernel's period of a quota, as it comes.
 PERIOD_S = 0.1
 #: The kernel's least quota in its longest period.
 LEAST_QUOTA_CPUS = 0.001
-#: More CPU time than so many times what a quota allows is no error of the clocks.
-EXCEEDED = 1.1
-
-
-def quota_exceeded(recording: Recording) -> bool:
-    """Whether the threads had more CPU time than their quota allows: it was not in force so long.
-
-    A process may have been moved into its group while it was recorded.
-    """
-    meta, limits = recording.meta, recording.meta.cpu_limits
-    if limits.quota_cpus is None or meta.cpu_s is None:
-        return False
-    most_s = limits.quota_cpus * (meta.elapsed_s + (limits.period_s or PERIOD_S))
-    return meta.cpu_s > EXCEEDED * most_s
 
 
 @dataclass(frozen=True)
@@ -35,14 +20,6 @@ class Cpus:
     #: CPU time for each second, and the period in which it is had.
     quota_cpus: float | None = None
     period_s: float = PERIOD_S
-
-    @classmethod
-    def of(cls, recording: Recording) -> "Cpus":
-        """Those of the recording."""
-        machine, limits = recording.meta.machine.cpus, recording.meta.cpu_limits
-        cores = min((known for known in (machine, limits.cpus) if known), default=None)
-        quota_cpus = None if quota_exceeded(recording) else limits.quota_cpus
-        return cls._with(cores, quota_cpus, limits.period_s or PERIOD_S)
 
     def but(self, cpus: int | None, quota_cpus: float | None) -> "Cpus":
         """The same with what is asked for in its place. InputError for what no CPU can give."""
@@ -56,10 +33,10 @@ class Cpus:
             )
         cores = self.cores if cpus is None else cpus
         quota_cpus = self.quota_cpus if quota_cpus is None else quota_cpus
-        return self._with(cores, quota_cpus, self.period_s)
+        return self.limited(cores, quota_cpus, self.period_s)
 
     @classmethod
-    def _with(cls, cores: int | None, quota_cpus: float | None, period_s: float) -> "Cpus":
+    def limited(cls, cores: int | None, quota_cpus: float | None, period_s: float) -> "Cpus":
         """A quota of all CPUs that there are is none."""
         if quota_cpus is None or (cores is not None and quota_cpus >= cores):
             return cls(cores)

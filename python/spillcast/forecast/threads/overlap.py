@@ -12,19 +12,18 @@ then a part of its waits is hidden behind the wait for the next period, and it i
 """
 
 from collections.abc import Mapping, Sequence
-from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
-from spillcast.forecast.load import Load, in_flight, sessions
-from spillcast.forecast.threads.counted import counted_trace
+from spillcast.columns import arrays_of, batch_of
+from spillcast.forecast.load import Load, operations
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.page_cache import (
     ANY_STORAGE,
@@ -35,46 +34,60 @@ from spillcast.forecast.threads.page_cache import (
 )
 from spillcast.forecast.threads.sharing import At, Sharing, Stretches
 from spillcast.forecast.threads.simulated import Overlap, Simulated
-from spillcast.recording import Recording
-from spillcast.recording.cached_reads import COLUMN
 from spillcast.recording.distinct import grouped
 from spillcast.recording.spill import size_classes
-from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
-from spillcast.storage.memory import engine_cache_bytes
+from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage.model import Behaviour
 
 Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]
 #: Of a second of latency this much adds to the elapsed time, however many others overlap with it.
 LEAST_SHARE = 1e-3
-T = TypeVar("T")
 
 
-class _of_loads(cached_property[T]):
-    """A cached property that depends on the loads, so that ``of_whole`` computes it again."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RecordedThreads:
+    """What the threads of a run did, and the CPUs that they had; a replay on paper starts here."""
+
+    trace: ThreadTrace
+    #: Elapsed time that the trace covers.
+    elapsed_s: float
+    #: Threads that did temp I/O, and temp operations in flight while there are any.
+    threads: int
+    in_flight: float
+    #: Temp operations of the run; single waits were kept of some or all of them.
+    operations: int
+    source: Cpus
+    target: Cpus
+    #: Whether the trace is made of counts, and no single wait is known.
+    counted: bool = False
+    #: The page cache that the engine could have used; None where that is not known.
+    cache_bytes: int | None = None
+    #: By row, what a read had to bring of the storage; None where the page cache is simulated.
+    missing_bytes: Array | None = None
+    #: By call that changes a file, its name.
+    change_events: Sequence[str] = ()
+
+
+def simulated_threads(recorded: RecordedThreads) -> "Threads":
+    """The simulation of recorded threads, which keeps what it was asked before."""
+    if recorded not in _THREADS:
+        _THREADS[recorded] = Threads(recorded)
+    return _THREADS[recorded]
 
 
 class Threads:
-    """The threads of a recording. Where one did everything, all of its waits add up."""
+    """The threads of a run. Where one did everything, all of its waits add up.
 
-    def __init__(
-        self, recording: Recording, loads: Sequence[Load], target_cpus: Cpus | None = None
-    ) -> None:
-        """``there`` are the CPUs on the target, by default those of the recording."""
-        self._recording = recording
-        self._loads = self._recorded_loads = loads
-        self.source = Cpus.of(recording)
-        self.target = self.source if target_cpus is None else target_cpus
+    Loads are those of the recorded operations, or of more operations of the same kinds.
+    """
+
+    def __init__(self, recorded: RecordedThreads) -> None:
+        self._of = recorded
+        self.trace, self.source, self.target = recorded.trace, recorded.source, recorded.target
         self._unwaited_on = dict[Cpus, Simulated]()
         self._without_on_s = dict[Cpus, float]()
-
-    def of_whole(self, loads: Sequence[Load]) -> "Threads":
-        """The same threads for the loads of the whole query, with what is simulated already."""
-        whole = copy(self)
-        whole._loads = loads
-        for name in (name for name, of in vars(Threads).items() if isinstance(of, _of_loads)):
-            vars(whole).pop(name, None)
-        return whole
+        self._load_numbers = dict[tuple[tuple[str, int], ...], Array]()
 
     @property
     def of_waits(self) -> float:
@@ -86,33 +99,36 @@ class Threads:
         """On the storage of the recording."""
         if not self._simulates:
             return self._constant
-        return self._overlap(self._recorded, np.zeros(len(self._loads)), self.source)
+        return self._overlap(self._recorded, self.trace.cpu_ns, self.source)
 
     def on(
         self,
-        behaviour: Behaviour,
-        scale: float,
+        behaviour: Behaviour | None,
+        total_operations: float,
         changes: Mapping[str, float],
         page_cache: PageCache | None = None,
     ) -> Simulated:
-        """On a storage; the whole query does ``scale`` times what was recorded.
+        """On a storage, None for one of no latency; the entire query does ``total_operations``.
 
         Of calls that change files, ``changes`` has by event how many times as long they take there.
         """
-        trace, whole = self.trace, scale * sum(load.count for load in self._loads)
-        share = min(1.0, self._operations / whole)
+        if behaviour is None:
+            return self._unwaited(self.target)
+        trace, share = self.trace, min(1.0, self._operations / total_operations)
         wait_ns = np.where(trace.temp, 0, trace.wait_ns)
         wait_ns[trace.change] = trace.wait_ns[trace.change] * self._times_as_long(changes)
         return self._simulated(wait_ns, self.target, behaviour, share, page_cache)
 
-    @_of_loads
-    def page_cache(self) -> PageCache | None:
+    def page_cache(self, loads: Sequence[Load]) -> PageCache | None:
         """The page cache that its temp I/O went through; None where none is known."""
-        trace = self.trace
-        if self._recording.meta.only_counts:
-            return page_cache_of_counts(trace, self._load_of, self._loads)
-        room_bytes = engine_cache_bytes(self._recording)
-        if room_bytes is None or (self._recording.sample and not self._missing_known):
+        if self._of.counted:
+            return page_cache_of_counts(self.trace, self._load_of(loads), loads)
+        return self._recorded_page_cache
+
+    @cached_property
+    def _recorded_page_cache(self) -> PageCache | None:
+        trace, room_bytes = self.trace, self._of.cache_bytes
+        if room_bytes is None:
             return None
         tried = PageCache(room_bytes, np.zeros_like(trace.wait_ns))
         waits_ns = np.where(trace.temp, 0, trace.wait_ns)
@@ -121,31 +137,25 @@ class Threads:
 
     def _times_as_long(self, changes: Mapping[str, float]) -> Seconds:
         """Of each call that changes a file; 1 where nothing is known."""
-        trace = self.trace
-        if not trace.change.any():
-            return np.ones(0)
-        events = self._recording.waits["event"].take(pa.array(trace.source[trace.change]))
-        return np.array([changes.get(event, 1.0) for event in events.to_pylist()])
+        return np.array([changes.get(event, 1.0) for event in self._of.change_events])
 
-    def mean_s(self, simulated: Simulated) -> list[float | None]:
+    def mean_s(self, simulated: Simulated, loads: Sequence[Load]) -> list[float | None]:
         """Mean wait of each load's operations; None of a load of which the trace has none."""
         waits_ns = simulated.wait_ns[self.trace.temp]
-        which = self._load_of + 1
-        counts = np.bincount(which, minlength=len(self._loads) + 1)[1:].tolist()
-        sums_ns = np.bincount(which, waits_ns, len(self._loads) + 1)[1:].tolist()
+        which = self._load_of(loads) + 1
+        counts = np.bincount(which, minlength=len(loads) + 1)[1:].tolist()
+        sums_ns = np.bincount(which, waits_ns, len(loads) + 1)[1:].tolist()
         return [
             sum_ns / count / 1e9 if count else None
             for sum_ns, count in zip(sums_ns, counts, strict=True)
         ]
 
-    def unwaited(self, cpu_s: Seconds) -> Overlap:
-        """Without any latency of temp I/O, where operations make more CPU time, by load."""
-        if not self._simulates:
-            return self._constant
-        return self.overlap(self._unwaited(self.target), cpu_s)
-
     def overlap(
-        self, simulated: Simulated, cpu_s: Seconds, replayed_s: float | None = None
+        self,
+        simulated: Simulated,
+        loads: Sequence[Load],
+        cpu_s: Seconds,
+        replayed_s: float | None = None,
     ) -> Overlap:
         """What the waits of a simulation add, where operations make more CPU time, by load.
 
@@ -153,16 +163,16 @@ class Threads:
         """
         if not self._simulates:
             return self._constant
-        return self._overlap(simulated, cpu_s, self.target, replayed_s)
+        # The last one is for operations that moved nothing and belong to no load.
+        more_s = np.array([*cpu_s, 0.0])[self._load_of(loads)]
+        return self._overlap(simulated, self._cpu_after.with_more(more_s), self.target, replayed_s)
 
     def _overlap(
-        self, simulated: Simulated, cpu_s: Seconds, cpus: Cpus, replayed_s: float | None = None
+        self, simulated: Simulated, cpu_ns: Array, cpus: Cpus, replayed_s: float | None = None
     ) -> Overlap:
         trace, wait_ns = self.trace, simulated.wait_ns
         fixed_s, moving_s = self._fixed_s(simulated), self._moving_s(simulated, trace.cpu_ns, cpus)
         sum_s = max(float(wait_ns[trace.temp].sum()), 1.0) / 1e9
-        # The last one is for operations that moved nothing and belong to no load.
-        cpu_ns = self._cpu_after.with_more(np.array([*cpu_s, 0.0])[self._load_of])
         more_s = 0.0 if cpu_ns is trace.cpu_ns else float((cpu_ns - trace.cpu_ns).sum()) / 1e9
         of_cpu = 1 / simulated.in_flight
         if abs(more_s) > abs(moving_s) / 1000:
@@ -173,36 +183,32 @@ class Threads:
         more_s = result.elapsed_s - self._of_all(self._without_s(cpus))
         return replace(result, of_waits=max(more_s, 0.0) * self._seen / sum_s)
 
-    @_of_loads
-    def quota_s(self) -> tuple[float, float]:
-        """What quotas make longer without any latency of temp I/O, here and on the target."""
+    def quota_s(self, loads: Sequence[Load]) -> tuple[float, float]:
+        """What quotas make longer without any latency of temp I/O, on the source and the target."""
         if not self._simulates:
             return 0.0, 0.0
         source_s, target_s = (
-            (self._without_s(cpus) - self._without_s(cpus.unlimited)) / self._kept
+            (self._without_s(cpus) - self._without_s(cpus.unlimited)) / self._kept(loads)
             for cpus in (self.source, self.target)
         )
         return max(source_s, 0.0), max(target_s, 0.0)
 
-    @_of_loads
-    def cores_s(self) -> float:
+    def cores_s(self, loads: Sequence[Load]) -> float:
         """What other cores on the target make longer without latency and quota; below 0 shorter."""
         if not self._simulates or self.source.cores == self.target.cores:
             return 0.0
         cpus = self.target.unlimited, self.source.unlimited
         target_s, source_s = map(self._without_s, cpus)
-        return (target_s - source_s) / self._kept
+        return (target_s - source_s) / self._kept(loads)
 
-    @property
-    def _kept(self) -> float:
+    def _kept(self, loads: Sequence[Load]) -> float:
         """Share of the temp operations of the loads whose waits were kept."""
-        return min(1.0, self._operations / max(sum(load.count for load in self._loads), 1))
+        return min(1.0, self._operations / max(operations(loads), 1))
 
     @cached_property
     def _seen(self) -> float:
         """The same of those that were recorded."""
-        counted = pa.compute.sum(self._recording.temp_seconds["count"]).as_py()
-        return min(1.0, self._operations / max(counted or 0, 1)) or 1.0
+        return min(1.0, self._operations / max(self._of.operations, 1)) or 1.0
 
     @cached_property
     def _operations(self) -> int:
@@ -211,7 +217,7 @@ class Threads:
 
     def _of_all(self, elapsed_s: float) -> float:
         """An elapsed time with the kept waits as the simulation says, if all others do alike."""
-        recorded_s = self._recording.elapsed_s
+        recorded_s = self._of.elapsed_s
         return max(recorded_s + (elapsed_s - recorded_s) / self._seen, 0.0)
 
     def throttled_share(self, simulated: Simulated) -> float:
@@ -228,7 +234,7 @@ class Threads:
     def at_work(self) -> float:
         """How many had work while any had, those that found no CPU among them: at least 1."""
         if not self._several:
-            return self._in_flight
+            return self._of.in_flight
         active_s = self._stretches.active_s
         return float((self._stretches.threads @ active_s) / max(active_s.sum(), 1e-9))
 
@@ -239,33 +245,18 @@ class Threads:
 
     @property
     def _constant(self) -> Overlap:
-        at_once, elapsed_s = self._in_flight, self._recording.elapsed_s
+        at_once, elapsed_s = self._of.in_flight, self._of.elapsed_s
         return Overlap(1 / at_once, elapsed_s, elapsed_s, of_cpu=1 / at_once)
 
-    @cached_property
-    def trace(self) -> ThreadTrace:
-        """What the threads did, or would have done where only counts are known."""
-        if self._recording.temp_columns("start_ns").num_rows:
-            return thread_trace(self._recording)
-        threads = sessions(self._recording)
-        io_s = sum(load.total_s for load in self._recorded_loads) / self._in_flight
-        return counted_trace(
-            self._recorded_loads, threads, max(self._recording.elapsed_s - io_s, 0.0)
-        )
-
-    @cached_property
-    def _in_flight(self) -> float:
-        return in_flight(self._recording)
-
-    @cached_property
+    @property
     def _several(self) -> bool:
         """Whether there are several threads, and what they did is known."""
-        return not self._recording.meta.only_counts and sessions(self._recording) > 1
+        return not self._of.counted and self._of.threads > 1
 
-    @cached_property
+    @property
     def cpu_known(self) -> bool:
         """Whether it was seen how much CPU time threads had between waits."""
-        return not self._recording.meta.only_counts and self.trace.cpu_known
+        return not self._of.counted and self.trace.cpu_known
 
     @cached_property
     def _simulates(self) -> bool:
@@ -291,16 +282,21 @@ class Threads:
             self._unwaited_on[cpus] = self._simulated(wait_ns, cpus)
         return self._unwaited_on[cpus]
 
-    @_of_loads
-    def _load_of(self) -> Array:
+    def _load_of(self, loads: Sequence[Load]) -> Array:
         """The number of the load that each temp operation belongs to."""
-        trace = self.trace
-        classes, which = size_classes(trace.bytes[trace.temp])
-        number_of = np.full((len(classes), 2), NONE)
-        for number, load in enumerate(self._loads):
-            number_of[classes == load.size_class_bytes, int(load.op == "write")] = number
-        numbers: Array = number_of[which, trace.write[trace.temp].astype(np.int8)]
-        return numbers
+        kinds = tuple(load.kind for load in loads)
+        if kinds not in self._load_numbers:
+            classes, which = self._size_classes
+            number_of = np.full((len(classes), 2), NONE)
+            for number, (op, size_class_bytes) in enumerate(kinds):
+                number_of[classes == size_class_bytes, int(op == "write")] = number
+            write = self.trace.write[self.trace.temp].astype(np.int8)
+            self._load_numbers[kinds] = number_of[which, write]
+        return self._load_numbers[kinds]
+
+    @cached_property
+    def _size_classes(self) -> tuple[Array, Array]:
+        return size_classes(self.trace.bytes[self.trace.temp])
 
     def _fixed_s(self, simulated: Simulated) -> float:
         """Elapsed time if each thread does what it did.
@@ -309,7 +305,7 @@ class Threads:
         explain, and stays.
         """
         more_ns = simulated.elapsed_ns - self._recorded.elapsed_ns
-        return self._recording.elapsed_s + more_ns / 1e9
+        return self._of.elapsed_s + more_ns / 1e9
 
     def _moving_s(self, simulated: Simulated, cpu_ns: Array, cpus: Cpus) -> float:
         """Elapsed time if in each stretch as many threads have work as had; idle time stays.
@@ -332,7 +328,7 @@ class Threads:
 
     @cached_property
     def _stretches(self) -> Stretches:
-        return Stretches(self.trace, self._recording.elapsed_s)
+        return Stretches(self.trace, self._of.elapsed_s)
 
     @cached_property
     def _cpu_after(self) -> "CpuAfter":
@@ -355,11 +351,10 @@ class Threads:
     ) -> Simulated:
         """With these waits, or with the temp I/O on a storage of which it is such a share."""
         outcome, waited = _core.simulate(
-            self.trace.batch(
+            self._batch(
                 wait_ns,
                 cached_ns=None if page_cache is None else page_cache.cached_ns,
-                missing_bytes=None if page_cache is None else self._missing_bytes,
-                call_ns=self._call_ns,
+                missing_bytes=None if page_cache is None else self._of.missing_bytes,
             ),
             cpus.usable(self.trace),
             behaviour and behaviour.for_share(share),
@@ -368,32 +363,24 @@ class Threads:
             quota=cpus.quota_ns if self.cpu_known else None,
         )
         temp_ns = max(outcome["temp_ns"], 1)
-        took = pa.record_batch(waited)
+        times = arrays_of(waited)
         return Simulated(
-            wait_ns + took["io_ns"].to_numpy(),
+            wait_ns + times["io_ns"],
             outcome["elapsed_ns"],
             max(outcome["temp_ns"] / max(outcome["temp_busy_ns"], 1), 1.0),
             [ns / temp_ns for ns in outcome["limited_ns"]],
-            took["storage_ns"].to_numpy(),
+            times["storage_ns"],
         )
 
-    @property
-    def _missing_known(self) -> bool:
-        return COLUMN in self._recording.waits.column_names
-
-    @cached_property
-    def _missing_bytes(self) -> Array | None:
-        """By row, what a read brings of the storage; None where the page cache is asked."""
-        if not self._missing_known:
-            return None
-        trace = self.trace
-        missing = np.full(len(trace.temp), NONE, dtype=np.int64)
-        missing[trace.temp] = self._recording.waits[COLUMN].to_numpy()[trace.source[trace.temp]]
-        return missing
+    def _batch(self, wait_ns: Array, cpu_ns: Array | None = None, **more: Array | None) -> Any:
+        """The rows for the core with these waits, and CPU times, in place of those recorded."""
+        replaced = {"wait_ns": wait_ns} | ({} if cpu_ns is None else {"cpu_ns": cpu_ns})
+        given = {name: column for name, column in more.items() if column is not None}
+        return batch_of({**self.trace.columns, **given, **replaced, "call_ns": self._call_ns})
 
     def _run(self, wait_ns: Array | Seconds, cpus: Cpus, cpu_ns: Array) -> dict[str, Any]:
         """What a run with these waits comes to, each as long as given, and with this CPU time."""
-        batch = self.trace.batch(wait_ns.astype(np.int64), cpu_ns, call_ns=self._call_ns)
+        batch = self._batch(wait_ns.astype(np.int64), cpu_ns)
         outcome: dict[str, Any]
         outcome, _ = _core.simulate(batch, cpus.usable(self.trace), quota=cpus.quota_ns)
         return outcome
@@ -425,3 +412,7 @@ class CpuAfter:
         order = grouped(thread)
         same = thread[order][1:] == thread[order][:-1]
         return order[:-1][same], order[1:][same]
+
+
+#: By what was recorded, which is asked for each target.
+_THREADS = WeakKeyDictionary[RecordedThreads, Threads]()

@@ -11,11 +11,9 @@ from functools import cached_property
 from math import exp, floor, log
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from spillcast import _core
-from spillcast.forecast.load import covered_by_stretch_s
+from spillcast.columns import covered_by_stretch_s, spread_by_stretch
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.recording.thread_trace import ThreadTrace
 
@@ -64,14 +62,7 @@ class Stretches:
         return np.clip(threads, 1.0, max(self._trace.threads, 1))
 
     def _spread(self, begin_ns: Array, end_ns: Array, values: Seconds) -> Seconds:
-        """What each interval has, spread evenly over it; sums by stretch.
-
-        What lies before the run counts in the first stretch, what lies after it in the last.
-        """
-        rows = {"begin_ns": pa.array(begin_ns), "end_ns": pa.array(end_ns)}
-        rows["values"] = pa.array(values, pa.float64())
-        wide_ns = self._elapsed_s * 1e9 / STRETCHES
-        return np.array(_core.spread(pa.record_batch(rows), wide_ns, STRETCHES))
+        return spread_by_stretch(begin_ns, end_ns, values, self._elapsed_s, STRETCHES)
 
 
 @dataclass(frozen=True)

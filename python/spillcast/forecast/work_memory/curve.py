@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.forecast.assumptions import ALIKE, BETWEEN, COMPUTED
-from spillcast.forecast.load import temp_load
-from spillcast.forecast.sum.interval import (
+from spillcast.forecast.interval import (
     DRAWS,
     Measured,
     Uncertainty,
     direction,
     drawn_totals,
 )
-from spillcast.forecast.threads.overlap import Threads
+from spillcast.forecast.recorded_threads import recorded_threads
+from spillcast.forecast.threads.overlap import simulated_threads
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.storage.observed import observed
@@ -94,7 +94,7 @@ def memory_run(
     """A run from what was recorded of it; None: it spilled nothing."""
     if recording is None:
         return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, {})
-    weight = Threads(recording, temp_load(recording)).recorded.of_waits
+    weight = simulated_threads(recorded_threads(recording)).recorded.of_waits
     return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, _ops(recording), weight)
 
 

@@ -189,11 +189,6 @@ class RecordedSpill(Spill):
 
     def __init__(self, recording: Recording, memory_bytes: int | None) -> None:
         recording.need_io()
-        if recording.meta.only_counts:
-            raise EvidenceUnsuited(
-                f"{recording.path}: has counts of operations, not their order",
-                "record the query: spillcast record -o run.spill -- COMMAND",
-            )
         self.like, self.name = recording, recording.path.name
         self._recut = ResizedIo(plan(recording))
         #: The whole run over what is held of it in single waits.

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from spillcast.errors import SpillTooLarge
 from spillcast.recording import Recording
+from spillcast.recording.bursts import TempOperations
 from spillcast.storage.budget import quota_of
 from spillcast.storage.memory import check_memory, is_tmpfs
 from spillcast.storage.observed import observed
@@ -34,6 +35,11 @@ class Rehearsal:
         """What a recording that ended after a duration, or with its query, is of it."""
         return cls(recording, recording.meta.ended_by == "end")
 
+    def read(self) -> "Rehearsal":
+        """Read now what is else read when it is first used: its operations and latencies."""
+        _ = self.temp_operations, self.groups
+        return self
+
     @property
     def elapsed_s(self) -> float:
         """Its elapsed time on the storage."""
@@ -48,6 +54,17 @@ class Rehearsal:
     def cpu_s(self) -> float | None:
         """CPU time of all its threads outside I/O calls; None if unknown."""
         return self.recording.meta.cpu_s
+
+    @property
+    def overhead_s(self) -> float:
+        """What recording it cost in elapsed time, its threads side by side."""
+        total_s = self.recording.meta.capture.overhead_s or 0.0
+        return total_s / self.temp_operations.threads
+
+    @cached_property
+    def temp_operations(self) -> TempOperations:
+        """Its temp operations in their order."""
+        return TempOperations.of(self.recording)
 
     @cached_property
     def groups(self) -> dict[tuple[str, int], Group]:

@@ -8,21 +8,19 @@ from typing import Any
 from spillcast.engines.postgres.rank.snapshot import Snapshot
 from spillcast.engines.ranking import Gain, Ranked
 from spillcast.errors import InputError, Refusal, SpillcastError
+from spillcast.evidence.counts import Counts, feasible_processes
 from spillcast.evidence.postgres.logs import Logs, TempFile, normal
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES, amount
-from spillcast.evidence.postgres.plan import recording_of_plan
-from spillcast.evidence.postgres.statement_processes import shared_by
+from spillcast.evidence.postgres.plan import counts_of_plan
+from spillcast.evidence.postgres.statement_processes import processes_of
 from spillcast.evidence.postgres.statement_rows import HOW, PER_GATHER, Row, merged
-from spillcast.evidence.postgres.statements import recording_of_row
+from spillcast.evidence.postgres.statements import counts_of_row
 from spillcast.forecast import Forecast, forecast
-from spillcast.forecast.sum.assumed import timed_on
-from spillcast.forecast.sum.shared import bounding, bounds_s
+from spillcast.forecast.counted import timed_on
+from spillcast.forecast.project import interval_of
 from spillcast.forecast.work_memory.file_sizes import work_mem_between
 from spillcast.gate import reading
-from spillcast.recording import Recording
-from spillcast.recording.between import calibrated_by, shared_among
 from spillcast.recording.calibration import MachineCalibration
-from spillcast.recording.timed_within import TimedWithin
 from spillcast.redaction import struck_text
 from spillcast.storage import Storage
 from spillcast.storage.target import depends_on_recording, resolve
@@ -46,12 +44,12 @@ class RankRequest:
     calibration: MachineCalibration | None = None
     _known: dict[str, Storage] = field(default_factory=dict, compare=False, repr=False)
 
-    def storage(self, target: str, recording: Recording) -> Storage:
+    def storage(self, target: str, counts: Counts) -> Storage:
         """A target's storage; what is the same for all statements is read once."""
         if depends_on_recording(target):
-            return resolve(target, recording)
+            return resolve(target, counts)
         if target not in self._known:
-            self._known[target] = resolve(target, recording)
+            self._known[target] = resolve(target, counts)
         return self._known[target]
 
 
@@ -81,10 +79,10 @@ def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
     """
     blocks = {"temp_blks_read": _BLOCKS, "temp_blks_written": _BLOCKS}
     row = Row.of({"calls": 1, "total_exec_time": _LONG_MS, PER_GATHER: 0, **blocks})
-    recording = recording_of_row(_PLACE, row, timed=False)
+    counts = counts_of_row(_PLACE, row, timed=False)
     share = size_bytes / BLOCK_BYTES / _BLOCKS
     return {
-        target: share * timed_on(recording, request.storage(target, recording)).meta.temp.total_s
+        target: share * timed_on(counts, request.storage(target, counts)).total_s
         for target in request.targets
         if not depends_on_recording(target)
     }
@@ -128,11 +126,11 @@ def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest |
         text = f"only the {FORECAST_MAX} with the most temp I/O are forecast"
         return replace(ranked, refused=text)
     try:
-        recording = recording_of_row(_PLACE, row, timed=request.origin is None)
-        recording = calibrated_by(_timed(recording, request), request.calibration)
-        if (within := recording.meta.temp.within) is not None:
-            ranked = replace(ranked, temp_s=_elapsed_within(within, recording, row.calls))
-        ranked = _with_gains(ranked, _at_ends(recording, plans), row.calls, request)
+        counts = _timed(counts_of_row(_PLACE, row, timed=request.origin is None), request)
+        counts = replace(counts, calibration=request.calibration)
+        if counts.time_bounds is not None:
+            ranked = replace(ranked, temp_s=_temp_bounds_s(counts, row.calls))
+        ranked = _with_gains(ranked, _at_bounds(counts, plans), row.calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix(f"{_PLACE}: "))
     return replace(
@@ -140,32 +138,31 @@ def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest |
     )
 
 
-def _at_ends(recording: Recording, plans: Sequence[Mapping[str, Any]]) -> list[Recording]:
+def _at_bounds(counts: Counts, plans: Sequence[Mapping[str, Any]]) -> list[Counts]:
     """The same counts with the fewest and the most processes that may have shared their I/O.
 
     Plans of the statement tell how many there were, within what the counts allow for.
     """
-    shared = recording.meta.temp.shared_by
-    if shared is None or recording.meta.temp.within is not None:
-        return bounding(recording) or [recording]
-    processes = [recording_of_plan(plan, timed=False).meta.temp.processes or 1.0 for plan in plans]
-    ends = sorted({min(max(plan, shared.least), shared.most) for plan in processes})
-    ends = ends or [shared.least, shared.most]
-    return [shared_among(recording, plan) for plan in dict.fromkeys((ends[0], ends[-1]))]
+    shared = counts.processes_bounds
+    if shared is None or counts.time_bounds is not None:
+        return counts.at_bounds() or [counts]
+    processes = [counts_of_plan(plan, timed=False).processes for plan in plans]
+    ends = sorted({min(max(number, shared.lower), shared.upper) for number in processes})
+    ends = ends or [shared.lower, shared.upper]
+    return [counts.with_processes(number) for number in dict.fromkeys((ends[0], ends[-1]))]
 
 
 def _temp_s(row: Row) -> tuple[float, float] | None:
     """Elapsed time of all calls in temp I/O, for the most processes and for the fewest."""
     if not row.temp_s:
         return None
-    shared = shared_by(row)
+    shared, calls = processes_of(row), row.calls
+    per_call = row.elapsed_s / calls, row.temp_s / calls, row.other_s / calls
     try:
-        calls = row.calls
-        per_call = row.elapsed_s / calls, row.temp_s / calls, row.other_s / calls
-        shared = shared.within(*per_call)
+        shared = feasible_processes(shared, *per_call)
     except Refusal:
-        return row.temp_s / shared.most, min(row.temp_s, row.elapsed_s)
-    return row.temp_s / shared.most, row.temp_s / shared.least
+        return row.temp_s / shared.upper, min(row.temp_s, row.elapsed_s)
+    return row.temp_s / shared.upper, row.temp_s / shared.lower
 
 
 def _of_files(ranked: Ranked, files: Sequence[TempFile]) -> Ranked:
@@ -183,38 +180,35 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
     moved_bytes = round(calls * _blocks(plan) * BLOCK_BYTES)
     ranked = replace(ranked, temp_bytes=max(ranked.temp_bytes, moved_bytes))
     try:
-        recording = recording_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
-        recording = _timed(recording, request)
-        temp = recording.meta.temp
-        took_s = calls * temp.total_s / (temp.processes or 1.0)
-        temp_s = took_s, took_s
-        if temp.within is not None:
-            temp_s = _elapsed_within(temp.within, recording, calls)
-        ranked = replace(ranked, temp_s=temp_s)
-        ranked = _with_gains(ranked, bounding(recording) or [recording], calls, request)
+        counts = counts_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
+        counts = _timed(counts, request)
+        ranked = replace(ranked, temp_s=_temp_bounds_s(counts, calls))
+        ranked = _with_gains(ranked, counts.at_bounds() or [counts], calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix("a plan: "))
     return replace(ranked, work_mem_bytes=_enough(plan, request))
 
 
-def _elapsed_within(within: TimedWithin, recording: Recording, calls: int) -> tuple[float, float]:
+def _temp_bounds_s(counts: Counts, calls: int) -> tuple[float, float]:
     """Bounds of the elapsed time of all calls in temp I/O."""
-    each = calls / (recording.meta.temp.processes or 1.0)
-    return each * within.least_s, each * within.most_s
+    each, time = calls / counts.processes, counts.time_bounds
+    if time is None:
+        return each * counts.total_s, each * counts.total_s
+    return each * time.lower, each * time.upper
 
 
-def _timed(recording: Recording, request: RankRequest) -> Recording:
+def _timed(counts: Counts, request: RankRequest) -> Counts:
     if request.origin is None:
-        return recording
-    return timed_on(recording, request.storage(request.origin, recording))
+        return counts
+    return timed_on(counts, request.storage(request.origin, counts))
 
 
 def _with_gains(
-    ranked: Ranked, recordings: Sequence[Recording], calls: int, request: RankRequest
+    ranked: Ranked, at_bounds: Sequence[Counts], calls: int, request: RankRequest
 ) -> Ranked:
     """What each target saves of all calls; what not spilling saves is as on no latency.
 
-    From the least to the most that any of ``recordings`` tells: what is saved has bounds that tell
+    From the least to the most that any of ``at_bounds`` tells: what is saved has bounds that tell
     something also where those of the elapsed time are too far apart for a forecast.
     """
     if not request.targets:
@@ -223,30 +217,21 @@ def _with_gains(
     forecasts: list[Forecast] = []
     for target in request.targets:
         forecasts = [
-            forecast(recording, request.storage(target, recording), confidence=request.confidence)
-            for recording in recordings
+            forecast(counts, request.storage(target, counts), confidence=request.confidence)
+            for counts in at_bounds
         ]
-        if (
-            gain := _gain([_elapsed_s(recording) for recording in forecasts], forecasts, calls)
-        ) is not None:
-            cached = [
-                recording.without_cache_s
-                for recording in forecasts
-                if recording.without_cache_s is not None
-            ]
+        gain = _gain([_elapsed_s(f) for f in forecasts], forecasts, calls)
+        if gain is not None:
+            cached = [f.without_cache_s for f in forecasts if f.without_cache_s is not None]
             without_s = calls * max(cached) if cached else None
             gains[target] = replace(gain, without_cache_s=without_s)
-    ceilings = [(recording.ceiling_s, recording.ceiling_interval_s) for recording in forecasts]
+    ceilings = [(f.ceiling_s, f.ceiling_interval_s) for f in forecasts]
     no_spill = _gain(ceilings, forecasts, calls)
     if no_spill is not None:
         # Without temp I/O nothing gets slower, however wide the interval.
         low_s, high_s = no_spill.interval_s
         no_spill = replace(no_spill, interval_s=(max(low_s, 0.0), high_s))
-    refused = (
-        next((recording.refused for recording in forecasts if recording.refused), None)
-        if not gains
-        else None
-    )
+    refused = None if gains else next((f.refused for f in forecasts if f.refused), None)
     return replace(ranked, gains=gains, no_spill=no_spill, refused=refused)
 
 
@@ -254,7 +239,7 @@ def _elapsed_s(forecast: Forecast) -> tuple[float, tuple[float, float] | None]:
     """With its interval, however wide; without one where it was refused for another reason."""
     if forecast.uncertainty is None:
         return forecast.forecast_s or 0.0, forecast.interval_s
-    return forecast.uncertainty.forecast_s, bounds_s(forecast)
+    return forecast.uncertainty.forecast_s, interval_of(forecast)
 
 
 def _gain(
@@ -275,8 +260,8 @@ def _gain(
 def _enough(plan: Mapping[str, Any], request: RankRequest) -> int | None:
     """The work_mem with which nothing of a plan spills."""
     try:
-        recording = _timed(recording_of_plan(plan, timed=request.origin is None), request)
-        doubled = forecast(recording, resolve("factor:2", recording))
+        counts = _timed(counts_of_plan(plan, timed=request.origin is None), request)
+        doubled = forecast(counts, resolve("factor:2", counts))
     except SpillcastError:
         return None
     return None if doubled.work_memory is None else doubled.work_memory.enough.work_mem_bytes

@@ -1,30 +1,32 @@
-"""What weakens a forecast in what is known of the storages: probes, room, sharing, parts of one."""
+"""What weakens a forecast in what is known of the storages: probes, age, room, sharing, parts."""
 
+import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spillcast.forecast.assumptions import SHARE_REPORTED
-from spillcast.forecast.load import Load
+from spillcast.forecast.load import Load, operations
 from spillcast.forecast.result import Warned
-from spillcast.forecast.sum.provenance import about_provenance
-from spillcast.recording import Recording
-from spillcast.recording.observed import TempPlace, named_temp_places
-from spillcast.recording.spill import spill_bytes
+from spillcast.forecast.workload import Workload
+from spillcast.recording.observed import TempPlace, mounted
 from spillcast.storage import Storage
 from spillcast.storage.memory import HEADROOM
+from spillcast.storage.source import Provenance
 from spillcast.units import format_bytes
 
 Facts = Mapping[str, Any]
+#: A storage that was measured longer ago may be another by now.
+DAYS_MAX = 30
 
 
-def about_storages(recording: Recording, target: Storage, loads: Sequence[Load]) -> list[Warned]:
-    """All warnings about the recorded storage and the target."""
+def storage_warnings(workload: Workload, storage: Storage) -> list[Warned]:
+    """All warnings about the storage of today and the target."""
     return [
-        *_about_source(named_temp_places(recording.meta)),
-        *about_measuring(target.facts, loads),
-        *about_provenance(target, recording.meta.machine.host),
-        *_about_room(recording, target.facts),
-        *_about_parts(target, loads),
+        *_about_source(workload.temp_places),
+        *about_measuring(storage.facts, workload.loads),
+        *about_provenance(storage, workload.host),
+        *_about_room(workload, storage.facts),
+        *_about_parts(storage, workload.loads),
     ]
 
 
@@ -76,7 +78,7 @@ def _about_replay(facts: Facts, loads: Sequence[Load]) -> list[Warned]:
     warnings = []
     replayed, skipped = facts.get("steps_replayed", 0), facts.get("steps_skipped", 0)
     if facts.get("steps_from") == "counts":
-        count = sum(load.count for load in loads)
+        count = operations(loads)
         text = (
             "the probe's I/O is synthetic, made from "
             f"{min(1.0, (replayed + skipped) / count):.0%} of the counts: files written "
@@ -117,7 +119,7 @@ def _about_probe(facts: Facts) -> list[Warned]:
     return warnings
 
 
-def _about_room(recording: Recording, facts: Facts) -> list[Warned]:
+def _about_room(workload: Workload, facts: Facts) -> list[Warned]:
     """Warn that the temp files hardly fit, or do not, into the space free at the probe."""
     free, left = facts.get("free_bytes"), facts.get("quota_free_bytes")
     rooms = [
@@ -128,10 +130,10 @@ def _about_room(recording: Recording, facts: Facts) -> list[Warned]:
     if not rooms:
         return []
     room, limit = min(rooms)
-    # All that was written is no less than what was held, and known at once.
-    if not recording.meta.only_counts and recording.written_bytes.temp * HEADROOM <= room:
+    # All that was written is no less than what was held.
+    if workload.written_bytes is not None and workload.written_bytes * HEADROOM <= room:
         return []
-    spill = spill_bytes(recording)
+    spill = workload.held_bytes
     wanted = round(spill * HEADROOM)
     if room >= wanted:
         return []
@@ -168,3 +170,51 @@ def _about_figures(part: Facts) -> list[Warned]:
         )
         warnings.append(Warned("sizes", text))
     return warnings
+
+
+def about_provenance(storage: Storage, recorded_host: str | None = None) -> list[Warned]:
+    """All of it; ``recorded_host`` is where the query ran, if that is known."""
+    known = storage.provenance
+    if known is None:
+        return []
+    return [*_about_age(known), *_about_host(known, recorded_host), *_about_mount(known)]
+
+
+def _about_age(known: Provenance) -> list[Warned]:
+    days = known.age_days
+    if days is None or days <= DAYS_MAX:
+        return []
+    text = (
+        f"its latencies are {days:,} days old ({(known.measured_at or '')[:10]}): measure "
+        "again if anything may have changed"
+    )
+    return [Warned("stale", text)]
+
+
+def _about_host(known: Provenance, recorded_host: str | None) -> list[Warned]:
+    """Another host's storage may well be meant; it is said, for CPUs and memory are not its."""
+    measured_host = recorded_host or platform.node()
+    if known.host in (None, measured_host):
+        return []
+    purpose = "the query was recorded" if recorded_host else "this runs"
+    text = (
+        f"its latencies were measured on host {known.host}, and {purpose} on host {measured_host}"
+    )
+    return [Warned("another-host", text)]
+
+
+def _about_mount(known: Provenance) -> list[Warned]:
+    """Warn that another storage is now mounted where a directory of this host was measured."""
+    if known.directory is None or known.mount_point is None or known.host != platform.node():
+        return []
+    mount = mounted(known.directory)
+    if mount is None or known.on(mount).where == known.where:
+        return []
+    was, now = _words(known), _words(known.on(mount))
+    text = f"{known.directory} was {was} when it was measured, and is {now} now"
+    return [Warned("another-mount", f"{text}: probe it again")]
+
+
+def _words(known: Provenance) -> str:
+    device = f" on {known.device_name}" if known.device_name else ""
+    return f"{known.filesystem}{device} at {known.mount_point} ({known.mount_options})"

@@ -1,4 +1,4 @@
-"""How sure a forecast is: what is known of the question, and how far forecasts like it were off."""
+"""How sure a forecast is: what is known of the workload, and how far forecasts like it were off."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

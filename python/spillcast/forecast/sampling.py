@@ -1,21 +1,13 @@
-"""Large recordings: which are forecast from a sample of their waits, and what that leaves open."""
+"""Large recordings: which are forecast from a sample of their waits."""
 
-from collections.abc import Callable
-from math import hypot, sqrt
+import pyarrow.compute as pc
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute
-
-from spillcast.forecast.load import sessions
-from spillcast.forecast.result import Forecast, Sampled
-from spillcast.forecast.sum.baseline import Baseline
+from spillcast.forecast.result import Forecast
 from spillcast.forecast.threads.page_cache import memory_ns
 from spillcast.recording import Recording
 from spillcast.recording.cached_reads import PageCacheRoom
 from spillcast.recording.completeness import went_on
-from spillcast.recording.sample import PARTS, sampled
-from spillcast.stats import NORMAL_95
+from spillcast.recording.sample import sampled
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
 
@@ -26,11 +18,6 @@ WHOLE_ROWS, SAMPLE_ROWS = 1_000_000, 256_000
 FAST_MOST = 0.005
 #: With a larger error a recording is taken whole after all, if it has no more waits than these.
 ERROR_MOST, EXACT_ROWS_MOST = 0.05, 20_000_000
-#: No sample is taken to be surer: what its windows have in common its parts do not show.
-ERROR_LEAST = 0.0025
-#: Of Student's distribution with as many degrees of freedom as there are parts less one: the 95 %
-#: quantile, over that of a normal distribution.
-FEW_PARTS = 2.353 / NORMAL_95
 
 
 def sample_of(recording: Recording) -> Recording:
@@ -50,23 +37,6 @@ def sample_of(recording: Recording) -> Recording:
     return sampled(recording, SAMPLE_ROWS, room)
 
 
-def sampled_of(baseline: Baseline, elapsed_s: Callable[[Baseline], float]) -> Sampled | None:
-    """What a sample leaves open of what it says; None of a recording that is whole, or a part.
-
-    By how far apart what each part of it says is, which rests on a PARTS-th as many waits. What all
-    say alike is that threads of a window seem to work less side by side at its ends, where what one
-    of them does lies outside.
-    """
-    if (sample := baseline.recording.sample) is None or not baseline.parts:
-        return None
-    log_elapsed = np.log([max(elapsed_s(part), 1e-9) for part in baseline.parts])
-    scatter = FEW_PARTS * float(log_elapsed.std(ddof=1)) / sqrt(PARTS)
-    threads = sessions(baseline.recording)
-    ends = threads * len(sample.slices_s) / sample.rows if threads > 1 else 0.0
-    error = hypot(scatter, ends, ERROR_LEAST if threads > 1 else 0.0)
-    return Sampled(sample.rows, baseline.recording.meta.raw.rows, error)
-
-
 def too_unsure(forecast: Forecast) -> bool:
     """Whether a forecast from a sample is to be made of all waits instead."""
     sample = forecast.sampled
@@ -79,10 +49,9 @@ def _fast_share(recording: Recording) -> float:
     count = seconds["count"].to_numpy()
     if not count.sum():
         return 0.0
-    usual_ns = memory_ns(seconds["bytes"].to_numpy() / np.maximum(count, 1))
-    row = pa.compute.list_parent_indices(seconds["latency_ns"]).to_numpy()
+    usual_ns = memory_ns(seconds["bytes"].to_numpy() / count.clip(1))
+    row = pc.list_parent_indices(seconds["latency_ns"]).to_numpy()
     latency_ns, counts = (
-        pa.compute.list_flatten(seconds[name]).to_numpy()
-        for name in ("latency_ns", "latency_count")
+        pc.list_flatten(seconds[name]).to_numpy() for name in ("latency_ns", "latency_count")
     )
     return float(counts[latency_ns <= usual_ns[row]].sum() / count.sum())

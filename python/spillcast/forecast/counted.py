@@ -1,0 +1,150 @@
+"""Counts -> a workload, and the same at each bound of what has only bounds."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from spillcast import _core
+from spillcast.errors import EvidenceContradictory, NotSpilled
+from spillcast.evidence.counts import (
+    Bounds,
+    Counts,
+    are_close,
+    feasible_processes,
+    middle,
+    middle_processes,
+)
+from spillcast.forecast.latency import latencies
+from spillcast.forecast.load import Load, operations
+from spillcast.forecast.threads.counted import counted_trace
+from spillcast.forecast.threads.cpus import Cpus
+from spillcast.forecast.threads.overlap import RecordedThreads
+from spillcast.forecast.work_memory.advice import plan_spills_of
+from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload
+from spillcast.recording.event_names import OPS
+from spillcast.storage import Storage
+from spillcast.units import format_duration
+
+#: An operation that the page cache answers takes at least so long.
+MEMORY_OPERATION_S = 1e-6
+
+
+def workload_of_counts(counts: Counts) -> Workload:
+    """The workload of counts, and the same at each bound of what has only bounds.
+
+    EvidenceContradictory for an elapsed time of 0; NotSpilled without temp I/O.
+    """
+    workload = _workload(counts)
+    bounds = []
+    for bound in counts.at_bounds():
+        at_bound = _workload(bound)
+        bounds.append(replace(at_bound, quality=workload.quality))
+    return replace(workload, at_bounds=bounds)
+
+
+def _workload(counts: Counts) -> Workload:
+    loads = loads_of(counts)
+    if not loads:
+        raise NotSpilled(f"{counts.path}: did not spill")
+    if counts.elapsed_s <= 0:
+        raise EvidenceContradictory(
+            f"{counts.path}: an elapsed time of 0 leaves nothing to forecast"
+        )
+    calibration, cpu_s = counts.calibration, counts.cpu_s
+    if cpu_s is None:
+        cpu_s = max(counts.elapsed_s - counts.total_s, 0.0)
+    time = counts.time_bounds
+    return Workload(
+        name=counts.path.name,
+        elapsed_s=counts.elapsed_s,
+        total_s=counts.elapsed_s,
+        kind="plan",
+        loads=loads,
+        recorded_loads=loads,
+        recorded_threads=_threads(counts, loads),
+        cpu=CpuTime(
+            total_s=counts.cpu_s,
+            between_s=cpu_s / max(counts.operations, 1),
+            wait_cost=None if calibration is None else calibration.cost_of(counts.engine.name),
+        ),
+        data_reads=DataReads(None, None, counts.data_read_s) if counts.data_read_s else None,
+        held_bytes=counts.held_bytes,
+        quality=Quality(
+            notes=counts.notes,
+            timed_on=counts.timed_on,
+            absent_because=counts.absent_because,
+            unknown=counts.unknown,
+            time_unknown=time is not None and not are_close(time),
+            processes_unknown=counts.processes_bounds is not None,
+        ),
+        statement=counts.of_statement,
+        plan=plan_spills_of(counts),
+    )
+
+
+def loads_of(counts: Counts) -> list[Load]:
+    """A load for each op: nothing tells other sizes than the mean."""
+    return [
+        Load(op, _core.size_class_bytes(its.bytes // its.count), its.count, its.bytes,
+             its.total_ns / 1e9)
+        for op, its in counts.by_op
+    ]  # fmt: skip
+
+
+def timed_on(counts: Counts, storage: Storage) -> Counts:
+    """The counts as if their temp I/O had the latencies that ``storage`` was measured to have.
+
+    Where that would take longer than the whole run, the page cache answered at least in part: then
+    there are bounds, from memory's speed to the whole run.
+    """
+    loads, shared = loads_of(counts), counts.processes_bounds
+    mean_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
+    max_processes = counts.processes if shared is None else shared.upper
+    io_s = sum(load.count * s for load, s in zip(loads, mean_s, strict=True)) / max_processes
+    if io_s > counts.elapsed_s:
+        return _cached(counts, storage.name, io_s, max_processes)
+    mean_ns = {load.op: round(s * 1e9) for load, s in zip(loads, mean_s, strict=True)}
+    timed = replace(counts.with_mean_ns(mean_ns), timed_on=storage.name)
+    if shared is not None:
+        shared = feasible_processes(shared, counts.elapsed_s, timed.total_s)
+        timed = replace(timed, processes_bounds=shared, processes=middle_processes(shared))
+    if (io := counts.io_bounds) is not None:
+        lower, upper = timed_on(io.lower, storage), timed_on(io.upper, storage)
+        timed = replace(timed, io_bounds=replace(io, lower=lower, upper=upper))
+    return timed
+
+
+def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Counts:
+    """The run with bounds of its temp I/O, as the page cache answered what ``name`` did not."""
+    shared = counts.processes_bounds
+    processes = max_processes if shared is None else middle_processes(shared)
+    time = Bounds(
+        counts.operations * MEMORY_OPERATION_S,
+        counts.elapsed_s * processes,
+        f"on {name} alone it would take {format_duration(io_s)}, longer than the query "
+        f"({format_duration(counts.elapsed_s)}), so the page cache answered at least a part",
+        "record the query: spillcast record",
+    )
+    each_ns = round(middle(time) * 1e9 / max(counts.operations, 1))
+    return replace(
+        counts.with_mean_ns(dict.fromkeys(OPS, each_ns)),
+        time_bounds=time,
+        counts_follow_time=False,
+        processes=processes,
+        processes_bounds=None,
+        io_bounds=None,
+    )
+
+
+def _threads(counts: Counts, loads: Sequence[Load]) -> RecordedThreads:
+    cpus, threads = Cpus(None), round(counts.processes)
+    io_s = sum(load.total_s for load in loads) / counts.processes
+    return RecordedThreads(
+        trace=counted_trace(loads, threads, max(counts.elapsed_s - io_s, 0.0)),
+        elapsed_s=counts.elapsed_s,
+        threads=threads,
+        in_flight=counts.processes,
+        operations=operations(loads),
+        source=cpus,
+        target=cpus,
+        counted=True,
+    )

@@ -1,0 +1,239 @@
+"""The elapsed time of a workload on a storage, and how sure it is: what is known of it, drawn.
+
+    T_B = T_A - w_A * IO_A + D + w_B * sum over (op, size) of N * L_B(op, size)
+
+Calls that make, resize, sync or remove temp files are operations too, with a kind for a size.
+N, T_A and IO_A come from the workload, L_B from the storage. w is the weight of a wait, 1 for one
+thread and less where several overlap; D is the CPU time that colder or warmer caches make.
+docs/method.md derives it and says what breaks it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import hypot, inf, log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.forecast.assumptions import MODELS_APART, PAGE_CACHE_ERROR, UNSEEN
+from spillcast.forecast.breakdown import Breakdown, breakdown
+from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
+from spillcast.forecast.latency import Latency
+from spillcast.forecast.load import Load, operations
+from spillcast.forecast.projection import ZERO_LATENCY, Projection, projection, total_s
+from spillcast.forecast.result import Sampled
+from spillcast.forecast.workload import Workload, per_workload
+from spillcast.recording.event_names import OPS
+from spillcast.stats import NORMAL_95
+from spillcast.storage.rehearse import Rehearsal
+from spillcast.storage.source import LATENCY_NOISE
+from spillcast.storage.storage import Storage
+
+Array = NDArray[np.float64]
+#: Of a query that was seen in part, the time outside temp I/O is never less than this share of what
+#: it is taken to be.
+MIN_REST = 0.05
+#: No sample is taken to be surer: what its windows have in common its parts do not show.
+MIN_SAMPLE_ERROR = 0.0025
+#: Of Student's distribution with three degrees of freedom, for the four parts of a sample: the 95 %
+#: quantile, over that of a normal distribution.
+FEW_PARTS = 2.353 / NORMAL_95
+#: Standard deviation of the logarithm of what a run takes when it is repeated.
+REPEATED_RUN = 0.04
+#: What recording a run costs it is known to within this share.
+OVERHEAD_OFF = 0.3
+
+
+@dataclass(frozen=True)
+class Elapsed:
+    """The elapsed time on a storage."""
+
+    forecast_s: float
+    uncertainty: Uncertainty
+    projection: Projection
+    sample: Sampled | None = None
+
+    def at_most(self, other_s: float) -> "Elapsed":
+        """No longer than ``other_s``: nothing is faster than what takes no time."""
+        if self.forecast_s <= other_s:
+            return self
+        uncertainty = replace(self.uncertainty, forecast_s=other_s)
+        return replace(self, forecast_s=other_s, uncertainty=uncertainty)
+
+    def interval_s(self, confidence: float, max_lower_s: float = inf) -> tuple[float, float]:
+        """Bounds that hold the number; the lower one is at most ``max_lower_s``."""
+        low_s, high_s = self.uncertainty.bounds_s(confidence)
+        return min(low_s, self.forecast_s, max_lower_s), max(high_s, self.forecast_s)
+
+
+@per_workload
+def zero_latency(workload: Workload) -> Elapsed:
+    """The elapsed time on storage of no latency, which no other storage can beat."""
+    return elapsed_on(workload, ZERO_LATENCY, projection(workload, ZERO_LATENCY))
+
+
+def elapsed_on(
+    workload: Workload,
+    storage: Storage,
+    projected: Projection,
+    *,
+    cached: bool = False,
+    uncached_s: float | None = None,
+    measured: Rehearsal | None = None,
+) -> Elapsed:
+    """The elapsed time with temp I/O as projected.
+
+    ``uncached_s`` is the elapsed time without the page cache that the target is taken to have, and
+    ``measured`` the rehearsal in which the entire query ran there.
+    """
+    forecast_s = float(total_s(workload, projected))
+    sample = None
+    if measured is None:
+        sample = _sampled(workload, storage, cached=cached)
+        drawn_s = _drawn_s(workload, storage, projected, forecast_s, uncached_s, sample)
+    else:
+        drawn_s = _drawn_run_s(measured)
+    uncertainty = Uncertainty.of(
+        forecast_s,
+        forecast_s - sum(projected.io_s),
+        drawn_s,
+        workload.kind,
+        _direction(workload.loads, projected.latencies),
+    )
+    return Elapsed(forecast_s, uncertainty, projected, sample)
+
+
+def _drawn_s(
+    workload: Workload,
+    storage: Storage,
+    projected: Projection,
+    forecast_s: float,
+    uncached_s: float | None,
+    sample: Sampled | None,
+) -> Array:
+    """Elapsed times in which what is known to vary does."""
+    draws, today = np.random.default_rng(0), breakdown(workload)
+    rest_s = _drawn_rest_s(workload, today, projected, draws)
+    if projected.changes_s:
+        rest_s += projected.changes_s * np.exp(draws.normal(0, storage.source.noise, DRAWS))
+    terms = zip(workload.loads, today.io_s, projected.io_s, projected.latencies, strict=True)
+    drawn_s = drawn_totals(
+        rest_s,
+        [
+            # The more operations the whole query does, the less it matters how each of them goes.
+            Measured(
+                load.op, today_s, s, lat.blocks, lat.error, round(workload.io_scale * load.count)
+            )
+            for load, today_s, s, lat in terms
+        ],
+        draws,
+        noise=hypot(LATENCY_NOISE, storage.source.noise * projected.storage_share),
+        factors=_factors(workload, draws),
+        whole_known=workload.remaining is None,
+    )
+    if uncached_s is not None and projected.missed is not None:
+        half = 2 * sqrt(projected.missed * (1 - projected.missed))
+        off_s = PAGE_CACHE_ERROR * half * abs(uncached_s - forecast_s)
+        drawn_s = np.maximum(drawn_s + draws.normal(0, off_s, DRAWS), today.remainder_s / 2)
+    apart = MODELS_APART * log(projected.overlap.apart)
+    drawn_s *= np.exp(draws.normal(0, apart, DRAWS))
+    if sample is not None:
+        drawn_s *= np.exp(draws.normal(0, sample.error, DRAWS))
+    return drawn_s
+
+
+def _drawn_rest_s(
+    workload: Workload, today: Breakdown, projected: Projection, draws: np.random.Generator
+) -> Array:
+    """Draws of the time outside temp I/O.
+
+    CPU time changes by its drift, with a standard error; any part of the time without a CPU may
+    go, and what recording cost is only known as far as it was measured.
+    """
+    drift_s = projected.drift_s + projected.drift_error_s * draws.standard_normal(DRAWS)
+    rest_s: Array = today.remainder_s + np.maximum(drift_s, today.min_drift_s)
+    rest_s += today.limits_s
+    rest_s -= today.ready_s * draws.uniform(0, 1, DRAWS)
+    if today.cost_error_s:
+        cost_s = today.outside_cost_s
+        off_s = today.cost_error_s * draws.standard_normal(DRAWS)
+        rest_s += cost_s - np.maximum(cost_s + off_s, 0.0)
+    if workload.remaining is not None:
+        min_s = MIN_REST * today.remainder_s
+        rest_s = np.maximum(rest_s + workload.remaining.rest_off_s(), min_s)
+    return rest_s
+
+
+def _factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Array] | None:
+    """Draws of how much of each op the entire query does, over what it is taken to.
+
+    None where that is known. What the capture has missed may be temp I/O, all of it or nothing.
+    """
+    if workload.remaining is not None:
+        factors: Mapping[str, Array] | None = workload.remaining.factors()
+    else:
+        factors = _part_factors(workload, draws)
+    share = workload.quality.unseen.calls_share
+    if not 0 < share < 1:
+        return factors
+    missed = 1 + share / (1 - share) * draws.uniform(0, 1, DRAWS)
+    return {op: missed * (1.0 if factors is None else factors[op]) for op in OPS}
+
+
+def _part_factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Array] | None:
+    """Draws of each op's true share of the time, over the share that was seen.
+
+    None for an entire query. What was seen is put together anew from its slices or seconds; the
+    part that was not looked at may do more or less than that.
+    """
+    parts = workload.io_ns_by_stretch
+    if parts is None:
+        return None
+    unseen = 0.0 if workload.kind == "slices" else 1 - workload.elapsed_s / workload.total_s
+    picks = draws.integers(0, len(parts), (DRAWS, len(parts)))
+    seen = parts[picks].sum(axis=1) / np.maximum(parts.sum(axis=0), 1.0)
+    elsewhere = 1 + unseen * draws.uniform(-UNSEEN, UNSEEN, (DRAWS, len(OPS)))
+    return {op: seen[:, number] * elsewhere[:, number] for number, op in enumerate(OPS)}
+
+
+def _sampled(workload: Workload, storage: Storage, *, cached: bool) -> Sampled | None:
+    """What a sample leaves open; None where all waits were taken, or the workload is such a part.
+
+    Its error is how far apart the forecasts of its parts are, each of which rests on a share of
+    the waits. What all parts have in common is that threads of a window seem to work less side by
+    side at its ends, where what one of them does lies outside.
+    """
+    sample, parts = workload.sample, workload.sample_parts
+    if sample is None or not parts:
+        return None
+    times_s = (total_s(part, projection(part, storage, cached=cached)) for part in parts)
+    log_elapsed = np.log([max(part_s, 1e-9) for part_s in times_s])
+    scatter = FEW_PARTS * float(log_elapsed.std(ddof=1)) / sqrt(len(parts))
+    threads = workload.recorded_threads.threads
+    ends = threads * sample.slices / sample.rows if threads > 1 else 0.0
+    error = hypot(scatter, ends, MIN_SAMPLE_ERROR if threads > 1 else 0.0)
+    return Sampled(sample.rows, sample.of_rows, error)
+
+
+def run_s(rehearsal: Rehearsal) -> float:
+    """What a query that ended in its rehearsal takes there when it is not recorded."""
+    return max(rehearsal.elapsed_s - rehearsal.overhead_s, rehearsal.elapsed_s / 2)
+
+
+def _drawn_run_s(rehearsal: Rehearsal) -> Array:
+    """Draws of the same, as it varies when it is repeated."""
+    draws = np.random.default_rng(0)
+    off_s = OVERHEAD_OFF * rehearsal.overhead_s * draws.standard_normal(DRAWS)
+    again = np.exp(draws.normal(0, REPEATED_RUN, DRAWS))
+    drawn_s: Array = np.maximum(run_s(rehearsal) + off_s, 0.0) * again
+    return drawn_s
+
+
+def _direction(loads: Sequence[Load], latencies: Sequence[Latency]) -> str:
+    """From the storage of the workload to one of these latencies: ``slow to fast`` or so."""
+    count = operations(loads)
+    target_s = sum(
+        load.count * latency.mean_s for load, latency in zip(loads, latencies, strict=True)
+    )
+    recorded_s, moved_bytes = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
+    return direction(recorded_s / count, target_s / count, moved_bytes / count)

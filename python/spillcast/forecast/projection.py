@@ -1,0 +1,175 @@
+"""The temp I/O of a workload on another storage: latencies, how threads overlap, what limits it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import hypot
+
+from spillcast.errors import FiguresMissing
+from spillcast.forecast.assumptions import COMPRESSING_SPREAD, LIMITED
+from spillcast.forecast.breakdown import breakdown
+from spillcast.forecast.cpu import cpu_change
+from spillcast.forecast.latency import Latency, latencies, rehearsed
+from spillcast.forecast.load import counts, operations
+from spillcast.forecast.threads.page_cache import missed, storage_share
+from spillcast.forecast.threads.simulated import Overlap
+from spillcast.forecast.workload import TempChanges, Workload
+from spillcast.storage.model import behaviour_of
+from spillcast.storage.source import INSTANT
+from spillcast.storage.storage import Storage
+
+#: The storage that none can be faster than.
+ZERO_LATENCY = Storage("zero-latency storage", INSTANT, [])
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Seconds by load, and what they rest on."""
+
+    latencies: Sequence[Latency]
+    io_s: Sequence[float]
+    #: Of the calls that change temp files; and of those of which the target tells nothing.
+    changes_s: float
+    changes_kept_s: float
+    overlap: Overlap
+    #: CPU time that caches and compression likely make more, and its standard error.
+    drift_s: float
+    drift_error_s: float
+    #: Of the blocks of an engine that compresses some, how many would be; None where not known.
+    compressed: float | None
+    #: The limit of the storage that the run would wait for.
+    saturated: str | None
+    #: Where a page cache lies before the storage, the share of the operations that it leaves to it;
+    #: None where there is none.
+    missed: float | None
+    #: Share of the temp I/O's time that the storage takes.
+    storage_share: float
+    #: Share of the run in which a CPU quota holds threads back.
+    throttled_share: float
+
+    @property
+    def temp_s(self) -> float:
+        """All calls on temp files."""
+        return self.changes_s + sum(self.io_s)
+
+    def taking(self, workload: Workload, total_s: float) -> "Projection":
+        """One that adds up to a measured elapsed time: what is not temp I/O gives way."""
+        today, temp_s = breakdown(workload), self.temp_s
+        fits = min(1.0, total_s / temp_s) if temp_s else 1.0
+        return replace(
+            self,
+            io_s=[fits * s for s in self.io_s],
+            changes_s=fits * self.changes_s,
+            changes_kept_s=fits * self.changes_kept_s,
+            drift_s=total_s - fits * temp_s - today.remainder_s - today.limits_s,
+        )
+
+
+def projection(workload: Workload, storage: Storage, *, cached: bool = False) -> Projection:
+    """The workload's temp I/O on a storage, through the page cache or not.
+
+    FiguresMissing where the storage has none for what the workload does.
+    """
+    loads, threads = workload.loads, workload.threads
+    _check_figures(workload, storage)
+    changes = _changes_on(storage, workload.changes)
+    page_cache = threads.page_cache(loads) if cached else None
+    behaviour = None if storage.source.instant else behaviour_of(storage, access="buffered")
+    total_operations = workload.scale * operations(loads)
+    simulated = threads.on(behaviour, total_operations, changes.times, page_cache)
+    target_latencies = [
+        latency if mean_s is None else latency.at(mean_s)
+        for latency, mean_s in zip(
+            latencies(storage, loads, simulated.in_flight),
+            threads.mean_s(simulated, loads),
+            strict=True,
+        )
+    ]
+    rehearsal = None if "rehearsal" in workload.without else storage.rehearsal
+    if rehearsal is not None:
+        target_latencies = rehearsed(target_latencies, loads, rehearsal)
+    compression = workload.compression
+    compressed = compression.on_target(target_latencies) if compression else None
+    compressing_s = compressed.cpu_s if compressed else 0.0
+    cpu = cpu_change(workload, target_latencies, rehearsal, compressing_s)
+    overlap = threads.overlap(simulated, loads, cpu.each_s, _replayed_s(workload, storage))
+    done = compressed.loads if compressed else loads
+    io_wait_s = workload.io_scale * overlap.of_waits
+    wait_s, cpu_s = workload.scale * overlap.of_waits, workload.io_scale * overlap.of_cpu
+    drift_s = float(counts(done) @ cpu.each_s) + compressing_s
+    limiting = max(range(len(storage.limits)), key=lambda at: simulated.limited[at], default=None)
+    saturated = limiting is not None and simulated.limited[limiting] > LIMITED
+    return Projection(
+        latencies=target_latencies,
+        io_s=[
+            io_wait_s * load.count * latency.mean_s
+            for load, latency in zip(done, target_latencies, strict=True)
+        ],
+        changes_s=wait_s * changes.total_s,
+        changes_kept_s=wait_s * changes.kept_s,
+        overlap=overlap,
+        drift_s=max(cpu_s * drift_s, breakdown(workload).min_drift_s),
+        drift_error_s=cpu_s * hypot(cpu.error_s, COMPRESSING_SPREAD * compressing_s),
+        compressed=compressed.share if compressed else None,
+        saturated=storage.limits[limiting].name if limiting is not None and saturated else None,
+        missed=None if page_cache is None else missed(threads.trace, simulated.storage_ns),
+        storage_share=storage_share(threads.trace, simulated.wait_ns, simulated.storage_ns),
+        throttled_share=threads.throttled_share(simulated),
+    )
+
+
+def total_s(workload: Workload, on_storage: Projection) -> float:
+    """The elapsed time of a workload with its temp I/O as projected."""
+    today = breakdown(workload)
+    return today.remainder_s + today.limits_s + on_storage.drift_s + on_storage.temp_s
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What a storage says of calls that change temp files."""
+
+    #: Latency on the target over the recorded one, by call; what is absent is not known.
+    times: dict[str, float]
+    #: Seconds of all calls, and of those of which nothing is known, which are kept.
+    total_s: float
+    kept_s: float
+
+
+def _changes_on(storage: Storage, changes: Sequence[TempChanges]) -> _Changes:
+    """The same calls on a storage; those that it has no figures for take what they took."""
+    if storage.source.instant:
+        return _Changes({}, 0.0, 0.0)
+    known = {change.event: change.mean_s for change in storage.changes if change.count}
+    times = {
+        change.event: change.count * known[change.event] / change.total_s
+        for change in changes
+        if change.event in known and change.total_s > 0
+    }
+    kept_s = sum(change.total_s for change in changes if change.event not in times)
+    moved_s = sum(change.total_s * times.get(change.event or "", 0.0) for change in changes)
+    return _Changes(times, moved_s + kept_s, kept_s)
+
+
+def _check_figures(workload: Workload, storage: Storage) -> None:
+    if storage.source.instant:
+        return
+    for op in sorted({load.op for load in workload.loads}):
+        if not any(group.count for group in storage.of(op)):
+            raise FiguresMissing(
+                f"{storage.name} has no figures for {op}s, which the query does: measure {op}s too"
+            )
+
+
+def _replayed_s(workload: Workload, storage: Storage) -> float | None:
+    """How long a replay of the whole recording took on the target, as long as nothing was cut."""
+    facts = storage.facts
+    complete = (
+        storage.source.replayed
+        and facts.get("closed_loop")
+        and facts.get("like") == workload.name
+        and workload.quality.all_waits
+        and not facts.get("steps_skipped")
+        and not facts.get("prefilled_bytes")
+        and facts.get("byte_share") == 1
+        and facts.get("think_scale") == 1
+    )
+    return facts["elapsed_ns"] / 1e9 if complete else None

@@ -1,0 +1,291 @@
+"""A recording -> a workload. All that a forecast needs of the files is read here, once."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from math import hypot
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spillcast.errors import EvidenceContradictory, NotSpilled, QueryEnded
+from spillcast.forecast.assumptions import (
+    BUSY_MAX,
+    INSIDE,
+    INSIDE_ERROR,
+    OBSERVED_ERROR,
+    SHARE_REPORTED,
+    SHORTER,
+    UNREAD,
+    WHOLE,
+)
+from spillcast.forecast.data_reads import data_reads
+from spillcast.forecast.duckdb.compression import compression
+from spillcast.forecast.load import Load, operations
+from spillcast.forecast.recorded_threads import (
+    quota_exceeded,
+    recorded_cpus,
+    recorded_threads,
+    temp_load,
+)
+from spillcast.forecast.refusals import check_elapsed
+from spillcast.forecast.remaining import NO_HINTS, Extrapolation, RemainingWorkHints
+from spillcast.forecast.work_memory.advice import plan_spills
+from spillcast.forecast.workload import (
+    CaptureCost,
+    CpuTime,
+    Quality,
+    TempChanges,
+    WaitSample,
+    Workload,
+)
+from spillcast.recording import Recording
+from spillcast.recording.bursts import TempOperations
+from spillcast.recording.completeness import (
+    Part,
+    large_other_io,
+    unrecognised,
+    unspilled,
+    went_on,
+    whole_s,
+)
+from spillcast.recording.event_names import OPS
+from spillcast.recording.observed import named_temp_places
+from spillcast.recording.sample import parts_of
+from spillcast.recording.spill import equals, spill_bytes
+from spillcast.recording.thread_trace import wakings_seen
+
+#: Of a normal distribution, standard deviations between the quartiles.
+QUARTILES = 1.349
+
+
+def workload_of_recording(
+    recording: Recording,
+    *,
+    elapsed_s: float | None = None,
+    cpus: int | None = None,
+    cpu_quota: float | None = None,
+    hints: RemainingWorkHints = NO_HINTS,
+    rehearsed: bool = False,
+    without: Collection[str] = (),
+) -> Workload:
+    """The workload of a recording, or of a sample of its waits.
+
+    ``elapsed_s`` is that of the entire query, by default as the recording tells; ``hints`` are what
+    else tells of a query that was recorded in part. The target has ``cpus`` CPUs and a quota of
+    ``cpu_quota`` CPUs, by default those of the recording. ``rehearsed`` keeps what a rehearsal is
+    compared with. NotSpilled if there was no temp I/O; Refusal if none could be recorded.
+    """
+    recording.need_io()
+    meta, loads = recording.meta, temp_load(recording)
+    if not loads:
+        raise NotSpilled(f"{recording.path}: {unspilled(recording)}")
+    check_elapsed(elapsed_s, recording.elapsed_s, WHOLE if went_on(meta) else SHORTER)
+    part = Part.of(meta) if elapsed_s is None else None
+    total_s = elapsed_s
+    if total_s is None:
+        total_s = whole_s(meta) or recording.elapsed_s
+    if min(total_s, recording.elapsed_s) <= 0:
+        raise EvidenceContradictory(
+            f"{recording.path}: an elapsed time of 0 leaves nothing to forecast"
+        )
+    source = recorded_cpus(meta)
+    threads = recorded_threads(recording, target=source.but(cpus, cpu_quota))
+    by_hints = Extrapolation()
+    if went_on(meta):
+        by_hints = hints.extrapolate(recording, threads, elapsed_s)
+    elif hints.options:
+        raise QueryEnded(
+            f"{recording.path}: the query ended while it was recorded: nothing remains",
+            f"leave {hints.options} out",
+        )
+    remaining, recorded_loads = by_hints.work, loads
+    if remaining is not None:
+        loads = remaining.loads(loads)
+        total_s, part = elapsed_s or remaining.whole_s(loads), None
+    is_part = recording.elapsed_s < WHOLE * total_s
+    kind = _kind(recording, recorded_loads, is_part)
+    if remaining is not None:
+        # With a previous run, what is not known of the rest is drawn well enough.
+        kind = "part" if remaining.guessed else "recording"
+    cost = CaptureCost() if "cost" in without else capture_cost(recording, recorded_loads)
+    workload = Workload(
+        name=recording.path.name,
+        elapsed_s=recording.elapsed_s,
+        total_s=total_s,
+        kind=kind,
+        loads=loads,
+        recorded_loads=recorded_loads,
+        recorded_threads=threads,
+        part=part,
+        remaining=remaining,
+        unused_hints=by_hints.unused,
+        unread_bytes=by_hints.unread_bytes,
+        io_ns_by_stretch=_io_ns_by_stretch(recording) if is_part else None,
+        cpu=cpu_time(recording, rehearsed=rehearsed),
+        changes=temp_changes(recording),
+        data_reads=data_reads(recording),
+        capture_cost=cost,
+        compression=compression(recording, loads),
+        held_bytes=spill_bytes(recording),
+        written_bytes=recording.written_bytes.temp,
+        temp_places=named_temp_places(meta),
+        host=meta.machine.host,
+        quality=_quality(recording),
+        statement=meta.of_statement,
+        plan=plan_spills(recording),
+        without=without,
+    )
+    if (sample := recording.sample) is None:
+        return workload
+    return replace(
+        workload,
+        sample=WaitSample(sample.rows, meta.raw.rows, len(sample.slices_s)),
+        sample_parts=[_of_part(workload, part) for part in parts_of(recording)],
+    )
+
+
+def _of_part(workload: Workload, part: Recording) -> Workload:
+    """The same run by the waits of a part of a sample."""
+    loads, without_cost = temp_load(part), "cost" in workload.without
+    return replace(
+        workload,
+        loads=loads,
+        recorded_loads=loads,
+        recorded_threads=recorded_threads(part, target=workload.recorded_threads.target),
+        cpu=replace(workload.cpu, bursts=part.bursts),
+        changes=temp_changes(part),
+        data_reads=data_reads(part),
+        capture_cost=CaptureCost() if without_cost else capture_cost(part, loads),
+        compression=compression(part, loads),
+    )
+
+
+def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
+    """The CPU time of a recorded run; ``rehearsed`` keeps the order of its operations."""
+    meta = recording.meta
+    cpu_s, calibration = meta.cpu_s, meta.machine.calibration
+    if cpu_s is None:
+        cpu_s = max(recording.elapsed_s - meta.temp.total_s, 0.0)
+    exceeded = meta.cpu_limits.quota_cpus if quota_exceeded(meta) else None
+    return CpuTime(
+        total_s=meta.cpu_s,
+        between_s=cpu_s / max(meta.temp.operations, 1),
+        wait_cost=None if calibration is None else calibration.cost_of(meta.engine.name),
+        caches=meta.machine.caches,
+        bursts=recording.bursts,
+        operations=TempOperations.of(recording) if rehearsed else None,
+        run_queue_s=meta.capture.run_queue_delay_s,
+        run_queue_others_s=meta.run_queue_others_s,
+        throttled_s=meta.cpu_limits.throttled_s,
+        exceeded_quota_cpus=exceeded,
+    )
+
+
+def _quality(recording: Recording) -> Quality:
+    meta, capture = recording.meta, recording.meta.capture
+    mean_s = meta.temp.total_s / max(meta.temp.operations, 1)
+    # Where it is known how long page faults took they are data reads, a term of the forecast.
+    faults = (capture.file_faults or 0) if capture.file_fault_s is None else 0
+    if faults * mean_s <= SHARE_REPORTED * recording.elapsed_s:
+        faults = 0
+    busy_s = capture.io_uring_busy_s
+    if busy_s <= BUSY_MAX * meta.temp.total_s:
+        busy_s = 0.0
+    return Quality(
+        unseen=meta.unseen,
+        contradictions=recording.contradictions,
+        io_uring_depth=capture.io_uring_depth,
+        io_uring_busy_s=busy_s,
+        file_faults=faults,
+        unrecognised=unrecognised(recording),
+        other_io_s=meta.other_io.total_s if large_other_io(recording) else None,
+        wakings_seen=wakings_seen(recording),
+        all_waits=meta.raw.whole,
+    )
+
+
+def temp_changes(recording: Recording) -> list[TempChanges]:
+    """One a kind of call. The per-second rows, which cover the whole run, tell count and time.
+
+    Single waits tell the calls apart, where all or some of them were kept.
+    """
+    seconds = recording.seconds
+    seconds = seconds.filter(pc.and_(seconds["temp"], seconds["op"].is_null()))
+    count, total_ns = (pc.sum(seconds[name]).as_py() for name in ("count", "total_ns"))
+    if not count:
+        return []
+    waits = recording.temp_changes.select(["event", "elapsed_ns"])
+    if not waits.num_rows:
+        return [TempChanges(None, count, total_ns / 1e9)]
+    waits = waits.set_column(0, "event", waits["event"].cast(pa.string()))
+    groups = waits.group_by("event").aggregate([("elapsed_ns", "count"), ("elapsed_ns", "sum")])
+    seen_ns = pc.sum(waits["elapsed_ns"]).as_py()
+    return [
+        TempChanges(
+            row["event"],
+            round(row["elapsed_ns_count"] * count / waits.num_rows),
+            row["elapsed_ns_sum"] / max(seen_ns, 1) * total_ns / 1e9,
+        )
+        for row in groups.sort_by("event").to_pylist()
+    ]
+
+
+def capture_cost(recording: Recording, loads: Sequence[Load]) -> CaptureCost:
+    """What observing added to the run, which it does not take on the target; 0 if not measured.
+
+    A source does the same at every call and every switch, whatever the file. Of a temp call a part
+    falls between its two times, with all of a switch in it; all else lies outside.
+    """
+    capture = recording.meta.capture
+    call_s, calls = capture.call_cost_s, capture.calls
+    if call_s is None or calls is None or capture.overhead_s is None:
+        return CaptureCost()
+    count = operations(loads)
+    operation_s = INSIDE * call_s + _blocked_share(recording) * (capture.switch_cost_s or 0.0)
+    outside_s = max(capture.overhead_s - operation_s * count, 0.0)
+    low_s, high_s = capture.overhead_low_s, capture.overhead_high_s
+    spread_s = 0.0 if low_s is None or high_s is None else (high_s - low_s) / QUARTILES
+    moved_s = INSIDE_ERROR * call_s * count
+    share = outside_s / capture.overhead_s if capture.overhead_s else 0.0
+    error_s = hypot(share * spread_s, OBSERVED_ERROR * outside_s, moved_s)
+    return CaptureCost(operation_s, outside_s, error_s)
+
+
+def _blocked_share(recording: Recording) -> float:
+    """Of the temp operations, those in which the thread left the CPU."""
+    blocked = recording.temp_columns("blocked")["blocked"].drop_null()
+    return float(pc.mean(blocked.cast("int8")).as_py()) if len(blocked) else 0.0
+
+
+def _kind(recording: Recording, loads: Sequence[Load], is_part: bool) -> str:
+    """The kind of evidence, by which verified forecasts like it are looked up."""
+    if not is_part:
+        return "recording"
+    if recording.meta.raw.slices_of_all:
+        return "slices"
+    moved = {op: sum(load.bytes for load in loads if load.op == op) for op in OPS}
+    return "unread" if moved["read"] < UNREAD * moved["write"] else "stretch"
+
+
+def _io_ns_by_stretch(recording: Recording) -> NDArray[np.float64]:
+    """Time (ns) in temp I/O: a row a slice, or a second where one stretch was recorded."""
+    if not recording.meta.raw.slices_of_all:
+        return _io_ns_by_second(recording)
+    starts_ns = np.array([start_s * 1e9 for start_s, _ in recording.meta.raw.slices_s or ()])
+    table = np.zeros((len(starts_ns), len(OPS)))
+    waits = recording.temp_columns("start_ns", "elapsed_ns", "op")
+    number = np.searchsorted(starts_ns, waits["start_ns"].to_numpy(), side="right") - 1
+    written = equals(waits["op"], "write")
+    np.add.at(table, (number, written.astype(int)), waits["elapsed_ns"].to_numpy())
+    return table
+
+
+def _io_ns_by_second(recording: Recording) -> NDArray[np.float64]:
+    last = max(int(recording.elapsed_s), max(recording.seconds["second"].to_pylist(), default=0))
+    table = np.zeros((last + 1, len(OPS)))
+    seconds = recording.temp_seconds
+    ops = equals(seconds["op"], "write").astype(int)
+    np.add.at(table, (seconds["second"].to_numpy(), ops), seconds["total_ns"].to_numpy())
+    return table
