@@ -8,8 +8,8 @@ from fleet_files import IDLE, READ, WRITE, waits, write_fleet, write_trace
 from harness import only_line, spillcast
 from oracle_files import make_example
 from spillcast.fleet.fleet import Fleet, Row, fleet
+from spillcast.fleet.forecasts import clashing
 from spillcast.fleet.ingest import ingest
-from spillcast.fleet.sums import clashing
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,17 @@ import duckdb
 
 from spillcast.errors import InputError, NoTempIo, TargetUnsuited
 from spillcast.fleet.dataset import FACTS_FOLDER, Dataset
-from spillcast.fleet.forecasts import Outcome, Statement, of_run, of_statement, statements
-from spillcast.fleet.sums import Rows, Sums, clashing, read_runs
+from spillcast.fleet.forecasts import (
+    Outcome,
+    Rows,
+    Statement,
+    Sums,
+    clashing,
+    of_run,
+    of_statement,
+    read_runs,
+    statements,
+)
 from spillcast.forecast.oracle.parts import Target, resolve_target
 from spillcast.profile.traces import quantile_us
 from spillcast.recording.event_names import TEMP_EVENTS, is_like

@@ -5,7 +5,6 @@ import hashlib
 import os
 import re
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -35,44 +34,7 @@ from spillcast.text import exact_name, is_utf8
 _PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")
 
 
-class Place(ABC):
-    """Stores files by name, with / between folders. A file exists whole or not at all."""
-
-    #: Its address for messages.
-    address: str
-
-    @abstractmethod
-    def names(self, folder: str) -> list[str]:
-        """Files in a folder and below, sorted; empty if the folder does not exist."""
-
-    @abstractmethod
-    def read(self, name: str) -> bytes:
-        """The content of a file. FileNotFoundError if it does not exist."""
-
-    @abstractmethod
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file. SpillcastError if there is no room; nothing is left then."""
-
-    @abstractmethod
-    def remove(self, name: str) -> None:
-        """Remove a file."""
-
-    @abstractmethod
-    def url(self, name: str) -> str:
-        """The address of a file, for engines that read it themselves."""
-
-    @property
-    def filesystem(self) -> Any:
-        """The fsspec file system with which engines read addresses; None for local files."""
-        return None
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Exclude other writers, if the place can."""
-        yield
-
-
-def place(address: str) -> Place:
+def place(address: str) -> "Place":
     """The place at an address: a path, file:///..., memory://..., s3://..."""
     scheme, separator, rest = address.partition("://")
     if separator and scheme not in {"file", "local"}:
@@ -85,25 +47,28 @@ def place(address: str) -> Place:
     return local
 
 
-class LocalPlace(Place):
+class LocalPlace:
     """A directory of this machine; files are written under another name and renamed."""
+
+    #: Engines read local files themselves.
+    filesystem = None
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
         self.address = str(root)
 
     def names(self, folder: str) -> list[str]:
-        """Files in a folder and below, without unfinished ones."""
+        """Finished files in a folder and below, sorted; empty if the folder does not exist."""
         paths = (path for path in (self.root / folder).rglob("*") if path.is_file())
         whole = (path for path in paths if not _PARTIAL.fullmatch(path.name))
         return sorted(str(path.relative_to(self.root)) for path in whole)
 
     def read(self, name: str) -> bytes:
-        """The content of a file."""
+        """The content of a file. FileNotFoundError if it does not exist."""
         return (self.root / name).read_bytes()
 
     def write(self, name: str, content: bytes) -> None:
-        """Write, flush to the disk and rename."""
+        """Write, flush to the disk and rename. OutputUnwritable if there is no room."""
         path = self.root / name
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         try:
@@ -152,7 +117,7 @@ class LocalPlace(Place):
             yield
 
 
-class RemotePlace(Place):
+class RemotePlace:
     """Stores objects through fsspec; an object appears when it is complete."""
 
     def __init__(self, address: str) -> None:
@@ -192,6 +157,14 @@ class RemotePlace(Place):
     def filesystem(self) -> Any:
         """The file system with which DuckDB reads the objects."""
         return self._fs
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Other writers cannot be excluded."""
+        return nullcontext()
+
+
+#: Stores files by name, with / between folders. A file exists completely or not at all.
+Place = LocalPlace | RemotePlace
 
 
 def open_filesystem(address: str) -> tuple[Any, str]:
