@@ -45,7 +45,7 @@ OPTIONAL |= {
     for name in ("calls", "switches", "recorder_memory_bytes", "overhead_low_s", "overhead_high_s")
 } | {"capture.call_cost_s", "capture.switch_cost_s"}
 OPTIONAL |= {f"capture.{name}" for name in ("io_uring_depth", "io_uring_busy_s", "file_faults")}
-OPTIONAL |= {"capture.run_queue_others_s", "capture.file_fault_s"}
+OPTIONAL |= {"capture.run_queue_others_s", "capture.file_fault_s", "capture.spun_s"}
 OPTIONAL |= {"machine.calibration", "memory.group_held_bytes", "temp_places", "cpu_limits"}
 OPTIONAL |= {"temp_before", "inputs", "postgres.workers.temp_files"}
 OPTIONAL |= {"capture.temp_copies", "capture.temp_copied_bytes"}

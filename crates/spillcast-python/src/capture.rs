@@ -29,7 +29,7 @@ pub fn status_dict(py: Python<'_>, status: core::Status) -> PyResult<Bound<'_, P
     other_writes other_io_ns unknown_file temp_copies temp_copied_bytes io_uring_depth io_uring_busy_ns }
     fields! { dict, status.observed => calls switches }
     fields! { dict, status => lost dropped tracer_cpu_ns cpu_ns run_queue_delay_ns
-    run_queue_others_ns io_uring file_faults file_fault_ns mapped running connected sampled }
+    run_queue_others_ns io_uring spun_ns file_faults file_fault_ns mapped running connected sampled }
     Ok(dict)
 }
 

@@ -215,6 +215,14 @@ class CaptureAccount:
         default=0.0,
         later=True,
     )
+    spun_s: float | None = key(
+        "CPU time in which threads only asked whether another had done its temp I/O; a part of "
+        "the waits, not of `cpu_s`; null if the capture takes no samples",
+        unit="s",
+        example=0.8,
+        default=None,
+        later=True,
+    )
     file_faults: int | None = key(
         "page faults that read a file; null if the capture does not observe them",
         unit="faults",
@@ -266,6 +274,7 @@ def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
         overhead_high_s=part(capture.overhead_high_s),
         run_queue_delay_s=capture.run_queue_delay_s * share,
         run_queue_others_s=part(capture.run_queue_others_s),
+        spun_s=part(capture.spun_s),
         file_fault_s=part(capture.file_fault_s),
     )
 
@@ -275,7 +284,7 @@ _ADDS_UP = (
     *("lost", "dropped", "unknown_file", "temp_copies", "temp_copied_bytes", "calls", "switches"),
     *("tracer_cpu_s", "overhead_s"),
     *("overhead_low_s", "overhead_high_s", "run_queue_delay_s", "run_queue_others_s"),
-    *("io_uring_busy_s", "file_faults", "file_fault_s"),
+    *("io_uring_busy_s", "spun_s", "file_faults", "file_fault_s"),
 )
 
 

@@ -14,6 +14,7 @@ use super::descriptor;
 use super::event::{Block, Event, FileIdentity, Inside};
 use super::files::Files;
 use super::seconds::Seconds;
+use super::spinning::{Spinning, Spun};
 use super::temp::TempRules;
 use crate::packed::Packed;
 use crate::system::now_ns;
@@ -22,6 +23,9 @@ use requests::Held;
 
 /// The event of a thread that had left the CPU by itself outside of its I/O.
 const BLOCKED: &str = "blocked";
+
+/// The event of a thread that used its core only to ask whether another had done its I/O.
+const SPINNING: &str = "spinning";
 
 /// Raw waits that wait to be taken, some 800,000; beyond it they are dropped and counted, the
 /// seconds stay whole.
@@ -46,6 +50,7 @@ pub struct Assembler {
     /// The last call of each thread, where it opened a file of which nothing is known yet.
     just_opened: FxHashMap<i32, (Call, Inside)>,
     held: Held,
+    pub spinning: Spinning,
     /// Files by device and inode, as they were last seen; None for one that was not found.
     by_identity: FxHashMap<(u64, u64), Option<File>>,
     pub names: Arc<Mutex<RowNames>>,
@@ -89,6 +94,7 @@ impl Assembler {
             other_changes_cpu_ns: 0,
             just_opened: FxHashMap::default(),
             held: Held::default(),
+            spinning: Spinning::default(),
             by_identity: FxHashMap::default(),
             names: Arc::default(),
             waits: Packed::default(),
@@ -134,6 +140,9 @@ impl Assembler {
             Event::Blocked { tid, block } => self.blocked(tid, block),
             Event::BlockedInRequest { tid, block } => self.blocked_in_request(tid, block),
             Event::Request(request) => self.request(request),
+            Event::Sample { pid, tid, time_ns, ip } => {
+                self.spinning.sample(pid, tid, time_ns, ip);
+            }
             Event::File { pid, fd, file } => {
                 self.identified(pid, fd, file, false);
                 self.opened(pid, fd);
@@ -265,18 +274,19 @@ impl Assembler {
 
     /// What every row of a call has, with the CPU time before it.
     fn row(&mut self, call: &Call, op: Op) -> Wait {
-        let carried_ns = self.carried_cpu_ns.remove(&call.tid).unwrap_or(0);
+        let before_ns = self.worked_ns(call.tid, call.start_ns, call.cpu_before_ns.unwrap_or(0));
         let event = self.names().events.id(call.kind.name());
         Wait {
             blocked: call.blocked,
-            cpu_before_ns: call.cpu_before_ns.map(|ns| (ns + carried_ns) as i64),
+            cpu_before_ns: call.cpu_before_ns.map(|_| before_ns as i64),
             ..Wait::new(call.tid.into(), event, op, self.span(call.start_ns, call.end_ns))
         }
     }
 
     /// A call that moved no bytes of a file, as on a pipe: what it waited for are rows of their own.
     fn no_row(&mut self, call: Call, inside: Inside) {
-        *self.carried_cpu_ns.entry(call.tid).or_default() += call.cpu_before_ns.unwrap_or(0);
+        let before_ns = self.worked_ns(call.tid, call.start_ns, call.cpu_before_ns.unwrap_or(0));
+        self.carried_cpu_ns.insert(call.tid, before_ns);
         for block in inside.blocks {
             self.blocked(call.tid, block);
         }
@@ -284,17 +294,37 @@ impl Assembler {
     }
 
     fn blocked(&mut self, tid: i32, block: Block) {
-        let carried_ns = self.carried_cpu_ns.remove(&tid).unwrap_or(0);
+        let before_ns = self.worked_ns(tid, block.start_ns, block.cpu_before_ns);
         if block.start_ns < self.origin_ns {
             return;
         }
         let event = self.names().events.id(BLOCKED);
         self.push(Wait {
             blocked: Some(true),
-            cpu_before_ns: Some((block.cpu_before_ns + carried_ns) as i64),
+            cpu_before_ns: Some(before_ns as i64),
             woken_by: block.woken_by.map(i64::from),
             ..Wait::new(tid.into(), event, Op::Null, self.span(block.start_ns, block.end_ns))
         });
+    }
+
+    /// CPU time of a thread since its last row, `own_ns` of it since its last event, that was no
+    /// spinning: that becomes a row.
+    fn worked_ns(&mut self, tid: i32, until_ns: u64, own_ns: u64) -> u64 {
+        let carried_ns = self.carried_cpu_ns.remove(&tid).unwrap_or(0);
+        let Some(spun) = self.spinning.end_of(tid, until_ns, own_ns) else {
+            return carried_ns + own_ns;
+        };
+        let Spun { start_ns, end_ns, before_ns, cpu_ns, waits_for } = spun;
+        if start_ns >= self.origin_ns {
+            let event = self.names().events.id(SPINNING);
+            self.push(Wait {
+                blocked: Some(false),
+                cpu_before_ns: Some((carried_ns + before_ns) as i64),
+                woken_by: Some(waits_for.into()),
+                ..Wait::new(tid.into(), event, Op::Null, self.span(start_ns, end_ns))
+            });
+        }
+        own_ns - before_ns - cpu_ns
     }
 
     /// When something began on the clock of the recording, and how long it took.
@@ -307,6 +337,9 @@ impl Assembler {
         wait.check();
         let undecided = wait.file.filter(|&name| self.files.is_undecided(name));
         self.seconds.add(&wait, undecided);
+        if wait.op != Op::Null && (wait.temp || undecided.is_some()) {
+            self.spinning.temp_io(wait.session as i32, wait.elapsed_ns as u64);
+        }
         if self.waits.size_bytes() < WAITS_MAX_BYTES {
             self.waits.push(&wait);
         } else {

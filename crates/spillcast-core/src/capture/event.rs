@@ -102,6 +102,13 @@ pub enum Event {
         block: Block,
     },
     Request(Request),
+    /// A thread was seen on a CPU, at this address of its code.
+    Sample {
+        pid: i32,
+        tid: i32,
+        time_ns: u64,
+        ip: u64,
+    },
     /// Descriptor `fd` of process `pid` stands for this file from now on.
     File {
         pid: i32,

@@ -30,6 +30,7 @@ mod seconds;
 mod session;
 mod source;
 mod spawn;
+mod spinning;
 mod temp;
 mod tree;
 mod watch;

@@ -50,6 +50,8 @@ pub struct Status {
     pub run_queue_others_ns: u64,
     /// Whether there is io_uring whose requests the source does not report.
     pub io_uring: bool,
+    /// CPU time that threads spent asking for the I/O of others, which are rows; None without samples.
+    pub spun_ns: Option<u64>,
     pub file_faults: Option<u64>,
     pub file_fault_ns: Option<u64>,
     pub mapped: Vec<String>,
@@ -289,9 +291,13 @@ impl Reader {
     }
 
     fn report(&mut self, status: &mut Status) {
-        let other_changes_ns =
-            self.shared.assembler.lock().expect("no holder panics").other_changes_cpu_ns;
-        status.cpu_ns = self.source.cpu_ns().map(|ns| ns + other_changes_ns);
+        let (other_changes_ns, spun_ns) = {
+            let assembler = self.shared.assembler.lock().expect("no holder panics");
+            (assembler.other_changes_cpu_ns, assembler.spinning.cpu_ns)
+        };
+        status.spun_ns = self.source.samples().then_some(spun_ns);
+        let cpu_ns = self.source.cpu_ns();
+        status.cpu_ns = cpu_ns.map(|ns| (ns + other_changes_ns).saturating_sub(spun_ns));
         (status.lost, status.observed) = (self.source.lost(), self.source.observed());
         (status.connected, status.sampled) = (self.source.connected(), self.source.sampled());
         status.elapsed_ns = now_ns() - self.origin_ns;

@@ -29,6 +29,11 @@ pub trait Source: Send + Sync {
         false
     }
 
+    /// Whether it reports samples of where in their code the observed threads are.
+    fn samples(&self) -> bool {
+        false
+    }
+
     /// Page faults of the observed threads that read a file; None where they are not seen.
     fn file_faults(&self) -> Option<u64> {
         None

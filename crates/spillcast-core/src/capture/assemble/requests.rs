@@ -96,11 +96,12 @@ impl Assembler {
     }
 
     pub(super) fn request(&mut self, request: Request) {
+        let cpu_ns = self.worked_ns(request.tid, request.start_ns, request.cpu_before_ns);
+        self.carried_cpu_ns.insert(request.tid, cpu_ns);
         let moved = request.ret >= 0 && request.regular;
         let file = if moved { self.file_of_request(&request) } else { None };
         self.counts.unknown_file += (moved && file.is_none()) as u64;
         let Some(file) = file.filter(|_| request.start_ns >= self.origin_ns) else {
-            *self.carried_cpu_ns.entry(request.tid).or_default() += request.cpu_before_ns;
             let blocks = self.held.release(request.tid);
             return blocks.into_iter().for_each(|block| self.blocked(request.tid, block));
         };
@@ -109,7 +110,6 @@ impl Assembler {
             self.count_temp_request(&request, awaited.as_ref());
         }
         let carried = self.carried_cpu_ns.entry(request.tid).or_default();
-        *carried += request.cpu_before_ns;
         let cpu_before_ns = awaited.is_some().then(|| std::mem::take(carried) as i64);
         let reads = request.op == Op::Read;
         let event = self.names().events.id(if reads { "io_uring_read" } else { "io_uring_write" });

@@ -9,7 +9,9 @@ use std::fs;
 use std::io;
 
 use aya::maps::{HashMap, MapData, PerCpuArray, RingBuf};
-use aya::programs::{BtfTracePoint, RawTracePoint};
+use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
+use aya::programs::{BtfTracePoint, PerfEvent, RawTracePoint};
+use aya::util::online_cpus;
 use aya::{Btf, Ebpf, EbpfLoader, Endianness, Pod};
 use spillcast_calls::CallKind;
 
@@ -36,6 +38,10 @@ const TYPED_PROGRAM: (&str, &str) = ("call_begins", "sys_enter");
 const REQUEST_PROGRAMS: [(&str, &str); 2] =
     [("request_ends", "io_uring_complete"), ("request_begins", "io_uring_submit_req")];
 const FAULT_PROGRAMS: [(&str, &str); 1] = [("file_faults", "mm_filemap_fault")];
+
+/// The program that samples each CPU, and how often: no divisor of what is done by the clock.
+const SAMPLE_PROGRAM: &str = "cpu_sampled";
+const SAMPLES_PER_S: u64 = 499;
 
 /// As many system calls as the programs have room for.
 const CALLS_MAX: usize = 512;
@@ -77,6 +83,8 @@ pub struct Programs {
     /// Whether requests of io_uring are seen, and page faults that read a file.
     pub requests: bool,
     pub file_faults: bool,
+    /// Whether it is sampled where in their code threads are.
+    pub samples: bool,
 }
 
 /// Loads and attaches the programs, which observe nothing yet.
@@ -104,6 +112,7 @@ pub fn load(calls: &[CallKind]) -> io::Result<Programs> {
     attach_typed(&mut loaded, of_tracepoint)?;
     let requests = any_call(calls) && attach(&mut loaded, &REQUEST_PROGRAMS).is_ok();
     let file_faults = attach(&mut loaded, &FAULT_PROGRAMS).is_ok();
+    let samples = attach_samples(&mut loaded).is_ok();
     let mut map = |name| loaded.take_map(name).expect("it was compiled in");
     let (threads, ring, counts) = (map("threads"), map("ring"), map("counts"));
     Ok(Programs {
@@ -113,6 +122,7 @@ pub fn load(calls: &[CallKind]) -> io::Result<Programs> {
         loaded,
         requests,
         file_faults,
+        samples,
     })
 }
 
@@ -121,6 +131,20 @@ fn attach(loaded: &mut Ebpf, programs: &[(&str, &str)]) -> io::Result<()> {
         let program = loaded.program_mut(name).expect("it was compiled in");
         let program: &mut RawTracePoint = program.try_into().expect("all are of this kind");
         program.load().and_then(|()| program.attach(tracepoint)).map_err(refused)?;
+    }
+    Ok(())
+}
+
+/// The program that samples, on each CPU.
+fn attach_samples(loaded: &mut Ebpf) -> io::Result<()> {
+    let program = loaded.program_mut(SAMPLE_PROGRAM).expect("it was compiled in");
+    let program: &mut PerfEvent = program.try_into().expect("it is of this kind");
+    program.load().map_err(refused)?;
+    for cpu in online_cpus().map_err(|(_, error)| error)? {
+        let config = PerfEventConfig::Software(SoftwareEvent::CpuClock);
+        let scope = PerfEventScope::AllProcessesOneCpu { cpu };
+        let policy = SamplePolicy::Frequency(SAMPLES_PER_S);
+        program.attach(config, scope, policy, false).map_err(refused)?;
     }
     Ok(())
 }

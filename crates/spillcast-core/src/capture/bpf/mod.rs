@@ -64,6 +64,7 @@ struct BpfSource {
     counts: PerCpuArray<MapData, u64>,
     requests: bool,
     file_faults: bool,
+    samples: bool,
     observer: Arc<Observer>,
     paths: Paths,
     /// Of each thread, its waits in the call that it is in, but the last one.
@@ -80,12 +81,14 @@ struct BpfSource {
 /// has process ids of its own.
 pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
     observer::check_namespace()?;
-    let Programs { loaded, threads, ring, counts, requests, file_faults } = load::load(calls)?;
+    let Programs { loaded, threads, ring, counts, requests, file_faults, samples } =
+        load::load(calls)?;
     Ok(Box::new(BpfSource {
         ring,
         counts,
         requests,
         file_faults,
+        samples,
         observer: Arc::new(Observer {
             threads: Mutex::new(threads),
             born: Mutex::default(),
@@ -141,6 +144,10 @@ impl Source for BpfSource {
 
     fn sees_io_uring(&self) -> bool {
         self.requests && self.counted(UNSEEN) == 0
+    }
+
+    fn samples(&self) -> bool {
+        self.samples
     }
 
     fn file_faults(&self) -> Option<u64> {
@@ -211,6 +218,12 @@ impl BpfSource {
                 self.cpu_ns += request.cpu_before_ns;
                 self.push(request.header.pid, Event::Request(ended(&request)), out);
                 request.end_ns
+            }
+            Record::Sample(sample) => {
+                let record::Sample { header, time_ns, ip, .. } = sample;
+                let (pid, tid) = (header.pid, header.tid);
+                self.push(pid, Event::Sample { pid, tid, time_ns, ip }, out);
+                time_ns
             }
             Record::Fork(life) => {
                 let (parent, child) = (life.header.pid, life.child);

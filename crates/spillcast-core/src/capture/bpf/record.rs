@@ -96,6 +96,16 @@ pub struct Request {
     pub most: u32,
 }
 
+/// Where in its code a thread was.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Sample {
+    pub header: Header,
+    unused: u32,
+    pub time_ns: u64,
+    pub ip: u64,
+}
+
 const PATH_BYTES: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -130,6 +140,8 @@ unsafe impl Layout for Named {}
 unsafe impl Layout for Life {}
 // SAFETY: as above.
 unsafe impl Layout for Request {}
+// SAFETY: as above.
+unsafe impl Layout for Sample {}
 
 impl Named {
     /// The path that the call was given; None where it is too long, or could not be read.
@@ -152,6 +164,7 @@ pub enum Record {
     Exec(Life),
     ThreadExit(Life),
     Request(Request),
+    Sample(Sample),
 }
 
 /// Reads one report; None where it is damaged.
@@ -173,6 +186,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
         6 => Record::Exec(read(bytes)?),
         7 => Record::ThreadExit(read(bytes)?),
         8 => Record::Request(read(bytes)?),
+        9 => Record::Sample(read(bytes)?),
         _ => return None,
     })
 }

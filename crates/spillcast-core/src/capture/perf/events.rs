@@ -5,11 +5,15 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use spillcast_calls::CallKind;
 
 use super::open::{self, Also, EVERYONE};
 use super::tracepoints::Tracepoints;
+
+/// Takes in an event that was opened.
+type Add<'a> = dyn FnMut(OwnedFd) -> io::Result<()> + 'a;
 
 /// The tracepoints of a capture, a ring holder on each CPU, and all that writes to them.
 pub struct Events {
@@ -20,6 +24,8 @@ pub struct Events {
     /// One a CPU: the events that carry the rings.
     pub holders: Vec<OwnedFd>,
     opened: Mutex<Vec<OwnedFd>>,
+    /// Whether no event that samples was refused.
+    samples: AtomicBool,
 }
 
 impl Events {
@@ -29,7 +35,14 @@ impl Events {
         let calls = tracepoints.of_calls(calls);
         let cpus = online_cpus()?;
         let holders: io::Result<_> = cpus.iter().map(|&cpu| open::dummy(cpu)).collect();
-        Ok(Events { tracepoints, calls, cpus, holders: holders?, opened: Mutex::default() })
+        Ok(Events {
+            tracepoints,
+            calls,
+            cpus,
+            holders: holders?,
+            opened: Mutex::default(),
+            samples: AtomicBool::new(true),
+        })
     }
 
     /// Whether this process may observe all others at once. A kernel filter by name needs tracefs,
@@ -43,13 +56,14 @@ impl Events {
     /// Descriptors that [`Events::open_on`] takes for one thread.
     pub fn descriptors(&self) -> usize {
         let waking = usize::from(self.tracepoints.waking.is_some());
-        self.cpus.len() * (1 + waking + self.calls.len())
+        self.cpus.len() * (2 + waking + self.calls.len())
     }
 
     /// Opens all events of one thread and of what it starts.
     pub fn open_on(&self, tid: i32) -> io::Result<()> {
         self.open_each(|cpu, add| {
             add(open::switches(tid, cpu)?)?;
+            self.add_samples(tid, cpu, add)?;
             // Where they are refused, switches alone tell how long a thread waited.
             if let Some(waking) = self.tracepoints.waking
                 && let Ok(wakings) = open::kernel_tracepoint(waking.id, tid, cpu, Also::Nothing)
@@ -62,7 +76,27 @@ impl Events {
 
     /// Opens the context switches, forks and exits of all threads of the machine.
     pub fn open_switches(&self) -> io::Result<()> {
-        self.open_each(|cpu, add| add(open::switches(EVERYONE, cpu)?))
+        self.open_each(|cpu, add| {
+            add(open::switches(EVERYONE, cpu)?)?;
+            self.add_samples(EVERYONE, cpu, add)
+        })
+    }
+
+    /// Whether it is sampled where in their code all observed threads are.
+    pub fn samples(&self) -> bool {
+        self.samples.load(Ordering::Relaxed)
+    }
+
+    /// Where samples are refused, a capture does without.
+    fn add_samples(&self, tid: i32, cpu: i32, add: &mut Add<'_>) -> io::Result<()> {
+        match open::samples(tid, cpu) {
+            Ok(event) => add(event),
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Err(error),
+            Err(_) => {
+                self.samples.store(false, Ordering::Relaxed);
+                Ok(())
+            }
+        }
     }
 
     /// Opens the calls, wakings and renamings of those threads of the machine whose name passes
@@ -90,10 +124,7 @@ impl Events {
     }
 
     /// Lets `open` add events on each CPU to its ring; keeps all of them, or none on an error.
-    fn open_each(
-        &self,
-        open: impl Fn(i32, &mut dyn FnMut(OwnedFd) -> io::Result<()>) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn open_each(&self, open: impl Fn(i32, &mut Add<'_>) -> io::Result<()>) -> io::Result<()> {
         let mut opened = Vec::new();
         for (&cpu, holder) in self.cpus.iter().zip(&self.holders) {
             open(cpu, &mut |event| {

@@ -130,6 +130,10 @@ impl Source for PerfSource {
         Some(self.threads.cpu_ns())
     }
 
+    fn samples(&self) -> bool {
+        self.events.samples()
+    }
+
     fn sampled(&self) -> Option<(u64, u64)> {
         match &self.way {
             Way::SystemWide(_) => None,

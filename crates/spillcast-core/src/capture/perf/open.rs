@@ -22,6 +22,17 @@ const STACK_POINTER: Option<u32> = if cfg!(target_arch = "x86_64") {
     None
 };
 
+/// The same of the one that points to the instruction.
+const INSTRUCTION_POINTER: Option<u32> = if cfg!(target_arch = "x86_64") {
+    Some(8)
+} else if cfg!(target_arch = "aarch64") {
+    Some(32)
+} else {
+    None
+};
+/// How often a CPU is sampled: no divisor of what is done by the clock.
+const SAMPLES_PER_S: u64 = 499;
+
 /// What a tracepoint does beside writing its raw data to the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Also {
@@ -115,6 +126,20 @@ pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     attr.set_task(1);
     attr.set_comm(1);
     attr.set_comm_exec(1);
+    wake_at(&mut attr, u32::MAX);
+    open(&mut attr, tid, cpu)
+}
+
+/// Samples of where in its code a thread is, by its CPU's clock, while it runs in user mode.
+pub fn samples(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
+    let register =
+        INSTRUCTION_POINTER.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSUP))?;
+    let mut attr = software(scope_of(tid));
+    attr.config = sys::PERF_COUNT_SW_CPU_CLOCK as u64;
+    attr.set_freq(1);
+    attr.sample_freq = SAMPLES_PER_S;
+    attr.sample_type |= sys::PERF_SAMPLE_REGS_USER as u64;
+    attr.sample_regs_user = 1 << register;
     wake_at(&mut attr, u32::MAX);
     open(&mut attr, tid, cpu)
 }

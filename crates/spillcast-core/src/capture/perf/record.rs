@@ -39,6 +39,10 @@ pub enum What {
         woken: i32,
         interrupt: bool,
     },
+    /// Where in its code the thread was.
+    Sampled {
+        ip: u64,
+    },
     Fork {
         parent: i32,
     },
@@ -97,6 +101,11 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
     let raw_bytes = u32_at(bytes, HEADER + 16)? as usize;
     let (raw, stack) = bytes.get(HEADER + 20..)?.split_at_checked(raw_bytes)?;
     let id = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
+    // A sample by the clock has no raw data: after what stands for it follow its registers.
+    if id == 0 {
+        let ip = u64_at(stack, 8).filter(|_| u64_at(stack, 0) != Some(0))?;
+        return Some(Record { time_ns, pid, tid, what: What::Sampled { ip } });
+    }
     if let Some(waking) = tracepoints.waking.filter(|waking| waking.id == id) {
         let woken = u32_at(raw, waking.at)? as i32;
         let what = What::Waking { woken, interrupt: raw[RAW_FLAGS] & INTERRUPT != 0 };

@@ -101,6 +101,7 @@ impl Threads {
         let &Record { time_ns, pid, tid, ref what } = record;
         match *what {
             What::Lost { .. } | What::Renaming { .. } => return,
+            What::Sampled { ip } => return out.push(Event::Sample { pid, tid, time_ns, ip }),
             What::Fork { parent } if parent != pid => {
                 return out.push(Event::Fork { parent, child: pid });
             }

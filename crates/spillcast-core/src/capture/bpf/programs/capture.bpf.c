@@ -361,6 +361,23 @@ SECTION("raw_tp/sched_waking") int thread_wakes(u64 *context)
     return 0;
 }
 
+/* By the clock of each CPU: what runs there. Addresses of the kernel are below 0. */
+SECTION("perf_event") int cpu_sampled(struct registers *registers)
+{
+    s64 ip = INSTRUCTION(registers);
+    u64 ids = current_ids();
+    if (ip <= 0 || !observed(ids))
+        return 0;
+    struct sample *record = reserve(SAMPLE, ids, sizeof(*record));
+    if (record) {
+        record->unused = 0;
+        record->time_ns = monotonic_ns();
+        record->ip = ip;
+        ring_submit(record, NO_WAKEUP);
+    }
+    return 0;
+}
+
 #include "faults.h"
 #include "requests.h"
 #include "life.h"

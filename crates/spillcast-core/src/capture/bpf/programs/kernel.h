@@ -107,6 +107,7 @@ struct registers {
     u16 cs;
 };
 enum { CS_OF_32_BITS = 0x23 };
+#define INSTRUCTION(registers) ((registers)->ip)
 #define ARGUMENT_0(registers) ((registers)->di)
 #define ARGUMENT_1(registers) ((registers)->si)
 #define ARGUMENT_2(registers) ((registers)->dx)
@@ -117,6 +118,7 @@ struct registers {
     u64 x[31], sp, pc, pstate;
 };
 enum { PSTATE_OF_32_BITS = 0x10 };
+#define INSTRUCTION(registers) ((registers)->pc)
 #define ARGUMENT_0(registers) ((registers)->x[0])
 #define ARGUMENT_1(registers) ((registers)->x[1])
 #define ARGUMENT_2(registers) ((registers)->x[2])

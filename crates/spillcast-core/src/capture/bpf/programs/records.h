@@ -13,6 +13,7 @@ enum record_type {
     EXEC,
     THREAD_EXIT,
     REQUEST,
+    SAMPLE,
 };
 
 /* What one thread does, and what it has done since it was last reported. */
@@ -160,6 +161,14 @@ struct named {
     /* With its NUL; 0 where it could not be read. */
     s64 path_bytes;
     char path[PATH_BYTES];
+};
+
+/* Where in its code a thread was. */
+struct sample {
+    struct header header;
+    u32 unused;
+    u64 time_ns;
+    u64 ip;
 };
 
 /* A process was forked, ran another program, or a thread ended. */

@@ -1,0 +1,360 @@
+//! Finds threads that spin: that use a core only to ask again and again whether another has done its I/O.
+//!
+//! Samples say where threads are in their code, some 500 times a second of CPU. A stretch of CPU time
+//! without an observed call is spinning if three things hold over several chunks of samples:
+//!
+//! - A large share of the samples is at instructions that only threads which talk to each other need:
+//!   locked ones, exclusive loads and stores, hints such as `pause`. Compiled loops of real work, such
+//!   as the probe of a hash table, stay within few cache lines as well, but have none of these.
+//! - All samples of the stretch together fall on few cache lines of code.
+//! - Meanwhile other observed threads had temp I/O under way for a good part of the time.
+//!
+//! What is known of an engine is not needed, nor symbols. A loop that only loads a variable, without a
+//! hint to the processor, is not found: nothing tells it from work.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use rustc_hash::FxHashMap;
+
+/// Samples that are judged together: some 30 ms of CPU time.
+const CHUNK: u32 = 16;
+/// Shorter runs of samples, some 60 ms, are not judged.
+const SAMPLES_MIN: u32 = 2 * CHUNK;
+/// One in so many samples is at an instruction that synchronises threads, or it is work.
+const SYNC_ONE_IN: u32 = 4;
+/// 4 KiB of code.
+const LINES_MAX: usize = 64;
+/// Other threads had temp I/O under way for one part in so many of the time, at least.
+const IO_ONE_IN: u64 = 10;
+/// So much temp I/O of one thread is outweighed by as much of another.
+const LATEST_NS: u64 = 100_000_000;
+const LINE_SHIFT: u32 = 6;
+/// Addresses whose instructions are remembered, some MB.
+const KNOWN_MAX: usize = 1 << 17;
+
+/// Chunks of samples that are alike, of one stretch of a thread without an observed call.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    first_ns: u64,
+    last_ns: u64,
+    /// Samples of the stretch before the run, and in it.
+    before: u32,
+    samples: u32,
+    lines: BTreeSet<u64>,
+    /// Temp I/O of all threads up to the begin and the end of the run.
+    io_ns: (u64, u64),
+}
+
+/// A stretch of a thread without an observed call, as far as it has been sampled.
+#[derive(Default)]
+struct Stretch {
+    samples: u32,
+    chunk: Run,
+    /// Samples of the chunk at instructions that synchronise threads.
+    synced: u32,
+    /// The run that chunks are added to, and the longest one that has ended.
+    run: Option<Run>,
+    longest: Option<Run>,
+}
+
+/// CPU time of a thread that was a wait for the I/O of another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spun {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    /// CPU time of the stretch before it, and in it.
+    pub before_ns: u64,
+    pub cpu_ns: u64,
+    /// The thread that had most of the temp I/O by then.
+    pub waits_for: i32,
+}
+
+#[derive(Default)]
+pub struct Spinning {
+    stretches: FxHashMap<i32, Stretch>,
+    code: Code,
+    /// Temp I/O of all threads up to now.
+    io_ns: u64,
+    /// The thread that has most of the latest, and by how much.
+    io_by: (i32, u64),
+    /// Samples of observed threads, and CPU time that was spinning.
+    pub samples: u64,
+    pub cpu_ns: u64,
+}
+
+impl Spinning {
+    /// A thread was at the address `ip`.
+    pub fn sample(&mut self, pid: i32, tid: i32, time_ns: u64, ip: u64) {
+        let synced = self.code.synchronises(pid, ip);
+        self.add(tid, time_ns, ip >> LINE_SHIFT, synced);
+    }
+
+    fn add(&mut self, tid: i32, time_ns: u64, line: u64, synced: bool) {
+        self.samples += 1;
+        let io_ns = self.io_ns;
+        let stretch = self.stretches.entry(tid).or_default();
+        let chunk = &mut stretch.chunk;
+        if chunk.samples == 0 {
+            (chunk.first_ns, chunk.io_ns.0, chunk.before) = (time_ns, io_ns, stretch.samples);
+        }
+        (chunk.last_ns, chunk.io_ns.1) = (time_ns, io_ns);
+        chunk.lines.insert(line);
+        chunk.samples += 1;
+        stretch.samples += 1;
+        stretch.synced += u32::from(synced);
+        if chunk.samples == CHUNK {
+            stretch.end_chunk();
+        }
+    }
+
+    /// A temp operation of a thread ended, having taken so long.
+    pub fn temp_io(&mut self, tid: i32, elapsed_ns: u64) {
+        self.io_ns += elapsed_ns;
+        let (most, ahead_ns) = self.io_by;
+        self.io_by = if tid == most || elapsed_ns > ahead_ns {
+            (tid, (elapsed_ns + if tid == most { ahead_ns } else { 0 }).min(LATEST_NS))
+        } else {
+            (most, ahead_ns - elapsed_ns)
+        };
+    }
+
+    /// A stretch of a thread without an observed call ended, in which it used so much CPU time: what
+    /// of it was spinning.
+    pub fn end_of(&mut self, tid: i32, end_ns: u64, cpu_ns: u64) -> Option<Spun> {
+        let mut stretch = self.stretches.remove(&tid)?;
+        let samples = stretch.samples;
+        let reaches_end = stretch.end_chunk() || stretch.chunk.samples > 0;
+        let last_before = stretch.run.as_ref().map(|run| run.before);
+        stretch.end_run();
+        let run = stretch.longest?;
+        let to_the_end = reaches_end && last_before == Some(run.before);
+        let end_ns = if to_the_end { end_ns.max(run.last_ns) } else { run.last_ns };
+        let io_ns = if to_the_end { self.io_ns } else { run.io_ns.1 } - run.io_ns.0;
+        let part = |samples: u32, of: u32| cpu_ns / u64::from(of) * u64::from(samples);
+        if run.samples < SAMPLES_MIN || io_ns * IO_ONE_IN < end_ns - run.first_ns {
+            return None;
+        }
+        let spun = Spun {
+            start_ns: run.first_ns,
+            end_ns,
+            before_ns: part(run.before, samples),
+            cpu_ns: part(run.samples, samples),
+            waits_for: self.io_by.0,
+        };
+        self.cpu_ns += spun.cpu_ns;
+        Some(spun)
+    }
+}
+
+impl Stretch {
+    /// Adds the chunk to the run if it spins; whether it does. A chunk that has only begun follows
+    /// the run before it.
+    fn end_chunk(&mut self) -> bool {
+        let chunk = std::mem::take(&mut self.chunk);
+        let synced = std::mem::take(&mut self.synced);
+        let known = self.run.as_ref().is_some_and(|run| chunk.lines.is_subset(&run.lines));
+        let spins = chunk.samples > 0 && (synced * SYNC_ONE_IN >= chunk.samples)
+            || (chunk.samples < CHUNK && known);
+        if !spins {
+            self.end_run();
+            return false;
+        }
+        let run = self.run.get_or_insert_with(|| Run { samples: 0, ..chunk.clone() });
+        run.samples += chunk.samples;
+        (run.last_ns, run.io_ns.1) = (chunk.last_ns, chunk.io_ns.1);
+        run.lines.extend(chunk.lines);
+        if run.lines.len() > LINES_MAX {
+            self.run = None;
+            return false;
+        }
+        true
+    }
+
+    fn end_run(&mut self) {
+        if let Some(run) = self.run.take()
+            && self.longest.as_ref().is_none_or(|longest| longest.samples < run.samples)
+        {
+            self.longest = Some(run);
+        }
+    }
+}
+
+/// The code of observed processes, as far as samples fell on it.
+#[derive(Default)]
+struct Code {
+    /// By process and address, whether the instructions there synchronise threads.
+    known: FxHashMap<(i32, u64), bool>,
+    memory: FxHashMap<i32, Option<File>>,
+}
+
+/// Bytes of code that are looked at before a sampled address and from it on: the processor finishes a
+/// slow instruction before it takes the interrupt, so that it stands before the address.
+const BEFORE: usize = 12;
+const AFTER: usize = 4;
+
+impl Code {
+    /// Whether instructions at the address synchronise threads; false where they cannot be read.
+    fn synchronises(&mut self, pid: i32, ip: u64) -> bool {
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        if self.memory.len() >= KNOWN_MAX >> 8 {
+            self.memory.clear();
+        }
+        *self.known.entry((pid, ip)).or_insert_with(|| {
+            let memory = self.memory.entry(pid);
+            let memory = memory.or_insert_with(|| File::open(format!("/proc/{pid}/mem")).ok());
+            let mut bytes = [0; BEFORE + AFTER];
+            let read = memory.as_ref().zip(ip.checked_sub(BEFORE as u64));
+            read.is_some_and(|(memory, at)| memory.read_exact_at(&mut bytes, at).is_ok())
+                && synchronises(&bytes)
+        })
+    }
+}
+
+/// Whether an instruction that synchronises threads ends at the address, or begins there: a locked one,
+/// or `pause`.
+#[cfg(target_arch = "x86_64")]
+fn synchronises(code: &[u8; BEFORE + AFTER]) -> bool {
+    const PAUSE: [u8; 2] = [0xf3, 0x90];
+    code[BEFORE - 2..BEFORE] == PAUSE
+        || code[BEFORE..BEFORE + 2] == PAUSE
+        || locked_bytes(&code[BEFORE..]).is_some()
+        || (0..BEFORE).any(|at| locked_bytes(&code[at..]) == Some(BEFORE - at))
+}
+
+/// The length of a locked instruction; None for any other one, and for one that is cut off. It always has
+/// an operand in memory, which tells it from bytes that only look like it.
+#[cfg(target_arch = "x86_64")]
+fn locked_bytes(code: &[u8]) -> Option<usize> {
+    const LOCK: u8 = 0xf0;
+    let mut at = 1;
+    // Before the opcode there may be an operand size and REX.
+    at += usize::from(*code.get(at)? == 0x66);
+    at += usize::from(matches!(*code.get(at)?, 0x40..=0x4f));
+    let opcode = *code.get(at)?;
+    let two_bytes = opcode == 0x0f;
+    at += 1 + usize::from(two_bytes);
+    let operand = *code.get(at)?;
+    let immediate_bytes = match (opcode, code[at - 1]) {
+        (0x0f, 0xba) => 1,
+        (0x0f, 0xab | 0xb0 | 0xb1 | 0xb3 | 0xbb | 0xc0 | 0xc1 | 0xc7) => 0,
+        (0x80 | 0x83, _) => 1,
+        (0x81, _) => 4,
+        (0x86 | 0x87 | 0xf6 | 0xf7 | 0xfe | 0xff, _) => 0,
+        (opcode, _) if opcode < 0x34 && opcode & 7 < 2 => 0,
+        _ => return None,
+    };
+    let (mode, register) = (operand >> 6, operand & 7);
+    let scaled = register == 4;
+    let displacement_bytes = match (mode, register) {
+        (0, 5) => 4,
+        (0, 4) if *code.get(at + 1)? & 7 == 5 => 4,
+        (0, _) => 0,
+        (1, _) => 1,
+        (2, _) => 4,
+        _ => return None,
+    };
+    let bytes = at + 1 + usize::from(scaled) + displacement_bytes + immediate_bytes;
+    (code[0] == LOCK).then_some(bytes)
+}
+
+/// Whether an instruction that synchronises threads is the one before the address, or at it: an
+/// exclusive or atomic one, or a hint.
+#[cfg(target_arch = "aarch64")]
+fn synchronises(code: &[u8; BEFORE + AFTER]) -> bool {
+    code[BEFORE - 4..].chunks_exact(4).any(|bytes| {
+        let word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let exclusive = word & 0x3f00_0000 == 0x0800_0000;
+        let atomic = word & 0x3b20_0c00 == 0x3820_0000;
+        let hint = matches!(word, 0xd503_203f | 0xd503_205f | 0xd503_3fdf);
+        exclusive || atomic || hint
+    })
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn synchronises(_code: &[u8; BEFORE + AFTER]) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Samples every 2 ms from `begin_ms` on, on so many lines, of which every `one_in`-th is synced.
+    fn samples(spinning: &mut Spinning, begin_ms: u64, count: u64, lines: u64, one_in: u64) {
+        for n in 0..count {
+            let synced = one_in > 0 && n % one_in == 0;
+            spinning.add(1, (begin_ms + 2 * n) * MS, n % lines, synced);
+            if n % 4 == 3 {
+                spinning.temp_io(2, 7 * MS);
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_stretch_is_spinning_and_its_begin_work() {
+        let mut spinning = Spinning::default();
+        samples(&mut spinning, 0, 160, 100, 0);
+        samples(&mut spinning, 320, 100, 5, 3);
+        let spun = spinning.end_of(1, 530 * MS, 520 * MS).unwrap();
+        assert_eq!((spun.start_ns, spun.end_ns, spun.waits_for), (320 * MS, 530 * MS, 2));
+        assert_eq!((spun.before_ns, spun.cpu_ns), (320 * MS, 200 * MS));
+        assert_eq!((spinning.samples, spinning.cpu_ns), (260, 200 * MS));
+        assert_eq!(spinning.end_of(1, 600 * MS, 70 * MS), None);
+    }
+
+    #[test]
+    fn work_after_spinning_is_work() {
+        let mut spinning = Spinning::default();
+        samples(&mut spinning, 0, 96, 5, 3);
+        samples(&mut spinning, 192, 32, 100, 0);
+        let spun = spinning.end_of(1, 300 * MS, 256 * MS).unwrap();
+        assert_eq!((spun.start_ns, spun.end_ns), (0, 190 * MS));
+        assert_eq!((spun.before_ns, spun.cpu_ns), (0, 192 * MS));
+    }
+
+    #[test]
+    fn work_on_few_lines_much_code_and_spinning_beside_no_io_are_no_waits() {
+        let mut spinning = Spinning::default();
+        samples(&mut spinning, 0, 100, 5, 0);
+        assert_eq!(spinning.end_of(1, 200 * MS, 200 * MS), None);
+        samples(&mut spinning, 0, 100, 90, 3);
+        assert_eq!(spinning.end_of(1, 200 * MS, 200 * MS), None);
+        for n in 0..100 {
+            spinning.add(1, 2 * n * MS, 0, true);
+        }
+        assert_eq!(spinning.end_of(1, 200 * MS, 200 * MS), None);
+        // Too short.
+        samples(&mut spinning, 0, 24, 5, 3);
+        assert_eq!(spinning.end_of(1, 50 * MS, 50 * MS), None);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn locked_instructions_and_pause_synchronise() {
+        let at = |before: &[u8], after: &[u8]| {
+            let mut code = [0x90; BEFORE + AFTER];
+            code[BEFORE - before.len()..BEFORE].copy_from_slice(before);
+            code[BEFORE..BEFORE + after.len()].copy_from_slice(after);
+            synchronises(&code)
+        };
+        // lock cmpxchg %edx,(%rdi); lock xadd %rax,(%rdi); lock decl (%rdi); pause.
+        assert!(at(&[0xf0, 0x0f, 0xb1, 0x17], &[0x75, 0xfa]));
+        assert!(at(&[0xf0, 0x48, 0x0f, 0xc1, 0x07], &[]));
+        assert!(at(&[0xf0, 0xff, 0x0f], &[]) && at(&[], &[0xf0, 0xff, 0x0f]));
+        assert!(at(&[0xf3, 0x90], &[0xeb, 0xfc]) && at(&[], &[0xf3, 0x90]));
+        // lock incl 0x18(%rax,%rbx,4) and lock addl $1,0x12345678(%rip), which end at the address.
+        assert!(at(&[0xf0, 0xff, 0x44, 0x98, 0x18], &[0xc3]));
+        assert!(at(&[0xf0, 0x83, 0x05, 0x78, 0x56, 0x34, 0x12, 0x01], &[0xc3]));
+        assert!(!at(&[0xf0, 0xff, 0x0f, 0x90], &[0xc3]));
+        // xor %rsi,%r8 and xor %rdx,%r8, whose bytes look like a lock; mov, add and jne; rep movsb.
+        assert!(!at(&[0x49, 0x31, 0xf0, 0x49, 0x31, 0xd0], &[0x4c, 0x89]));
+        assert!(!at(&[0x48, 0x8b, 0x07, 0x48, 0x01, 0xc8], &[0x75, 0xf8]));
+        assert!(!at(&[0xf3, 0xa4], &[0xc3]));
+    }
+}
