@@ -20,6 +20,7 @@ NAMES = (
     "oracle",
     "oracle_pairs",
     "probe",
+    "replay",
     "elsewhere",
     "page_cache",
     "quota",

@@ -209,7 +209,9 @@ fn words(groups: &[Group], of: fn(&Group) -> &'static str) -> ArrayRef {
 fn facts<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     fields! { dict, outcome => elapsed_ns steps_replayed steps_skipped prefilled_bytes
-    think_scale threads in_flight working_set_bytes byte_share direct floor_ns }
+    think_scale threads in_flight working_set_bytes byte_share direct floor_ns repeated }
+    fields! { dict, outcome.disturbance => run_queue_io_ns run_queue_ns run_queue_others_ns }
+    dict.set_item("others_cpu_share", outcome.disturbance.others_share())?;
     place(&dict, &outcome.filesystem)?;
     Ok(dict)
 }

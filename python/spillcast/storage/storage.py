@@ -124,6 +124,14 @@ class Facts:
     in_flight: float | None = None
     closed_loop: bool | None = None
     think_scale: float | None = None
+    #: Of a replay beside other work: how often it was repeated, what its threads waited for a CPU within
+    #: operations (their latencies are without it) and elsewhere, what others caused of both at most, and
+    #: the share of the machine's CPU time that others had.
+    repeated: int | None = None
+    run_queue_io_ns: int | None = None
+    run_queue_ns: int | None = None
+    run_queue_others_ns: int | None = None
+    others_cpu_share: float | None = None
     steps_replayed: int | None = None
     steps_skipped: int | None = None
     prefilled_bytes: int | None = None

@@ -25,7 +25,7 @@ mod paths;
 mod perf;
 pub mod preload;
 mod proc;
-mod run_queue;
+pub(crate) mod run_queue;
 mod seconds;
 mod session;
 mod source;

@@ -27,9 +27,17 @@ pub struct RunQueue {
 
 /// CPU time of a thread, and its time runnable but not scheduled, since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Scheduled {
-    cpu_ns: u64,
-    delay_ns: u64,
+pub struct Scheduled {
+    pub cpu_ns: u64,
+    pub delay_ns: u64,
+}
+
+impl Scheduled {
+    /// From what schedstat of a thread holds.
+    pub fn parse(text: &str) -> Option<Scheduled> {
+        let mut numbers = text.split_ascii_whitespace().map(str::parse);
+        Some(Scheduled { cpu_ns: numbers.next()?.ok()?, delay_ns: numbers.next()?.ok()? })
+    }
 }
 
 /// What there was when what is looked at together began.
@@ -106,7 +114,7 @@ impl RunQueue {
 
 /// Of what threads waited for a CPU, the most that others can have been the cause of, where the whole
 /// machine has had so much CPU time; all of it where that is not known.
-fn of_others_ns(own: Scheduled, machine_ns: Option<u64>) -> u64 {
+pub fn of_others_ns(own: Scheduled, machine_ns: Option<u64>) -> u64 {
     match machine_ns {
         Some(all_ns) => own.delay_ns.min(all_ns.saturating_sub(own.cpu_ns)),
         None => own.delay_ns,
@@ -114,13 +122,11 @@ fn of_others_ns(own: Scheduled, machine_ns: Option<u64>) -> u64 {
 }
 
 fn scheduled(pid: i32, tid: i32) -> Option<Scheduled> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
-    let mut numbers = text.split_ascii_whitespace().map(str::parse);
-    Some(Scheduled { cpu_ns: numbers.next()?.ok()?, delay_ns: numbers.next()?.ok()? })
+    Scheduled::parse(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?)
 }
 
 /// CPU time of the whole machine since it started, with what a hypervisor gave to others.
-fn machine_cpu_ns() -> Option<u64> {
+pub fn machine_cpu_ns() -> Option<u64> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     Some(busy_ticks(&text)? * (1_000_000_000 / ticks_per_s() as u64))
 }

@@ -1,4 +1,7 @@
 //! The memory that a probe writes from and reads into.
+//!
+//! The cells of a grid take buffers in turn, which are cold by the time they are used again. A replay has
+//! one for each file of a thread, as engines have, and fills it before each write.
 
 use std::slice;
 
@@ -68,6 +71,15 @@ impl Slice<'_> {
         &mut self.bytes[start..start + bytes]
     }
 
+    /// The buffer of a file, where steps have `largest_bytes` at most. Where there is no room for all files,
+    /// some share one.
+    pub(super) fn of_file(&mut self, file: u32, bytes: usize, largest_bytes: usize) -> &mut [u8] {
+        let each_bytes = largest_bytes.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
+        let count = (self.bytes.len() / each_bytes).max(1);
+        let start = file as usize % count * each_bytes;
+        &mut self.bytes[start..start + bytes]
+    }
+
     /// Where it begins, page-aligned, for the kernel to read from and write to.
     pub(super) fn start(&mut self) -> *mut u8 {
         self.bytes.as_mut_ptr()
@@ -76,6 +88,16 @@ impl Slice<'_> {
     /// All of it, for what is not timed.
     pub(super) fn all(&self) -> &[u8] {
         self.bytes
+    }
+}
+
+/// Makes incompressible bytes other ones, as incompressible; it leaves them in the CPU caches.
+pub(super) fn change(bytes: &mut [u8], seed: u64) {
+    let mut state = seed;
+    let mask = random::next(&mut state) | 0x0101_0101_0101_0101;
+    for word in bytes.chunks_exact_mut(8) {
+        let old = u64::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|at| word[at]));
+        word.copy_from_slice(&(old ^ mask).to_ne_bytes());
     }
 }
 
@@ -101,6 +123,29 @@ mod tests {
             seen.dedup();
             assert_eq!(seen.len(), whole / 8192);
         }
+    }
+
+    #[test]
+    fn a_file_has_a_buffer_of_its_own_that_stays() {
+        let mut arena = Arena::new(2, 8192, 1);
+        let mut slice = arena.slices(2).next().unwrap();
+        let mut start = |file| slice.of_file(file, 5_000, 8192).as_ptr();
+        let starts: Vec<_> = (0..100).map(&mut start).collect();
+        assert!((0..100).map(&mut start).eq(starts.iter().copied()));
+        assert!(starts.windows(2).all(|pair| pair[1] as usize - pair[0] as usize == 8192));
+        let files = (ARENA_BYTES / 2 / 8192) as u32;
+        assert_eq!(start(files), starts[0]);
+    }
+
+    #[test]
+    fn data_is_other_data_each_time_and_as_random() {
+        let mut arena = Arena::new(1, 8192, 1);
+        let mut slice = arena.slices(1).next().unwrap();
+        let buffer = slice.of_file(0, 8191, 8192);
+        let before = buffer.to_vec();
+        change(buffer, 7);
+        let same = buffer.iter().zip(&before).filter(|(now, then)| now == then).count();
+        assert!(same < 8191 / 4, "{same}");
     }
 
     #[test]

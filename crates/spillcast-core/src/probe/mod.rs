@@ -10,6 +10,7 @@ mod arena;
 mod blocks;
 mod change;
 mod clock;
+mod cores;
 mod done;
 mod error;
 mod file;
@@ -24,6 +25,7 @@ mod progress;
 mod recorded;
 mod replay;
 mod sample;
+mod schedule;
 mod scratch;
 mod turns;
 
@@ -41,12 +43,16 @@ pub use outcome::Outcome;
 pub use plan::{Plan, Step};
 pub use progress::Progress;
 pub use recorded::{FromWaits, plan_of_waits};
+pub use schedule::Disturbance;
 
 use arena::Arena;
 use place::Place;
 use progress::Counters;
 
 use crate::wait::Op;
+
+/// How often a disturbed replay is repeated at the most.
+const REPEATS_MAX: u32 = 2;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -123,12 +129,24 @@ impl Probe {
     }
 
     /// Replays the plan and blocks until it is done, cancelled or failed. Nothing stays on the
-    /// storage.
+    /// storage. A replay beside other work on the machine is repeated while the budget has time for it; the
+    /// least disturbed one counts.
     pub fn run(&self) -> Result<Outcome, ProbeError> {
         if self.is_cancelled() {
             return Err(ProbeError::Cancelled);
         }
-        replay::run(self)
+        let mut best = replay::run(self)?;
+        let mut left = self.options.budget.saturating_sub(best.elapsed());
+        while best.disturbance.disturbs() && best.elapsed() <= left && best.repeated < REPEATS_MAX {
+            let again = replay::run(self)?;
+            left = left.saturating_sub(again.elapsed());
+            let repeated = best.repeated + 1;
+            if again.disturbance.others_share() < best.disturbance.others_share() {
+                best = again;
+            }
+            best.repeated = repeated;
+        }
+        Ok(best)
     }
 
     /// How far the run is.

@@ -1,10 +1,12 @@
 //! The result of a replay.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::Step;
 use super::filesystem::Filesystem;
 use super::group::{Access, Group, Pattern, Running};
+use super::schedule::Disturbance;
 use crate::histogram::Histogram;
 use crate::wait::{Op, size_class_bytes};
 
@@ -36,6 +38,16 @@ pub struct Outcome {
     pub direct: bool,
     /// What the replay reports for an operation that takes no time.
     pub floor_ns: u64,
+    /// What other work on the machine cost it.
+    pub disturbance: Disturbance,
+    /// How often it was repeated because it was disturbed; of all, this one was disturbed least.
+    pub repeated: u32,
+}
+
+impl Outcome {
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.elapsed_ns)
+    }
 }
 
 /// One timed step.

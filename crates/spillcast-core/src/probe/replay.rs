@@ -10,17 +10,20 @@ use std::thread;
 
 use spillcast_calls::CallKind;
 
-use super::arena::{Arena, Slice};
+use super::arena::{self, Arena, Slice};
 use super::change;
 use super::clock;
+use super::cores::Cores;
 use super::done::Done;
 use super::error::ProbeError;
 use super::file::ReplayFile;
 use super::outcome::{Outcome, Sample, Tally};
 use super::pace::Pace;
+use super::schedule::{Disturbance, Machine, OwnSchedule};
 use super::scratch;
 use super::turns::{Teller, Turns};
 use super::{Probe, Step};
+use crate::capture::run_queue::Scheduled;
 use crate::histogram::Histogram;
 use crate::wait::Op;
 
@@ -33,8 +36,10 @@ struct Replay<'a> {
     /// The positions of each thread's steps, in their order.
     queues: Vec<Vec<usize>>,
     turns: Turns,
-    /// Whether threads burn CPU, and do not merely pause.
+    /// Whether threads burn CPU, and do not merely pause; and the cores, where they are fewer than these.
     burns: bool,
+    cores: Option<Cores>,
+    largest_bytes: usize,
     /// A thread met an error: the others end too.
     failed: AtomicBool,
     prefilled_bytes: AtomicU64,
@@ -43,8 +48,9 @@ struct Replay<'a> {
 /// The position of a replay thread.
 struct Lane<'a> {
     memory: Slice<'a>,
+    schedule: OwnSchedule,
     teller: Teller<'a>,
-    /// When its last step ended, by the clock and by its CPU clock.
+    /// When its last step ended, by the clock and by its CPU clock, less `own_ns`.
     ended_ns: u64,
     ended_cpu_ns: u64,
     /// The segment that it is in, and what of it was done.
@@ -52,6 +58,11 @@ struct Lane<'a> {
     done: Done,
     samples: Vec<Sample>,
     changes: Vec<Change>,
+    /// What it had and waited for of the CPUs, and waited for within operations.
+    scheduled: Scheduled,
+    io_delay_ns: u64,
+    /// Of the last step, what the replay itself took: for data to write, and looks at the schedule.
+    own_ns: u64,
 }
 
 /// A call that changed a file, and how long it took, in ns.
@@ -74,11 +85,13 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
         turns: Turns::new(steps, &queues),
         queues,
         burns: steps.iter().any(|step| step.cpu_ns > 0),
+        cores: Cores::shared_by(probe.threads),
+        largest_bytes: largest_bytes as usize,
         failed: AtomicBool::new(false),
         prefilled_bytes: AtomicU64::new(0),
         started_ns: probe.counters.start(),
     };
-    let (mut samples, changes) = replay.lanes(arena.slices(probe.threads))?;
+    let (mut samples, changes, disturbance) = replay.lanes(arena.slices(probe.threads))?;
     let elapsed_ns = probe.counters.stop();
     if probe.is_cancelled() {
         return Err(ProbeError::Cancelled);
@@ -107,6 +120,8 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
         byte_share: probe.byte_share,
         filesystem: probe.place.filesystem.clone(),
         floor_ns,
+        disturbance,
+        repeated: 0,
     })
 }
 
@@ -163,7 +178,8 @@ impl Replay<'_> {
     fn lanes<'m>(
         &self,
         memory: impl Iterator<Item = Slice<'m>>,
-    ) -> Result<(Vec<Sample>, Vec<Change>), ProbeError> {
+    ) -> Result<(Vec<Sample>, Vec<Change>, Disturbance), ProbeError> {
+        let machine = Machine::begin();
         thread::scope(|scope| {
             let mut threads = Vec::new();
             for (number, memory) in memory.enumerate() {
@@ -176,17 +192,21 @@ impl Replay<'_> {
                 })?);
             }
             let (mut samples, mut changes) = (Vec::new(), Vec::new());
+            let (mut own, mut io_delay_ns) = (Scheduled::default(), 0);
             let mut outcome = Ok(());
             for thread in threads {
                 match thread.join().expect("a replay thread does not panic") {
                     Ok(lane) => {
                         samples.extend(lane.samples);
                         changes.extend(lane.changes);
+                        own.cpu_ns += lane.scheduled.cpu_ns;
+                        own.delay_ns += lane.scheduled.delay_ns;
+                        io_delay_ns += lane.io_delay_ns;
                     }
                     Err(error) => outcome = outcome.and(Err(error)),
                 }
             }
-            outcome.map(|()| (samples, changes))
+            outcome.map(|()| (samples, changes, machine.end(own, io_delay_ns)))
         })
     }
 
@@ -197,6 +217,7 @@ impl Replay<'_> {
         clock::wake_in_time();
         let mut lane = Lane {
             memory,
+            schedule: OwnSchedule::open(),
             teller: self.turns.teller(number),
             ended_ns: self.started_ns,
             ended_cpu_ns: clock::thread_cpu_ns(),
@@ -204,6 +225,9 @@ impl Replay<'_> {
             done: Done::default(),
             samples: Vec::with_capacity(self.queues[number].len()),
             changes: Vec::new(),
+            scheduled: Scheduled::default(),
+            io_delay_ns: 0,
+            own_ns: 0,
         };
         for &position in &self.queues[number] {
             if self.stopped() {
@@ -213,6 +237,7 @@ impl Replay<'_> {
             lane.teller.end(position);
             outcome?;
         }
+        lane.scheduled = lane.schedule.read();
         Ok(lane)
     }
 
@@ -229,6 +254,7 @@ impl Replay<'_> {
         let in_time = clock::now_ns() < deadline_ns && lane.done.has_time_for(step.op, shares_ns);
         let acts = step.acts() && (in_time || lane.done.is_first(step.op));
         lane.done.left_out |= step.acts() && !acts;
+        lane.own_ns = 0;
         if !acts || self.stopped() {
             self.probe.counters.skip(u64::from(step.op != Op::Null));
             lane.ended_ns = clock::now_ns();
@@ -240,16 +266,14 @@ impl Replay<'_> {
             lane.ended_ns = clock::now_ns();
             lane.changes.push((kind, elapsed_ns));
         } else {
-            let sample = self
-                .step(position, step, &mut lane.memory)
-                .map_err(|error| self.step_error(position, error))?;
+            let sample =
+                self.step(position, lane).map_err(|error| self.step_error(position, error))?;
             lane.done.add(step.op, sample.elapsed_ns);
-            lane.ended_ns = sample.start_ns + sample.elapsed_ns;
             self.probe.counters.add(u64::from(step.bytes));
             lane.samples.push(sample);
         }
         if self.burns {
-            lane.ended_cpu_ns = clock::thread_cpu_ns();
+            lane.ended_cpu_ns = clock::thread_cpu_ns().saturating_sub(lane.own_ns);
         }
         Ok(())
     }
@@ -268,7 +292,16 @@ impl Replay<'_> {
         let step = &self.probe.steps[position];
         let scaled = |ns: u64| (ns as f64 * self.pace.think_scale) as u64;
         let over = || self.stopped() || clock::now_ns() >= deadline_ns;
-        let burn = |cpu_ns| clock::burn(lane.ended_cpu_ns + scaled(cpu_ns), over);
+        let ended_cpu_ns = lane.ended_cpu_ns;
+        let burn = |cpu_ns| {
+            let until_ns = ended_cpu_ns + scaled(cpu_ns);
+            match &self.cores {
+                Some(cores) => cores.burn(clock::thread_cpu_ns(), until_ns, |until_ns| {
+                    clock::burn(until_ns, over);
+                }),
+                None => clock::burn(until_ns, over),
+            }
+        };
         while let Some(cpu_ns) = lane.teller.next_cpu_ns(position) {
             burn(cpu_ns);
             lane.teller.tell();
@@ -292,15 +325,22 @@ impl Replay<'_> {
         self.failed.load(Ordering::Relaxed) || self.probe.is_cancelled()
     }
 
-    /// Only the system call lies between the two readings of the clock.
-    fn step(&self, position: usize, step: &Step, memory: &mut Slice) -> std::io::Result<Sample> {
+    /// Only the system call lies between the two readings of the clock. The time within it that the
+    /// thread was ready without a CPU is none of the storage's.
+    fn step(&self, position: usize, lane: &mut Lane) -> std::io::Result<Sample> {
+        let step = &self.probe.steps[position];
         let file = self.files[step.file as usize].open();
         let range = step.range();
         if step.op == Op::Read {
-            let filled_bytes = file.fill_holes(range.clone(), memory.all())?;
+            let filled_bytes = file.fill_holes(range.clone(), lane.memory.all())?;
             self.prefilled_bytes.fetch_add(filled_bytes, Ordering::Relaxed);
         }
-        let buffer = memory.buffer(step.bytes as usize);
+        let begun_ns = clock::now_ns();
+        let buffer = lane.memory.of_file(step.file, step.bytes as usize, self.largest_bytes);
+        if step.op == Op::Write {
+            arena::change(buffer, position as u64);
+        }
+        let before = lane.schedule.read();
         let (start_ns, end_ns);
         if step.op == Op::Read {
             start_ns = clock::now_ns();
@@ -312,6 +352,11 @@ impl Replay<'_> {
             end_ns = clock::now_ns();
             file.mark_written(range);
         }
-        Ok(Sample { step: position, start_ns, elapsed_ns: end_ns - start_ns })
+        let delay_ns = lane.schedule.read().delay_ns.saturating_sub(before.delay_ns);
+        let delay_ns = delay_ns.min(end_ns - start_ns);
+        lane.io_delay_ns += delay_ns;
+        lane.ended_ns = end_ns;
+        lane.own_ns = clock::now_ns() - begun_ns - (end_ns - start_ns);
+        Ok(Sample { step: position, start_ns, elapsed_ns: end_ns - start_ns - delay_ns })
     }
 }

@@ -1,0 +1,79 @@
+//! How long the threads of a replay were ready and found no CPU, and what others had of the machine.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::thread::available_parallelism;
+
+use crate::capture::run_queue::{Scheduled, machine_cpu_ns, of_others_ns};
+use crate::system::now_ns;
+
+/// Of a replay, what it cost that the machine did other work.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Disturbance {
+    /// Time its threads were ready without a CPU, within operations, whose latencies are without it,
+    /// and elsewhere.
+    pub run_queue_io_ns: u64,
+    pub run_queue_ns: u64,
+    /// Of both, the most that others can have been the cause of.
+    pub run_queue_others_ns: u64,
+    /// CPU time that others had of the machine meanwhile; None where that is not told. And how much CPU
+    /// time there was.
+    pub others_cpu_ns: Option<u64>,
+    pub all_cpu_ns: u64,
+}
+
+impl Disturbance {
+    /// Share of the machine's CPU time that others had; 0 where that is not told.
+    pub fn others_share(&self) -> f64 {
+        self.others_cpu_ns.unwrap_or(0) as f64 / self.all_cpu_ns.max(1) as f64
+    }
+
+    /// Whether others had so much that latencies are not those of the storage alone.
+    pub fn disturbs(&self) -> bool {
+        const SHARE_MAX: f64 = 0.1;
+        self.others_share() > SHARE_MAX
+    }
+}
+
+/// The schedstat of the thread that opened it.
+pub(super) struct OwnSchedule(Option<File>);
+
+impl OwnSchedule {
+    pub(super) fn open() -> OwnSchedule {
+        OwnSchedule(File::open("/proc/thread-self/schedstat").ok())
+    }
+
+    /// CPU time and delay since the thread began; zero where the kernel does not tell.
+    pub(super) fn read(&self) -> Scheduled {
+        let mut text = [0; 64];
+        let length = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
+        let text = std::str::from_utf8(&text[..length.unwrap_or(0)]).unwrap_or("");
+        Scheduled::parse(text).unwrap_or_default()
+    }
+}
+
+/// The CPU time of the machine while a replay runs.
+pub(super) struct Machine {
+    cpu_ns: Option<u64>,
+    begun_ns: u64,
+}
+
+impl Machine {
+    pub(super) fn begin() -> Machine {
+        Machine { cpu_ns: machine_cpu_ns(), begun_ns: now_ns() }
+    }
+
+    /// What the threads of the replay had, and waited for within operations.
+    pub(super) fn end(self, own: Scheduled, io_ns: u64) -> Disturbance {
+        let taken_ns =
+            machine_cpu_ns().zip(self.cpu_ns).map(|(now, then)| now.saturating_sub(then));
+        Disturbance {
+            run_queue_io_ns: io_ns,
+            run_queue_ns: own.delay_ns.saturating_sub(io_ns),
+            run_queue_others_ns: of_others_ns(own, taken_ns),
+            all_cpu_ns: (now_ns() - self.begun_ns)
+                * available_parallelism().map_or(1, |n| n.get() as u64),
+            others_cpu_ns: taken_ns.map(|ns| ns.saturating_sub(own.cpu_ns)),
+        }
+    }
+}
