@@ -137,7 +137,8 @@ impl Probe {
         }
         let mut best = replay::run(self)?;
         let mut left = self.options.budget.saturating_sub(best.elapsed());
-        while best.disturbance.disturbs() && best.elapsed() <= left && best.repeated < REPEATS_MAX {
+        let disturbed = |done: &Outcome| done.disturbance.disturbs(done.elapsed());
+        while disturbed(&best) && best.elapsed() <= left && best.repeated < REPEATS_MAX {
             let again = replay::run(self)?;
             left = left.saturating_sub(again.elapsed());
             let repeated = best.repeated + 1;

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use crate::capture::run_queue::{Scheduled, machine_cpu_ns, of_others_ns};
 use crate::system::now_ns;
@@ -28,10 +29,12 @@ impl Disturbance {
         self.others_cpu_ns.unwrap_or(0) as f64 / self.all_cpu_ns.max(1) as f64
     }
 
-    /// Whether others had so much that latencies are not those of the storage alone.
-    pub fn disturbs(&self) -> bool {
+    /// Whether others had so much that latencies are not those of the storage alone. The machine's CPU
+    /// time is counted in ticks: a short replay does not tell.
+    pub fn disturbs(&self, elapsed: Duration) -> bool {
         const SHARE_MAX: f64 = 0.1;
-        self.others_share() > SHARE_MAX
+        const ELAPSED_MIN: Duration = Duration::from_secs(1);
+        elapsed >= ELAPSED_MIN && self.others_share() > SHARE_MAX
     }
 }
 
