@@ -44,11 +44,11 @@ KEPT = {True: POSTGRES_ROWS, False: 90_000}
 MEMORY_KB = {True: 4096, False: 576}
 
 
-def _of_duckdb(threads: int, _fast: bool) -> Workload:
+def of_duckdb(threads: int, _fast: bool) -> Workload:
     return Workload("hash join", duckdb.HASH_JOIN, 4_000_000, "70MB", threads)
 
 
-def _of_postgres(processes: int, fast: bool) -> Workload:
+def of_postgres(processes: int, fast: bool) -> Workload:
     """By a leader and its workers, which share the memory of one alone."""
     settings = {**postgres.HASHED, "max_parallel_workers_per_gather": str(processes - 1)}
     if processes > 1:
@@ -60,10 +60,10 @@ def _of_postgres(processes: int, fast: bool) -> Workload:
 
 #: Engine, threads or processes, and the query they run on a fast or slow storage.
 CASES: tuple[tuple[str, int, Callable[[int, bool], Workload]], ...] = (
-    ("duckdb", 1, _of_duckdb),
-    ("duckdb", 2, _of_duckdb),
-    ("postgres", 1, _of_postgres),
-    ("postgres", 3, _of_postgres),
+    ("duckdb", 1, of_duckdb),
+    ("duckdb", 2, of_duckdb),
+    ("postgres", 1, of_postgres),
+    ("postgres", 3, of_postgres),
 )
 
 

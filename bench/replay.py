@@ -13,12 +13,12 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from spillcast.engines.workload import Workload
 
-from bench.overhead import _of_duckdb, _of_postgres
+from bench.overhead import of_duckdb, of_postgres
 from bench.result import Result
 from spillcast.engines.engine import Lab
 from spillcast.engines.registry import lab_of
-from spillcast.engines.workload import Workload
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import plain
@@ -36,7 +36,7 @@ MEMORY = Path("/dev/shm")
 
 def run() -> Iterator[Result]:
     """Each engine with 1, 2 and 4 threads."""
-    for name, workload in (("duckdb", _of_duckdb), ("postgres", _of_postgres)):
+    for name, workload in (("duckdb", of_duckdb), ("postgres", of_postgres)):
         with workspace(MEMORY) as room:
             engine = lab_of(name)(room)
             for threads in THREADS:

@@ -124,9 +124,8 @@ class Facts:
     in_flight: float | None = None
     closed_loop: bool | None = None
     think_scale: float | None = None
-    #: Of a replay beside other work: how often it was repeated, what its threads waited for a CPU within
-    #: operations (their latencies are without it) and elsewhere, what others caused of both at most, and
-    #: the share of the machine's CPU time that others had.
+    #: Of a replay: how often it was repeated because others used the CPUs, the time its threads
+    #: were ready without a CPU within operations and elsewhere, and what others caused of both.
     repeated: int | None = None
     run_queue_io_ns: int | None = None
     run_queue_ns: int | None = None
