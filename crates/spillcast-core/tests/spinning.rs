@@ -46,9 +46,12 @@ fn compute(done: &AtomicBool) {
     }
 }
 
+/// The threads, rows with their events, and `spun_ns`.
+type Observed = ([i64; 3], Vec<(String, Wait)>, u64);
+
 /// The rows of a spilling thread, one that spins for it, and one that computes; None where the
 /// source cannot be used or takes no samples.
-fn observed(source: &str) -> Option<([i64; 3], Vec<(String, Wait)>, u64)> {
+fn observed(source: &str) -> Option<Observed> {
     let open = SOURCES.iter().find(|(name, _)| *name == source).unwrap().1;
     let source = open(CallKind::ALL).ok()?;
     let folder = std::env::temp_dir().join(format!("spinning-{}", std::process::id()));
