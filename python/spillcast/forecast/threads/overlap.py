@@ -3,8 +3,7 @@
 The recorded threads are simulated on a storage, whose schedule is asked for each operation. Two
 models say how long they take there. In one no work moves: each thread does what it did, and waits
 for the threads it waited for. In the other, in each stretch of the run as many threads go on to
-have work as had. Each holds a run to something that it is not held to, so the shorter time counts,
-unless a replay of all threads on the storage itself says how far the longer is right.
+have work as had. Each holds a run to something that it is not held to, so the shorter time counts.
 
 The time without any latency taken off, what remains is what temp I/O adds; over the sum of
 latencies it is the overlap's share of a wait. One thread has 1, unless a CPU quota holds it back:
@@ -181,7 +180,9 @@ class Threads:
         whole = self._of_all(moving_s), self._of_all(fixed_s)
         result = Overlap(0.0, *whole, replayed_s, float(np.clip(of_cpu, 0.0, most)))
         more_s = result.elapsed_s - self._of_all(self._without_s(cpus))
-        return replace(result, of_waits=max(more_s, 0.0) * self._seen / sum_s)
+        # An operation makes a run no longer than it takes itself.
+        of_waits = float(np.clip(more_s * self._seen / sum_s, 0.0, 1.0))
+        return replace(result, of_waits=of_waits)
 
     def quota_s(self, loads: Sequence[Load]) -> tuple[float, float]:
         """What quotas make longer without any latency of temp I/O, on the source and the target."""

@@ -42,13 +42,12 @@ class Overlap:
 
     @property
     def elapsed_s(self) -> float:
-        """The shorter time of the two models, unless a replay says how far the longer is right.
+        """The shorter time of the two models.
 
-        What it takes beyond both may be other work on the machine.
+        A replay repeats the recorded division of work: it agrees with the model in which no work
+        moves, and is no evidence against the other.
         """
-        shorter_s, longer_s = sorted((self.moving_s, self.fixed_s))
-        replayed_s = shorter_s if self.replayed_s is None else self.replayed_s
-        return min(max(replayed_s, shorter_s), longer_s)
+        return min(self.moving_s, self.fixed_s)
 
     @property
     def apart(self) -> float:
