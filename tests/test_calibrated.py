@@ -4,9 +4,9 @@ import tomllib
 from dataclasses import fields
 from datetime import date
 
-import pytest
 from bench.calibrate import GROUPS, toml
 
+from cases import cases
 from spillcast.calibrated import (
     ANY,
     Calibrated,
@@ -49,7 +49,7 @@ def test_what_calibration_writes_is_what_is_read():
     assert tomllib.loads(toml(document())) == document()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("mean_s", "size", "memory"), [(5e-6, 8192, True), (1e-3, 8192, False), (2e-4, 1 << 20, True)]
 )
 def test_memory_answers_within_microseconds_and_the_time_to_copy(mean_s, size, memory):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cases import cases
 from spillcast import gate
 from spillcast.errors import EvidenceDamaged, InputError
 
@@ -95,7 +96,7 @@ def test_more_rows_than_memory_can_hold_are_refused_before_they_are_read(tmp_pat
         gate.table_of(table(tmp_path / "t.parquet"), SCHEMA)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "words"),
     [
         ('{"a": {"b": NaN}}', "not JSON"),
@@ -142,15 +143,13 @@ def test_what_is_said_already_stays_as_it_is():
         raise InputError("other: is this")
 
 
-@pytest.mark.parametrize("fault", [AttributeError, TypeError, NameError, AssertionError])
+@cases("fault", [AttributeError, TypeError, NameError, AssertionError])
 def test_a_fault_of_ours_is_no_damage(fault):
     with pytest.raises(fault), gate.reading("file"):
         raise fault
 
 
-@pytest.mark.parametrize(
-    "damage", [ValueError, KeyError, ZeroDivisionError, EOFError, csv.Error, zipfile.BadZipFile]
-)
+@cases("damage", [ValueError, KeyError, ZeroDivisionError, EOFError, csv.Error, zipfile.BadZipFile])
 def test_what_a_parser_raises_is_damage(damage):
     with pytest.raises(EvidenceDamaged, match="file"), gate.reading("file"):
         raise damage("unexpected")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import cases
 from spillcast.redaction import struck_arguments, struck_text
 
 SECRET = "Zq7x_Hunter2"
@@ -76,7 +77,7 @@ def test_no_secret_is_left_in_arguments(arguments):
     assert SECRET not in " ".join(struck_arguments(struck))
 
 
-@pytest.mark.parametrize("statement", STATEMENTS)
+@cases("statement", STATEMENTS)
 def test_no_secret_is_left_in_a_statement(statement):
     struck = struck_text(statement)
     assert SECRET not in struck
@@ -114,9 +115,7 @@ def test_values_of_secret_variables_are_struck_wherever_they_are(monkeypatch):
     assert struck_text(f"say {SECRET}") == "say ***"
 
 
-@pytest.mark.parametrize(
-    "part", ["://a:", ":thin:", "a/", "--a-", "password '", "pgp_x(", "mysql -p ", "-", "eyJ."]
-)
+@cases("part", ["://a:", ":thin:", "a/", "--a-", "password '", "pgp_x(", "mysql -p ", "-", "eyJ."])
 def test_a_long_text_takes_no_square_of_its_length(part):
     """A hundred times as long: ten thousand times the work would not end within the suite."""
     text = part * (1_000_000 // len(part))

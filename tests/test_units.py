@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import cases
 from spillcast.errors import OptionInvalid
 from spillcast.units import (
     format_count,
@@ -17,7 +18,7 @@ from spillcast.units import (
 M = 1 << 20
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "seconds"),
     [
         ("150us", 150e-6), ("150 µs", 150e-6), ("150 μs", 150e-6), ("9 ms", 9e-3), ("60", 60),
@@ -34,7 +35,7 @@ def test_a_duration_in_many_words(text, seconds):
     assert parse_duration_s(f" {text} ") == pytest.approx(seconds, rel=1e-12)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     ["", "soon", "-1", "1:2", "12:61", "1:75:00", "1:", "2h10", "10m2h", "5s5s", "5x", "1.2.3s",
      "5 parsecs", "ms", "1e3", "0x10", "inf", "nan"],
@@ -60,7 +61,7 @@ def test_what_is_printed_keeps_the_order(one, other):
     assert printed[0] <= printed[1] * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "meant"),
     [("150", "150us or 150ms"), ("9", "9us or 9ms"), ("0.15", "0.15ms or 0.15s")],
 )
@@ -76,7 +77,7 @@ def test_a_latency_with_a_unit_is_a_duration():
     assert parse_latency_s("0") == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "count"),
     [("256K", 256 << 10), ("1.5 GiB", 3 << 29), ("200MB", 200 * M), ("8192", 8192), ("0", 0),
      ("2t", 2 << 40), ("1048576 B", M)],
@@ -92,7 +93,7 @@ def test_a_size_that_cannot_be_in_bytes_is_asked_for_a_unit():
     assert caught.value.hint == "write one of 64K, 64M, 64G"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("read", "text", "meant"),
     [(parse_bytes, "1,5G", "1.5G"), (parse_duration_s, "0,5 s", "0.5 s")],
 )
@@ -102,7 +103,7 @@ def test_a_decimal_comma_is_a_point(read, text, meant):
     assert caught.value.hint == f"write {meant}, with a point"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("count", "noun", "text"),
     [
         (1, "operation", "1 operation"), (0, "wait", "0 waits"), (12_000, "wait", "12,000 waits"),
@@ -114,7 +115,7 @@ def test_what_is_counted_is_named_in_its_number(count, noun, text):
     assert format_count(count, noun) == text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("parse", "text", "why"),
     [
         (parse_duration_s, "99999999h", "--elapsed: '99999999h' is longer than 300 years"),

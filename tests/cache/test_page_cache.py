@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from cases import cases
 from emulator import skip_without_fuse
 from harness import spillcast, target
 from spillcast.cache.rows import of_recording
@@ -68,7 +69,7 @@ def hit_ratio(outcome, reads):
     return sum(a["hits"] for a in of_reads) / reads
 
 
-@pytest.mark.parametrize("cached_pages", [PAGES // 4, PAGES // 2])
+@cases("cached_pages", [PAGES // 4, PAGES // 2])
 def test_pages_wanted_more_and_less_often(cached_pages):
     real, simulated = hit_ratios("zipf", cached_pages)
     assert simulated["lru"] == pytest.approx(real, abs=NEAR)
@@ -76,7 +77,7 @@ def test_pages_wanted_more_and_less_often(cached_pages):
     assert abs(simulated["lru"] - real) < abs(simulated["fifo"] - real)
 
 
-@pytest.mark.parametrize("pattern", ["scan", "spill"])
+@cases("pattern", ["scan", "spill"])
 def test_a_scan_and_a_spill_that_fit(pattern):
     real, simulated = hit_ratios(pattern, 2 * PAGES)
     # The spill is written to the cache, so that its first read finds it, too.
@@ -85,7 +86,7 @@ def test_a_scan_and_a_spill_that_fit(pattern):
     assert simulated["lru"] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("pattern", ["scan", "spill"])
+@cases("pattern", ["scan", "spill"])
 def test_a_scan_and_a_spill_that_do_not_fit(pattern):
     real, simulated = hit_ratios(pattern, PAGES // 2)
     assert real == pytest.approx(0, abs=0.05)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from harness import spillcast
 from spillcast.cli.verbs import VERBS
 
@@ -58,7 +59,7 @@ def run(shell, *arguments, **options):
     return done.stdout
 
 
-@pytest.mark.parametrize(("words", "expected"), COMPLETIONS)
+@cases(("words", "expected"), COMPLETIONS)
 def test_bash(words, expected):
     *completed, how = run(
         "bash", "-c", BASH, "bash", script("bash"), "spillcast", *words.split(" ")

@@ -6,6 +6,7 @@ import shlex
 import pytest
 from jsonschema import Draft202012Validator
 
+from cases import cases
 from emulator import skip_without_fuse
 from harness import spillcast, target
 
@@ -391,7 +392,7 @@ MOVE = document(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", ["postgres", "oracle", "duckdb", "tmpfs"])
+@cases("engine", ["postgres", "oracle", "duckdb", "tmpfs"])
 def test_move(engine):
     size = () if engine == "postgres" else ("--size", "64M")
     said = printed("move", engine, "--to", "/mnt/nvme/temp", *size)

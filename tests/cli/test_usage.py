@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from cases import cases
 from harness import environment, only_line, spillcast, target
 from oracle_files import blocks, write_trace
 from spillcast.cli.options import ORACLE, POSTGRES
@@ -61,7 +62,7 @@ def options_by_heading(verb):
     return headings
 
 
-@pytest.mark.parametrize(
+@cases(
     ("verb", "heading", "expected"),
     [
         ("forecast", ORACLE, {"--sql-id", "--since", "--until", "--block", "--method"}),

@@ -10,6 +10,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from cases import cases
 from harness import only_line, spillcast
 
 EXADATA = ("oracle", "--to", "+FLASH_DG", "--user", "etl", "--exadata-flash")
@@ -44,7 +45,7 @@ def test_oracles_statements_parse(to, user):
     assert not any(step["done"] for step in said["steps"])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("user", "view", "row", "back"),
     [
         (

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from cases import cases
 from spillcast.engines.registry import engine_of, engines, known_as, lab_of, work_memory_of
 from spillcast.errors import ChoiceUnknown, EngineUnsupported
 
@@ -31,7 +32,7 @@ def test_what_is_not_there_is_refused_by_name():
         work_memory_of("oracle")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "label"),
     [("postgres", "PostgreSQL"), ("postgresql", "PostgreSQL"), ("process", None), ("db2", None)],
 )

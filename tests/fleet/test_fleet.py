@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from fleet_files import IDLE, READ, WRITE, waits, write_fleet, write_trace
 from harness import only_line, spillcast
 from oracle_files import make_example
@@ -137,7 +138,7 @@ def row_saving(saved_s, share, cumulative):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@cases(
     ("shares", "count"), [([0.5, 0.3, 0.2], 2), ([0.81, 0.19], 1), ([0.4, 0.3, 0.3], 3), ([], 0)]
 )
 def test_how_many_statements_bring_most(shares, count):

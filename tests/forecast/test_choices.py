@@ -3,6 +3,7 @@
 import pytest
 
 import made_up
+from cases import cases
 from spillcast.errors import OptionInvalid, TargetUnknown
 from spillcast.forecast.ranking import parse_costs, priced, ranked
 
@@ -71,7 +72,7 @@ def test_a_name_may_hold_an_equals_sign():
     assert costs == {words[0]: 96.5, words[1]: 0.0}
 
 
-@pytest.mark.parametrize("text", ["nvme", "nvme=", "=5", "nvme=-1", "nvme=cheap", "nvme=inf"])
+@cases("text", ["nvme", "nvme=", "=5", "nvme=-1", "nvme=cheap", "nvme=inf"])
 def test_bad_prices_are_named(text):
     with pytest.raises(OptionInvalid, match=f"--cost {text}: not a price"):
         parse_costs([text], ["nvme"])

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 import made_up
+from cases import cases
 from spillcast.forecast import Warned
 from spillcast.forecast.ranking import priced
 from spillcast.report.forecast import forecast_page
@@ -65,7 +66,7 @@ def test_the_verdict_names_the_best_value_first():
     )
 
 
-@pytest.mark.parametrize(("confidence", "level"), [(0.9, "90"), (0.999, "99.9"), (0.905, "90.5")])
+@cases(("confidence", "level"), [(0.9, "90"), (0.999, "99.9"), (0.905, "90.5")])
 def test_nothing_is_said_to_be_surer_than_it_is(confidence, level):
     found = replace(forecast("nvme", 28.0), confidence=confidence)
     assert f", {level} % interval " in found.sentence()

@@ -1,11 +1,10 @@
 """When an interval is no answer."""
 
-import pytest
-
+from cases import cases
 from spillcast.forecast.refusals import too_wide
 
 
-@pytest.mark.parametrize(
+@cases(
     ("low_s", "high_s", "now_s", "refused"),
     [(10, 60, 0, False), (10, 200, 0, True), (10, 200, 150, True), (10, 200, 1200, False)],
 )

@@ -1,7 +1,6 @@
 """An experiment's recording is on the query's clock, however long before the recorder came."""
 
-import pytest
-
+from cases import cases
 from spillcast.engines.duckdb.lab import SORT, DuckDbLab
 from spillcast.engines.engine import Workload
 from spillcast.lab.run import run_recorded
@@ -12,7 +11,7 @@ from spillcast.workspace import workspace
 QUERY = Workload("sort", SORT, 1_000_000, "30MB")
 
 
-@pytest.mark.parametrize("ahead_s", [0.0, 3.0])
+@cases("ahead_s", [0.0, 3.0])
 def test_times_count_from_the_query(ahead_s):
     with workspace() as room:
         engine = DuckDbLab(room)

@@ -5,6 +5,7 @@ from itertools import permutations
 
 import pytest
 
+from cases import cases
 from cells import ALL, ENGINES, EVERYWHERE, FAST, MADE_UP, TPCH
 from spillcast_lab import matrix
 from spillcast_lab.draw import draw
@@ -64,7 +65,7 @@ def kind(pair):
     return tuple("fast" if name in FAST else "slow" for name in pair)
 
 
-@pytest.mark.parametrize("minutes", [5, 20, 52, 100, 300])
+@cases("minutes", [5, 20, 52, 100, 300])
 def test_half_of_the_forecasts_at_least_are_from_slow_to_fast(minutes):
     """Also of those from a part of a recording: the first pair of each source."""
     for seed in range(3):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from cases import cases
 from cells import ALL, ENGINES, MADE_UP, TPCDS, TPCH
 from spillcast.engines.registry import lab_of
 from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown
@@ -53,7 +54,7 @@ def test_every_query_comes_with_every_thread_count_once():
     assert len(TPCDS) == 10 * 2 * (1 + 1) * 3
 
 
-@pytest.mark.parametrize("count", [8, 16, 24, 48, 96])
+@cases("count", [8, 16, 24, 48, 96])
 def test_half_of_each_beginning_is_tpcds_and_a_quarter_tpch(count):
     start = ALL[:count]
     assert sum(cell.workload.suite == "tpch" for cell in start) == count / 4
@@ -61,7 +62,7 @@ def test_half_of_each_beginning_is_tpcds_and_a_quarter_tpch(count):
     assert sum(cell.engine == "duckdb" for cell in start) == count / 2
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@cases("engine", ENGINES)
 def test_each_beginning_of_tpch_is_balanced(engine):
     start = [cell for cell in TPCH if cell.engine == engine][:20]
     assert set(Counter(cell.workload.kind for cell in start).values()) == {2}
@@ -96,7 +97,7 @@ def test_a_query_with_more_operations_takes_longer_and_tables_are_made_once():
     assert found.expected_s == pytest.approx(spent_s + query.load_s)
 
 
-@pytest.mark.parametrize("count", [12, 24, 36])
+@cases("count", [12, 24, 36])
 def test_each_beginning_is_balanced(count):
     start = MADE_UP[:count]
     queries = Counter((cell.engine, cell.workload.name) for cell in start)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import cases
 from spillcast.errors import OptionInvalid
 from spillcast.lab.memory_sweep import memory_sizes, next_size
 
@@ -20,7 +21,7 @@ def test_so_many_points_are_evenly_apart_in_ratio():
     assert all(size % K == 0 for size in memory_sizes("duckdb", "1M..7M", 7))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "words"),
     [
         ("1M", "not a range"),

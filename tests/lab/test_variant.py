@@ -5,11 +5,12 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from cases import cases
 from made_up import case, otherwise
 from spillcast_lab.variants import rehearsed_s
 
 
-@pytest.mark.parametrize(
+@cases(
     ("starts_s", "elapsed_s", "expected_s"),
     [
         ([1.5, 1.6, 9.0], 20.0, 3.5),

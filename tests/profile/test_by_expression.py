@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from cases import cases
 from harness import spillcast
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast import profile
@@ -58,7 +59,7 @@ def test_a_condition_and_an_expression(trace):
     assert (row["file || '!'"], row["count"]) == ("203!", 4)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "parts"),
     [
         ("event,size", ["event", "size"]),

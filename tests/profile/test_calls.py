@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from cases import cases
 from oracle_files import real, write_trace
 from spillcast import profile
 from spillcast.errors import QueryInvalid
@@ -73,9 +74,7 @@ def test_waits_are_counted_by_statement_too(tmp_path):
     assert (row["statement"], row["count"]) == ("select :n from big", 3)
 
 
-@pytest.mark.parametrize(
-    "name", ["techwanker_dev18b_ora_813.trc", "jks_demos_js12c1_ora_21055.trc"]
-)
+@cases("name", ["techwanker_dev18b_ora_813.trc", "jks_demos_js12c1_ora_21055.trc"])
 def test_the_tree_of_a_real_trace(name):
     """A stack of calls waiting for who made them, by hand; one session a file."""
     path = real(name)

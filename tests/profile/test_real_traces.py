@@ -5,6 +5,7 @@ from collections import defaultdict
 
 import pytest
 
+from cases import cases
 from harness import only_line, spillcast
 from oracle_files import READ, WRITE, real
 from spillcast.errors import EvidenceDamaged
@@ -49,7 +50,7 @@ def test_each_event_against_a_slow_reading():
         assert path_text == str(path)
 
 
-@pytest.mark.parametrize("name", SINGLE_SESSION)
+@cases("name", SINGLE_SESSION)
 def test_every_dimension_adds_up_to_the_same(name):
     path = real(name)
     whole = profile(path)

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from cases import cases
 from oracle_files import READ, WRITE, blocks, real, write_trace
 from spillcast.profile.result import DIMENSIONS, QUANTILES
 from spillcast.profile.rows import of_trace_rows
@@ -72,7 +73,7 @@ def test_generated_waits(generated, by):
     assert same(generated, by)
 
 
-@pytest.mark.parametrize("name", REAL)
+@cases("name", REAL)
 def test_real_traces(name):
     for by in BY:
         if not set(by) <= set(DIMENSIONS):

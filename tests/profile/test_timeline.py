@@ -6,6 +6,7 @@ import random
 import pyarrow as pa
 import pytest
 
+from cases import cases
 from evidence import recording, table
 from large_recording import write_large_recording
 from oracle_files import READ, WRITE, blocks, make_example, write_trace
@@ -103,7 +104,7 @@ def test_waits_and_the_cpu_before_them_lie_in_the_stretches_that_they_touch(tmp_
         assert line.busy[state] == pytest.approx(busy, abs=1e-9)
 
 
-@pytest.mark.parametrize("elapsed_s", [0.02, 0.7, 5.15, 773, 36_000, 5e6])
+@cases("elapsed_s", [0.02, 0.7, 5.15, 773, 36_000, 5e6])
 def test_stretches_are_round_and_not_many(elapsed_s):
     length_s = timeline.stretch_s(elapsed_s)
     assert elapsed_s / length_s <= timeline.STRETCHES_MAX

@@ -6,6 +6,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from cases import cases
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast import _core
 from spillcast.errors import EvidenceDamaged
@@ -114,7 +115,7 @@ def test_only_columns_that_a_query_needs_are_read():
     assert set(columns) == {("waits", name) for name in ("event", "elapsed_ns", "op", "")}
 
 
-@pytest.mark.parametrize("query", ["select nope from waits", "select 1 from nowhere, waits"])
+@cases("query", ["select nope from waits", "select 1 from nowhere, waits"])
 def test_names_are_checked_before_anything_is_read(query):
     with pytest.raises(duckdb.Error, match=r"nope|nowhere"):
         requested(query)

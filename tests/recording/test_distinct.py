@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cases import cases
 from spillcast.recording.distinct import ascending, distinct, grouped
 
 DRAW = np.random.default_rng(5)
@@ -23,9 +24,7 @@ def test_distinct_values_are_those_that_sorting_finds(values):
     assert number.tolist() == which.tolist()
 
 
-@pytest.mark.parametrize(
-    "codes", [COLUMNS["few"], COLUMNS["signed"], DRAW.integers(0, 99_999, 900)]
-)
+@cases("codes", [COLUMNS["few"], COLUMNS["signed"], DRAW.integers(0, 99_999, 900)])
 def test_rows_of_a_group_keep_their_order(codes):
     assert grouped(codes).tolist() == sorted(range(len(codes)), key=lambda row: codes[row])
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cases import cases
 from spillcast.report import page
 from spillcast.report.page import histogram_text, sparkline
 
@@ -19,7 +20,7 @@ def eighths(line):
     return sum(BLOCKS.get(letter, 0) for letter in line)
 
 
-@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@cases("width", [60, 80, 120, 200])
 def test_bars_are_to_scale_and_lines_fit(width):
     text = histogram_text([110_000, 210_000, 510_000], [1000, 500, 1], width=width)
     lines = text.splitlines()
@@ -64,7 +65,7 @@ def test_plain_letters_where_blocks_cannot_be_printed(monkeypatch):
     assert text.count("#") > 10
 
 
-@pytest.mark.parametrize("ns", [0, 1, 9, 10, 99_999, 100_000, 999_999_999, 3_600_000_000_000])
+@cases("ns", [0, 1, 9, 10, 99_999, 100_000, 999_999_999, 3_600_000_000_000])
 def test_any_latency_has_a_bin(ns):
     (line,) = histogram_text([ns], [5]).splitlines()
     assert "100.0 %" in line

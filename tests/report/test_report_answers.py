@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from jsonschema import Draft202012Validator
 
+from cases import cases
 from harness import only_line, spillcast
 from large_recording import SPACE_NS, write_large_recording
 from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep, save
@@ -196,7 +197,7 @@ def test_a_fleet():
     assert "nothing would be saved" in answer_of(fleet() | {"saved_s": 0.0})
 
 
-@pytest.mark.parametrize("most_s", [0.0004, 0.7, 5, 59, 61, 773, 5000, 100_000, 3_000_000])
+@cases("most_s", [0.0004, 0.7, 5, 59, 61, 773, 5000, 100_000, 3_000_000])
 def test_ticks_are_round_few_and_reach_far(most_s):
     ticks = duration_ticks(most_s)
     assert ticks[0] == 0

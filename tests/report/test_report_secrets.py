@@ -8,6 +8,7 @@ from dataclasses import fields
 
 import pytest
 
+from cases import cases
 from evidence import recording as made_up_recording
 from harness import spillcast
 from oracle_files import HEADER, READ, blocks, write_trace
@@ -132,7 +133,7 @@ def test_placeholders_are_stable_and_figures_stay(inputs, tmp_path):
         assert word in first
 
 
-@pytest.mark.parametrize(
+@cases(
     ("key", "text"),
     [
         ("schema", "spillcast.forecast/1"), ("op", "read"), ("day", "2026-03-01"),
@@ -146,7 +147,7 @@ def test_what_names_nobody_stays(key, text):
     assert Redactor().value(text, key) == text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("key", "text"),
     [
         # The same words under another key, and others under these.

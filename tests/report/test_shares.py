@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from cases import cases
 from evidence import change, recording
 from oracle_files import READ, blocks, write_trace
 from spillcast.evidence.find import find_evidence
@@ -101,7 +102,7 @@ def test_few_waits_of_many_are_of_as_many_threads(tmp_path):
     assert sum(line.totals_s.values()) == pytest.approx(33.0)
 
 
-@pytest.mark.parametrize(("spent_s", "said"), [(33.0, True), (11.0, False)])
+@cases(("spent_s", "said"), [(33.0, True), (11.0, False)])
 def test_the_live_view_says_what_its_shares_are_of(spent_s, said):
     running = Running()
     tally = Tally(count=3000, total_ns=round(spent_s * 1e9), bytes=1 << 20)
@@ -143,7 +144,7 @@ def test_temp_is_told_from_other_files_and_idle_threads_are_left_out(tmp_path):
     assert sum(row["share"] for row in rows) == pytest.approx(0.35)
 
 
-@pytest.mark.parametrize("event", ["BufFileRead", "BuffileRead"])
+@cases("event", ["BufFileRead", "BuffileRead"])
 def test_reads_of_temp_files_are_told_by_the_names_of_all_versions_of_postgresql(event):
     """Version 17 changed the letters' case."""
     assert timeline.state_of(event) == timeline.READ

@@ -4,10 +4,10 @@ import csv
 import io
 import re
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from spillcast.report.page import Drawn, Page, Words
 from spillcast.report.table import Column, Table, cell_width, paragraph, shortened
 
@@ -121,7 +121,7 @@ def test_a_row_that_fits_no_line_takes_several():
     ]
 
 
-@pytest.mark.parametrize("width", range(4, 30))
+@cases("width", range(4, 30))
 def test_a_shortened_text_is_as_long_as_asked(width):
     for text in ("x" * 30, "表" * 30, "a表" * 15):
         assert width - 2 <= cell_width(shortened(text, width)) <= width

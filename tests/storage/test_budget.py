@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from cases import cases
 from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.storage.budget import OWNED, Budget, parse_budget
@@ -11,7 +12,7 @@ from spillcast.storage.probe import probe
 from spills import MIB, recording, written_and_read
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "time_s", "count"),
     [
         ("60s", 60, None),
@@ -30,7 +31,7 @@ def test_a_budget_is_time_or_bytes_or_both(text, time_s, count):
     assert parse_budget(text) == Budget(time_s, count)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "60s,", "60s,2m", "1G,2G", "60s,1G,1G", "-1s", "1X"])
+@cases("text", ["", "soon", "60s,", "60s,2m", "1G,2G", "60s,1G,1G", "-1s", "1X"])
 def test_what_is_no_budget_is_named(text):
     with pytest.raises(OptionInvalid) as caught:
         parse_budget(text)

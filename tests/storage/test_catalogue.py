@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from spillcast.errors import InputError, TargetInvalid, TargetUnknown
 from spillcast.storage import Storage, catalogue
 from spillcast.storage.catalogue.row import table
@@ -14,7 +15,7 @@ from spillcast.units import format_duration
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 ROWS = catalogue.rows()
-each_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+each_row = cases("row", ROWS)
 
 
 def service_s(storage, op, size, pattern):
@@ -78,18 +79,18 @@ def test_a_larger_operation_is_never_faster_and_random_never_faster_than_sequent
             assert idle_s(storage, op, size, "random") >= idle_s(storage, op, size, "sequential")
 
 
-@each_row
-def test_a_row_is_the_same_after_it_was_written_and_read(row, tmp_path):
-    storage = row.storage()
-    assert storage.source.word == "catalogue"
-    assert storage.name == f"catalogue:{row.name}"
-    storage.save(tmp_path / "storage.json")
-    again = Storage.load(tmp_path / "storage.json")
-    assert again.to_json() == storage.to_json()
-    assert again.limits == list(storage.limits)
+def test_a_row_is_the_same_after_it_was_written_and_read(tmp_path):
+    for row in ROWS:
+        storage = row.storage()
+        assert storage.source.word == "catalogue"
+        assert storage.name == f"catalogue:{row.name}"
+        storage.save(tmp_path / "storage.json")
+        again = Storage.load(tmp_path / "storage.json")
+        assert again.to_json() == storage.to_json()
+        assert again.limits == list(storage.limits)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "op", "size", "pattern", "cost_us"),
     [
         # block/blk-iocost.c: page = 4096 / bps, base = max(1 / iops - page, 0).
@@ -151,7 +152,7 @@ def test_gp3_has_what_is_included_and_what_can_be_bought():
     assert cost_ns == pytest.approx(4e9 / 3000)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("size_gib", "iops", "burst_s"),
     # The table of the EBS guide: baseline, and how long 3,000 IOPS last on a full bucket.
     [(1, 100, 1802), (100, 300, 2000), (250, 750, 2400), (500, 1500, 3600), (750, 2250, 7200)],
@@ -169,14 +170,14 @@ def test_gp2_bursts_on_credit(size_gib, iops, burst_s):
     assert 1e9 / iops_limit.cost_ns("read", 16 * KIB, sequential=False) == pytest.approx(3000)
 
 
-@pytest.mark.parametrize(("size", "iops"), [("1000G", 3000), ("5334G", 16000), ("16T", 16000)])
+@cases(("size", "iops"), [("1000G", 3000), ("5334G", 16000), ("16T", 16000)])
 def test_gp2_that_is_large_has_no_burst(size, iops):
     volume = catalogue.lookup(f"aws-gp2?size={size}")
     assert {limit.name for limit in volume.limits} == {"iops", "throughput"}
     assert catalogue.figures(volume).reads_per_s == pytest.approx(iops, rel=0.001)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "burst_mib_s", "base_mib_s"),
     [
         ("aws-st1?size=512G", 125, 20),
@@ -209,9 +210,7 @@ def test_io2_answers_16_kib_within_what_is_documented():
     assert catalogue.figures(volume).write_bytes_per_s == pytest.approx(4000 * MIB)
 
 
-@pytest.mark.parametrize(
-    ("iops", "mib_s"), [(1000, 250), (2000, 500), (32000, 500), (48000, 750), (64000, 1000)]
-)
+@cases(("iops", "mib_s"), [(1000, 250), (2000, 500), (32000, 500), (48000, 750), (64000, 1000)])
 def test_io1_moves_what_its_operations_can(iops, mib_s):
     volume = catalogue.lookup(f"aws-io1?iops={iops}&size=2T")
     bytes_per_s = 1e9 / limit_of(volume, "throughput").read_ns_per_byte
@@ -241,7 +240,7 @@ def test_a_single_operation_on_a_rented_volume_does_not_wait_for_its_bucket(row)
             assert limit.burst_ns == 0 or cost_ns <= limit.burst_ns * 1.001
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.parameters], ids=lambda row: row.name)
+@cases("row", [row for row in ROWS if row.parameters])
 def test_the_defaults_and_the_bounds_of_every_parameter_can_be_asked_for(row):
     for parameter in row.parameters:
         assert parameter.low <= parameter.default <= parameter.high
@@ -253,7 +252,7 @@ def test_the_defaults_and_the_bounds_of_every_parameter_can_be_asked_for(row):
     assert row.storage(everything).limits
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "message", "hint"),
     [
         ("aws-gp4", "no such storage", "aws-gp3"),

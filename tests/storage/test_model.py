@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from grids import DEPTHS, SIZES, Law, grid, group, spread
 
+from cases import cases
 from spillcast.errors import FiguresMissing
 from spillcast.storage import Group, Storage
 from spillcast.storage.model import Model
@@ -28,7 +29,7 @@ def test_a_measured_cell_is_itself():
             assert (found.error, found.measured, found.extrapolated) == (0.0, True, False)
 
 
-@pytest.mark.parametrize("size", [5000, 30_000, 300_000, 700_000])
+@cases("size", [5000, 30_000, 300_000, 700_000])
 def test_size_is_a_base_and_a_bandwidth(size):
     law = Law(80e-6, 500e6)
     found = Model(grid(law, sizes=[4096, 65536, 1 << 20])).latency("read", size, depth=1)
@@ -38,7 +39,7 @@ def test_size_is_a_base_and_a_bandwidth(size):
     assert found.error < 0.001
 
 
-@pytest.mark.parametrize("size", [1024, 4 << 20])
+@cases("size", [1024, 4 << 20])
 def test_beyond_the_measured_sizes_the_nearest_slope_goes_on(size):
     law = Law(80e-6, 500e6)
     found = Model(grid(law, depths=[1])).latency("read", size)
@@ -47,7 +48,7 @@ def test_beyond_the_measured_sizes_the_nearest_slope_goes_on(size):
     assert found.error > 0.001
 
 
-@pytest.mark.parametrize("depth", [1.5, 3, 6, 12, 31])
+@cases("depth", [1.5, 3, 6, 12, 31])
 def test_depth_is_a_power_from_depth_to_depth(depth):
     # With one server latency is proportional to depth, with as many as one likes it does not grow.
     for servers, power in ((1, 1), (math.inf, 0)):
@@ -85,7 +86,7 @@ def held_out(seed, noise):
         yield law(size, depth), Model(left).latency("read", size, depth=depth)
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.01, 0.03])
+@cases("noise", [0.0, 0.01, 0.03])
 def test_the_stated_error_covers_the_true_one(noise):
     found = [pair for seed in range(300) for pair in held_out(seed, noise)]
     assert not any(estimate.measured for _, estimate in found)
@@ -99,7 +100,7 @@ def test_the_stated_error_covers_the_true_one(noise):
     assert np.median(between) < 0.1
 
 
-@pytest.mark.parametrize("servers", [1, 2, 4, 6, 8])
+@cases("servers", [1, 2, 4, 6, 8])
 def test_servers_and_operations_are_found(servers):
     law = Law(200e-6, 2e9, servers=servers)
     model = Model(grid(law))
@@ -107,14 +108,14 @@ def test_servers_and_operations_are_found(servers):
     assert model.operations_per_s("read") == pytest.approx(servers / law(4096, 1), rel=0.01)
 
 
-@pytest.mark.parametrize("servers", [24, 32, 500])
+@cases("servers", [24, 32, 500])
 def test_servers_that_the_depths_do_not_fill_are_not_made_up(servers):
     model = Model(grid(Law(200e-6, 2e9, servers=servers)))
     assert model.servers("read") is None
     assert model.operations_per_s("read") is None
 
 
-@pytest.mark.parametrize("bus", [200e6, 1e9])
+@cases("bus", [200e6, 1e9])
 def test_a_bandwidth_ceiling_is_found(bus):
     model = Model(grid(Law(100e-6, 1e9, bus=bus)))
     assert model.bandwidth_bytes_per_s("read") == pytest.approx(bus, rel=0.01)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cases import cases
 from spillcast.storage.description import find_peaks, peaks_words, plausible_cause
 
 SEEDS = 100
@@ -72,7 +73,7 @@ def test_three_peaks():
     assert [round(peak.share, 2) for peak in peaks_of(samples_s)] == [0.70, 0.25, 0.05]
 
 
-@pytest.mark.parametrize(("ns", "count"), [([300_000], [9]), ([300_000], [1]), ([0], [5])])
+@cases(("ns", "count"), [([300_000], [9]), ([300_000], [1]), ([0], [5])])
 def test_all_in_one_bucket(ns, count):
     (peak,) = find_peaks(ns, count)
     assert peak.share == 1
@@ -93,7 +94,7 @@ def test_in_words():
     assert alone == "around 150 us, 90 % between 110 us and 210 us"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("at_s", "access", "words"),
     [
         ((150e-6, 800e-6), "direct", "garbage collection"),

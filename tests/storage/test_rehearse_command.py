@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from emulator import skip_without_fuse
 from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
 from spillcast.errors import RehearsalFailed, RehearsalRefused, SpillTooLarge
@@ -200,7 +201,7 @@ def test_an_ordinary_user(open_places, slow, tmp_path):
     assert list(fast.iterdir()) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "word"),
     [
         (["duckdb", "dw.db", "-c", "select 1 from t"], None),

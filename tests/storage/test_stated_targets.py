@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from spillcast.errors import InputError, TargetIncomplete
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.model import Model
@@ -70,7 +71,7 @@ def test_limits_are_a_storage():
     assert large.mean_s == pytest.approx(8 / 500)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("word", "what"),
     [
         ("limits:iops=12000", "latency of one operation is missing"),

@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 from sqlglot import exp
 
+from cases import cases
 from harness import spillcast
 from made_up_sqlplus import NOW, VIEWS, database, insert, parsed, run
 from spillcast.engines.oracle.collect import collect, parse_session
@@ -42,7 +43,7 @@ def test_every_statement_parses_and_runs(oracle, sql_id, session, history):
     assert "{" not in script
 
 
-@pytest.mark.parametrize("session", [None, SESSION])
+@cases("session", [None, SESSION])
 def test_nothing_is_changed_but_the_trace_of_the_session(session):
     script = collect(sql_id=SQL_ID, sid=session)
     calls = re.findall(r"^exec (\S+?)\((.*)\)$", script, re.MULTILINE)
@@ -136,7 +137,7 @@ def test_the_first_sample_in_memory_is_shown(oracle):
     assert first == {"first_sample": "2024-10-14 12:49:00"}
 
 
-@pytest.mark.parametrize(("minutes", "history"), [(60, False), (61, True)])
+@cases(("minutes", "history"), [(60, False), (61, True)])
 def test_memory_or_history_by_the_minutes(minutes, history):
     assert ("dba_hist" in collect(minutes=minutes)) == history
 
@@ -191,19 +192,19 @@ def test_where_the_trace_lies(oracle):
     assert run(oracle, script, "v$process") == [{"tracefile": "/diag/trace/x_ora_1.trc"}]
 
 
-@pytest.mark.parametrize("sql_id", ["", "short", "09BMJ7J9Q8A5Z", "' or 1=1 --  ", SQL_ID + "\n"])
+@cases("sql_id", ["", "short", "09BMJ7J9Q8A5Z", "' or 1=1 --  ", SQL_ID + "\n"])
 def test_what_is_no_sql_id(sql_id):
     with pytest.raises(OptionInvalid, match="--sql-id"):
         collect(sql_id=sql_id)
 
 
-@pytest.mark.parametrize("text", ["33", "33,", "33;4711", "33,4711;drop", "-1,2", "1,1234567890"])
+@cases("text", ["33", "33,", "33;4711", "33,4711;drop", "-1,2", "1,1234567890"])
 def test_what_is_no_session(text):
     with pytest.raises(OptionInvalid, match="--sid"):
         parse_session(text)
 
 
-@pytest.mark.parametrize("wrong", [{"minutes": 0}, {"minutes": 10**7}, {"interval": 0}])
+@cases("wrong", [{"minutes": 0}, {"minutes": 10**7}, {"interval": 0}])
 def test_values_out_of_range(wrong):
     with pytest.raises(OptionInvalid, match="is not between 1 and"):
         collect(**wrong)

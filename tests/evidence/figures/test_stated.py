@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from evidence import storage
 from harness import spillcast
 from spillcast.errors import EvidenceContradictory, EvidenceUnsuited, InputError, TimesUnknown
@@ -127,7 +128,7 @@ def test_bytes_alone_with_the_size_of_an_operation(tmp_path):
         read_figures([word.removesuffix(",size=256K")])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("word", "what"),
     [
         ("figures:elapsed=9s", "no reads and writes"),

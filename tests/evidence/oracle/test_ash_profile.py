@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cases import cases
 from spillcast.errors import SelectionEmpty
 from spillcast.evidence.oracle.ash import Ash, profile_ash, wall_clock_share
 from spillcast.recording.schema import SAMPLES_SCHEMA
@@ -113,7 +114,7 @@ def test_latency_of_a_simulated_session_is_the_true_one():
     assert row["latency_error_us"] == pytest.approx(expected_error, rel=0.15)
 
 
-@pytest.mark.parametrize(("source", "keep_every"), [("V$", 1), ("DBA_HIST", 10)])
+@cases(("source", "keep_every"), [("V$", 1), ("DBA_HIST", 10)])
 def test_latency_with_waits_longer_than_the_interval(source, keep_every):
     rng = np.random.default_rng(7)
     waits = log_normal(rng, 300_000, 1.2, 150_000)
@@ -173,7 +174,7 @@ def test_two_executions_are_two_clocks():
     assert (clock.share, clock.active_s, clock.sessions) == (0.5, 2, 1)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pattern", "share"),
     [("*on cpu*", 338 / 773), ("direct path read temp", 418 / 773), ("ASM*", 5 / 773), ("*", 1)],
 )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import cases
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
@@ -193,7 +194,7 @@ TIMES = {
 }
 
 
-@pytest.mark.parametrize("text", TIMES)
+@cases("text", TIMES)
 def test_times(text):
     since = TIMES[text] - datetime(1970, 1, 1)
     assert parse_time_ns(text) == round(since / timedelta(microseconds=1)) * 1000
@@ -214,9 +215,7 @@ def test_times_are_chosen_as_the_file_has_them(tmp_path):
     assert read_ash(path, Chosen(until="10/05/2024")).began == datetime(2024, 10, 4, 20)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "yesterday", "2024-13-14", "31-FEB-24", "2024-10-14 25:00:00"]
-)
+@cases("text", ["", "yesterday", "2024-13-14", "31-FEB-24", "2024-10-14 25:00:00"])
 def test_what_is_no_time(text):
     assert parse_time_ns(text) is None
 
@@ -246,7 +245,7 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("text", NUMBERS)
+@cases("text", NUMBERS)
 def test_numbers(text):
     assert parse_integer(text) == NUMBERS[text]
 

@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 
+from cases import cases
 from oracle_files import READ, blocks, write_trace
 from spillcast.errors import EvidenceMissing, EvidenceMixed, OptionInvalid
 from spillcast.evidence.find import find_evidence
@@ -24,12 +25,12 @@ def trace(path, head=""):
     return path
 
 
-@pytest.mark.parametrize(("text", "size"), [("16K", 16_384), ("8192", 8_192), ("32 KiB", 32_768)])
+@cases(("text", "size"), [("16K", 16_384), ("8192", 8_192), ("32 KiB", 32_768)])
 def test_sizes(text, size):
     assert parse_block(text) == size
 
 
-@pytest.mark.parametrize("text", ["12K", "64K", "0"])
+@cases("text", ["12K", "64K", "0"])
 def test_no_block_is_as_large(text):
     with pytest.raises(OptionInvalid, match=f"--block {text}") as caught:
         parse_block(text)

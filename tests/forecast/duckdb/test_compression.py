@@ -8,6 +8,7 @@ from statistics import mean
 import duckdb
 import pytest
 
+from cases import cases
 from emulator import Emulator, skip_without_fuse
 from evidence import known, seconds, storage, table
 from harness import spillcast
@@ -72,7 +73,7 @@ def test_what_compressing_costs_is_read_off_the_recording(tmp_path):
     assert found.read_cpu_s == pytest.approx((READ_SMALL_NS - READ_NS) / 1e9, rel=0.01)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("small_ns", "whole_ns", "share", "levels"),
     [
         # Not worth it: one in two is tried at the lowest level, to see whether that is still so.

@@ -5,27 +5,28 @@ import random
 
 import pytest
 
+from cases import cases
 from spillcast.forecast.threads.sharing import repairman_s
 
 
-@pytest.mark.parametrize("latency_s", [0.0, 1e-6, 0.001, 0.01])
+@cases("latency_s", [0.0, 1e-6, 0.001, 0.01])
 def test_one_thread_does_one_thing_after_the_other(latency_s):
     assert repairman_s(1, 2, 0.003, latency_s) == pytest.approx(0.003 + latency_s)
 
 
-@pytest.mark.parametrize("threads", [2, 3, 8])
+@cases("threads", [2, 3, 8])
 def test_with_a_core_for_each_they_go_on_side_by_side(threads):
     assert repairman_s(threads, threads, 0.003, 0.001) == pytest.approx(0.004 / threads)
 
 
-@pytest.mark.parametrize(("threads", "cores"), [(3, 2), (8, 2), (2, 4)])
+@cases(("threads", "cores"), [(3, 2), (8, 2), (2, 4)])
 def test_without_latency_only_cores_limit(threads, cores):
     assert repairman_s(threads, cores, 0.003, 0.0) == 0.003 / min(threads, cores)
     nearly = repairman_s(threads, cores, 0.003, 1e-9)
     assert nearly == pytest.approx(0.003 / min(threads, cores), rel=1e-3)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("threads", "cores", "cpu_s", "latency_s"),
     [(3, 2, 0.001, 0.001), (3, 2, 0.001, 0.0003), (4, 1, 0.001, 0.002), (8, 2, 0.0005, 0.001)],
 )

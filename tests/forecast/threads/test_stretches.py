@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from cases import cases
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.sharing import STRETCHES, At, Sharing, Stretches
 from spillcast.recording.thread_trace import NONE, ThreadTrace
@@ -41,7 +42,7 @@ def random_rows(seed, threads=3):
     return sorted(rows, key=lambda row: row[1])
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@cases("seed", [1, 2, 3])
 def test_what_a_count_by_instants_finds(seed):
     rows = random_rows(seed)
     stretches = Stretches(traced(rows), ELAPSED_NS / 1e9)

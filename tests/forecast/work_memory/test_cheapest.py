@@ -1,8 +1,7 @@
 """The cheapest cell that is fast enough, by price or by memory."""
 
-import pytest
-
 import made_up
+from cases import cases
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.work_memory.cells import NOW, memory_cells
 from spillcast.forecast.work_memory.cheapest import Cell, cheapest
@@ -18,7 +17,7 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("within_s", "costs", "storage", "memory", "sure"),
     [
         (60, {}, "flash", M, True),
@@ -59,7 +58,7 @@ def test_without_a_plan_there_is_memory_as_it_was():
     assert memory_cells(["b"], [refused]) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("now_s", "costs", "cell"),
     [
         # Without a bound the slow disk would do, which needs the least memory for its price.

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cases import cases
 from spillcast.forecast.work_memory.curve import MemoryCurve, MemoryRun, Op
 
 M = 1 << 20
@@ -41,7 +42,7 @@ def test_what_does_not_fit_is_a_straight_line_in_memory(storage, size):
     assert said.interval_s[0] < truth.elapsed_s < said.interval_s[1]
 
 
-@pytest.mark.parametrize("size", [2 * M, 3 * M, 4 * M, 8 * M, 16 * M, 32 * M])
+@cases("size", [2 * M, 3 * M, 4 * M, 8 * M, 16 * M, 32 * M])
 def test_the_engines_arithmetic_places_every_step(size):
     """Three passes, two from 4 MiB on, one from 16 MiB on, none from 64 MiB on: two runs do."""
 

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from cases import cases
 from evidence import change, recording
 from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, explain, tables
 from spillcast.evidence.postgres import counts_of_plan
@@ -304,9 +305,7 @@ def test_a_recording_has_its_plan_beside_it(tmp_path):
     assert (memory.current_bytes, memory.enough.forecast_s) == (4 * M, pytest.approx(8.0))
 
 
-@pytest.mark.parametrize(
-    ("work_mem", "order"), [(64 * K, 6), (1632 * K, 6), (4 * M, 15), (1 << 30, 500)]
-)
+@cases(("work_mem", "order"), [(64 * K, 6), (1632 * K, 6), (4 * M, 15), (1 << 30, 500)])
 def test_merge_order(work_mem, order):
     assert merge_order(work_mem) == order
 

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from cases import cases
 from slow_sort import Disk, K, M, sort_s, unit_of
 from spillcast.lab.io_size.spill import SyntheticSpill
 from spillcast.lab.io_size.sweep import sweep_io_size
@@ -50,7 +51,7 @@ def truth(disk, data, memory):
     return {setting: times[unit] for setting, unit in units.items() if unit}
 
 
-@pytest.mark.parametrize("seed", range(10))
+@cases("seed", range(10))
 def test_the_sweet_spot_is_the_optimum(seed):
     disk, data, memory = drawn(seed)
     sweep = sweep_io_size(storage(disk), SyntheticSpill(Sort(data, memory), BLOCK), SETTINGS)
