@@ -5,13 +5,14 @@ from math import exp, log
 import numpy as np
 import pytest
 
+from cases import cases
 from spillcast.recording.calibration import SHORT_S, WaitCost
 
 #: A wait of 1 ms makes a part that takes 100 us to go through half as long again.
 COST = WaitCost("any", 4, 0.3, [100e-6], [1e-3, 4e-3], [[0.5], [0.75]])
 
 
-@pytest.mark.parametrize(("warm_us", "extra_us"), [(0, 0), (100, 50 * (1 - exp(-1))), (1e5, 50)])
+@cases(("warm_us", "extra_us"), [(0, 0), (100, 50 * (1 - exp(-1))), (1e5, 50)])
 def test_work_meets_what_it_goes_through(warm_us, extra_us):
     [found_s] = COST.extra_s(np.array([warm_us / 1e6]), 1e-3)
     assert found_s == pytest.approx(extra_us / 1e6)
@@ -33,7 +34,7 @@ def test_beyond_what_can_be_known_it_stays():
     assert COST.extra_s(work_s, 1.0) == COST.extra_s(work_s, 32e-3)
 
 
-@pytest.mark.parametrize("wait_s", [5e-6, 0.3e-3, 2e-3])
+@cases("wait_s", [5e-6, 0.3e-3, 2e-3])
 def test_there_and_back_again(wait_s):
     warm_s = np.geomspace(1e-6, 1e-2, 200)
     after_s = warm_s + COST.extra_s(warm_s, wait_s)

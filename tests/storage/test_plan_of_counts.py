@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from cases import cases
 from spillcast.evidence.postgres import counts_of_plan
 from spillcast.storage.budget import Budget
 from spillcast.storage.plan import plan_of_counts
@@ -58,7 +59,7 @@ def test_processes_do_it_side_by_side_on_files_of_their_own():
     assert plan["delay_ns"][0].as_py() == pytest.approx((1 - 0.2 / 3) * 1e9 / 300, rel=0.01)
 
 
-@pytest.mark.parametrize(("reads", "writes"), [(900, 300), (300, 900), (500, 0), (0, 500), (1, 1)])
+@cases(("reads", "writes"), [(900, 300), (300, 900), (500, 0), (0, 500), (1, 1)])
 def test_as_many_as_counted(reads, writes):
     found = steps(plan_of_counts(counted(reads, writes)))
     assert Counter(write for _, write, *_ in found) == Counter({True: writes, False: reads})

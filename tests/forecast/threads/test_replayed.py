@@ -2,10 +2,11 @@
 
 import pytest
 
+from cases import cases
 from spillcast.forecast.threads.simulated import Overlap
 
 
-@pytest.mark.parametrize("replayed_s", [None, 4.0, 8.5, 11.0])
+@cases("replayed_s", [None, 4.0, 8.5, 11.0])
 def test_a_replay_does_not_decide_between_the_models(replayed_s):
     assert Overlap(1.0, 10.0, 8.0, replayed_s).elapsed_s == 8.0
 

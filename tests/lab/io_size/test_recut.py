@@ -2,10 +2,10 @@
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from spillcast.lab.io_size.spill import ResizedIo
 from spillcast.lab.io_size.synthetic_sort import Setting
 
@@ -109,7 +109,7 @@ def touched(operations, write, file):
     return times
 
 
-@pytest.mark.parametrize("least", [4 * K, 16 * K])
+@cases("least", [4 * K, 16 * K])
 def test_two_threads_keep_their_own_pauses(least):
     batch = steps(SEQUENTIAL)
     threads = pa.array([at % 2 for at in range(16)], pa.uint32())
