@@ -1,10 +1,15 @@
 """What is said to work here does, and each refusal comes with a command."""
 
+import ctypes
 import json
+import os
+import subprocess
 from dataclasses import fields
 
+import pytest
+
 from harness import bpf_is_built, ordinary_user, refuse_tracing, spillcast
-from spillcast.lab.doctor import Diagnosis, Finding
+from spillcast.lab.doctor import Diagnosis, Finding, diagnose
 
 
 def findings(under=()):
@@ -39,3 +44,25 @@ def test_all_that_does_not_work_is_listed_with_its_mend():
     for name, one in findings(refuse_tracing()).items():
         assert name in text
         assert one["works"] or one["mend"] is None or one["mend"] in text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts without a helper")
+def test_a_mount_whose_process_has_ended_is_named(tmp_path):
+    point = tmp_path / "a storage"
+    point.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    server = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
+    if libc.mount(b"spillcast", os.fsencode(point), b"fuse", 0, options):
+        os.close(server)
+        pytest.skip(f"no FUSE file system here: {os.strerror(ctypes.get_errno())}")
+    os.close(server)
+    try:
+        dead = [one for one in diagnose().findings if one.name == "FUSE mount"]
+        assert not any(one.works for one in dead)
+        (mend,) = [one.mend for one in dead if str(point) in one.detail]
+        subprocess.run(mend, shell=True, check=True)
+        assert not point.is_mount()
+    finally:
+        libc.umount2(os.fsencode(point), 2)
+    assert str(point) not in "".join(one.detail for one in diagnose().findings)

@@ -1,6 +1,7 @@
 """I/O that makes no read or write call is seen, or it is detected, said, and refused a forecast."""
 
 import json
+import os
 import shutil
 import sys
 
@@ -47,6 +48,23 @@ def test_io_uring_that_cannot_be_seen(tmp_path):
     assert capture["file_faults"] is None
     assert "the process uses io_uring" in said
     check_refused(output, "io_uring")
+
+
+#: Becomes another user, and then another program, which the preload library cannot report from.
+OTHER_USER = """
+import os
+os.setgid(65534)
+os.setuid(65534)
+os.execv("/bin/sleep", ["sleep", "2"])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_a_process_of_another_user_under_the_preload_library(tmp_path):
+    command = [sys.executable, "-c", OTHER_USER]
+    output, _, capture = record(tmp_path, command, "--capture", "preload")
+    assert capture["unobserved_processes"] == 1
+    assert Recording.open(output).meta.unseen.excessive
 
 
 def test_io_uring_without_temp_files_forbids_nothing(tmp_path):

@@ -49,7 +49,7 @@ OPTIONAL |= {"capture.run_queue_others_s", "capture.file_fault_s", "capture.spun
 OPTIONAL |= {"machine.calibration", "memory.group_held_bytes", "temp_places", "cpu_limits"}
 OPTIONAL |= {"temp_before", "inputs", "postgres.workers.temp_files"}
 OPTIONAL |= {"capture.temp_copies", "capture.temp_copied_bytes"}
-OPTIONAL |= {"spilled", "server_connection"}
+OPTIONAL |= {"spilled", "server_connection", "capture.unobserved_processes"}
 OPTIONAL |= {f"temp_places.{name}" for name in ("device_name", "mount_point", "mount_options")}
 #: Settings, and what no reader looks at.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}

@@ -24,31 +24,35 @@ impl Arguments {
         flags: &[&str],
     ) -> Outcome<Arguments> {
         let mut found = Arguments::default();
-        let mut rest = given.iter();
-        while let Some(word) = rest.next() {
-            let text = word.to_str().unwrap_or_default();
-            let text = if text == "-o" { "--output" } else { text };
-            let (name, inline) = match text.split_once('=') {
-                Some((name, value)) => (name, Some(OsString::from(value))),
-                None => (text, None),
+        let mut parser = lexopt::Parser::from_args(given.iter().cloned());
+        loop {
+            // What stands after `--` is a command, with options of its own.
+            if let Some(rest) = parser.try_raw_args()
+                && rest.peek() == Some(OsStr::new("--"))
+            {
+                found.command = rest.skip(1).collect();
+                return Ok(found);
+            }
+            let name = match parser.next().map_err(|error| unread(&error))? {
+                None => return Ok(found),
+                Some(lexopt::Arg::Value(word)) => {
+                    found.words.push(word);
+                    continue;
+                }
+                Some(lexopt::Arg::Short('o')) => "--output".to_owned(),
+                Some(lexopt::Arg::Short(letter)) => format!("-{letter}"),
+                Some(lexopt::Arg::Long(name)) => format!("--{name}"),
             };
-            if text == "--" {
-                found.command = rest.cloned().collect();
-                break;
-            } else if valued.contains(&name) {
-                let Some(value) = inline.or_else(|| rest.next().cloned()) else {
-                    return Err(Failure::usage(format!("{name} needs a value"), help()));
-                };
-                found.options.push((name.to_owned(), value));
-            } else if flags.contains(&text) {
-                found.flags.push(text.to_owned());
-            } else if text.starts_with('-') && text.len() > 1 {
-                return Err(Failure::usage(format!("{verb} knows no {text}"), help()));
+            if valued.contains(&name.as_str()) {
+                let missing = |_| Failure::usage(format!("{name} needs a value"), help());
+                let value = parser.value().map_err(missing)?;
+                found.options.push((name, value));
+            } else if flags.contains(&name.as_str()) {
+                found.flags.push(name);
             } else {
-                found.words.push(word.clone());
+                return Err(Failure::usage(format!("{verb} knows no {name}"), help()));
             }
         }
-        Ok(found)
     }
 
     /// The last value of an option.
@@ -100,7 +104,11 @@ impl Arguments {
     }
 }
 
-/// Where usage is told.
+fn unread(error: &lexopt::Error) -> Failure {
+    Failure::usage(error.to_string(), help())
+}
+
+/// Where usage is described.
 pub fn help() -> &'static str {
     "see: spillcast-recorder --help"
 }
@@ -130,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn options_words_and_a_command_are_told_apart() {
+    fn options_words_and_a_command_are_distinguished() {
         let found = read("-o a.spill --duration=90ms x --json -- ls -l --json").unwrap();
         assert_eq!(found.value("--output").unwrap(), "a.spill");
         assert_eq!(found.time("--duration").unwrap().unwrap(), Duration::from_millis(90));
@@ -140,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn unreadable_options_are_named() {
         for (line, wanted) in [("--slice 3", "knows no --slice"), ("-o", "--output needs a value")]
         {
             assert!(read(line).unwrap_err().message.contains(wanted));

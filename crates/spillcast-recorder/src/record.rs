@@ -151,6 +151,12 @@ fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcom
     let process = (program_of(request), target.exit_status);
     let meta = json!(recorder.account(elapsed_s, None, cost, process));
     let connected = meta["server_connection"] == true;
+    if meta["capture"]["unobserved_processes"].as_u64().is_some_and(|count| count > 0) {
+        eprintln!(
+            "{PROGRAM}: processes of another user were not observed: record as root with --capture \
+             bpf or perf"
+        );
+    }
     let Value::Object(meta) = meta else { unreachable!("a struct is an object") };
     recorder.finish_rows(0)?;
     let (path, meta) = recorder.publish(meta, None)?;

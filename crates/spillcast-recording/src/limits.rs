@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, geteuid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
+use spillcast_core::capture::preload::is_connected;
 
 use crate::cgroups::{CGROUPS, folders, number_of, text};
-use crate::proc::{family, high_water_bytes};
+use crate::proc::{family, high_water_bytes, owner};
 use crate::sockets::has_server_connection;
 
 /// A look at many processes takes 1 % of a core at the most.
@@ -43,13 +44,23 @@ pub struct PeakMemory {
     peaks_bytes: BTreeMap<i32, u64>,
     /// The most that the tightest memory cgroup held besides files.
     pub group_held_bytes: Option<u64>,
+    /// Processes of another user, which cannot open the ring of the preload library under our /proc.
+    /// One that changed its user after it was connected stays so until it executes a program.
+    pub out_of_reach: BTreeSet<i32>,
     pace: Pace,
 }
 
 impl PeakMemory {
     pub fn new(pid: i32) -> PeakMemory {
         let (pids, peaks_bytes) = (BTreeSet::from([pid]), BTreeMap::new());
-        PeakMemory { pid, pids, peaks_bytes, group_held_bytes: None, pace: Pace(Instant::now()) }
+        PeakMemory {
+            pid,
+            pids,
+            peaks_bytes,
+            group_held_bytes: None,
+            out_of_reach: BTreeSet::new(),
+            pace: Pace(Instant::now()),
+        }
     }
 
     /// Looks at more processes from now on.
@@ -59,10 +70,15 @@ impl PeakMemory {
 
     /// Reads the kernel's own high-water mark of each process that is still there, where due.
     pub fn look(&mut self) {
-        let PeakMemory { pid, pids, peaks_bytes, group_held_bytes, pace } = self;
+        let PeakMemory { pid, pids, peaks_bytes, group_held_bytes, out_of_reach, pace } = self;
         pace.look(|| {
-            let members = pids.iter().flat_map(|&root| family(root));
-            peaks_bytes.extend(members.filter_map(|one| Some((one, high_water_bytes(one)?))));
+            for member in pids.iter().flat_map(|&root| family(root)) {
+                peaks_bytes.extend(high_water_bytes(member).map(|bytes| (member, bytes)));
+                let is_other = owner(member).is_some_and(|owner| owner != geteuid().as_raw());
+                if is_other && !is_connected(member) {
+                    out_of_reach.insert(member);
+                }
+            }
             let held = tightest_group(*pid).map(|group| group.1);
             *group_held_bytes = held.max(*group_held_bytes);
         });

@@ -168,6 +168,7 @@ pub struct SeenAccount {
     file_fault_s: Option<f64>,
     mapped_temp_files: Vec<String>,
     threads_sampled: Option<(u64, u64)>,
+    unobserved_processes: usize,
 }
 
 /// What the recorder itself used, and what it costs those that it observes.
@@ -176,6 +177,8 @@ pub struct ToolCost {
     pub cpu_s: f64,
     pub memory_bytes: Option<u64>,
     pub capture: Option<Cost>,
+    /// Processes that the preload library does not observe.
+    pub unobserved_processes: usize,
 }
 
 impl SeenAccount {
@@ -216,6 +219,7 @@ impl SeenAccount {
             file_fault_s: status.file_fault_ns.map(seconds),
             mapped_temp_files: status.mapped.clone(),
             threads_sampled: status.sampled,
+            unobserved_processes: tool.unobserved_processes,
         }
     }
 }

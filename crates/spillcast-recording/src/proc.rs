@@ -19,6 +19,14 @@ pub fn family(pid: i32) -> Vec<i32> {
     members
 }
 
+/// The user that a process runs as; None where it has ended.
+pub fn owner(pid: i32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    // Real, effective, saved, file system.
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// The most that a process held resident; None where it has ended or is a kernel thread.
 pub fn high_water_bytes(pid: i32) -> Option<u64> {
     status_bytes(&format!("/proc/{pid}/status"), "VmHWM")

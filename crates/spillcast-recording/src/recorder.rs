@@ -28,7 +28,7 @@ use crate::output::Output;
 use crate::parts::Bounds;
 use crate::proc::{DoneBefore, high_water_bytes};
 use crate::seconds::Second;
-use crate::sources::{Begun, Choice, Environment, Wanted, unconnected};
+use crate::sources::{Begun, Choice, Environment, PRELOAD, Wanted, unconnected};
 
 /// One recording under way.
 pub struct Recorder {
@@ -334,6 +334,10 @@ impl Recorder {
             cpu_s: own_cpu_s() - self.cpu_before_s,
             memory_bytes: high_water_bytes(std::process::id() as i32),
             capture: cost,
+            unobserved_processes: match &self.memory {
+                Some(memory) if method == PRELOAD => memory.out_of_reach.len(),
+                _ => 0,
+            },
         };
         let memory = self.memory.as_ref();
         let (command, exit_status) = process;

@@ -2,7 +2,9 @@
 
 import os
 import platform
+import re
 import shutil
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +15,16 @@ from spillcast.installation import commit, extras, install, lacking
 from spillcast.recording.calibration import kept_calibration
 from spillcast.recording.capture import PRELOAD, SOURCES, CaptureSource
 from spillcast.recording.observed import PRELOAD_LIBRARY
+from spillcast.text import shell_word
 
 DOCTOR_SCHEMA = "spillcast.doctor/1"
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 #: The most that lets ordinary users observe processes of their own.
 PARANOID_MAX = 2
 CAP_SYS_ADMIN = 21
+MOUNTS = Path("/proc/self/mounts")
+#: How long an emulated storage may take to answer; its latencies are much shorter.
+ANSWER_S = 5.0
 #: What a container needs to be observed from within, or to observe.
 CONTAINER = (
     "docker run --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE "
@@ -58,7 +64,7 @@ class Diagnosis:
 
 def diagnose() -> Diagnosis:
     """Look at everything; nothing is changed, and no process is observed."""
-    parts = (_proc, _sources, _fuse, _cgroups, _calibration, _extras)
+    parts = (_proc, _sources, _fuse, _dead_mounts, _cgroups, _calibration, _extras)
     findings = [finding for part in parts for finding in part()]
     return Diagnosis(
         DOCTOR_SCHEMA,
@@ -129,6 +135,37 @@ def _fuse() -> Iterator[Finding]:
         yield Finding("FUSE", False, detail, "sudo apt-get install fuse3")
     else:
         yield Finding("FUSE", True, "emulate can mount a storage")
+
+
+def _dead_mounts() -> Iterator[Finding]:
+    """Mounts of emulations whose process has ended: everything that enters them fails."""
+    for mount in _emulations(MOUNTS.read_text() if MOUNTS.exists() else ""):
+        # In a process of its own, for a file system may never answer.
+        try:
+            looked = subprocess.run(
+                ["stat", "--", mount], capture_output=True, timeout=ANSWER_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            problem = "does not answer"
+        else:
+            if looked.returncode == 0:
+                continue
+            problem = "has lost its process"
+        unmount = "umount --lazy" if os.geteuid() == 0 else "fusermount3 -u -z"
+        yield Finding(
+            "FUSE mount",
+            False,
+            f"the emulated storage at {mount} {problem}",
+            f"{unmount} {shell_word(mount)}",
+        )
+
+
+def _emulations(mounts: str) -> list[str]:
+    """Mount points of emulated storages in the text of /proc/self/mounts."""
+    rows = (line.split(" ") for line in mounts.splitlines())
+    points = [row[1] for row in rows if row[0] == "spillcast" and row[2].startswith("fuse")]
+    # Blanks, tabs and backslashes are octal there.
+    return [re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path) for path in points]
 
 
 def _may_mount() -> bool:

@@ -50,7 +50,8 @@ SOURCES = {
         CaptureSource(
             PRELOAD,
             "the preload library",
-            "time runnable but not scheduled, and waits for other than files",
+            "time runnable but not scheduled, waits for other than files, and processes of another "
+            "user",
             attaches=False,
         ),
     )
@@ -248,6 +249,14 @@ class CaptureAccount:
         default=None,
         later=True,
     )
+    unobserved_processes: int = key(
+        "processes of another user, such as of sudo or setuid, which the preload library does not "
+        "observe; 0 with other sources",
+        unit="processes",
+        example=0,
+        default=0,
+        later=True,
+    )
 
 
 def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
@@ -358,6 +367,9 @@ def _blind(meta: "Meta") -> Iterator[str]:
         yield f"temp files are memory-mapped ({names}), which makes no system call"
     if meta.capture.io_uring:
         yield "the process uses io_uring, whose requests were not observed"
+    if count := meta.capture.unobserved_processes:
+        processes = format_count(count, "process")
+        yield f"{processes} ran as another user, where the preload library does not observe"
 
 
 def _causes(meta: "Meta") -> Iterator[tuple[float, str]]:

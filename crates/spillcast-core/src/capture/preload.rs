@@ -37,6 +37,13 @@ pub struct PreloadSource {
     calls: u64,
 }
 
+/// Whether a process has the ring of a recorder mapped, as far as its mappings may be read.
+pub fn is_connected(pid: i32) -> bool {
+    let mappings = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let name = format!("/memfd:{}", RING_NAME.to_string_lossy());
+    mappings.windows(name.len()).any(|bytes| bytes == name.as_bytes())
+}
+
 /// A ring that takes what the library reports, which is all calls.
 pub fn open(_calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
     Ok(Box::new(PreloadSource::create(RING_BYTES)?))
