@@ -179,8 +179,8 @@ def _read(
                 named = {"Query Text": entry.query} if entry.query else {"Query Text": ""}
                 plans.append((session, {**named, **plan, **_context(entry)}))
         elif duration := _DURATION.match(entry.message):
-            query = struck_text(duration["query"]) if duration["query"] else None
-            its.end_call(temp, _Call(float(duration["ms"]) / 1e3, query, _moment(entry.at or "")))
+            seconds = float(duration["ms"]) / 1e3
+            its.end_call(temp, _Call(seconds, duration["query"], _moment(entry.at or "")))
     for its in sessions.values():
         its.end(temp)
     return temp, _without_inner(plans)
@@ -249,9 +249,10 @@ def _context(entry: Entry) -> dict[str, Any]:
 def _time(temp: list[TempFile], files: Sequence[int], call: _Call) -> None:
     """Files of one call, each with its number and duration."""
     number = min(files, default=0) + 1
+    query = struck_text(call.query) if files and call.query else None
     for at in files:
         temp[at] = replace(
-            temp[at], query=temp[at].query or call.query, elapsed_s=call.elapsed_s, call=number
+            temp[at], query=temp[at].query or query, elapsed_s=call.elapsed_s, call=number
         )
 
 
