@@ -234,6 +234,7 @@ AROUND = {
     "session": lambda lines: ["db=# \\timing on", "Timing is on.", *lines, "", "Time: 8.1 ms"],
     "arrows": lambda lines: [line.replace("->", "→") for line in lines],
     "blocks": lambda lines: [f"<div>{html.escape(line)}</div>" for line in lines],
+    "spaced": lambda lines: [part for line in lines for part in (line, "")],
     "numbers": lambda lines: [f"{at:<4} {line}" for at, line in enumerate(lines)],
     "blanks": lambda lines: [line.replace("  ", "\u00a0 ") for line in lines],
 }

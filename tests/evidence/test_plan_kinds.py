@@ -153,7 +153,15 @@ Execution Time: 411.343 ms
 """
 
 
-@pytest.mark.parametrize("form", [str, lambda text: "\n".join(map(str.strip, text.split("\n")))])
+@pytest.mark.parametrize(
+    "form",
+    [
+        str,
+        lambda text: "\n".join(map(str.strip, text.split("\n"))),
+        lambda text: text.replace("\n", "\n\n"),
+        lambda text: text.replace("  Workers Planned", "\n\n  Workers Planned"),
+    ],
+)
 def test_what_follows_the_sort_of_a_worker_is_of_the_node(tmp_path, form):
     (tmp_path / "plan.txt").write_text(form(OLD_SORT))
     assert read_plan(tmp_path / "plan.txt").meta.temp.processes == 3

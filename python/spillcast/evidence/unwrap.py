@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any
 
 from spillcast.evidence.tables import expanded, grid, page
@@ -41,7 +41,7 @@ _LONG_DASH = re.compile(rf"^((?:[^\w\n{_DASH}]++|[{_DASH}]++(?!>))*)[{_DASH}]+>"
 _TAG = re.compile(
     r"</?(?:pre|code|div|span|p|td|tr|font|b|i|body|html|samp|tt)\b[^<>]{,200}>", re.I
 )
-_BREAK = re.compile(r"<br\s*/?>|</(?:div|p|tr|li)>", re.I)
+_BREAK = re.compile(r"(?:<br\s*/?>|</(?:div|p|tr|li)>)[ \t]*\n?", re.I)
 _ENTITY = re.compile(r"&(?:gt|lt|amp|quot|nbsp|#x?[0-9a-fA-F]+);")
 #: Documents in which tags and entities mean something.
 _MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|!DOCTYPE)\b", re.I)
@@ -149,6 +149,13 @@ def _ends(lines: Lines) -> Lines | None:
     if marked < 2 or marked < _SHARE * (len(full) - 2):
         return None
     return [line.rstrip().removesuffix("+").removesuffix("↵").rstrip() for line in lines]
+
+
+def _spaced(lines: Lines) -> Lines | None:
+    """Blank lines between all others, as of paragraphs."""
+    full = [bool(line.strip()) for line in lines]
+    beside = sum(line and below for line, below in pairwise(full))
+    return [line for line in lines if line.strip()] if sum(full) > 3 and not beside else None
 
 
 def _html(lines: Lines) -> Lines | None:
@@ -282,7 +289,7 @@ def _values(lines: Lines) -> Lines | None:
 
 def _value_of(text: str) -> Any:
     """The value, or those that stand line by line; what follows in other words is none."""
-    for end in (len(text), *(text.rfind(bracket) + 1 for bracket in "]})")):
+    for end in (len(text), *(text.rfind(bracket) + 1 for bracket in "]})'\"")):
         for parse in (json.loads, ast.literal_eval):
             with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
                 return parse(text[:end])
@@ -323,6 +330,7 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _escapes,
     page,
     _html,
+    _spaced,
     _fences,
     _prefixes,
     _numbered,

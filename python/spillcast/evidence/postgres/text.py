@@ -124,6 +124,8 @@ class _Plan:
         """A line below a node; whether it was read, or is known and passed over."""
         text = line.strip()
         indent = len(line) - len(line.lstrip())
+        if not text:
+            return True
         if self.planning is not None and indent > self.planning and "Buffers:" in text:
             return True
         if heading := _HEADING.fullmatch(line):
