@@ -164,7 +164,7 @@ Execution Time: 411.343 ms
 )
 def test_what_follows_the_sort_of_a_worker_is_of_the_node(tmp_path, form):
     (tmp_path / "plan.txt").write_text(form(OLD_SORT))
-    assert read_plan(tmp_path / "plan.txt").meta.temp.processes == 3
+    assert read_plan(tmp_path / "plan.txt").processes == 3
 
 
 @pytest.mark.parametrize("before", ["@all look: ```", "what: "])
@@ -174,7 +174,7 @@ def test_words_before_a_node_are_no_type_of_it(tmp_path, before):
         f"{before}{OLD_SORT}```" if "`" in before else before + OLD_SORT
     )
     if "`" in before:
-        assert read_plan(tmp_path / "plan.txt").meta.temp.processes == 3
+        assert read_plan(tmp_path / "plan.txt").processes == 3
     else:
         with pytest.raises(EvidenceDamaged, match="not understood"):
             read_plan(tmp_path / "plan.txt")
@@ -185,8 +185,8 @@ def test_rows_of_a_data_frame(tmp_path, aligned):
     lines = OLD_SORT.rstrip().split("\n")
     rows = [f"{at:<2}  {aligned(line, 99)}".rstrip() for at, line in enumerate(lines)]
     (tmp_path / "plan.txt").write_text("\n".join(["QUERY PLAN".rjust(103), *rows]))
-    temp = read_plan(tmp_path / "plan.txt").meta.temp
-    assert (temp.reads, temp.processes) == (900, 3)
+    found = read_plan(tmp_path / "plan.txt")
+    assert (found.reads.count, found.processes) == (900, 3)
 
 
 def test_segments_that_spill_are_named(tmp_path):
