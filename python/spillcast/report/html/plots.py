@@ -32,6 +32,8 @@ BINS = 10
 STATE_COLOURS = dict(zip(STATES, ("cpu", "read", "write", "other-io", "waits"), strict=True))
 _EVENT_COLOURS = ("series-3", "series-4", "other-io", "waits", "domain", "muted", "grid")
 SERIES = ("series-1", "series-2", "series-3", "series-4")
+#: Ticks of each axis of a scatter plot.
+_SCATTER_TICKS_MAX = 7
 _DASHES = ("", "6 3", "2 2", "8 3 2 3")
 _SHAPES = ("circle", "square", "triangle", "diamond")
 #: Direction of a verified case -> its colour and shape.
@@ -302,9 +304,11 @@ def scatter(points: Sequence[tuple[float, float, str]]) -> Chart:
 
 
 def scatter_ticks(low_s: float, high_s: float) -> list[Tick]:
-    """Round durations on a logarithmic axis, at most seven."""
-    steps = [0.5, *(n * 10.0**power for power in range(-3, 10) for n in (1, 2, 5))]
-    values = sorted({s for s in steps if low_s <= s <= high_s})
-    if len(values) > 2 * TICKS_MAX - 5:
-        values = [s for s in values if f"{s:.0e}"[0] == "1"] or values[:1]
-    return [(s, format_duration(s)) for s in values]
+    """Round durations on a logarithmic axis, at most seven of a common range."""
+    below_minute = [times * 10.0**power for power in range(-6, 1) for times in (1, 2, 5)]
+    fine = [*below_minute, 10, 20, 30, 60, 120, 300, 600, 1200, 3600, 7200, 18_000, 43_200, 86_400]
+    coarse = [*below_minute[::3], 10, 60, 600, 3600, 36_000, *(10.0**n for n in range(5, 12))]
+    values = [s for s in fine if low_s <= s <= high_s]
+    if len(values) > _SCATTER_TICKS_MAX or not values:
+        values = [s for s in coarse if low_s <= s <= high_s]
+    return [(s, clock(s)) for s in values]

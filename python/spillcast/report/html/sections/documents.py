@@ -85,9 +85,11 @@ def storage_answers(storages: Sequence[Document]) -> list[str]:
             if operations := sum(group["count"] for group in groups):
                 mean_s = sum(group["total_ns"] for group in groups) / operations / 1e9
                 of_size = "" if mixed else f" of {size(groups[0]['size_class_bytes'])}"
-                means.append(f"a {op}{of_size} takes {seconds(mean_s)} on average")
-        words = " and ".join(means) or "nothing was measured"
-        sentences.append(f"On {storage['name']} {words}.")
+                means.append(f"{seconds(mean_s)} for a {op}{of_size}")
+        words = (
+            f"takes, on average, {' and '.join(means)}" if means else "has no measured operations"
+        )
+        sentences.append(f"{storage['name']} {words}.")
     return sentences
 
 
@@ -136,7 +138,8 @@ def _provenance(document: Document) -> list[str]:
     known = document.get("provenance") or {}
     when = str(known.get("measured_at") or "")[:10]
     parts = [f"on {when}" if when else "", f"on host {known['host']}" if known.get("host") else ""]
-    parts += [str(known.get(key) or "") for key in ("device_name", "mount_options")]
+    parts += [f"device {known['device_name']}"] if known.get("device_name") else []
+    parts += [f"mounted with {known['mount_options']}"] if known.get("mount_options") else []
     words = ", ".join(part for part in parts if part)
     return [f"Measured {words}."] if words else []
 
@@ -367,8 +370,8 @@ def verification_answers(verifications: Sequence[Document]) -> list[str]:
     )
     return [
         f"The median error of {format_count(len(given), 'forecast')} was "
-        f"{percent(median(errors))} when the queries were then run there; the measured time was "
-        f"inside {inside} of {format_count(len(given), 'interval')}."
+        f"{percent(median(errors))} when the queries were then run on the target; "
+        f"the measured time was inside {inside} of {format_count(len(given), 'interval')}."
     ]
 
 
