@@ -234,7 +234,7 @@ def _progress(recorded_s: float | None, rest: Remaining) -> charts.Chart:
         if done is not None and recorded is not None:
             recorded = min(recorded, done)
             parts = zip(colours, (done - recorded, recorded, quantity.centre), strict=True)
-            text = f"{words(done)} done, about {words(quantity.centre)} remain"
+            text = f"{words(done)} done, {words(quantity.centre)} left"
             rows.append((name, text, dict(parts)))
             ends.append((done + quantity.low, done + quantity.high))
     return charts.stacked(rows, colours, shares=True, intervals=ends)
