@@ -204,7 +204,6 @@ def test_memory_does_not_grow_with_the_recording(tmp_path):
         (("--where", "session = -1"), "no row of waits meets 'session = -1'"),
         (("--where", "event::int = 1"), "--where: Conversion Error"),
         (("--by", "event"), "--by is for --format openmetrics"),
-        (("--json",), "--json: stdout is used"),
         (("-o", "none/run.json"), "there is no directory"),
     ],
 )
@@ -212,6 +211,13 @@ def test_bad_input(made_up, tmp_path, arguments, words):
     result = spillcast("export", made_up.path, "--format", "perfetto", *arguments, cwd=tmp_path)
     assert words in only_line(result, 2)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_document_and_the_export_cannot_both_be_on_stdout(made_up):
+    result = spillcast("export", made_up.path, "--format", "perfetto", "--json")
+    assert result.returncode == 2
+    assert "traceEvents" not in result.stdout
+    assert json.loads(result.stdout)["exit_status"] == 2
 
 
 def test_samples_are_instants(tmp_path):

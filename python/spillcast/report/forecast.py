@@ -46,7 +46,10 @@ def forecast_page(
     parts += to_come_parts(first)
     if warnings := _notes(order):
         parts.append(Words([*warnings, *([] if in_full else [MORE])]))
-    return Page([*parts, *(details(order) if in_full else [])], _data(forecasts))
+    return Page(
+        [*parts, *(details(order) if in_full else [])],
+        Table(_TARGET_COLUMNS, [_cells(f) for f in forecasts]),
+    )
 
 
 def statement_text(statement: Statement) -> str:
@@ -146,10 +149,6 @@ _TARGET_COLUMNS = (
     Column(None, "cost", "number"),
     Column(None, "best_value"),
 )
-
-
-def _data(forecasts: Sequence[Forecast]) -> Table:
-    return Table(_TARGET_COLUMNS, [_cells(forecast) for forecast in forecasts])
 
 
 def _cells(forecast: Forecast) -> list[Any]:

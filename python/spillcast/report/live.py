@@ -20,8 +20,6 @@ WATCH_SCHEMA = "spillcast.watch/1"
 ROWS_MAX, BAR_MIN, BAR_MAX = 8, 10, 60
 #: Rows that sum to a larger share of the elapsed time are of sessions side by side.
 SIDE_BY_SIDE = 1.01
-#: What a call is told to be on.
-FILES = {True: "temp", False: "other files"}
 _EVENTS = (
     Column("event", "event"),
     Column("total", "total_us", "us"),
@@ -181,7 +179,8 @@ def _surer(half_widths: Sequence[float | None], width: int) -> list[str]:
 
 def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:
     """Rows with a bar each, as long as the room beside them."""
-    shown = [{**row, "event": _named(row)} for row in rows[:ROWS_MAX]]
+    files = {True: " (temp)", False: " (other files)", None: ""}
+    shown = [{**row, "event": row["event"] + files[row["temp"]]} for row in rows[:ROWS_MAX]]
     lines = Table.of(_EVENTS, shown).text(width - BAR_MIN - 2).splitlines()
     longest = max(map(len, lines))
     room = min(width - longest - 2, BAR_MAX)
@@ -191,10 +190,6 @@ def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:
     if len(rows) > ROWS_MAX:
         text.append(f"  and {len(rows) - ROWS_MAX:,} more")
     return "\n".join(text)
-
-
-def _named(row: Mapping[str, Any]) -> str:
-    return row["event"] if row["temp"] is None else f"{row['event']} ({FILES[row['temp']]})"
 
 
 def _latency(glimpse: Glimpse, temp: Sequence[Mapping[str, Any]], width: int) -> str:

@@ -94,7 +94,9 @@ def _labels(by: Sequence[str], row: dict[str, Any]) -> str:
         pairs[_label_name(name, pairs)] = row[name]
     pairs = {name: value for name, value in pairs.items() if value is not None}
     pairs["idle"] = "true" if row["idle"] else "false"
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs.items()) + "}"
+    escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+    labels = (f'{name}="{str(value).translate(escapes)}"' for name, value in pairs.items())
+    return "{" + ",".join(labels) + "}"
 
 
 def _label_name(wanted: str, taken: Collection[str]) -> str:
@@ -112,10 +114,6 @@ def _label_name(wanted: str, taken: Collection[str]) -> str:
 
 def _with(labels: str, name: str, value: str) -> str:
     return f'{labels[:-1]},{name}="{value}"}}'
-
-
-def _escaped(value: object) -> str:
-    return str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _number(value: float) -> str:

@@ -122,7 +122,7 @@ def histogram_text(
     beside: dict[int, str] = {}
     for at_ns, letter in (marks or {}).items():
         beside[_bin(at_ns)] = beside.get(_bin(at_ns), "") + letter
-    most, whole = max(sums.values()), sum(sums.values())
+    count_max, total = max(sums.values()), sum(sums.values())
     bar_width = max(width - _LABEL - _FIGURES - (8 if marks else 4), _BAR_MIN)
     gap, lines = f"  {'...':>{_LABEL}}", list[str]()
     span = range(min(sums), max(sums) + 1)
@@ -134,10 +134,12 @@ def histogram_text(
         for at in bins:
             count = sums.get(at, 0)
             labelled = not lines or lines[-1] == gap or EDGES[at % 10] in _LABELLED
-            label = format_duration(_edge_ns(at) / 1e9) if labelled else ""
-            figures = f"{count:>10,} {_percent(count / whole):>8}" if count else ""
+            edge_ns = EDGES[at % 10] * 10 ** (at // 10)
+            label = format_duration(edge_ns / 1e9) if labelled else ""
+            share = "< 0.1 %" if count / total < 0.0005 else f"{100 * count / total:.1f} %"
+            figures = f"{count:>10,} {share:>8}" if count else ""
             mark = f"  {beside[at]}" if at in beside else ""
-            drawn = bar(count / most, bar_width)
+            drawn = bar(count / count_max, bar_width)
             lines.append(f"  {label:>{_LABEL}} |{drawn:<{bar_width}}{figures}{mark}".rstrip())
     return "\n".join(lines)
 
@@ -148,14 +150,6 @@ def _bin(ns: float) -> int:
     while value >= 10:
         power, value = power + 1, value / 10
     return 10 * power + bisect_right(EDGES, value) - 1
-
-
-def _edge_ns(at: int) -> float:
-    return float(EDGES[at % 10] * 10 ** (at // 10))
-
-
-def _percent(share: float) -> str:
-    return "< 0.1 %" if share < 0.0005 else f"{100 * share:.1f} %"
 
 
 def bar(share: float, width: int) -> str:

@@ -117,17 +117,14 @@ def _databases(ranking: ServerRanking) -> Table:
             database.name,
             database.temp_files,
             database.temp_bytes,
-            None if database.since_s is None else _moment(database.since_s),
+            database.since_s
+            and datetime.fromtimestamp(database.since_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
             database.active_s,
             *(database.spill_s.get(name) for name in names),
         ]
         for database in ranking.databases
     ]
     return Table(columns, rows)
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _cure(ranked: Ranked) -> str:
@@ -191,7 +188,12 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
         share = None if temp_s is None or not elapsed_s else temp_s / elapsed_s
         temp = _temp_text(ranked, scale) if timed else ranked.temp_bytes * scale
         calls = None if ranked.calls is None else ranked.calls * scale
-        row: list[Any] = [_text(ranked), calls, temp, share and min(share, 1.0)]
+        row: list[Any] = [
+            _short(ranked.query or "(hidden)"),
+            calls,
+            temp,
+            share and min(share, 1.0),
+        ]
         for name in names:
             gain = ranked.no_spill if name == NO_SPILL else ranked.gains.get(name)
             row += [None, None] if gain is None else _cells(gain, ranked, scale)
@@ -223,10 +225,6 @@ def _cells(gain: Gain, of: Ranked, scale: float) -> list[Any]:
     return [bounds, None] if of.is_bounded else [saved_text(gain.saved_s * scale), bounds]
 
 
-def _text(ranked: Ranked) -> str:
-    return _short(ranked.query or "(hidden)")
-
-
 def _short(query: str) -> str:
     return one_line(query, TEXT_MAX)
 
@@ -238,7 +236,8 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
         if per_day:
             sums = f"a day, extrapolated from {_whole(ranking).removeprefix('in ')}"
             sums = sums if ranking.per_day else "not by day: the time of the counts is not known"
-        lines.append(f"  temp I/O and what each fix saves: elapsed time, {sums}; negative: slower")
+        slower = "; negative: slower" if any(s.gains for s in ranking.statements) else ""
+        lines.append(f"  temp I/O and what each fix saves: elapsed time, {sums}{slower}")
     if ranking.is_blind and ranking.databases:
         lines.append("  at most: how long statements ran in the database")
         if any(statement.spill_s for statement in ranking.databases):

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.recording import Recording
 from spillcast.recording.calibration import is_old
-from spillcast.recording.capture import Unseen
 from spillcast.recording.completeness import Part, unrecognised, unspilled
 from spillcast.recording.meta import CaptureAccount, Meta
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
@@ -48,7 +47,7 @@ def status_line(status: Mapping[str, Any]) -> str:
 
 def recording_text(recording: Recording) -> str:
     """What was recorded, what it cost, and what to do next."""
-    meta, capture = recording.meta, recording.meta.capture
+    meta, capture, unseen = recording.meta, recording.meta.capture, recording.meta.unseen
     lines = [f"{recording.path}: {format_duration(recording.elapsed_s)} recorded"]
     if meta.server_query is not None:
         lines += _about_query(meta.engine.query or "", meta.server_query)
@@ -58,7 +57,7 @@ def recording_text(recording: Recording) -> str:
         lines += [
             f"  temp I/O   {_temp(recording)}",
             f"  capture    {capture.method}: {capture.lost:,} lost",
-            *_about_unseen(meta.unseen),
+            *([f"             {unseen.text}"] if unseen.causes and not unseen.notable else []),
             f"  cost       {cost_sentence(capture)}",
         ]
     if capture.file_faults:
@@ -104,11 +103,6 @@ def _temp(recording: Recording) -> str:
         f"{format_bytes(temp.bytes)}; {format_duration(temp.total_s)} in all, "
         f"mean {format_duration(temp.total_s / temp.operations)}"
     )
-
-
-def _about_unseen(unseen: Unseen) -> list[str]:
-    """What is missing at most, where it is too little for a warning."""
-    return [f"             {unseen.text}"] if unseen.causes and not unseen.notable else []
 
 
 def _about_query(statement: str, query: RecordedQuery) -> list[str]:

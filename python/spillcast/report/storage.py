@@ -9,7 +9,7 @@ from spillcast.recording.event_names import OPS
 from spillcast.report.page import Drawn, Page, Part, Words, histogram_text
 from spillcast.report.table import Column, Table
 from spillcast.storage import Group, Limit, Storage
-from spillcast.storage.description import Ability, Shape, ability, shape
+from spillcast.storage.description import Ability, ability, shape
 from spillcast.storage.fio import Iolog
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.source import GRID
@@ -236,7 +236,9 @@ def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:
         bars = histogram_text(group.latency_ns, group.latency_count, width=width, marks=marks)
         return f"{_group_title(group)}: {format_count(group.count, 'operation')}\n{bars}"
 
-    lines = [*_shape_lines(op_shape, "".join(letters)), *_others(storage, op, group)]
+    named = f"{', '.join(letters)}: " if letters else ""
+    causes = [f"  {op_shape.cause}"] if op_shape.cause else []
+    lines = [f"  {named}{op_shape.words}", *causes, *_others(storage, op, group)]
     return [Drawn(draw), *([Words(lines)] if lines else [])]
 
 
@@ -246,11 +248,6 @@ def _group_title(group: Group) -> str:
     if group.pattern != "recorded":
         parts += [group.pattern, group.access, f"depth {group.depth}"]
     return ", ".join(parts)
-
-
-def _shape_lines(shape: Shape, letters: str) -> list[str]:
-    named = f"{', '.join(letters)}: " if letters else ""
-    return [f"  {named}{shape.words}", *([f"  {shape.cause}"] if shape.cause else [])]
 
 
 def _others(storage: Storage, op: str, shown: Group) -> list[str]:
@@ -386,7 +383,8 @@ def ability_words(op: str, ability: Ability) -> str:
     if ability.servers is not None:
         parts.append(f"about {ability.servers:.3g} served at once")
     if ability.operations_per_s is not None:
-        parts.append(f"at most {_three_digits(ability.operations_per_s)} small operations/s")
+        per_s = float(f"{ability.operations_per_s:.3g}")
+        parts.append(f"at most {per_s:,.0f} small operations/s")
     if ability.bandwidth_bytes_per_s is not None:
         parts.append(f"at most {format_bytes(ability.bandwidth_bytes_per_s)}/s")
     if ability.error_median is not None and ability.error_max is not None:
@@ -395,7 +393,3 @@ def ability_words(op: str, ability: Ability) -> str:
             f"{100 * ability.error_max:.0f} % (maximum), by predicting each from the others"
         )
     return f"{op}s: {'; '.join(parts)}" if parts else ""
-
-
-def _three_digits(value: float) -> str:
-    return f"{float(f'{value:.3g}'):,.0f}"

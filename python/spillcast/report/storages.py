@@ -43,7 +43,11 @@ def comparison_page(comparison: Comparison) -> Page:
             zip(comparison.names, comparison.storages, strict=True)
         )
     ]
-    rows = [row for row in comparison.rows if _worth_reading(row)]
+    rows = [
+        row
+        for row in comparison.rows
+        if all(estimate is None or estimate.error <= ERROR_MAX for estimate in row.estimates)
+    ]
     patterns = len({row.pattern for row in rows}) > 1
     keys = [Column("op", None), Column("size", None, "bytes"), Column("pattern", None)]
     keys = keys if patterns else keys[:2]
@@ -80,10 +84,6 @@ def _line(row: ComparedRow, at: int, patterns: bool) -> list[Any]:
     mark = "" if estimate.measured else " ?" if estimate.extrapolated else " ~"
     times_s = estimate.quantile_s(0.5), estimate.mean_s, estimate.quantile_s(0.99)
     return [*key, _letter(at) + mark, *times_s, (row.speedup(at) or None) if at else None]
-
-
-def _worth_reading(row: ComparedRow) -> bool:
-    return all(estimate is None or estimate.error <= ERROR_MAX for estimate in row.estimates)
 
 
 def _notes(rows: Sequence[ComparedRow], left_out: int) -> list[str]:

@@ -146,16 +146,13 @@ def _verdict(sweep: IoSizeSweep) -> str:
         text += f", {before_s / best.trial.total_s:.3g} times as fast as recorded"
     others = [row for row in sweep.as_good() if row.io != best.io]
     if others:
+        distinct = {row.io: row for row in reversed(others)}.values()
         names = ", ".join(
-            dict.fromkeys(setting_text(row.setting) for row in _distinct_settings(others))
+            # One setting of each I/O, the first.
+            dict.fromkeys(setting_text(row.setting) for row in reversed(distinct))
         )
         text += f". As good, because the intervals overlap: {names}"
     return f"{text}."
-
-
-def _distinct_settings(rows: Sequence[Row]) -> list[Row]:
-    """One row of each I/O."""
-    return list({row.io: row for row in reversed(rows)}.values())[::-1]
 
 
 #: Columns that the longest bar has at least.

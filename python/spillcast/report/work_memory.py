@@ -73,7 +73,8 @@ def spilled_sentences(spilled: Spilled) -> list[str]:
     lines = []
     if spilled.lines:
         most = spilled.lines[0]
-        passes = "" if most.passes is None else f", in {_passes(most.passes)}"
+        words = {0: "memory by now", 1: "one pass"}.get(most.passes or 0, f"{most.passes} passes")
+        passes = "" if most.passes is None else f", in {words}"
         name = line_words(most.operation, most.plan_line)
         lines.append(f"{name} does {100 * most.share:.0f} % of the spill{passes}.")
     if spilled.more_pga is not None:
@@ -104,10 +105,6 @@ def _pga_sentences(more: MorePga) -> list[str]:
             f"Of {PGA_TARGET} ({format_bytes(more.pga_target_bytes)}) {scope} at most about {most}."
         )
     return lines
-
-
-def _passes(number: int) -> str:
-    return {0: "memory by now", 1: "one pass"}.get(number, f"{number} passes")
 
 
 #: Beside the cheapest cell that is fast enough, and beside what was not measured.
