@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Csv, Json, Lenient, Markdown
+from spillcast.cli.options import Lenient
+from spillcast.cli.usage import Answer, AnswerCommand
 
 if TYPE_CHECKING:
     from spillcast.cache.simulation import Device
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("cache")(cache)
+    application.command("cache", cls=AnswerCommand)(cache)
 
 
 def cache(
@@ -80,10 +81,7 @@ def cache(
     ] = None,
     block: Annotated[str, typer.Option(help="Block size of Oracle's traces.")] = "8K",
     lenient: Lenient = False,
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """Simulate a flash cache in front of a disk.
 
     The first run fills the cache, the second uses it; the curve is that of the last run.
@@ -96,7 +94,6 @@ def cache(
     """
     from spillcast.cache.evidence import read_requests
     from spillcast.cache.simulation import CacheOptions, curve, simulate
-    from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar
     from spillcast.errors import OptionConflict
     from spillcast.report.cache import cache_document, cache_page
@@ -129,12 +126,9 @@ def cache(
             runs=runs,
             on_progress=watch,
         )
-    show(
+    return Answer(
         lambda: cache_document(simulation, miss_curve, devices, requests.notes, cells),
         lambda: cache_page(simulation, miss_curve, devices, requests.notes, cells=cells),
-        json=json,
-        csv=csv,
-        markdown=markdown,
     )
 
 

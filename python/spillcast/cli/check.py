@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Csv, Elapsed, Item, Json, Markdown, Queryid
+from spillcast.cli.options import Elapsed, Item, Queryid
+from spillcast.cli.usage import Answer, AnswerCommand
 
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("check")(check)
+    application.command("check", cls=AnswerCommand)(check)
 
 
 def check(
@@ -56,10 +57,7 @@ def check(
         Path | None,
         typer.Option(help="Add it to this file of cases (.parquet), for verify --from."),
     ] = None,
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """Compare a forecast with the query after the move.
 
     With --log checks are collected, and verify --from shows how accurate a site's forecasts are.
@@ -72,7 +70,6 @@ def check(
 
     Example: spillcast check forecast.json dbname=dw --backend 4711
     """
-    from spillcast.cli.output import show
     from spillcast.engines.engine import StatementSelector
     from spillcast.engines.postgres.rank.measured import took_on_postgres
     from spillcast.errors import OptionInvalid
@@ -108,14 +105,13 @@ def check(
             after, Question(elapsed_s=elapsed_s, queryid=queryid or statement_id, item=item)
         )
     check_ = Check(kept, actual)
-    show(check_.to_json, lambda: check_page(check_), json=json, csv=csv, markdown=markdown)
+    answer = Answer(check_.to_json, lambda: check_page(check_))
     if check_.objection is not None:
-        raise typer.Exit(3)
+        return answer.with_status(3)
     if log is not None:
         count = keep(check_, log, forecast.stem)
         typer.echo(f"{log}: {format_count(count, 'case')}; spillcast verify --from {log}", err=True)
-    if not check_.inside:
-        raise typer.Exit(1)
+    return answer if check_.inside else answer.with_status(1)
 
 
 def _is_dsn(word: str) -> bool:

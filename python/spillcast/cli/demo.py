@@ -3,27 +3,24 @@
 import typer
 
 from spillcast.cli.engines import DEFAULT, Engine
-from spillcast.cli.options import Csv, Json, Markdown, Work
+from spillcast.cli.options import Work
+from spillcast.cli.usage import Answer, AnswerCommand
 
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("demo")(demo)
+    application.command("demo", cls=AnswerCommand)(demo)
 
 
 def demo(
     engine: Engine = DEFAULT,
     work: Work = None,
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """Run the whole loop on an engine, and compare.
 
     A join spills to slow temp storage and is recorded; fast storage is probed; the forecast is
     made; then the join is run there. Nothing is left behind.
     """
-    from spillcast.cli.output import show
     from spillcast.cli.progress import TerminalStage
     from spillcast.lab.case import document
     from spillcast.lab.demo import STEPS, run_demo
@@ -31,10 +28,7 @@ def demo(
 
     with TerminalStage(STEPS) as stage:
         result = run_demo(stage, work, engine=engine)
-    show(
+    return Answer(
         lambda: document([result.case]),
         lambda: demo_page(result),
-        json=json,
-        csv=csv,
-        markdown=markdown,
     )

@@ -2,15 +2,15 @@
 
 import typer
 
-from spillcast.cli.options import Csv, Json, Markdown
+from spillcast.cli.usage import Answer, AnswerCommand
 
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("doctor")(doctor)
+    application.command("doctor", cls=AnswerCommand)(doctor)
 
 
-def doctor(json: Json = False, csv: Csv = False, markdown: Markdown = False) -> None:
+def doctor() -> Answer:
     """Check what works on this machine, and how to fix the rest.
 
     It checks capture sources, emulation of storage, control groups and installed packages, and
@@ -18,16 +18,12 @@ def doctor(json: Json = False, csv: Csv = False, markdown: Markdown = False) -> 
 
     Example: spillcast doctor
     """
-    from spillcast.cli.output import show
     from spillcast.document import written
     from spillcast.lab.doctor import diagnose
     from spillcast.report.machine import doctor_page
 
     diagnosis = diagnose()
-    show(
+    return Answer(
         lambda: written(diagnosis),
         lambda: doctor_page(diagnosis),
-        json=json,
-        csv=csv,
-        markdown=markdown,
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Csv, Json, Markdown
+from spillcast.cli.usage import Answer, AnswerCommand
 
 if TYPE_CHECKING:
     from spillcast.storage.emulation import Mount
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("emulate")(emulate)
+    application.command("emulate", cls=AnswerCommand)(emulate)
 
 
 def emulate(
@@ -39,10 +39,7 @@ def emulate(
         Path | None,
         typer.Option(help="Directory that stores the files; they remain after the unmount."),
     ] = None,
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """Mount a directory that is as slow as storage you do not own.
 
     Reads and writes take as long as on that storage and bypass the page cache; opening, naming and
@@ -55,7 +52,6 @@ def emulate(
     """
     from contextlib import ExitStack
 
-    from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar
     from spillcast.errors import PathMissing
     from spillcast.interruptible import interrupted_once
@@ -76,29 +72,25 @@ def emulate(
         end = f"{command[0]} ends it" if command else "Ctrl-C ends it"
         words = mounted_text(mount, temporary=backing is None, end=end)
         print(words, file=sys.stderr, flush=True)
-        status = _serve(mount, command, show=not (json or csv or markdown))
+        status = _serve(mount, command)
         # From here on it ends by itself; another Ctrl-C would only leave the rest of it out.
         interrupted_once()
         result = mount.result()
-    show(
+    return Answer(
         lambda: result.to_json() | {"command": command or None, "exit_status": status},
         lambda: emulation_page(result),
-        json=json,
-        csv=csv,
-        markdown=markdown,
+        status or 0,
     )
-    if status:
-        raise typer.Exit(status)
 
 
-def _serve(mount: "Mount", command: list[str] | None, *, show: bool) -> int | None:
+def _serve(mount: "Mount", command: list[str] | None) -> int | None:
     """Stay as long as asked; the exit status of the command, if there is one."""
     from spillcast.cli.progress import live_line
     from spillcast.report.emulation import status_line
     from spillcast.storage.emulation import run_command, stay
 
     # A command has the terminal to itself.
-    with live_line(show=show and not command) as write:
+    with live_line(show=not command) as write:
         before = mount.result()
 
         def tick() -> None:

@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Confidence, Csv, Json, Markdown, TempEvents
+from spillcast.cli.options import Confidence, TempEvents
+from spillcast.cli.usage import Answer, AnswerCommand
 
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("fleet")(fleet)
+    application.command("fleet", cls=AnswerCommand)(fleet)
 
 
 def fleet(
@@ -26,17 +27,13 @@ def fleet(
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of statements in the table.")] = 20,
     confidence: Confidence = 0.9,
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """Rank a fleet's statements by what other storage saves.
 
     Exits with 3 if there is no forecast for any statement.
 
     Example: spillcast fleet fleet --to latency:150us --cost 900
     """
-    from spillcast.cli.output import show
     from spillcast.fleet.fleet import fleet as make
     from spillcast.recording.event_names import TEMP_EVENTS
     from spillcast.report.fleet import fleet_page
@@ -48,6 +45,5 @@ def fleet(
         confidence=confidence,
         cost=cost,
     )
-    show(fleet.to_json, lambda: fleet_page(fleet, top), json=json, csv=csv, markdown=markdown)
-    if all(row.saved_s is None for row in fleet.rows):
-        raise typer.Exit(3)
+    no_forecast = all(row.saved_s is None for row in fleet.rows)
+    return Answer(fleet.to_json, lambda: fleet_page(fleet, top), 3 if no_forecast else 0)

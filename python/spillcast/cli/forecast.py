@@ -14,14 +14,11 @@ from spillcast.cli.options import (
     Block,
     Budget,
     Confidence,
-    Csv,
     Elapsed,
     ExecId,
     History,
     Item,
-    Json,
     Lenient,
-    Markdown,
     Origin,
     Progress,
     Queryid,
@@ -32,12 +29,12 @@ from spillcast.cli.options import (
     Until,
     Written,
 )
-from spillcast.cli.usage import Grouped
+from spillcast.cli.usage import Answer, AnswerCommand
 
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("forecast", cls=Grouped)(forecast)
+    application.command("forecast", cls=AnswerCommand)(forecast)
 
 
 def forecast(
@@ -144,10 +141,7 @@ def forecast(
             "--details", help="Also show what each number is made of, and what each warning means."
         ),
     ] = False,
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """Forecast a run with its temp files on other storage.
 
     A directory is probed now. --rehearse runs the recorded command or SELECT again and kills it
@@ -167,7 +161,6 @@ def forecast(
     """
     from dataclasses import replace
 
-    from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.cli.rehearse import check_options, rehearsing
     from spillcast.errors import Refusal
@@ -225,15 +218,12 @@ def forecast(
                 (recording, priced(to, forecasts_of(recording, to, question), costs))
                 for recording in map(Recording.open, paths)
             ]
-            show(
+            answered = any(not forecast.refused for _, row in each for forecast in row)
+            return Answer(
                 lambda: forecast_each_document(each),
                 lambda: forecast_each_page(each),
-                json=json,
-                csv=csv,
-                markdown=markdown,
+                0 if answered else 3,
             )
-            answered = any(not forecast.refused for _, row in each for forecast in row)
-            raise typer.Exit(0 if answered else 3)
         try:
             answers = ask(baseline, to, question)
         except Refusal as refusal:
@@ -248,12 +238,8 @@ def forecast(
     page = forecast_page(forecasts, notes, in_full=details)
     if details and (advice is not None or len(forecasts) > 1):
         page = replace(page, parts=[*page.parts, *forecast_memory_parts(cells, advice)])
-    show(
+    return Answer(
         lambda: forecasts_document(forecasts) | {"memory": memory_document(cells, advice)},
         lambda: page,
-        json=json,
-        csv=csv,
-        markdown=markdown,
+        3 if all(forecast.refused for forecast in forecasts) else 0,
     )
-    if all(f.refused for f in forecasts):
-        raise typer.Exit(3)

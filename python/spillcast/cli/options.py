@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from spillcast.cli.usage import single_format
+
 #: Headings of the help of verbs that take many kinds of evidence.
 IN_PART, ORACLE = "A query recorded in part", "Oracle's traces, ASH exports and reports"
 POSTGRES, RECORDING = "PostgreSQL's statements and sessions", "A recording"
@@ -12,24 +14,14 @@ TARGET, REHEARSAL = "The target machine", "A trial run on the target"
 KEPT, CAPTURE, LIVE = "What is written", "What is observed", "A live view"
 
 
-def _single_format(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> bool:
-    """Refuse a second form before any work is done."""
-    from spillcast.errors import OptionConflict
-
-    before = next((name for name in ("json", "csv", "markdown") if context.params.get(name)), None)
-    if given and before is not None:
-        raise OptionConflict(f"--{before} and --{parameter.name}: stdout has one format, give one")
-    return given
-
-
 Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document.", callback=_single_format)
+    bool, typer.Option("--json", help="Print one JSON document.", callback=single_format)
 ]
 Csv = Annotated[
-    bool, typer.Option("--csv", help="Print raw numbers under one header.", callback=_single_format)
+    bool, typer.Option("--csv", help="Print raw numbers under one header.", callback=single_format)
 ]
 Markdown = Annotated[
-    bool, typer.Option("--markdown", help="Print it as Markdown.", callback=_single_format)
+    bool, typer.Option("--markdown", help="Print it as Markdown.", callback=single_format)
 ]
 Confidence = Annotated[
     float, typer.Option(min=0.5, max=0.999, help="Level of the interval, 0.5 to 0.999.")

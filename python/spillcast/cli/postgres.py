@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Confidence, Csv, Json, Markdown
+from spillcast.cli.options import Confidence
+from spillcast.cli.usage import Answer, AnswerCommand
 
 #: What is asked about where nothing else is.
 TEN_TIMES = "factor:10"
@@ -13,7 +14,7 @@ TEN_TIMES = "factor:10"
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command()(postgres)
+    application.command(cls=AnswerCommand)(postgres)
 
 
 def postgres(
@@ -56,10 +57,7 @@ def postgres(
         typer.Option(help="Extrapolate what was counted to a day."),
     ] = None,
     confidence: Confidence = 0.9,
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """Rank the statements that spill on a PostgreSQL server.
 
     For each it shows what other storage and more work_mem would save.
@@ -76,7 +74,6 @@ def postgres(
 
     Example: spillcast postgres /var/log/postgresql --to latency:150us
     """
-    from spillcast.cli.output import show
     from spillcast.engines.postgres.rank.command import rank_postgres
     from spillcast.report.postgres import ranking_page
 
@@ -89,13 +86,10 @@ def postgres(
         origin=origin,
         confidence=confidence,
     )
-    show(
+    unknown = all(statement.no_spill is None for statement in ranking.statements)
+    no_forecast = unknown and (ranking.statements or ranking.is_blind)
+    return Answer(
         ranking.to_json,
         lambda: ranking_page(ranking, top, per_day=per == "day"),
-        json=json,
-        csv=csv,
-        markdown=markdown,
+        3 if no_forecast else 0,
     )
-    unknown = all(statement.no_spill is None for statement in ranking.statements)
-    if unknown and (ranking.statements or ranking.is_blind):
-        raise typer.Exit(3)

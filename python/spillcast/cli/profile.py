@@ -8,22 +8,20 @@ import typer
 
 from spillcast.cli.options import (
     Block,
-    Csv,
     ExecId,
-    Json,
     Lenient,
-    Markdown,
     RecordedTemp,
     Since,
     SqlId,
     Until,
     Where,
 )
+from spillcast.cli.usage import Answer, AnswerCommand
 
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("profile")(profile)
+    application.command("profile", cls=AnswerCommand)(profile)
 
 
 def profile(
@@ -61,10 +59,7 @@ def profile(
     block: Block = None,
     temp: RecordedTemp = None,
     lenient: Lenient = False,
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """Show where the time goes: by event, or by any other column.
 
     --sql answers any other question; docs/schema.md describes the columns of its tables.
@@ -73,7 +68,6 @@ def profile(
 
     Example: spillcast profile *.trc --sql "select event, count(*) from waits group by all"
     """
-    from spillcast.cli.output import show
     from spillcast.cli.progress import reading_bar
     from spillcast.errors import EvidenceUnsuited, OptionConflict
     from spillcast.profile import profile as make
@@ -98,8 +92,7 @@ def profile(
             (option for option, value in others.items() if value not in (None, False)), None
         ):
             raise OptionConflict(f"{given} does not go with --sql", "write it as part of the query")
-        _query(sql, evidence, lenient=lenient, json=json, csv=csv, markdown=markdown)
-        return
+        return _query(sql, evidence, lenient=lenient)
     options: dict[str, Any] = {}
     if any(given is not None for given in (sql_id, exec_id, since, until)):
         from spillcast.evidence.oracle.ash import Chosen
@@ -125,20 +118,14 @@ def profile(
             "--histogram: samples are no single waits", "give a trace, or a recording of I/O"
         )
     result = result.top(top)
-    show(
+    return Answer(
         result.to_json,
         lambda: profile_page(result, histogram=histogram),
-        json=json,
-        csv=csv,
-        markdown=markdown,
     )
 
 
-def _query(
-    query: str, evidence: list[str], *, lenient: bool, json: bool, csv: bool, markdown: bool
-) -> None:
-    """Print the result of an SQL query on the evidence."""
-    from spillcast.cli.output import show
+def _query(query: str, evidence: list[str], *, lenient: bool) -> Answer:
+    """The result of an SQL query on the evidence."""
     from spillcast.cli.progress import reading_bar
     from spillcast.profile.sql import run_sql
     from spillcast.report.profile import sql_page
@@ -151,12 +138,9 @@ def _query(
             on_progress=read,
             say=lambda text: print(f"spillcast: {text}", file=sys.stderr),
         )
-    show(
+    return Answer(
         lambda: {"schema": "spillcast.sql/1", "columns": columns, "rows": _finite(rows)},
         lambda: sql_page(columns, rows),
-        json=json,
-        csv=csv,
-        markdown=markdown,
     )
 
 

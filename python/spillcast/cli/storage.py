@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Csv, Json, Markdown
-from spillcast.cli.usage import command_group
+from spillcast.cli.usage import Answer, AnswerCommand, command_group
 from spillcast.recording.event_names import OPS
 
 if TYPE_CHECKING:
@@ -18,34 +17,27 @@ STORAGE_HELP = "A storage.json, a recording, or catalogue:NAME."
 def add_to(application: typer.Typer) -> None:
     """Register the verb with its commands."""
     group = command_group(application, "storage", "List, show and compare storages.")
-    group.command("list")(list_storages)
-    group.command("show")(show)
-    group.command("compare")(compare)
+    group.command("list", cls=AnswerCommand)(list_storages)
+    group.command("show", cls=AnswerCommand)(show)
+    group.command("compare", cls=AnswerCommand)(compare)
 
 
 def list_storages(
     pattern: Annotated[
         str | None, typer.Argument(help="Part of a name or description, such as gp3 or 'aws-i4*'.")
     ] = None,
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """List the storages of the catalogue.
 
     Example: spillcast storage list aws
     """
-    from spillcast.cli.output import show as show_answer
     from spillcast.report.storages import catalogue_document, catalogue_page
     from spillcast.storage.catalogue import matching, rows
 
     listed = rows() if pattern is None else matching(pattern)
-    show_answer(
+    return Answer(
         lambda: catalogue_document(listed),
         lambda: catalogue_page(listed),
-        json=json,
-        csv=csv,
-        markdown=markdown,
     )
 
 
@@ -53,17 +45,13 @@ def show(
     storage: Annotated[str, typer.Argument(help=STORAGE_HELP)],
     op: Annotated[Literal["read", "write"] | None, typer.Option(help="Only this op.")] = None,
     size: Annotated[str | None, typer.Option(help="Histogram of this size, such as 256K.")] = None,
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """Show a storage: latencies, servers and ceilings.
 
     Peaks of the histogram are named. Sizes that were not measured are estimated from the others.
 
     Example: spillcast storage show nvme.json --op read --size 256K
     """
-    from spillcast.cli.output import show as show_answer
     from spillcast.errors import OptionInvalid
     from spillcast.report.storage import show_page
     from spillcast.storage.description import described
@@ -77,12 +65,9 @@ def show(
     ops = _ops(storage, shown, op)
     groups = [group for op_ in ops for group in shown.of(op_) if group.count]
     groups = [group for group in groups if size_bytes in (None, group.size_class_bytes)]
-    show_answer(
+    return Answer(
         lambda: described(shown, groups),
         lambda: show_page(shown, ops, size_bytes),
-        json=json,
-        csv=csv,
-        markdown=markdown,
     )
 
 
@@ -101,17 +86,13 @@ def _ops(text: str, storage: "Storage", op: str | None) -> list[str]:
 
 def compare(
     storages: Annotated[list[str], typer.Argument(help=f"Two or more. {STORAGE_HELP}")],
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """Compare storages with the first of them, by op, size and pattern.
 
     Sizes at which one of them was not measured are estimated from its others and marked.
 
     Example: spillcast storage compare disk.json nvme.json
     """
-    from spillcast.cli.output import show as show_answer
     from spillcast.errors import OptionMissing
     from spillcast.report.storages import comparison_page
     from spillcast.storage.description import compare as compare_storages
@@ -124,10 +105,7 @@ def compare(
     compared = [resolve_storage(text) for text in storages]
     names = [storage.name for storage in compared]
     result = compare_storages(compared, names if len(set(names)) == len(names) else storages)
-    show_answer(
+    return Answer(
         result.to_json,
         lambda: comparison_page(result),
-        json=json,
-        csv=csv,
-        markdown=markdown,
     )

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spillcast.cli.engines import DEFAULT, Engine
-from spillcast.cli.options import Budget, Confidence, Csv, Json, Markdown, Work
-from spillcast.cli.usage import command_group
+from spillcast.cli.options import Budget, Confidence, Work
+from spillcast.cli.usage import Answer, AnswerCommand, command_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +21,8 @@ DATA, MEMORY = "1G", "32M"
 def add_to(application: typer.Typer) -> None:
     """Register the verb with its commands."""
     group = command_group(application, "sweep", "Find the best I/O size or work memory.")
-    group.command("io-size")(io_size)
-    group.command("memory")(memory)
+    group.command("io-size", cls=AnswerCommand)(io_size)
+    group.command("memory", cls=AnswerCommand)(memory)
 
 
 def io_size(
@@ -52,10 +52,7 @@ def io_size(
         typer.Option(help=f"Work memory: with --like the query's, without it {MEMORY}."),
     ] = None,
     budget: Budget = "60s",
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """Issue a spill with I/Os of each size and find the best.
 
     On a directory it measures the sizes in turn and leaves nothing behind; on a storage.json it
@@ -67,7 +64,6 @@ def io_size(
     Example: spillcast sweep io-size disk.json --data 100G --memory 500M --min 48K,512K,1M
     --max 240K,1M
     """
-    from spillcast.cli.output import show
     from spillcast.cli.progress import progress_bar
     from spillcast.lab.io_size.sweep import sweep
     from spillcast.recording import Recording
@@ -85,7 +81,7 @@ def io_size(
             budget=budget,
             on_progress=done,
         )
-    show(result.to_json, lambda: io_size_page(result), json=json, csv=csv, markdown=markdown)
+    return Answer(result.to_json, lambda: io_size_page(result))
 
 
 def memory(
@@ -133,10 +129,7 @@ def memory(
     ] = "10m",
     confidence: Confidence = 0.9,
     work: Work = None,
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """Run a query with too little to enough memory.
 
     Each size is tried on several storages.
@@ -148,7 +141,6 @@ def memory(
 
     Example: spillcast sweep memory --sql q.sql --database dw.duckdb --memory 64M..4G --on /mnt/nvme
     """
-    from spillcast.cli.output import show
     from spillcast.cli.progress import TerminalStage
     from spillcast.errors import OptionConflict, PathMissing
     from spillcast.forecast.ranking import parse_costs
@@ -185,12 +177,9 @@ def memory(
             sweep = sweep_memory(stage, opened, plan, places)
     cells = [point.cell for point in sweep.points]
     advice = None if within_s is None else cheapest(cells, within_s, costs)
-    show(
+    return Answer(
         lambda: sweep_document(sweep, advice),
         lambda: memory_page(sweep, advice),
-        json=json,
-        csv=csv,
-        markdown=markdown,
     )
 
 

@@ -1,17 +1,20 @@
 """Help and errors of usage, and all verbs with their options as data."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from typer import Typer
+from typer import Exit, Typer
 from typer._click.exceptions import NoArgsIsHelpError, NoSuchOption, UsageError
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from spillcast.errors import UsageInvalid
 from spillcast.recording.near import near_names
+
+if TYPE_CHECKING:
+    from spillcast.report.page import Page
 
 #: Letters of a first sentence, at the most.
 _SENTENCE = 300
@@ -26,6 +29,19 @@ class VerbList(TyperGroup):
         rows = [(verb, command.get_short_help_str(limit=_SENTENCE)) for verb, command in verbs]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a verb prints: a JSON document or a page, and its exit status."""
+
+    document: Callable[[], Mapping[str, Any]]
+    page: "Callable[[], Page]"
+    status: int = 0
+
+    def with_status(self, status: int) -> "Answer":
+        """The same with another exit status."""
+        return replace(self, status=status)
 
 
 class Grouped(TyperCommand):
@@ -44,6 +60,45 @@ class Grouped(TyperCommand):
             if records:
                 with formatter.section(heading):
                     formatter.write_dl(records)
+
+
+#: The options of ``AnswerCommand``, each with its help.
+FORMATS = {
+    "json": "Print one JSON document.",
+    "csv": "Print raw numbers under one header.",
+    "markdown": "Print it as Markdown.",
+}
+
+
+class AnswerCommand(Grouped):
+    """A command that returns an ``Answer``, printed as text or as --json, --csv or --markdown."""
+
+    def __init__(self, *arguments: Any, params: Any, **attributes: Any) -> None:
+        formats = [
+            TyperOption(param_decls=[f"--{name}"], is_flag=True, help=text, callback=single_format)
+            for name, text in FORMATS.items()
+        ]
+        super().__init__(*arguments, params=[*params, *formats], **attributes)
+
+    def invoke(self, context: Any) -> None:
+        """Run the verb, print its answer and exit with its status."""
+        from spillcast.cli.output import show
+
+        formats = {name: context.params.pop(name) for name in FORMATS}
+        answer: Answer = super().invoke(context)
+        show(answer.document, answer.page, **formats)
+        if answer.status:
+            raise Exit(answer.status)
+
+
+def single_format(context: Any, parameter: Any, given: bool) -> bool:
+    """Refuse a second format before any work is done."""
+    from spillcast.errors import OptionConflict
+
+    before = next((name for name in FORMATS if context.params.get(name)), None)
+    if given and before is not None:
+        raise OptionConflict(f"--{before} and --{parameter.name}: stdout has one format, give one")
+    return given
 
 
 def command_group(application: Typer, name: str, help_: str) -> Typer:
