@@ -1,6 +1,8 @@
 """Errors have stable codes: with --json in a document, in Python as classes."""
 
+import ast
 import json
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +52,20 @@ def test_a_refused_forecast_is_a_forecast_document_with_the_code(tmp_path):
 def test_json_of_the_command_after_the_dashes_is_its_own(tmp_path):
     result = spillcast("record", "-o", "no/such.spill", "--", "true", "--json", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
+
+
+BASES = {base.__name__ for base in (SpillcastError, InputError, Refusal)}
+
+
+def unclassified(code):
+    """Where an error is made of a base class, which has no code of its own."""
+    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    return [f"line {call.lineno}" for call in calls if ast.unparse(call.func) in BASES]
+
+
+def test_errors_are_of_a_kind_with_a_code():
+    root = Path(__file__).parents[2]
+    for folder in ("python", "lab"):
+        for path in (root / folder).rglob("*.py"):
+            assert not unclassified(path.read_text()), f"{path}: raise a kind of errors.py"
+    assert unclassified("raise InputError('x')") == ["line 1"]
