@@ -8,13 +8,14 @@ from spillcast.recording.calibration import is_old
 from spillcast.recording.completeness import Part, unrecognised, unspilled
 from spillcast.recording.meta import CaptureAccount, Meta
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
-from spillcast.recording.server import QueryRecording, ServerRecording
 from spillcast.report.table import Column, Table
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from spillcast.recording.server import QueryRecording, ServerRecording
 
 #: Waits that are named one by one.
 WAITS_NAMED = 4
@@ -203,7 +204,7 @@ _QUERIES = (
 QUERY_MAX = 40
 
 
-def server_recording_text(recording: ServerRecording, width: int) -> str:
+def server_recording_text(recording: "ServerRecording", width: int) -> str:
     """What was recorded, of which queries nothing was kept, and what to do next.
 
     The table is ``width`` columns wide at most; paths are never broken.
@@ -227,7 +228,7 @@ def server_recording_text(recording: ServerRecording, width: int) -> str:
     )
 
 
-def _record(recording: QueryRecording) -> dict[str, Any]:
+def _record(recording: "QueryRecording") -> dict[str, Any]:
     return {
         "recording": recording.path.name,
         "whose": f"{recording.user}@{recording.database}"
@@ -241,7 +242,7 @@ def _record(recording: QueryRecording) -> dict[str, Any]:
     }
 
 
-def _notes(recording: ServerRecording) -> list[str]:
+def _notes(recording: "ServerRecording") -> list[str]:
     notes = [
         f"  warning    nothing kept of process {query.pid}, {query.because}: {_short(query.query)}"
         for query in recording.unkept

@@ -20,6 +20,7 @@ from spillcast.recording.thread_trace import ThreadTrace
 Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]
 
+#: Slices of the run, 1 % each, in which the number of active threads counts as constant.
 STRETCHES = 100
 
 
