@@ -1,4 +1,4 @@
-//! `emulate`: a directory that is as slow as asked, as long as a command runs or until Ctrl-C.
+//! `emulate`: a directory with the given latencies, as long as a command runs or until Ctrl-C.
 
 use std::ffi::OsString;
 use std::fs;
@@ -58,7 +58,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
         }
     };
     let stats = emulation.stats();
-    let told = |stats: &spillcast_core::emulate::OpStats| {
+    let document_of = |stats: &spillcast_core::emulate::OpStats| {
         json!({
             "count": stats.achieved.count(),
             "bytes": stats.bytes,
@@ -70,8 +70,8 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     };
     let document = json!({
         "schema": "spillcast.recorder-emulation/1",
-        "read": told(&stats.read),
-        "write": told(&stats.write),
+        "read": document_of(&stats.read),
+        "write": document_of(&stats.write),
         "exit_status": if found.command.is_empty() { Value::Null } else { status.into() },
     });
     emulation.unmount().map_err(refused)?;

@@ -8,7 +8,7 @@ use spillcast_core::probe::{Options, Outcome as Found, Probe, ProbeError};
 
 use crate::memory_group::MemoryGroup;
 use crate::page_cache::bound_bytes;
-use crate::probe::{Budget, told};
+use crate::probe::{Budget, failure_in};
 use crate::recording::Recording;
 use crate::signals;
 use crate::storage::Measured;
@@ -25,12 +25,12 @@ pub fn document(directory: &Path, like: &Path, budget: &Budget) -> Outcome<Value
     let from = recording.plan()?;
     let options =
         Options { budget: budget.time, budget_bytes: budget.bytes, ..Options::new(directory) };
-    let replay = Probe::new(from.plan, options).map_err(|error| told(directory, error))?;
+    let replay = Probe::new(from.plan, options).map_err(|error| failure_in(directory, error))?;
     let engine_bytes = recording.cache_bytes();
     let bound = bound_bytes(engine_bytes, &replay);
     signals::watch();
     let group = bound.map(|bound| MemoryGroup::join(bound + replay.memory_bytes() + SLACK_BYTES));
-    let found = run(&replay).map_err(|error| told(directory, error));
+    let found = run(&replay).map_err(|error| failure_in(directory, error));
     let refusal = group.as_ref().and_then(|group| group.as_ref().err().cloned());
     let held = bound.filter(|_| refusal.is_none());
     drop(group);

@@ -39,7 +39,7 @@ spillcast-recorder records on a server what spillcast reads elsewhere.
   probe DIR --like run.spill [-o storage.json]    replay the temp I/O of a recording on a storage
   probe DIR [-o storage.json]                     measure it by op, size, depth and pattern
       --budget 60s   --psync
-  emulate MOUNT [OPTIONS] [-- COMMAND...]         a directory that is as slow as asked
+  emulate MOUNT [OPTIONS] [-- COMMAND...]         a directory with the given latencies
       --read 9ms   --write 4ms   --servers N   --backing DIR   --page-cache
   profile TRACE... [--by event,size,...]          where the time of extended SQL traces goes, as JSON
   --version

@@ -64,8 +64,8 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     Ok(0)
 }
 
-/// What went wrong in a directory.
-pub fn told(directory: &Path, error: ProbeError) -> Failure {
+/// The failure of a probe in a directory.
+pub fn failure_in(directory: &Path, error: ProbeError) -> Failure {
     let failed = |text: String, hint| Failure { status: 1, ..Failure::usage(text, hint) };
     match error {
         ProbeError::Io { source, .. } if source.raw_os_error() == Some(libc::ENOSPC) => {
@@ -86,7 +86,7 @@ fn grid(directory: &Path, budget: &Budget, psync: bool) -> Outcome<Value> {
         ..Options::new(directory)
     };
     let found = Grid::new(options).and_then(|grid| grid.run());
-    let found = found.map_err(|error| told(directory, error))?;
+    let found = found.map_err(|error| failure_in(directory, error))?;
     let facts = facts(directory.to_string_lossy().into_owned(), budget, &found);
     let groups = &found.groups;
     Ok(Measured { directory, source: "grid", groups, changes: Vec::new(), facts }.document())

@@ -19,7 +19,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     let kinds = [Dimension::Event, Dimension::Call].into_iter().chain(by.iter().map(|one| one.1));
     let mut profile = Profile::new(kinds.collect());
     let paths: Vec<PathBuf> = found.words.iter().map(PathBuf::from).collect();
-    let reading = read(&paths, &Options::default(), &mut profile).map_err(told)?;
+    let reading = read(&paths, &Options::default(), &mut profile).map_err(failure_of)?;
     println!("{}", document(&profile, &by, &reading).text(2));
     Ok(0)
 }
@@ -75,7 +75,7 @@ fn named(dimension: Dimension, id: Option<i64>, names: &Dictionary) -> Value {
     }
 }
 
-fn told(error: ReadError) -> Failure {
+fn failure_of(error: ReadError) -> Failure {
     match error {
         ReadError::File { path, error } => {
             Failure { status: 2, ..Failure::io(path.display(), &error) }

@@ -144,7 +144,7 @@ fn follow(recorder: &mut Recorder, target: &mut Target) -> Option<i32> {
 fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcome<()> {
     recorder.stop(false);
     recorder.check_connected()?;
-    // Only now, when nobody that was observed is disturbed by it.
+    // Only now, when it disturbs no observed process.
     recorder.measure_caches();
     let cost = cost_of(recorder.method());
     let elapsed_s = recorder.elapsed(target.exit_status.is_some()).as_secs_f64();

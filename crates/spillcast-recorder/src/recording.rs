@@ -84,20 +84,22 @@ impl Recording {
         let mut names = RowNames::default();
         let mut waits: Vec<Recorded> = Vec::new();
         let (mut bytes, mut ns) = (0, 0);
-        let told = read_waits(&path, &mut names, |wait| {
+        let read = read_waits(&path, &mut names, |wait| {
             bytes += wait.bytes.unwrap_or(0);
             ns += wait.elapsed_ns;
             waits.push(wait.into());
         });
-        told.map_err(|error| bad(reason(&error)))?;
+        read.map_err(|error| bad(reason(&error)))?;
         let sums = &self.meta["sums"];
-        for (what, found, told) in [
+        for (quantity, read, counted) in [
             ("waits", waits.len() as i64, &raw["rows"]),
             ("bytes", bytes, &sums["waits_bytes"]),
             ("ns of waits", ns, &sums["waits_ns"]),
         ] {
-            if let Some(told) = told.as_i64().filter(|&told| told != found) {
-                return Err(bad(format!("it holds {found} {what}, and meta.json counts {told}")));
+            if let Some(counted) = counted.as_i64().filter(|&counted| counted != read) {
+                return Err(bad(format!(
+                    "it holds {read} {quantity}, and meta.json counts {counted}"
+                )));
             }
         }
         if !waits.iter().any(Recorded::moves) {

@@ -6,11 +6,11 @@ use libc::c_int;
 
 const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The last that came and was not yet taken; 0 for none.
-static CAME: AtomicI32 = AtomicI32::new(0);
+/// The last signal that was not yet taken; 0 for none.
+static RECEIVED: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn note(number: c_int) {
-    CAME.store(number, Ordering::Relaxed);
+    RECEIVED.store(number, Ordering::Relaxed);
 }
 
 /// Notes signals from now on; what is ignored, as SIGHUP under nohup, stays so.
@@ -26,9 +26,9 @@ pub fn watch() {
     }
 }
 
-/// The signal that came since the last look.
+/// The signal received since the last look.
 pub fn take() -> Option<c_int> {
-    Some(CAME.swap(0, Ordering::Relaxed)).filter(|&number| number != 0)
+    Some(RECEIVED.swap(0, Ordering::Relaxed)).filter(|&number| number != 0)
 }
 
 /// Passes one on. Ctrl-C in our terminal has reached the command already.

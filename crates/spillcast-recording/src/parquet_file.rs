@@ -67,7 +67,7 @@ fn writer(path: &Path, schema: &Schema) -> io::Result<ArrowWriter<File>> {
     ArrowWriter::try_new(File::create(path)?, schema, Some(properties.build())).map_err(os_error)
 }
 
-/// What the file system said, where it was that.
+/// The error of the file system, if it was one.
 fn os_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(error) => match error.downcast::<io::Error>() {

@@ -31,7 +31,7 @@ impl Bounds {
     pub const ROWS: u64 = 10_000_000;
     pub const PARTS: usize = 2_000;
 
-    /// The usual ones; parts are short where slices are asked for, so that many fit into a short run.
+    /// The usual ones; parts are short if slices are kept, so that many fit into a short run.
     pub fn of(slices: Option<usize>) -> Bounds {
         let part_ns = if slices.is_some() { 300_000_000 } else { 1_000_000_000 };
         Bounds { part_ns, rows: Bounds::ROWS, parts: Bounds::PARTS, slices }
@@ -42,8 +42,8 @@ impl Bounds {
 ///
 /// Whenever too many rows or parts are held, every second part is dropped and from then on only
 /// every second one is kept: what remains is spread evenly over the run, however long it gets. The
-/// same is done where one cannot be written, until there is none left: what waits tell is told by
-/// the second, too, and a recording is not lost for them.
+/// same is done where one cannot be written, until there is none left: the per-second rows count the
+/// same waits, so the recording is not lost.
 pub struct Parts {
     folder: PathBuf,
     bounds: Bounds,
@@ -139,7 +139,7 @@ impl Parts {
         (0..slices).map(evenly).collect()
     }
 
-    /// Gives the rows of a part in the order in which they came.
+    /// Gives the rows of a part in the order of their arrival.
     pub fn read(&self, index: i64, mut each: impl FnMut(Wait) -> io::Result<()>) -> io::Result<()> {
         let mut file = BufReader::with_capacity(BUFFER_BYTES, File::open(self.path(index))?);
         for _ in 0..self.rows[&index] {
@@ -155,7 +155,7 @@ impl Parts {
 
     /// Removes all of it.
     pub fn remove(&self) {
-        // What cannot be removed is in nobody's way, and goes with the folder.
+        // What cannot be removed does no harm, and goes with the folder.
         let _ = fs::remove_dir_all(&self.folder);
     }
 

@@ -1,4 +1,4 @@
-//! What /proc tells of a process and those that it started.
+//! What /proc shows of a process and those that it started.
 
 use std::fs;
 use std::io;

@@ -194,7 +194,7 @@ impl Recorder {
         self.choice.as_ref().map_or("none", |choice| choice.name)
     }
 
-    /// Which source observes, and why no better one; None if it was asked for by name.
+    /// Which source observes, and why no better one; None if it was requested by name.
     pub fn notice(&self) -> Option<String> {
         self.choice.as_ref().and_then(Choice::notice)
     }
@@ -234,7 +234,7 @@ impl Recorder {
         }
     }
 
-    /// Writes what came in; whether the recording is over, because the target `ended` or by its limit.
+    /// Writes the new rows; whether the recording is over, because the target `ended` or by its limit.
     pub fn tick(&mut self, ended: bool) -> (bool, Batch) {
         self.elapsed = self.started.elapsed();
         let batch = self.collect();
@@ -311,7 +311,7 @@ impl Recorder {
         started_ns.map_or(0, |started_ns| started_ns.saturating_sub(self.origin_ns))
     }
 
-    /// Measures the machine's caches, which takes 0.5 s and disturbs nobody once the run has ended.
+    /// Measures the machine's caches, which takes 0.5 s and disturbs no process once the run has ended.
     pub fn measure_caches(&mut self) {
         if let Some(machine) = self.machine.as_mut().filter(|machine| machine.caches.is_empty()) {
             machine.measure_caches();

@@ -97,7 +97,7 @@ impl Second {
 
 /// Per-second rows of a recording under way: in a file, and in memory once that takes no more.
 ///
-/// It is read through the descriptor that wrote it, so that nobody can remove it.
+/// It is read through the descriptor that wrote it, so that no other process can remove it.
 pub struct SecondsFile {
     file: BufWriter<File>,
     rows: u64,
@@ -147,7 +147,7 @@ impl SecondsFile {
         open.into_values().try_for_each(each)
     }
 
-    /// Gives all rows in the order in which they came.
+    /// Gives all rows in the order of their arrival.
     fn read(&mut self, mut each: impl FnMut(Second) -> io::Result<()>) -> io::Result<()> {
         // What finds no room is still buffered.
         let _ = self.file.flush();

@@ -139,7 +139,7 @@ pub enum Begun {
     StartAgain(Environment),
 }
 
-/// The sources that are asked for, tried one after the other until one works.
+/// The requested sources, tried one after the other until one works.
 pub struct Choice {
     label: String,
     pid: Option<i32>,
@@ -224,7 +224,7 @@ impl Choice {
             }
         }
         // The last one needs the least rights.
-        let (source, error) = self.refusals.last().expect("a source was asked for");
+        let (source, error) = self.refusals.last().expect("a source was requested");
         Err(refused(error, &self.label, self.pid, source))
     }
 
@@ -266,7 +266,7 @@ impl Choice {
         }
     }
 
-    /// Which source observes, and why no better one; None if it was asked for by name.
+    /// Which source observes, and why no better one; None if it was requested by name.
     pub fn notice(&self) -> Option<String> {
         if !self.is_auto {
             return None;

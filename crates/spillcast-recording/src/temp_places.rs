@@ -58,7 +58,7 @@ pub struct TempPlace {
 
 /// By mount, of the bytes moved in each folder; the most bytes first.
 ///
-/// As this process sees its mounts: a folder in another's may be told wrong.
+/// As this process sees its mounts: those of another may differ.
 pub fn temp_places(folders: &BTreeMap<String, i64>) -> Vec<TempPlace> {
     let mut places: Vec<(Mount, PathBuf, i64)> = Vec::new();
     for (folder, &bytes) in folders {

@@ -21,7 +21,7 @@ use crate::seconds::{Second, SecondsFile};
 const PARTS: &str = "parts";
 const SECONDS: &str = "seconds.packed";
 
-/// Room that is held back so that what tells the most can be written on a full disk.
+/// Room that is held back so that the per-second rows can be written on a full disk.
 const RESERVE: &str = "reserve";
 const RESERVE_BYTES: u64 = 1 << 20;
 
@@ -38,7 +38,7 @@ pub struct Writer {
 /// What a recording holds in the end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kept {
-    /// Waits of the run that were written, and those that came in.
+    /// Waits of the run that were written, and all that arrived.
     pub waits: u64,
     pub waits_seen: u64,
     /// Start and end of the parts of which waits are kept, since the recording's start; None where
@@ -212,7 +212,7 @@ fn because(trouble: &io::Error) -> String {
     }
 }
 
-/// Names of whoever hands waits over, and what they are here.
+/// Names of the source of the waits, and their ids here.
 #[derive(Default)]
 struct Renamed {
     names: Arc<Mutex<RowNames>>,

@@ -42,7 +42,7 @@ class CachedReads:
         """``operations`` are those on temp files, about; ``parts`` those of the sample."""
         self._room = room
         rate = min(1.0, OPERATIONS / max(operations, 1))
-        # Each part is told by regions of its own, so that their luck shows in how far apart parts
+        # Each part has regions of its own, so that their chance shows in how far apart parts
         # are; where all are picked there is none.
         self._groups = parts if rate < 1.0 else 1
         self._core = _core.PageCacheReads(rate, self._groups)
@@ -114,7 +114,7 @@ class CachedReads:
 class _Reads:
     """Operations by number: their session, if they were fast, sequential, and reads; their group.
 
-    The group is that of their regions, or the one by which a part of the sample is told.
+    The group is that of their regions, or the one of a part of the sample.
     """
 
     row: Array
@@ -134,7 +134,7 @@ class _Reads:
 
 
 def _like(picked: _Reads, known: Array, sampled: _Reads) -> Array:
-    """What those asked had to read: what is known of them, or of one near by.
+    """What the given reads had to read: their own counts, or those of a read close by.
 
     Of the same session, sequential or not, and as fast as memory or not, if there is one; else as
     fast, or any. In the mean that is right however these are mixed, for both are drawn from the

@@ -29,7 +29,7 @@ SHORT_S = 20e-6
 BEYOND = 8.0
 #: The engine of a cost that rests on all of them.
 ANY = "any"
-#: Lengths of waits that are told apart when many are looked at, per power of ten.
+#: Classes of wait lengths per power of ten, where there are many waits.
 LEVELS = 8
 
 

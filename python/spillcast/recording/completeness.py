@@ -27,7 +27,7 @@ class Part:
 
     ``because`` is what ended the recording (``duration``, ``interrupt``, ``failure``), ``error``
     where the run was cancelled or failed, or ``late`` where the recording began after the run.
-    ``before_s`` is how long the run had taken by then, or its ``process``, of which nobody knows
+    ``before_s`` is how long the run had taken by then, or its ``process``, of which it is unknown
     when its query began; None where it began with the recording.
     """
 
@@ -38,7 +38,7 @@ class Part:
 
     @classmethod
     def of(cls, meta: Meta) -> "Part | None":
-        """None where the time of the whole run is known, or nothing tells that it is a part."""
+        """None if the time of the entire run is known, or nothing shows that it is a part."""
         if whole_s(meta) is not None:
             return None
         because = _cut_off_by(meta) or "late"
@@ -118,8 +118,8 @@ def large_other_io(recording: Recording) -> bool:
 def unrecognised(recording: Recording) -> str | None:
     """A hint that a spill may be unrecognised, with the option for it; None without a sign of one.
 
-    Where there is temp I/O, more must have been written to other files; and nobody, neither the
-    user nor a server, has said which files are temp files.
+    If there is temp I/O, more must have been written to other files, and neither the user nor a
+    server has named the directories of temp files.
     """
     meta = recording.meta
     if not meta.captured or meta.server_query is not None:

@@ -112,7 +112,7 @@ class Running:
         self._seconds: list[pa.RecordBatch] = []
         self._seconds_rows = 0
         self._seconds_stride = 1
-        #: Whether files are temp, where rows of them came in before that was decided.
+        #: Whether files are temp, for files with rows from before that was decided.
         self._decided: dict[str, bool] = {}
 
     def add_waits(self, rows: Any) -> None:
@@ -239,7 +239,7 @@ class Running:
         if self._stride > 1:
             slices = clock.slices_s([(float(part), part + 1.0) for part in sorted(self._parts)])
         of_run = clock.waits(waits)
-        # Those that are left out here were seen, and are not of what is told.
+        # Waits that are left out here were seen, and are not part of this recording.
         seen = self._rows_seen - (kept - of_run.num_rows)
         raw = KeptWaits(of_run.num_rows, seen, slices)
         recording = Recording(Path("so far"), replace(meta, raw=raw))

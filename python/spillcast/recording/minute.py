@@ -54,7 +54,7 @@ def record_bursts(
     span_s: float | None,
     say: Callable[[str], None] = lambda _text: None,
 ) -> list[Recording]:
-    """Until the run or all bursts end, or Ctrl-C; ``say`` is told what ended it early."""
+    """Until the run or all bursts end, or Ctrl-C; ``say`` gets what ended it early."""
     recordings: list[Recording] = []
     for gap_s in [*gaps_s(span_s), 0.0]:
         try:

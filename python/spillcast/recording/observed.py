@@ -113,7 +113,7 @@ class Mounted:
 def mounted(path: str) -> Mounted | None:
     """The mount that holds an absolute path, which may be gone; None where nothing is listed.
 
-    As this process sees its mounts: in another's it may be told wrong.
+    As this process sees its mounts: those of another may differ.
     """
     from spillcast import _core
 
@@ -153,7 +153,7 @@ class TempPlace:
 
 def named_temp_places(meta: "Meta") -> list[TempPlace]:
     """Those of a recording, without what lies elsewhere where the user named directories."""
-    # A path that is relative was so to a directory that nobody knows.
+    # A relative path was relative to an unknown directory.
     lines = [str(path) for path in map(Path, meta.asked.temp_dirs) if path.is_absolute()]
     return [
         place

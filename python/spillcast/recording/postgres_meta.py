@@ -8,7 +8,7 @@ from spillcast.document import key
 
 @dataclass(frozen=True)
 class Server:
-    """Where a server is and as whom it is asked: all of a DSN that may be kept."""
+    """Address and user of a connection to a server: the parts of a DSN that may be kept."""
 
     host: str = key("the server's; never a password", example="db01")
     port: int = key("its port", example=5432)

@@ -58,8 +58,8 @@ class RunSoFar:
     documents: Mapping[str, object] = field(default_factory=dict)
 
     def extrapolated(self, meta: Meta, share: float) -> Meta:
-        """What a recorder says of it, whose counts are told of a share of the time."""
-        # What others were the cause of is told of whole windows only.
+        """The recorder's account of it, whose counts cover a share of the time."""
+        # What others caused is known of whole windows only.
         delay_s = share * meta.capture.run_queue_delay_s
         capture = replace(meta.capture, run_queue_delay_s=delay_s, run_queue_others_s=None)
         cpu_s = None if meta.cpu_s is None else share * meta.cpu_s
@@ -108,7 +108,7 @@ class Recorder:
     """One recording under way: ``prepare``, ``observe``, ``poll`` until done, ``finish``.
 
     ``record_command`` and ``record_pid`` begin one. Without an ``output`` nothing is written;
-    ``running`` can be asked meanwhile what there is so far. With a ``sink`` rows go there alone,
+    ``running`` has what there is so far. With a ``sink`` rows go there alone,
     which makes recordings of them by ``account``. InputError where a directory cannot be used.
     """
 
@@ -177,8 +177,8 @@ class Recorder:
 
         ``temp_dirs`` is where the engine has its temp files; the user's own word goes before.
         ``only_calls`` is of an engine that may use io_uring, but never for temp files. Without
-        ``watch_memory`` nobody looks what the processes hold, a look at each. InputError
-        says what is refused; StartAgain that the command has to be started again.
+        ``watch_memory`` the memory of the processes is not read, which costs a look at each.
+        InputError says what is refused; StartAgain that the command has to be started again.
         """
         again = self._core.observe(
             target.pid,
@@ -322,7 +322,7 @@ class Recorder:
             self.stop(over=ended_by == "end")
             self._check_seen()
             if self.captures:
-                # Only now, when nobody that was observed is disturbed by it.
+                # Only now, when it disturbs no observed process.
                 self.cost = cost_of(self.method, self._calls)
             meta = replace(self._meta(elapsed_s, started_ns), **known)
             clock = Clock.of(self.origin_ns, started_ns)
@@ -367,7 +367,7 @@ class Recorder:
         """What there is by now as a recording in memory, up to the last second that is whole.
 
         Of a recording that has ended all of it. None where there is none yet, or no capture.
-        ``running`` must have been asked for.
+        There must be a ``running``.
         """
         if self.running is None or not self.captures:
             return None
@@ -386,7 +386,7 @@ class Recorder:
         return recording
 
     def _meta(self, elapsed_s: float, started_ns: int | None) -> Meta:
-        """The account of the core; the machine's caches are measured unless real work told more."""
+        """The account of the core; the machine's caches are measured unless it is calibrated."""
         kept = kept_calibration() if self.captures else None
         calibration = None if kept is None else kept.for_recordings
         if self.captures and calibration is None:

@@ -22,7 +22,7 @@ from spillcast.recording.spill import slice_numbers
 Array = NDArray[np.int64]
 #: What is known of a window's threads ends with it, so it must be long.
 WINDOWS = 64
-#: Parts of a sample, each as evenly spread: how far apart they are tells how sure it is.
+#: Parts of a sample, each as evenly spread: their distance shows how certain it is.
 PARTS = 4
 #: Starts of waits are looked up in every so manieth row.
 STEP = 64

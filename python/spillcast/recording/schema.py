@@ -102,8 +102,8 @@ def within(waits: pa.Table, begin_ns: int, end_ns: int = _LATEST_NS) -> pa.Table
     rows = with_column(rows, "start_ns", pa.array(start))
     rows = with_column(rows, "elapsed_ns", pa.array(end - start))
     rows = with_column(rows, "cpu_before_ns", pa.compute.if_else(earlier, 0, rows["cpu_before_ns"]))
-    nobody = pa.scalar(None, pa.int64())
-    return with_column(rows, "woken_by", pa.compute.if_else(later, nobody, rows["woken_by"]))
+    nothing = pa.scalar(None, pa.int64())
+    return with_column(rows, "woken_by", pa.compute.if_else(later, nothing, rows["woken_by"]))
 
 
 def with_column(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:

@@ -115,7 +115,7 @@ class SessionRows:
         """Ignore documents."""
 
     def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
-        """Never asked: each query has a recording of its own."""
+        """Not supported: each query has a recording of its own."""
         raise NotImplementedError
 
     def discard(self) -> None:
@@ -157,7 +157,7 @@ class SessionRows:
             yield rows.filter(pa.compute.is_in(rows["session"], wanted))
 
     def forget(self, before_ns: int) -> None:
-        """Drop what began before, of which no query will be asked."""
+        """Drop what began before, which no query needs."""
         second = before_ns // PART_NS
         self._drop(second)
         self._temp = {(session, at) for session, at in self._temp if at >= second}

@@ -98,7 +98,7 @@ def _encoded(names: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def _is_sequential(recording: Recording, stream: Numbers, start_ns: Array) -> NDArray[np.bool_]:
-    """Whether it is known what came before each row in its stream."""
+    """Whether the previous row of each row's stream is known."""
     is_sequential = np.ones(len(stream), dtype=bool)
     if recording.slices_s is not None:
         number = slice_numbers(recording.slices_s, start_ns)

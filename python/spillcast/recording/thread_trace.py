@@ -128,7 +128,7 @@ def thread_trace(recording: Recording) -> ThreadTrace:
 
 
 def _begun(rows: "_Rows", slices_s: Slices | None) -> Array:
-    """The beginnings of threads, but for those of which a first slice tells only that they ran."""
+    """The beginnings of threads, but for those of which a first slice shows only that they ran."""
     begun = np.flatnonzero(rows.source == NONE)
     if not slices_s or slices_s[0][0] == 0:
         return begun
