@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.report.html.charts import duration_ticks
+from spillcast.report.html.charts import duration_ticks, durations
 
 
 @pytest.mark.parametrize("exponent", range(-9, 19))
@@ -13,3 +13,19 @@ def test_few_ticks_for_any_duration(exponent, first):
     assert ticks[0] == 0
     assert ticks[-1] <= most_s * 1.001
     assert 2 <= len(ticks) <= 8
+
+
+@pytest.mark.parametrize("exponent", range(-9, 12))
+@pytest.mark.parametrize("first", [1.0, 1.9, 3.1, 5.5, 7.7, 9.63])
+def test_ticks_of_an_axis_fit_on_a_phone_and_reach_far(exponent, first):
+    """An axis of 280 px, letters of 7.2 px in the mean: labels centred, the last one to the left."""
+    max_s = first * 10.0**exponent
+    ticks = durations(max_s)
+    assert len(ticks) >= 2
+    assert ticks[-1][0] >= 0.4 * max_s
+    ends = 0.0
+    for number, (value, label) in enumerate(ticks):
+        width, at = 7.2 * len(label), 280 * value / max_s
+        left = at if number == 0 else at - width if at > 0.9 * 280 else at - width / 2
+        assert left >= ends
+        ends = left + width
