@@ -18,7 +18,7 @@ def test_few_ticks_for_any_duration(exponent, first):
 @pytest.mark.parametrize("exponent", range(-9, 12))
 @pytest.mark.parametrize("first", [1.0, 1.9, 3.1, 5.5, 7.7, 9.63])
 def test_ticks_of_an_axis_fit_on_a_phone_and_reach_far(exponent, first):
-    """An axis of 280 px, letters of 7.2 px in the mean: labels centred, the last one to the left."""
+    """280 px, with letters of 7.2 px: labels are centred, the last one ends at its tick."""
     max_s = first * 10.0**exponent
     ticks = durations(max_s)
     assert len(ticks) >= 2

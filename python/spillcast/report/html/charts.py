@@ -11,6 +11,7 @@ from html import escape
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
+from spillcast.forecast.result import Interval
 from spillcast.report.table import glued
 from spillcast.units import format_duration
 
@@ -35,7 +36,6 @@ _OUTLINES = {
 Tick = tuple[float, str]
 #: Text, colour and shape of an entry of a legend.
 Entry = tuple[str, str, str]
-Interval = tuple[float, float]
 
 
 class Markup(str):

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from spillcast.forecast.result import Interval
 from spillcast.profile.timeline import ON_CPU, READ, STATES, WRITE, state_of
 from spillcast.report.html.charts import (
     TICKS_MAX,
     Chart,
     Entry,
-    Interval,
     Markup,
     Rule,
     Tick,
