@@ -89,8 +89,8 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
         row["sql"] = row["sql"] or "(none)"
         row["saved_interval_s"] = row["saved_interval_s"] and list(row["saved_interval_s"])
     databases = [asdict(row) for row in fleet.databases[:top]]
-    most_s = max((row.temp_s for row in fleet.days), default=0.0) or 1.0
-    days = [asdict(row) | {"bar": bar(row.temp_s / most_s, BAR)} for row in fleet.days]
+    max_s = max((row.temp_s for row in fleet.days), default=0.0) or 1.0
+    days = [asdict(row) | {"bar": bar(row.temp_s / max_s, BAR)} for row in fleet.days]
     more = len(fleet.rows) - top
     below = [f"... and {more:,} more, see --top and --json"] if more > 0 else []
     warnings = [f"warning: {text}" for text in fleet.warnings]

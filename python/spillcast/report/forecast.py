@@ -153,10 +153,10 @@ _TARGET_COLUMNS = (
 
 def _cells(forecast: Forecast) -> list[Any]:
     low_s, high_s = forecast.interval_s or (None, None)
-    least_s, most_s = forecast.ceiling_interval_s or (None, None)
+    limit_low_s, limit_high_s = forecast.ceiling_interval_s or (None, None)
     return [
         *(forecast.target, forecast.baseline_s, forecast.forecast_s, low_s, high_s),
-        *(forecast.confidence, forecast.ceiling_s, least_s, most_s),
+        *(forecast.confidence, forecast.ceiling_s, limit_low_s, limit_high_s),
         *(forecast.speedup, forecast.ceiling_share, forecast.method, forecast.refused),
         *(forecast.cost, forecast.best_value),
     ]

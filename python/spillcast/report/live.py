@@ -184,8 +184,8 @@ def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:
     lines = Table.of(_EVENTS, shown).text(width - BAR_MIN - 2).splitlines()
     longest = max(map(len, lines))
     room = min(width - longest - 2, BAR_MAX)
-    most = max(row["share"] for row in rows) or 1.0
-    bars = ["", "", *(bar(row["share"] / most, room) for row in shown)]
+    share_max = max(row["share"] for row in rows) or 1.0
+    bars = ["", "", *(bar(row["share"] / share_max, room) for row in shown)]
     text = [f"{line:<{longest}}  {drawn}".rstrip() for line, drawn in zip(lines, bars, strict=True)]
     if len(rows) > ROWS_MAX:
         text.append(f"  and {len(rows) - ROWS_MAX:,} more")

@@ -18,7 +18,7 @@ _FIX = Column("fixes", "mend")
 
 
 def doctor_page(diagnosis: Diagnosis) -> Page:
-    """What was looked at, then a command for each thing that does not work and can be mended."""
+    """What works, then a command for each thing that does not work and can be fixed."""
     commit = f" ({diagnosis.commit})" if diagnosis.commit else ""
     version = (
         f"spillcast {diagnosis.spillcast}{commit}, Python {diagnosis.python}, "
@@ -28,7 +28,7 @@ def doctor_page(diagnosis: Diagnosis) -> Page:
         ["yes" if finding.works else "no", finding.name, finding.detail, finding.mend]
         for finding in diagnosis.findings
     ]
-    looked = Table(_WORKS, [row[:3] for row in rows])
+    works = Table(_WORKS, [row[:3] for row in rows])
     mends = [
         f"{finding.name}: {finding.mend}"
         for finding in diagnosis.findings
@@ -36,7 +36,7 @@ def doctor_page(diagnosis: Diagnosis) -> Page:
     ]
     # A command is copied, so it keeps its line however wide that is.
     mended = [Drawn(lambda _: "\n".join(["fixes", *mends]))] if mends else []
-    return Page([Words([version]), looked, *mended], Table((*_WORKS, _FIX), rows))
+    return Page([Words([version]), works, *mended], Table((*_WORKS, _FIX), rows))
 
 
 #: What the cost is told for.

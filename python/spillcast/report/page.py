@@ -171,8 +171,8 @@ def _blocks_are_printed() -> bool:
 def sparkline(values: Sequence[float]) -> str:
     """One letter a value, as high as it is beside the largest; a blank where there is nothing."""
     letters = " ▁▂▃▄▅▆▇█" if _blocks_are_printed() else " .:-=+*#%"
-    most = max(values, default=0.0) or 1.0
+    peak = max(values, default=0.0) or 1.0
     drawn = "".join(
-        letters[min(max(round(value / most * 8), 1), 8)] if value > 0 else " " for value in values
+        letters[min(max(round(value / peak * 8), 1), 8)] if value > 0 else " " for value in values
     )
     return drawn.rstrip()

@@ -44,14 +44,16 @@ def trace_text(recording: Recording, where: str | None = None) -> Iterator[str]:
     first = list(islice(rows, 1))
     about = {"elapsed_s": recording.elapsed_s, "recorded_at": recording.meta.started_at}
     yield '{"displayTimeUnit":"ns","otherData":' + json.dumps(about) + ',"traceEvents":[\n'
-    events = _events(recording, chain(first, rows), whole=where is None)
+    events = _events(recording, chain(first, rows), complete=where is None)
     yield next(events)
     for event in events:
         yield ",\n" + event
     yield "\n]}\n"
 
 
-def _events(recording: Recording, rows: Iterator[tuple[Any, ...]], *, whole: bool) -> Iterator[str]:
+def _events(
+    recording: Recording, rows: Iterator[tuple[Any, ...]], *, complete: bool
+) -> Iterator[str]:
     pid = recording.meta.engine.pid or 1
     name = f"{recording.meta.engine.name}, {recording.path.name}"
     yield json.dumps({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}})
@@ -63,7 +65,7 @@ def _events(recording: Recording, rows: Iterator[tuple[Any, ...]], *, whole: boo
     else:
         yield from _counters(recording, pid)
         # Where waits are left out, what lies between two of them is not known.
-        tracks = _Tracks(pid, whole and recording.meta.raw.whole)
+        tracks = _Tracks(pid, complete and recording.meta.raw.whole)
         for row in rows:
             yield from tracks.wait(*row)
         threads |= tracks.last_end_ns.keys() | tracks.wakers
@@ -118,7 +120,7 @@ class _Tracks:
     """Threads and how far each has been drawn."""
 
     pid: int
-    whole: bool
+    complete: bool
     last_end_ns: dict[int, int] = field(default_factory=dict)
     wakers: set[int] = field(default_factory=set)
     arrows: int = 0
@@ -161,7 +163,7 @@ class _Tracks:
     def _before(
         self, thread: int, last_ns: int | None, start_ns: int, cpu_ns: int
     ) -> Iterator[str]:
-        if last_ns is None or not self.whole:
+        if last_ns is None or not self.complete:
             begin_ns = max(start_ns - cpu_ns, last_ns or 0)
         else:
             ready_ns = start_ns - last_ns - cpu_ns
@@ -200,7 +202,7 @@ def _sampled(
 
 
 def _counters(recording: Recording, pid: int) -> Iterator[str]:
-    """Temp bytes a second, over the whole run."""
+    """Temp bytes a second, over the run."""
     moved: dict[int, dict[str, int]] = {}
     seconds = recording.seconds.select(["second", "op", "temp", "bytes"])
     for row in seconds.to_pylist():

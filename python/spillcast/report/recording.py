@@ -1,4 +1,4 @@
-"""Recordings in words: one under way, one that is done, and those of a whole server."""
+"""Recordings in words: one under way, one that is done, and those of a server."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -128,9 +128,9 @@ def _about_samples(samples: "pa.Table", sampling: Sampling) -> list[str]:
     for event, weight_us in zip(events, samples["weight_us"].to_pylist(), strict=True):
         name = event or "on CPU"
         totals[name] = totals.get(name, 0) + weight_us
-    whole = sum(totals.values()) or 1
+    total_us = sum(totals.values()) or 1
     ranked = sorted(totals.items(), key=lambda item: -item[1])[:WAITS_NAMED]
-    shares = ", ".join(f"{name} {total / whole:.0%}" for name, total in ranked)
+    shares = ", ".join(f"{name} {total / total_us:.0%}" for name, total in ranked)
     cost = f"{format_duration(sampling.client_cpu_s)} here"
     if sampling.server_cpu_s is not None:
         cost += f" and {format_duration(sampling.server_cpu_s)} in the server"

@@ -117,7 +117,7 @@ def _io_size_data(sweep: IoSizeSweep) -> Table:
 
 def _io_size_chart(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]], width: int) -> str:
     """Bars of the time of all waits, with the interval, and the best marked."""
-    most_s = max(row.trial.total_s for _, row in shown) or 1.0
+    max_s = max(row.trial.total_s for _, row in shown) or 1.0
     label = max(len(name) for name, _ in shown)
     best, as_good = sweep.best, {row.io for row in sweep.as_good()}
     lines = ["Time of all waits"]
@@ -126,7 +126,7 @@ def _io_size_chart(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]], width: 
         if name != RECORDED:
             same = "the same I/O" if row.io == best.io else ""
             words = "best" if row is best else same or ("as good" if row.io in as_good else "")
-        drawn = bar(row.trial.total_s / most_s, max(width - _BESIDE - label, 10))
+        drawn = bar(row.trial.total_s / max_s, max(width - _BESIDE - label, 10))
         cells = f"  {name:>{label}}  {format_duration(row.trial.total_s):>10} |{drawn}"
         lines.append(f"{cells} {words}".rstrip())
     return "\n".join(lines)
@@ -266,20 +266,14 @@ def _sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:
         lines.append(f"{FORECAST} forecast from the sizes that were measured")
     for turn in sweep.turns:
         lines.append(f"From {format_bytes(turn.memory_bytes)} on {_STATES[turn.after]}.")
-    lines += _errors(sweep.checked)
+    if sweep.median_error is not None:
+        errors = [abs(point.error or 0.0) for point in sweep.checked]
+        covered = sum(point.covered for point in sweep.checked)
+        lines.append(
+            f"Measured afterwards: errors of {format_count(len(errors), 'forecast')} "
+            f"{sweep.median_error:.1%} (median) and {max(errors):.1%} (largest); {covered} of "
+            f"{len(errors)} intervals contain the measured time."
+        )
     if advice is not None:
         lines.append(advice_text(advice))
     return [*lines, *(f"warning: {warning.message}" for warning in sweep.warnings)]
-
-
-def _errors(checked: Sequence[Point]) -> list[str]:
-    if not checked:
-        return []
-    errors = sorted(abs(point.error or 0.0) for point in checked)
-    middle = (errors[len(errors) // 2] + errors[(len(errors) - 1) // 2]) / 2
-    held = sum(point.covered for point in checked)
-    return [
-        f"Measured afterwards: errors of {format_count(len(errors), 'forecast')} {middle:.1%} "
-        f"(median) and {errors[-1]:.1%} (largest); {held} of {len(errors)} intervals contain the "
-        "measured time."
-    ]

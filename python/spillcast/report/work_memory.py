@@ -59,8 +59,8 @@ def _price(memory: WorkMemory) -> str:
         words += [f"x {processes} processes"] * (processes > 1) + [f"x {size}"]
         words += [f"x {times:g}"] * (times != 1)
         parts.append(" ".join(words))
-    most = format_bytes(memory.most_bytes)
-    text = f"Each node of each process may use that much: {' + '.join(parts)}, up to {most}"
+    upper = format_bytes(memory.most_bytes)
+    text = f"Each node of each process may use that much: {' + '.join(parts)}, up to {upper}"
     if memory.available_bytes is not None:
         available = format_bytes(memory.available_bytes)
         text += f"; this machine has {available} available"
@@ -72,11 +72,11 @@ def spilled_sentences(spilled: Spilled) -> list[str]:
     """Which line of an Oracle plan spills, and what more PGA would do."""
     lines = []
     if spilled.lines:
-        most = spilled.lines[0]
-        words = {0: "memory by now", 1: "one pass"}.get(most.passes or 0, f"{most.passes} passes")
-        passes = "" if most.passes is None else f", in {words}"
-        name = line_words(most.operation, most.plan_line)
-        lines.append(f"{name} does {100 * most.share:.0f} % of the spill{passes}.")
+        line = spilled.lines[0]
+        words = {0: "memory by now", 1: "one pass"}.get(line.passes or 0, f"{line.passes} passes")
+        passes = "" if line.passes is None else f", in {words}"
+        name = line_words(line.operation, line.plan_line)
+        lines.append(f"{name} does {100 * line.share:.0f} % of the spill{passes}.")
     if spilled.more_pga is not None:
         lines += _pga_sentences(spilled.more_pga)
     return lines
@@ -99,11 +99,10 @@ def _pga_sentences(more: MorePga) -> list[str]:
     lines = [f"{text}."]
     if more.pga_target_bytes:
         share = PARALLEL_SHARE if several else SERIAL_SHARE
-        most = format_bytes(round(share * more.pga_target_bytes))
+        upper = format_bytes(round(share * more.pga_target_bytes))
         scope = "all of a parallel query get" if several else "a work area of a serial query gets"
-        lines.append(
-            f"Of {PGA_TARGET} ({format_bytes(more.pga_target_bytes)}) {scope} at most about {most}."
-        )
+        target = format_bytes(more.pga_target_bytes)
+        lines.append(f"Of {PGA_TARGET} ({target}) {scope} at most about {upper}.")
     return lines
 
 

@@ -140,27 +140,27 @@ def over_time(
         layers.append((colours[state], below, top))
         legend.append((state, colours[state], "square"))
         below = top
-    most = max(below, default=0.0) or 1.0
+    peak = max(below, default=0.0) or 1.0
     steps = (0.1, 0.2, 0.25, 0.5, *(n * 10.0**power for power in range(10) for n in (1, 2, 5)))
-    step = next(s for s in steps if most / s <= 5)
-    y_ticks = [(step * n, f"{step * n:g}") for n in range(int(most / step + 1e-9) + 1)]
+    step = next(s for s in steps if peak / s <= 5)
+    y_ticks = [(step * n, f"{step * n:g}") for n in range(int(peak / step + 1e-9) + 1)]
     total_s = count * length_s
-    shapes = "".join(_path(_between(low, high, most), fill=of) for of, low, high in layers)
+    shapes = "".join(_path(_between(low, high, peak), fill=of) for of, low, high in layers)
     return _plot(
         shapes,
         "",
         ("time since the start", durations(total_s), lambda s: s / (total_s or 1.0)),
-        ("sessions", y_ticks, lambda sessions: sessions / most),
+        ("sessions", y_ticks, lambda sessions: sessions / peak),
         legend=legend,
     )
 
 
-def _between(low: Sequence[float], high: Sequence[float], most: float) -> str:
+def _between(low: Sequence[float], high: Sequence[float], peak: float) -> str:
     """The outline of the area between two staircases."""
     width = 1000 / len(high)
-    parts = [f"M0 {_down(low[0] / most)}"]
-    parts += [f"V{_down(y / most)}H{width * (at + 1):.5g}" for at, y in enumerate(high)]
-    parts += [f"V{_down(y / most)}H{width * at:.5g}" for at, y in reversed(list(enumerate(low)))]
+    parts = [f"M0 {_down(low[0] / peak)}"]
+    parts += [f"V{_down(y / peak)}H{width * (at + 1):.5g}" for at, y in enumerate(high)]
+    parts += [f"V{_down(y / peak)}H{width * at:.5g}" for at, y in reversed(list(enumerate(low)))]
     return "".join(parts) + "Z"
 
 
@@ -183,13 +183,13 @@ def latencies(groups: Sequence[tuple[str, Mapping[int, float], float]]) -> Chart
     """Shares of operations by latency, of one or two names: bins and mean (us) of each."""
     first = min(min(shares) for _, shares, _ in groups) - 1
     last = max(max(shares) for _, shares, _ in groups) + 2
-    most = 1.15 * max(max(shares.values()) for _, shares, _ in groups)
+    peak = 1.15 * max(max(shares.values()) for _, shares, _ in groups)
     x = log_scale(edge_us(first), edge_us(last))
     shapes, legend, rules = "", list[Entry](), []
     for (name, shares, mean_us), colour in zip(groups, ("now", "target"), strict=False):
         path = f"M{1000 * x(edge_us(min(shares))):.5g} 1000"
         for at in range(min(shares), max(shares) + 1):
-            path += f"V{_down(shares.get(at, 0.0) / most)}H{1000 * x(edge_us(at + 1)):.5g}"
+            path += f"V{_down(shares.get(at, 0.0) / peak)}H{1000 * x(edge_us(at + 1)):.5g}"
         outline, opacity = (colour, 0.16) if colour == "target" else ("", 1.0)
         shapes += _path(f"{path}V1000Z", fill=colour, stroke=outline, opacity=opacity)
         line = "muted" if colour == "now" else colour
@@ -205,7 +205,7 @@ def latencies(groups: Sequence[tuple[str, Mapping[int, float], float]]) -> Chart
         shapes,
         "",
         ("latency of one operation", thinned(ticks, x), x),
-        ("share of the operations", percent_ticks(most), lambda share: share / most),
+        ("share of the operations", percent_ticks(peak), lambda share: share / peak),
         legend=legend,
         rules=rules,
     )
