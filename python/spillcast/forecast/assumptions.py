@@ -20,6 +20,11 @@ SEEN_MIN = 0.15
 #: Two models of threads may be wrong by so much (standard deviation) of the way between them:
 #: nine in ten times less than half of it.
 MODELS_APART = 0.25
+#: A replay beside a program that had half of the CPUs took a fifth longer: latencies may be off by
+#: so much of the share that others had.
+DISTURBED_ERROR = 0.4
+#: A longer stretch of CPU time without a call, beside temp I/O of others, may be spinning: a wait.
+BURST_MIN_S = 0.5
 #: An interval whose ends are so many times apart is no answer: it chooses no storage, unless it
 #: lies below the elapsed time as it is.
 USELESS = 10.0

@@ -15,7 +15,12 @@ from math import hypot, inf, log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.forecast.assumptions import MODELS_APART, PAGE_CACHE_ERROR, UNSEEN
+from spillcast.forecast.assumptions import (
+    DISTURBED_ERROR,
+    MODELS_APART,
+    PAGE_CACHE_ERROR,
+    UNSEEN,
+)
 from spillcast.forecast.breakdown import Breakdown, breakdown
 from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
 from spillcast.forecast.latency import Latency
@@ -127,7 +132,9 @@ def _drawn_s(
             for load, today_s, s, lat in terms
         ],
         draws,
-        noise=hypot(LATENCY_NOISE, storage.source.noise * projected.storage_share),
+        noise=hypot(
+            LATENCY_NOISE, storage.source.noise * projected.storage_share, _disturbed(storage)
+        ),
         factors=_factors(workload, draws),
         whole_known=workload.remaining is None,
     )
@@ -137,9 +144,17 @@ def _drawn_s(
         drawn_s = np.maximum(drawn_s + draws.normal(0, off_s, DRAWS), today.remainder_s / 2)
     apart = MODELS_APART * log(projected.overlap.apart)
     drawn_s *= np.exp(draws.normal(0, apart, DRAWS))
+    if projected.spinning_s:
+        # Work or a wait, each as likely.
+        drawn_s = drawn_s - projected.spinning_s * draws.integers(0, 2, DRAWS)
     if sample is not None:
         drawn_s *= np.exp(draws.normal(0, sample.error, DRAWS))
     return drawn_s
+
+
+def _disturbed(storage: Storage) -> float:
+    """The relative error of latencies that were measured beside other programs."""
+    return DISTURBED_ERROR * (storage.facts.get("others_cpu_share") or 0.0)
 
 
 def _drawn_rest_s(

@@ -45,6 +45,8 @@ class Projection:
     storage_share: float
     #: Share of the run in which a CPU quota holds threads back.
     throttled_share: float
+    #: What the run is shorter by if long bursts of CPU time beside temp I/O of others are waits.
+    spinning_s: float
 
     @property
     def temp_s(self) -> float:
@@ -114,6 +116,7 @@ def projection(workload: Workload, storage: Storage, *, cached: bool = False) ->
         missed=None if page_cache is None else missed(threads.trace, simulated.storage_ns),
         storage_share=storage_share(threads.trace, simulated.wait_ns, simulated.storage_ns),
         throttled_share=threads.throttled_share(simulated),
+        spinning_s=workload.scale * threads.spinning_s(simulated),
     )
 
 

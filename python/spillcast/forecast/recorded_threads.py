@@ -73,6 +73,7 @@ def recorded_threads(recording: Recording, target: Cpus | None = None) -> Record
         cache_bytes=engine_cache_bytes(recording) if tells_cache else None,
         missing_bytes=missing_bytes,
         change_events=_change_events(recording, trace),
+        sampled=recording.meta.capture.spun_s is not None,
     )
 
 

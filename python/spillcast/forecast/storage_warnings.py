@@ -17,6 +17,8 @@ from spillcast.units import format_bytes
 Facts = Mapping[str, Any]
 #: A storage that was measured longer ago may be another by now.
 DAYS_MAX = 30
+#: Share of the CPUs that other programs may have during a probe.
+OTHERS_MAX = 0.1
 
 
 def storage_warnings(workload: Workload, storage: Storage) -> list[Warned]:
@@ -88,6 +90,13 @@ def _about_replay(facts: Facts, loads: Sequence[Load]) -> list[Warned]:
     if skipped:
         text = f"the probe's budget was enough for {replayed / (replayed + skipped):.0%} of the I/O"
         warnings.append(Warned("budget", text))
+    others_share = facts.get("others_cpu_share") or 0.0
+    if others_share > OTHERS_MAX and replayed:
+        text = (
+            f"other programs had {others_share:.0%} of the CPUs during the probe: its latencies "
+            "may be too long; probe again when the machine is quiet"
+        )
+        warnings.append(Warned("disturbed", text))
     prefilled = facts.get("prefilled_bytes", 0)
     read = sum(load.bytes for load in loads if load.op == "read")
     if read and prefilled > 0.1 * read:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from spillcast.forecast.assumptions import (
     AMPLIFIED,
+    BURST_MIN_S,
     BUSY_REPORTED,
     CHANGES_REPORTED,
     COMPRESSED_ALIKE,
@@ -269,6 +270,14 @@ def _about_threads(workload: Workload, projected: Projection) -> list[Warned]:
     """Threads of which it is not known, or much depends on, who waits for whom."""
     if workload.recorded_threads.threads == 1 or workload.quality.processes_unknown:
         return []
+    if projected.spinning_s > SHARE_REPORTED * workload.elapsed_s:
+        text = (
+            "a thread used a CPU for longer than "
+            f"{format_duration(BURST_MIN_S)} without a call while others did temp I/O, and no "
+            "samples tell work from spinning: if it only waited for them, the run is "
+            f"{format_duration(projected.spinning_s)} shorter; record with eBPF or perf events"
+        )
+        return [Warned("spinning", text)]
     if not workload.quality.wakings_seen:
         text = "several threads do temp I/O, and how they wait for each other was not recorded"
         return [Warned("threads", text)]

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.columns import arrays_of, batch_of
+from spillcast.forecast.assumptions import BURST_MIN_S
 from spillcast.forecast.load import Load, operations
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.page_cache import (
@@ -64,6 +65,8 @@ class RecordedThreads:
     cache_bytes: int | None = None
     #: By row, what a read had to bring of the storage; None where the page cache is simulated.
     missing_bytes: Array | None = None
+    #: Whether samples tell spinning threads from threads that work.
+    sampled: bool = True
     #: By call that changes a file, its name.
     change_events: Sequence[str] = ()
 
@@ -183,6 +186,33 @@ class Threads:
         # An operation makes a run no longer than it takes itself.
         of_waits = float(np.clip(more_s * self._seen / sum_s, 0.0, 1.0))
         return replace(result, of_waits=of_waits)
+
+    def spinning_s(self, simulated: Simulated) -> float:
+        """What a run is shorter by if long bursts beside temp I/O of others are waits for it.
+
+        0 where samples tell spinning from work.
+        """
+        if self._of.sampled or not self._several or not self.cpu_known or not self._bursts.any():
+            return 0.0
+        cpu_ns = np.where(self._bursts, 0, self.trace.cpu_ns)
+        longer, shorter = (
+            self._run(simulated.wait_ns, self.target, each)["elapsed_ns"]
+            for each in (self.trace.cpu_ns, cpu_ns)
+        )
+        return max(longer - shorter, 0) / 1e9
+
+    @cached_property
+    def _bursts(self) -> NDArray[np.bool_]:
+        """Rows after a long burst of CPU time, during a tenth of which others did temp I/O."""
+        trace = self.trace
+        bursts = trace.cpu_ns > BURST_MIN_S * 1e9
+        begin_ns, end_ns = trace.start_ns[trace.temp], (trace.start_ns + trace.wait_ns)[trace.temp]
+        for row in np.flatnonzero(bursts):
+            last_ns, burst_ns = trace.start_ns[row], trace.cpu_ns[row]
+            inside_ns = np.minimum(end_ns, last_ns) - np.maximum(begin_ns, last_ns - burst_ns)
+            others = trace.thread[trace.temp] != trace.thread[row]
+            bursts[row] = np.maximum(inside_ns, 0)[others].sum() >= burst_ns / 10
+        return bursts
 
     def quota_s(self, loads: Sequence[Load]) -> tuple[float, float]:
         """What quotas make longer without any latency of temp I/O, on the source and the target."""

@@ -1,0 +1,66 @@
+"""A thread that only waits for another's temp I/O, on a CPU: seen by samples, or not known."""
+
+from dataclasses import replace
+
+import pytest
+
+from evidence import change, storage
+from forecast.threads.test_overlap import MS, US, recorded, turn
+from spillcast.forecast import forecast
+
+#: One thread computes 1 ms and reads for 7 ms, so often; the other one is on a CPU meanwhile.
+TURNS, WORK_NS, READ_NS = 500, MS, 7 * MS
+LAST_NS = TURNS * (WORK_NS + READ_NS)
+SPUN_S, WORKED_S = LAST_NS / 1e9, TURNS * WORK_NS / 1e9
+
+
+def beside(path, meanwhile, *, spun_s):
+    """``meanwhile`` are the rows of the other thread between its two reads of 7 ms."""
+    reads = [turn(1, (n + 1) * WORK_NS + n * READ_NS, READ_NS, WORK_NS, n) for n in range(TURNS)]
+    burned_ns = 0 if meanwhile else LAST_NS - READ_NS
+    other = [turn(2, 0, READ_NS, 0, 0), *meanwhile, turn(2, LAST_NS, READ_NS, burned_ns, 1)]
+    elapsed_ns = LAST_NS + READ_NS
+    run = recorded(path, [*reads, *other], elapsed_ns=elapsed_ns, latency_ns=READ_NS)
+    change(run, capture=replace(run.meta.capture, spun_s=spun_s))
+    return run
+
+
+MEMORY = storage({("read", 4096): 10 * US})
+
+
+def test_spinning_ends_when_the_other_thread_has_done_its_io(tmp_path):
+    row = {
+        "start_ns": READ_NS, "elapsed_ns": LAST_NS - READ_NS, "session": 2, "event": "spinning",
+        "temp": False, "blocked": False, "cpu_before_ns": 0, "woken_by": 1,
+    }  # fmt: skip
+    said = forecast(beside(tmp_path / "r.spill", [row], spun_s=SPUN_S), MEMORY)
+    assert said.forecast_s == pytest.approx(WORKED_S, rel=0.1)
+
+
+def test_a_burst_without_samples_is_work_or_a_wait(tmp_path):
+    unknown = forecast(beside(tmp_path / "a.spill", [], spun_s=None), MEMORY)
+    assert "spinning" in {warning.code for warning in unknown.warnings}
+    work = forecast(beside(tmp_path / "b.spill", [], spun_s=0.0), MEMORY)
+    assert "spinning" not in {warning.code for warning in work.warnings}
+    # As work it moves to whichever thread is free, or not; as a wait it is over with the I/O.
+    assert work.forecast_s == unknown.forecast_s > 4 * WORKED_S
+    assert unknown.interval_s[0] <= WORKED_S * 1.2 < work.interval_s[0]
+    assert unknown.interval_s[1] >= work.forecast_s
+
+
+@pytest.mark.parametrize("latency_ns", [US, 10 * US, 100 * US])
+def test_temp_io_adds_no_more_than_its_operations_take(tmp_path, latency_ns):
+    run = beside(tmp_path / "r.spill", [], spun_s=0.0)
+    said = forecast(run, storage({("read", 4096): latency_ns}))
+    [term] = [term for term in said.terms if term.op == "read"]
+    assert term.forecast_s <= (TURNS + 2) * latency_ns / 1e9
+
+
+def test_a_probe_beside_other_programs_is_less_sure(tmp_path):
+    run = beside(tmp_path / "r.spill", [], spun_s=0.0)
+    slow = storage({("read", 4096): 20 * MS})
+    facts = {"steps_replayed": TURNS, "others_cpu_share": 0.5}
+    quiet, disturbed = forecast(run, slow), forecast(run, replace(slow, facts=facts))
+    assert "disturbed" in {warning.code for warning in disturbed.warnings}
+    widths = [said.interval_s[1] / said.interval_s[0] for said in (quiet, disturbed)]
+    assert widths[1] > widths[0] * 1.1
