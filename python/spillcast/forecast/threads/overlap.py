@@ -199,7 +199,7 @@ class Threads:
             self._run(simulated.wait_ns, self.target, each)["elapsed_ns"]
             for each in (self.trace.cpu_ns, cpu_ns)
         )
-        return max(longer - shorter, 0) / 1e9
+        return float(max(longer - shorter, 0) / 1e9)
 
     @cached_property
     def _bursts(self) -> NDArray[np.bool_]:
