@@ -15,8 +15,8 @@ import pyarrow as pa
 from bench.queries import QUERIES, recordings
 from bench.result import Result
 from spillcast.engines.registry import lab_of
-from spillcast.forecast.duckdb.compression import BLOCK_BYTES, Compression, compression
-from spillcast.forecast.latency import latencies
+from spillcast.forecast.duckdb import BLOCK_BYTES, Compression, compression
+from spillcast.forecast.load import latencies
 from spillcast.forecast.recorded_threads import temp_load
 from spillcast.lab.storages import named_places
 from spillcast.recording import Recording

@@ -13,11 +13,10 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from spillcast.engines.workload import Workload
 
 from bench.overhead import of_duckdb, of_postgres
 from bench.result import Result
-from spillcast.engines.engine import Lab
+from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded

@@ -1,7 +1,7 @@
 """When an interval is no answer."""
 
 from cases import cases
-from spillcast.forecast.refusals import too_wide
+from spillcast.forecast.interval import too_wide
 
 
 @cases(

@@ -174,8 +174,7 @@ def forecast(
         refusal_document,
     )
     from spillcast.forecast.remaining import hints_of
-    from spillcast.forecast.work_memory.cells import memory_cells, memory_document
-    from spillcast.forecast.work_memory.cheapest import cheapest
+    from spillcast.forecast.work_memory.cells import cheapest, memory_cells, memory_document
     from spillcast.recording import Recording
     from spillcast.report.forecast import forecast_each_document, forecast_each_page, forecast_page
     from spillcast.report.work_memory import advice_text, forecast_memory_parts

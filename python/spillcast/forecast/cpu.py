@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.columns import batch_of
 from spillcast.forecast.assumptions import WITHIN_RUN_BEYOND, WITHIN_RUN_SPREAD
-from spillcast.forecast.latency import Latency
-from spillcast.forecast.load import Load, counts
+from spillcast.forecast.load import Latency, Load, counts
 from spillcast.forecast.workload import CpuTime, Workload
 from spillcast.recording.bursts import Bursts, TempOperations
 from spillcast.recording.calibration import WaitCost, weights_of

@@ -23,8 +23,7 @@ from spillcast.forecast.assumptions import (
 )
 from spillcast.forecast.breakdown import Breakdown, breakdown
 from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
-from spillcast.forecast.latency import Latency
-from spillcast.forecast.load import Load, operations
+from spillcast.forecast.load import Latency, Load, operations
 from spillcast.forecast.projection import ZERO_LATENCY, Projection, projection, total_s
 from spillcast.forecast.result import Sampled
 from spillcast.forecast.workload import Workload, per_workload

@@ -1,10 +1,14 @@
-"""The temp I/O of a run as loads: how many operations of which op and size, how long they took."""
+"""The temp I/O of a run as loads, and the latency of a load's operations on a storage."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from spillcast.storage import Storage
+from spillcast.storage.model import Model
+from spillcast.storage.rehearse import Rehearsal
 
 
 @dataclass(frozen=True)
@@ -43,3 +47,89 @@ def counts(loads: Sequence[Load]) -> NDArray[np.float64]:
 def operations(loads: Sequence[Load]) -> int:
     """Operations of all loads."""
     return sum(load.count for load in loads)
+
+
+#: Fewer rehearsed operations of a size do not stand for the others.
+REHEARSED_MIN = 100
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Mean latency for one load, and the measured blocks it comes from."""
+
+    mean_s: float
+    #: Count and mean (s) of consecutive stretches of the measurement.
+    blocks: NDArray[np.float64]
+    #: Relative standard error where the size or depth was not measured; 0 where it was.
+    error: float
+    measured: bool
+    #: The size or depth lies outside of what was measured.
+    extrapolated: bool
+
+    def at(self, mean_s: float) -> "Latency":
+        """The same with another mean, as where operations wait for each other."""
+        factor = mean_s / self.mean_s if self.mean_s else 1.0
+        return replace(self, mean_s=mean_s, blocks=self.blocks * [1.0, factor])
+
+
+#: The latency of operations that take no time.
+NO_LATENCY = Latency(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapolated=False)
+
+
+def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Latency]:
+    """Latency of each load with ``depth`` operations in flight.
+
+    Refusal where the storage has no figures for an op.
+    """
+    if storage.source.instant:
+        return [NO_LATENCY] * len(loads)
+    model = Model(storage)
+    latencies = [_latency(model, load, depth) for load in loads]
+    # Figures of a formula lie on its line; how far off they are is the row's own spread.
+    return (
+        [replace(latency, error=0.0) for latency in latencies]
+        if storage.source.any_size
+        else latencies
+    )
+
+
+def rehearsed(
+    latencies: Sequence[Latency], loads: Sequence[Load], rehearsal: Rehearsal
+) -> list[Latency]:
+    """Latencies with what the query itself saw there, by the share of its operations that it did.
+
+    What comes after a rehearsal may be slower, as where a page cache has filled up: a probe does
+    all of it.
+    """
+    mixed = []
+    for latency, load in zip(latencies, loads, strict=True):
+        group = rehearsal.groups.get((load.op, load.size_class_bytes))
+        if group is None or group.count < REHEARSED_MIN:
+            mixed.append(latency)
+            continue
+        share = min(group.count / load.count, 1.0)
+        mixed.append(latency.at(share * group.mean_s + (1 - share) * latency.mean_s))
+    return mixed
+
+
+def _latency(model: Model, load: Load, depth: float) -> Latency:
+    """Sequential and random operations in the share that the recording has of each."""
+    shares = [(True, load.sequential), (False, 1 - load.sequential)]
+    weighted = [
+        (
+            share,
+            model.latency(load.op, load.size_class_bytes, depth=depth, sequential=sequential),
+        )
+        for sequential, share in shares
+        if share > 0
+    ]
+    mean_s = float(sum(share * estimate.mean_s for share, estimate in weighted))
+    error_s = np.sqrt(sum((share * est.mean_s * est.error) ** 2 for share, est in weighted))
+    _, main = max(weighted, key=lambda pair: pair[0])
+    return Latency(
+        mean_s,
+        main.blocks * [1.0, mean_s / main.mean_s if main.mean_s else 1.0],
+        float(error_s / mean_s) if mean_s else 0.0,
+        all(bool(estimate.measured) for _, estimate in weighted),
+        any(bool(estimate.extrapolated) for _, estimate in weighted),
+    )

@@ -8,10 +8,9 @@ from spillcast.errors import FiguresMissing
 from spillcast.forecast.assumptions import COMPRESSING_SPREAD, LIMITED
 from spillcast.forecast.breakdown import breakdown
 from spillcast.forecast.cpu import cpu_change
-from spillcast.forecast.latency import Latency, latencies, rehearsed
-from spillcast.forecast.load import counts, operations
+from spillcast.forecast.load import Latency, counts, latencies, operations, rehearsed
+from spillcast.forecast.threads.overlap import Overlap
 from spillcast.forecast.threads.page_cache import missed, storage_share
-from spillcast.forecast.threads.simulated import Overlap
 from spillcast.forecast.workload import TempChanges, Workload
 from spillcast.storage.model import behaviour_of
 from spillcast.storage.source import INSTANT

@@ -21,7 +21,8 @@ from spillcast.forecast.assumptions import (
     WHOLE,
 )
 from spillcast.forecast.data_reads import data_reads
-from spillcast.forecast.duckdb.compression import compression
+from spillcast.forecast.duckdb import compression
+from spillcast.forecast.interval import check_elapsed
 from spillcast.forecast.load import Load, operations
 from spillcast.forecast.recorded_threads import (
     quota_exceeded,
@@ -29,7 +30,6 @@ from spillcast.forecast.recorded_threads import (
     recorded_threads,
     temp_load,
 )
-from spillcast.forecast.refusals import check_elapsed
 from spillcast.forecast.remaining import NO_HINTS, Extrapolation, RemainingWorkHints
 from spillcast.forecast.work_memory.advice import plan_spills
 from spillcast.forecast.workload import (

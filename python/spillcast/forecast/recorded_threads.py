@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spillcast.columns import covered_s
+from spillcast.forecast.counted import counted_trace
 from spillcast.forecast.load import Load
-from spillcast.forecast.threads.counted import counted_trace
 from spillcast.forecast.threads.cpus import PERIOD_S, Cpus
 from spillcast.forecast.threads.overlap import RecordedThreads
 from spillcast.recording import Recording

@@ -17,8 +17,7 @@ from spillcast.forecast.assumptions import (
     UNCALIBRATED,
 )
 from spillcast.forecast.breakdown import breakdown
-from spillcast.forecast.latency import Latency
-from spillcast.forecast.load import Load
+from spillcast.forecast.load import Latency, Load
 from spillcast.forecast.projection import Projection, projection, total_s
 from spillcast.forecast.result import Warned
 from spillcast.forecast.storage_warnings import storage_warnings

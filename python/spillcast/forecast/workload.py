@@ -26,7 +26,7 @@ from spillcast.recording.observed import TempPlace
 from spillcast.recording.postgres_meta import Statement
 
 if TYPE_CHECKING:
-    from spillcast.forecast.duckdb.compression import Compression
+    from spillcast.forecast.duckdb import Compression
     from spillcast.forecast.remaining.model import RemainingWork
 
 T = TypeVar("T")

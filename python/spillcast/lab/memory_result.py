@@ -8,7 +8,7 @@ from typing import Any
 
 from spillcast.forecast.more_memory import State
 from spillcast.forecast.result import Warned
-from spillcast.forecast.work_memory.cheapest import Advice, Cell
+from spillcast.forecast.work_memory.cells import Advice, Cell
 from spillcast.forecast.work_memory.curve import Between, MemoryRun
 
 SWEEP_SCHEMA = "spillcast.sweep/1"

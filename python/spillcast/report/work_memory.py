@@ -11,7 +11,7 @@ from spillcast.forecast.more_memory import (
     WorkMemory,
     WorkMemorySetting,
 )
-from spillcast.forecast.work_memory.cheapest import Advice, Cell
+from spillcast.forecast.work_memory.cells import Advice, Cell
 from spillcast.report.page import Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.units import format_bytes, format_duration, format_setting

@@ -8,8 +8,7 @@ import pytest
 from evidence import change, known, recording, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
-from spillcast.forecast.latency import Latency
-from spillcast.forecast.load import Load
+from spillcast.forecast.load import Latency, Load
 from spillcast.forecast.recorded import cpu_time
 from spillcast.forecast.recorded_threads import temp_load
 from spillcast.recording.calibration import MachineCalibration, WaitCost

@@ -7,8 +7,7 @@ import pytest
 
 from evidence import known, table
 from spillcast.forecast.cpu import within_run_change
-from spillcast.forecast.latency import Latency
-from spillcast.forecast.load import Load
+from spillcast.forecast.load import Latency, Load
 from spillcast.recording.calibration import SHORT_S
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter

@@ -14,9 +14,8 @@ from evidence import known, seconds, storage, table
 from harness import spillcast
 from spillcast.calibrated import calibrated
 from spillcast.forecast import forecast
-from spillcast.forecast.duckdb.adaptive import adapt, lowest_level_s
-from spillcast.forecast.duckdb.compression import compression
-from spillcast.forecast.latency import latencies
+from spillcast.forecast.duckdb import adapt, compression, lowest_level_s
+from spillcast.forecast.load import latencies
 from spillcast.forecast.recorded_threads import temp_load
 from spillcast.recording import Recording
 from spillcast.recording.schema import WAITS_SCHEMA

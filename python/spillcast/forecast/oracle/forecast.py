@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from spillcast.errors import OptionInvalid, Refusal
 from spillcast.forecast.assumptions import TRACE_REST_SPREAD
-from spillcast.forecast.interval import DRAWS
+from spillcast.forecast.interval import DRAWS, check_elapsed, too_wide
 from spillcast.forecast.oracle.events import AshEvidence, EventLatency
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.parts import Part, Target, parts_of
 from spillcast.forecast.oracle.rest import TargetRest, latency_error, target_rest
 from spillcast.forecast.oracle.warnings import warn
 from spillcast.forecast.question import Question
-from spillcast.forecast.refusals import check_elapsed, too_wide
 from spillcast.forecast.result import Forecast, Term
 from spillcast.stats import resampled_means
 

@@ -1,8 +1,20 @@
-"""The CPUs that threads run on: how many, and how much of them they may have."""
+"""The CPUs that threads run on: how many, how much of each, and how threads share them.
+
+Where work moves between threads, in each stretch of a run as many have work as had: while one waits
+for I/O, the others go on, as far as there are cores. Each is in turn on one of m cores and in I/O.
+That is the machine repairman, a closed queueing network: where all threads together burn the time c
+and wait for I/O for the time L, one takes c + L, P threads with a core each take (c + L) / P, and
+without latency it is c / min(P, m).
+"""
 
 from dataclasses import dataclass
-from math import inf
+from functools import cached_property
+from math import exp, floor, inf, log
 
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.columns import covered_by_stretch_s, spread_by_stretch
 from spillcast.errors import OptionInvalid
 from spillcast.recording.thread_trace import ThreadTrace
 
@@ -58,3 +70,131 @@ class Cpus:
             return None
         period_ns = round(self.period_s * 1e9)
         return round(self.quota_cpus * period_ns), period_ns
+
+
+Array = NDArray[np.int64]
+Seconds = NDArray[np.float64]
+
+#: Slices of the run, 1 % each, in which the number of active threads counts as constant.
+STRETCHES = 100
+
+
+class Stretches:
+    """The stretches of a program that took ``elapsed_s``.
+
+    A thread has work while it is on a core, waits for one, or has I/O under way.
+    """
+
+    def __init__(self, trace: ThreadTrace, elapsed_s: float) -> None:
+        self._trace = trace
+        self._elapsed_s = elapsed_s
+        self._work_ns = trace.start_ns - trace.cpu_ns - trace.ready_ns
+        self._end_ns = trace.start_ns + trace.io_ns(trace.wait_ns)
+
+    def of_waits(self, values: Seconds) -> Seconds:
+        """Sums of what rows have while they wait, by stretch, each in proportion to its time."""
+        return self._spread(self._trace.start_ns, self._end_ns, values)
+
+    def of_work(self, values: Seconds) -> Seconds:
+        """Sums of what rows have before they wait, by stretch, each in proportion to its time."""
+        return self._spread(self._work_ns, self._trace.start_ns, values)
+
+    @cached_property
+    def active_s(self) -> Seconds:
+        """Seconds in which at least one thread had work."""
+        return covered_by_stretch_s(self._work_ns, self._end_ns, self._elapsed_s, STRETCHES)
+
+    @property
+    def idle_s(self) -> Seconds:
+        """Seconds in which none had."""
+        idle: Seconds = self._elapsed_s / STRETCHES - self.active_s
+        return idle
+
+    @cached_property
+    def threads(self) -> Seconds:
+        """How many had work while any had: at least 1."""
+        work_s = self._spread(self._work_ns, self._end_ns, (self._end_ns - self._work_ns) / 1e9)
+        threads = work_s / np.maximum(self.active_s, 1e-9)
+        return np.clip(threads, 1.0, max(self._trace.threads, 1))
+
+    def _spread(self, begin_ns: Array, end_ns: Array, values: Seconds) -> Seconds:
+        return spread_by_stretch(begin_ns, end_ns, values, self._elapsed_s, STRETCHES)
+
+
+@dataclass(frozen=True)
+class At:
+    """What the rows of a trace wait and burn on a storage, ns, and the CPUs that there are."""
+
+    wait_ns: Array | Seconds
+    cpu_ns: Array
+    cpus: Cpus
+
+
+class Sharing:
+    """The threads of a trace as they share CPUs; ``call_ns`` is CPU time within waits."""
+
+    def __init__(
+        self, trace: ThreadTrace, stretches: Stretches, call_ns: Array, cpus: Cpus
+    ) -> None:
+        """They were recorded on ``cpus``."""
+        self._trace, self._stretches, self._call_ns = trace, stretches, call_ns
+        self._recorded_on = cpus
+
+    def elapsed_s(self, load_point: At) -> float:
+        """Of the whole run; what nobody had work in stays as it was."""
+        recorded_s, target_s = self._recorded_s, self._busy_s(load_point)
+        active_s = self._stretches.active_s
+        left_s = active_s - recorded_s
+        times = np.divide(target_s, recorded_s, out=np.ones_like(target_s), where=recorded_s > 0)
+        # What the model leaves unexplained, such as other work on the CPUs, does not grow.
+        grows = (times > 1) & (left_s > 0)
+        took_s = np.where(grows, target_s + left_s, active_s * times)
+        return float((self._stretches.idle_s + took_s).sum())
+
+    @cached_property
+    def _recorded_s(self) -> Seconds:
+        return self._busy_s(At(self._trace.wait_ns, self._trace.cpu_ns, self._recorded_on))
+
+    def _busy_s(self, at: At) -> Seconds:
+        """By stretch: how long the threads that have work take."""
+        cpu_s = self._stretches.of_work(at.cpu_ns / 1e9)
+        io_s = self._stretches.of_waits(self._trace.io_ns(at.wait_ns) / 1e9)
+        cores = at.cpus.usable(self._trace)
+        times_s = [
+            repairman_s(threads, cores, cpu, io)
+            for threads, cpu, io in zip(self._stretches.threads, cpu_s, io_s, strict=True)
+        ]
+        if at.cpus.quota_cpus is None or not self._trace.cpu_known:
+            return np.array(times_s)
+        trace = self._trace
+        call_ns = np.where(trace.on_core, at.wait_ns, np.minimum(self._call_ns, at.wait_ns))
+        had_s = cpu_s + self._stretches.of_waits(trace.io_ns(call_ns) / 1e9)
+        return np.maximum(times_s, had_s / at.cpus.quota_cpus)
+
+
+def repairman_s(threads: float, cores: int, cpu_s: float, latency_s: float) -> float:
+    """How long they take to burn so much CPU time and to wait so long for I/O, all together.
+
+    Between whole numbers of threads it is in proportion.
+    """
+    least = floor(threads)
+    below_s = _whole_s(least, cores, cpu_s, latency_s)
+    if threads == least:
+        return below_s
+    above_s = _whole_s(least + 1, cores, cpu_s, latency_s)
+    return below_s + (threads - least) * (above_s - below_s)
+
+
+def _whole_s(threads: int, cores: int, cpu_s: float, latency_s: float) -> float:
+    if threads <= cores or cpu_s <= 0:
+        return (cpu_s + latency_s) / threads
+    if latency_s <= 0:
+        return cpu_s / cores
+    # Logarithms of the odds of k threads on the cores or waiting for one, against none.
+    odds = [0.0]
+    for k in range(1, threads + 1):
+        odds.append(odds[-1] + log((threads - k + 1) * cpu_s / (min(k, cores) * latency_s)))
+    most = max(odds)
+    weights = [exp(odd - most) for odd in odds]
+    on_cores = sum(weight * min(k, cores) for k, weight in enumerate(weights)) / sum(weights)
+    return cpu_s / on_cores

@@ -24,7 +24,7 @@ from spillcast.calibrated import calibrated
 from spillcast.columns import arrays_of, batch_of
 from spillcast.forecast.assumptions import BURST_MIN_S
 from spillcast.forecast.load import Load, operations
-from spillcast.forecast.threads.cpus import Cpus
+from spillcast.forecast.threads.cpus import At, Cpus, Sharing, Stretches
 from spillcast.forecast.threads.page_cache import (
     ANY_STORAGE,
     PageCache,
@@ -32,12 +32,61 @@ from spillcast.forecast.threads.page_cache import (
     page_cache_of,
     page_cache_of_counts,
 )
-from spillcast.forecast.threads.sharing import At, Sharing, Stretches
-from spillcast.forecast.threads.simulated import Overlap, Simulated
 from spillcast.recording.distinct import grouped
 from spillcast.recording.spill import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage.model import Behaviour
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """The recorded threads with their temp I/O on some storage."""
+
+    #: How long each row of the trace waits, ns.
+    wait_ns: NDArray[np.float64]
+    elapsed_ns: int
+    #: Operations in flight while there are any: at least 1.
+    in_flight: float
+    #: By limit of the storage, share of the temp I/O's time that operations wait for it.
+    limited: Sequence[float]
+    #: By row, ns that the storage took: 0 where memory answered.
+    storage_ns: NDArray[np.float64]
+
+
+#: Models of threads that are further apart than this say nothing either way.
+APART_MOST = 100.0
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What temp I/O of some latencies adds to a run."""
+
+    #: Seconds of elapsed time for a second of latency.
+    of_waits: float
+    #: Elapsed time where work moves between threads, and where it does not.
+    moving_s: float
+    fixed_s: float
+    #: Elapsed time of a replay of all threads on the storage, where there was one.
+    replayed_s: float | None = None
+    #: Seconds of elapsed time for a second of CPU that temp I/O makes.
+    of_cpu: float = 1.0
+
+    @property
+    def elapsed_s(self) -> float:
+        """The shorter time of the two models.
+
+        A replay repeats the recorded division of work: it agrees with the model in which no work
+        moves, and is no evidence against the other.
+        """
+        return min(self.moving_s, self.fixed_s)
+
+    @property
+    def apart(self) -> float:
+        """How many times as long the longest of them is as the shortest."""
+        models_s = [s for s in (self.moving_s, self.fixed_s, self.replayed_s) if s is not None]
+        # Of a short part of a run a model may leave no time at all.
+        return min(max(max(models_s), 1e-9) / max(min(models_s), 1e-9), APART_MOST)
+
 
 Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.postgres.nodes import amount, nodes_of
 from spillcast.forecast.assumptions import MEMORY_SPREAD
 from spillcast.forecast.elapsed import Elapsed, zero_latency
 from spillcast.forecast.more_memory import Spill, WorkMemory, WorkMemorySetting, io_share
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.work_memory.postgres import rounded_up
-from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, spills_of
 from spillcast.forecast.workload import PlanSpills, Workload
 from spillcast.gate import reading
 from spillcast.recording import Recording
@@ -51,6 +49,9 @@ def _spills(
     plan = (document or {}).get("Plan", {})
     if document is None or not {"Actual Loops", "Temp Written Blocks"} <= plan.keys():
         return None
+    from spillcast.evidence.postgres.nodes import amount, nodes_of
+    from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, spills_of
+
     with reading(f"{path}: its plan"):
         settings = {**settings, **document.get("Settings", {})}
         name = "hash_mem_multiplier"

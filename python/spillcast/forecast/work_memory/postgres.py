@@ -4,8 +4,13 @@ From tuplesort.c, nodeHash.c and nodeAgg.c of PostgreSQL 15 to 18; checked again
 tests/forecast/work_memory/test_work_memory.py.
 """
 
+from collections.abc import Sequence
 from itertools import count
 from math import ceil, log
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spillcast.evidence.postgres.logs import TempFile
 
 BLOCK_BYTES = 8192
 #: A tape being merged: a block each for reading and writing, and 32 to read ahead.
@@ -129,3 +134,27 @@ def rounded_up(size: float) -> int:
 def power_of_two(number: float) -> int:
     """The least power of 2 that is no less."""
     return 1 << max(0, ceil(number) - 1).bit_length()
+
+
+#: The memory of a sort over its temp file, at most: a row of an integer has 13 bytes on disk, and
+#: in memory 48 with what precedes it, and up to 48 in an array that grows by doubling. PostgreSQL
+#: 15 takes 2.8 to 6.8 times the file.
+SORT_MOST = 8
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def work_mem_between(files: "Sequence[TempFile]") -> tuple[int, int | None]:
+    """For all calls of a statement: at least the largest file, at most all files of one call.
+
+    A sort has one file, and its rows take more in memory; a hash has a file a batch. The upper
+    bound is None where it is not known which files are of one call.
+    """
+    by_call: dict[int, int] = {}
+    for file in files:
+        by_call[file.call] = by_call.get(file.call, 0) + file.bytes
+    least = max(file.bytes for file in files)
+    unit = MIB if least >= MIB else KIB
+    least -= least % unit
+    if 0 in by_call and len(files) > 1:
+        return least, None
+    return least, rounded_up(SORT_MOST * max(by_call.values()))

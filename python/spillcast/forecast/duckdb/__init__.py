@@ -1,1 +1,0 @@
-"""DuckDB's habits: it compresses what it spills as far as writes are slow."""
