@@ -41,6 +41,8 @@ class Item(Generic[Run]):
     session: str | None = None
 
 
+#: Characters of a statement in a list.
+TEXT_MAX = 48
 #: Columns of a list, and the option that each is chosen with.
 _COLUMNS = {
     "sql_id": "sql-id",
@@ -75,6 +77,22 @@ def pick(path: Path, items: Sequence[Item[Run]], choice: Choice) -> Run:
     raise _several(path, left)
 
 
+def item_of(path: Path, runs: Sequence[Run], item: int) -> Run:
+    """The run with this number. SelectionEmpty where there are fewer."""
+    if not 1 <= item <= len(runs):
+        raise SelectionEmpty(f"{path}: there is no item {item}", f"there are {len(runs):,}")
+    return runs[item - 1]
+
+
+def ambiguous(
+    summary: str, names: Sequence[str], rows: Sequence[Sequence[str]], total: int, hint: str
+) -> InputError:
+    """That one of several is to be named, with a list of the first."""
+    lines = aligned([names, *rows[:LISTED]], right=True)
+    lines += [f"and {total - LISTED:,} more"] * (total > LISTED)
+    return EvidenceAmbiguous("\n    ".join([summary, *lines]), hint)
+
+
 def _several(path: Path, left: Sequence[tuple[int, Item[Run]]]) -> InputError:
     longest = sorted(left, key=lambda each: each[1].elapsed_s, reverse=True)[:LISTED]
     names = [name for name in _COLUMNS if any(getattr(item, name) for _, item in left)]
@@ -82,8 +100,6 @@ def _several(path: Path, left: Sequence[tuple[int, Item[Run]]]) -> InputError:
         (f"{at}", *(getattr(item, name) or "-" for name in names), format_duration(item.elapsed_s))
         for at, item in longest
     ]
-    lines = aligned([("item", *(_COLUMNS[name] for name in names), "elapsed"), *rows])
-    lines += [f"and {len(left) - LISTED:,} more"] * (len(left) > LISTED)
     options = ("sql_id", "exec_id")
     telling = [
         f"--{_COLUMNS[name]}"
@@ -91,6 +107,6 @@ def _several(path: Path, left: Sequence[tuple[int, Item[Run]]]) -> InputError:
         if name in options and len({getattr(item, name) for _, item in left}) == len(left)
     ]
     summary = f"{path}: {len(left):,} runs, the longest first:"
-    return EvidenceAmbiguous(
-        "\n    ".join([summary, *lines]), f"name one with {telling[0] if telling else '--item'}"
-    )
+    columns = ("item", *(_COLUMNS[name] for name in names), "elapsed")
+    hint = f"name one with {telling[0] if telling else '--item'}"
+    return ambiguous(summary, columns, rows, len(left), hint)

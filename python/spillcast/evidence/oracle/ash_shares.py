@@ -10,9 +10,9 @@ from spillcast.evidence.counts import Bounds
 from spillcast.evidence.figures.choice import Choice
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.numbers import number_of
+from spillcast.evidence.figures.temp_times import OPERATION_BYTES, uncounted
 from spillcast.evidence.oracle.report_tables import Table, tables_of
 from spillcast.evidence.oracle.report_text import check_all_read, report_text
-from spillcast.evidence.oracle.uncounted import OPERATION_BYTES, uncounted
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 
 HOW = "export the rows of ASH themselves: spillcast collect oracle"

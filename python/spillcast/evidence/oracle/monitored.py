@@ -12,9 +12,8 @@ from spillcast.evidence.figures.checks import Held, hold
 from spillcast.evidence.figures.choice import Choice, Item, pick
 from spillcast.evidence.figures.figures import REPORT, Figures, Moved
 from spillcast.evidence.figures.numbers import Number
-from spillcast.evidence.figures.temp_times import TRACE_TELLS, TempTimes
+from spillcast.evidence.figures.temp_times import OPERATION_BYTES, TRACE_TELLS, TempTimes, uncounted
 from spillcast.evidence.oracle.row_sources import may_spill
-from spillcast.evidence.oracle.uncounted import OPERATION_BYTES, uncounted
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.postgres_meta import Statement
 from spillcast.units import format_count, format_duration

@@ -2,12 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceDamaged, EvidenceUnknown, InputError
-from spillcast.evidence.postgres.shape import NODES, check_shape
 from spillcast.evidence.postgres.text import ELSEWHERE, FIGURES, documents_of_text
 from spillcast.evidence.text import head_of, text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -33,6 +32,17 @@ _LOG = re.compile(
 _TEXT, _PARAMETERS = "Query Text:", "Query Parameters:"
 _XML = re.compile(r"<explain\b.*?</explain>", re.DOTALL)
 _YAML = re.compile(r"^(?P<indent> *)(?:- )?(?:Plan: *$|Query Text: \")", re.MULTILINE)
+#: Keys of a node whose values are texts; lists of nodes and of processes; others that are read.
+_TEXTS = frozenset(
+    ("CTE Name", "Node Type", "Parent Relationship", "Sort Method", "Sort Space Type", "Strategy",
+     "Subplan Name")
+)  # fmt: skip
+NODES = ("Plans", "Workers")
+#: Ends of the names of figures.
+_NUMBERS = (
+    " Batches", " Blocks", " Filter", " Launched", " Loops", " Planned", " Rows", " Time", " Usage",
+    " Used", " Width",
+)  # fmt: skip
 _YAML_PAIR = re.compile(r"(?P<key>\"[^\"]+\"|[^:\"\s][^:\"]*):(?: (?P<value>.*))?")
 
 
@@ -86,7 +96,7 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
                 name: value if isinstance(value, str) else json.dumps(value)
                 for name, value in settings.items()
             }
-        check_shape(document)
+        _check_shape(document)
     return documents
 
 
@@ -233,3 +243,36 @@ def _value(text: str) -> Any:
         except ValueError:
             return text.strip('"')
     return _scalar(text)
+
+
+def _check_shape(document: Mapping[str, Any]) -> None:
+    """ValueError for a key of a plan that holds something else than PostgreSQL writes there."""
+    if not all(isinstance(value, str) for value in _object(document, "Settings").values()):
+        raise ValueError("Settings holds more than texts")
+    if not isinstance(document.get("Execution Time", 0), int | float):
+        raise ValueError("Execution Time is not a number")
+    waiting = [document["Plan"]]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, dict):
+            raise ValueError("a node of the plan is not an object")
+        for name, value in node.items():
+            _check_key(name, value)
+        for name in NODES:
+            waiting += node.get(name, ())
+
+
+def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = document.get(name, {})
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} is not an object")
+    return value
+
+
+def _check_key(name: str, value: Any) -> None:
+    if name in NODES and not isinstance(value, list):
+        raise ValueError(f"{name} is not a list")
+    if name in _TEXTS and not isinstance(value, str):
+        raise ValueError(f"{name} is not a text")
+    if name.endswith(_NUMBERS) and not isinstance(value, int | float):
+        raise ValueError(f"{name} is not a number")

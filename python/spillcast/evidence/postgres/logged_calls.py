@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, SelectionEmpty
+from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.counts import Bounds, Counts
+from spillcast.evidence.figures.choice import LISTED, TEXT_MAX, ambiguous, item_of
 from spillcast.evidence.postgres.counted import counts_of_blocks
 from spillcast.evidence.postgres.logs import Logs, TempFile
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES, MEMORY_BLOCK_S, TempIO
-from spillcast.evidence.postgres.plan import LISTED, TEXT_MAX
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
-from spillcast.tabular import aligned
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_duration
 
@@ -72,9 +71,7 @@ def _picked(
     path: Path, calls: Sequence[Sequence[TempFile]], item: int | None
 ) -> Sequence[TempFile]:
     if item is not None:
-        if not 1 <= item <= len(calls):
-            raise SelectionEmpty(f"{path}: there is no item {item}", f"there are {len(calls):,}")
-        return calls[item - 1]
+        return item_of(path, calls, item)
     if len(calls) == 1:
         return calls[0]
     sizes = [sum(file.bytes for file in files) for files in calls]
@@ -88,8 +85,7 @@ def _picked(
         )
         for at in largest
     ]
-    lines = aligned([("item", "elapsed", "temp files", "statement"), *rows], right=True)
-    lines += [f"and {len(calls) - LISTED:,} more"] * (len(calls) > LISTED)
     summary = f"{path}: {len(calls):,} calls with temp files, the largest first:"
     hint = "name one with --item; spillcast postgres ranks all statements of a log"
-    raise EvidenceAmbiguous("\n    ".join([summary, *lines]), hint)
+    names = ("item", "elapsed", "temp files", "statement")
+    raise ambiguous(summary, names, rows, len(calls), hint)

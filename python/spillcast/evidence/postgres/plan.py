@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import (
-    EvidenceAmbiguous,
     EvidenceIncomplete,
     NoTempIo,
     Refusal,
-    SelectionEmpty,
     TimesContradictory,
 )
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes, middle_processes
 from spillcast.evidence.figures.checks import Held, hold
+from spillcast.evidence.figures.choice import LISTED, TEXT_MAX, ambiguous, item_of
 from spillcast.evidence.figures.numbers import Number
 from spillcast.evidence.postgres.counted import counts_of_blocks
 from spillcast.evidence.postgres.document import HOW, read_documents, read_log
@@ -32,12 +31,9 @@ from spillcast.gate import reading
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
-from spillcast.tabular import aligned
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_duration
 
-#: So many plans are listed, with so much of their statements.
-LISTED, TEXT_MAX = 8, 48
 #: 30 years: no query took as long, and nobody could follow it step by step.
 LONGEST_MS = 1e12
 #: What takes the times that are not in a plan.
@@ -102,11 +98,7 @@ def picked(
 ) -> dict[str, Any]:
     """The plan that is meant: by its number, the only one, or the only one of a log that spills."""
     if item is not None:
-        if not 1 <= item <= len(documents):
-            raise SelectionEmpty(
-                f"{path}: there is no item {item}", f"there are {len(documents):,}"
-            )
-        return documents[item - 1]
+        return item_of(path, documents, item)
     spilling = [document for document in documents if blocks_of(document["Plan"])]
     logged = any("Query Text" in document for document in documents)
     if len(documents) == 1 or (logged and len(spilling) < 2):
@@ -128,10 +120,9 @@ def picked(
         )
         for at, document in numbered[:LISTED]
     ]
-    lines = aligned([("item", "elapsed", "temp I/O", "plan"), *rows], right=True)
-    lines += [f"and {len(documents) - LISTED:,} more"] * (len(documents) > LISTED)
     summary = f"{path}: {len(documents):,} plans, the most temp I/O first:"
-    raise EvidenceAmbiguous("\n    ".join([summary, *lines]), "name one with --item")
+    names = ("item", "elapsed", "temp I/O", "plan")
+    raise ambiguous(summary, names, rows, len(documents), "name one with --item")
 
 
 def _milliseconds(document: Mapping[str, Any]) -> str:

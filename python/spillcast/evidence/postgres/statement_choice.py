@@ -3,16 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from spillcast.errors import EvidenceAmbiguous, InputError, NoTempIo, SelectionEmpty
+from spillcast.errors import InputError, NoTempIo, SelectionEmpty
+from spillcast.evidence.figures.choice import LISTED, TEXT_MAX, ambiguous
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES
 from spillcast.evidence.postgres.statement_rows import Row
-from spillcast.tabular import aligned
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_duration
-
-LISTED = 8
-#: Columns of a statement's text in the list.
-TEXT_MAX = 48
 
 
 def chosen(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
@@ -54,12 +50,11 @@ def several(path: Path, rows: Sequence[Row], summary: str) -> InputError:
     """That one of them is to be named, with a list of the first."""
     heading = ("queryid", "calls", "mean time", "temp I/O", "statement")
     timed = _timed(rows)
-    lines = aligned([heading, *(_cells(row, timed=timed) for row in rows[:LISTED])], right=True)
-    lines += [f"and {len(rows) - LISTED:,} more"] * (len(rows) > LISTED)
     hint = "name one with --queryid"
     if any(row.queryid is None for row in rows):
         hint += "; a role with pg_read_all_stats can export those without a queryid"
-    return EvidenceAmbiguous("\n    ".join([f"{path}: {summary}", *lines]), hint)
+    listed = [_cells(row, timed=timed) for row in rows[:LISTED]]
+    return ambiguous(f"{path}: {summary}", heading, listed, len(rows), hint)
 
 
 def _cells(row: Row, *, timed: bool) -> tuple[str, ...]:
