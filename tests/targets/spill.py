@@ -128,7 +128,10 @@ def run_in_threads(workers, gate):
         opened.wait()
         worker.run()
 
-    threads = [threading.Thread(target=wait_and_run, args=(worker,)) for worker in workers]
+    # Daemons: one that waits for the event must not keep a program that is interrupted before it.
+    threads = [
+        threading.Thread(target=wait_and_run, args=(worker,), daemon=True) for worker in workers
+    ]
     for thread in threads:
         thread.start()
     if gate:
