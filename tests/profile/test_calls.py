@@ -52,6 +52,15 @@ def test_each_call_counts_without_those_it_made(nested):
     assert by["EXEC", 0]["longest_at"] == f"{nested}:15"
 
 
+def test_rows_with_the_same_total_are_in_the_order_of_their_keys(tmp_path):
+    path = tmp_path / "ties.trc"
+    lines = [f"FETCH #1:c=1,e=2,p=0,cr=0,cu=0,mis=0,r={rows},dep=0,og=1,plh=0,tim={1000000 + rows}"
+             for rows in range(500, 0, -1)]  # fmt: skip
+    path.write_text("=====================\n" + "\n".join(lines) + "\n")
+    rows = [row["r"] for row in profile(path, by=["call", "r"]).rows]
+    assert rows == sorted(rows)
+
+
 def test_recursive_calls_know_who_made_them(nested):
     rows = profile(nested, by=["call", "sql", "caller"], where="dep > 0").rows
     assert {(row["sql"], row["caller"], row["count"]) for row in rows} == {

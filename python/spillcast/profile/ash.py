@@ -24,7 +24,14 @@ from spillcast.evidence.oracle.ash import (
 from spillcast.evidence.oracle.statistics import read_statistics
 from spillcast.evidence.oracle.trace import Progress
 from spillcast.profile.result import DIMENSIONS, QUANTILES, Profile, bare_row
-from spillcast.profile.trace_tables import check_keys, condition_of, confine, keys_of, named
+from spillcast.profile.trace_tables import (
+    check_keys,
+    condition_of,
+    confine,
+    keys_of,
+    named,
+    order_of,
+)
 from spillcast.recording import Recording
 
 _COLUMNS = {
@@ -61,7 +68,7 @@ def grouped(samples: pa.Table, by: Sequence[str], where: str | None) -> list[dic
         query = (
             f"select {', '.join(keys_of(by, _COLUMNS))}, count(*) as count, "
             f"sum(weight_us)::bigint as total_us from samples where {condition_of(where)} "
-            "group by all order by total_us desc"
+            f"group by all order by total_us desc, {order_of(by)}"
         )
         try:
             records = connection.sql(query).to_arrow_table().to_pylist()

@@ -37,6 +37,7 @@ from spillcast.profile.trace_tables import (
     confine,
     keys_of,
     named,
+    order_of,
 )
 from spillcast.profile.traces import trace_warnings
 from spillcast.text import rows_of
@@ -93,7 +94,8 @@ def _counted(
         "sum(r)::bigint as rows, sum(self_p)::bigint as reads, "
         "sum(self_cr)::bigint as consistent_gets, "
         "sum(self_cu)::bigint as current_gets, sum(mis)::bigint as misses "
-        f"from call_tree where {condition_of(where)} group by all order by total_us desc"
+        f"from call_tree where {condition_of(where)} "
+        f"group by all order by total_us desc, {order_of(by)}"
     )
     try:
         records: list[dict[str, Any]] = connection.sql(query).to_arrow_table().to_pylist()

@@ -48,6 +48,11 @@ def keys_of(by: Sequence[str], columns: Mapping[str, str]) -> list[str]:
     return [f"({columns.get(name, name)}) as key_{number}" for number, name in enumerate(by)]
 
 
+def order_of(by: Sequence[str]) -> str:
+    """The order of rows with the same total: by their keys."""
+    return ", ".join(f"key_{number}" for number in range(len(by)))
+
+
 def condition_of(where: str | None) -> str:
     """The condition in brackets, so that it cannot extend beyond WHERE."""
     return "true" if where is None else f"({where}\n)"
