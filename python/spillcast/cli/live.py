@@ -22,35 +22,35 @@ REFRESH_S = 1.0
 
 
 class View(Protocol):
-    """What shows a recording under way."""
+    """Shows a recording in progress."""
 
     def look(self, recorder: "Recorder", status: Mapping[str, Any]) -> None:
-        """Show what there is, where it is time."""
+        """Show the present state, at most once a second."""
 
     def end(self) -> None:
-        """Show what there is at the end."""
+        """Show the state at the end."""
 
     def say(self, text: str) -> None:
-        """A line that stays; one that begins with a blank goes on with the last."""
+        """Print a line that stays; one that begins with a blank continues the last."""
 
 
 class LineView:
-    """One line that is written over."""
+    """One line that is overwritten."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
 
     def look(self, _recorder: "Recorder", status: Mapping[str, Any]) -> None:
-        """The counts of the capture."""
+        """Show the counts of the capture."""
         from spillcast.report.recording import status_line
 
         self._show(status_line(status))
 
     def end(self) -> None:
-        """Nothing: the words about the recording come then."""
+        """No-op: the summary of the recording follows."""
 
     def say(self, text: str) -> None:
-        """On a line of its own."""
+        """Print a line of its own."""
         self._show("")
         print(_timestamped(text), file=sys.stderr)
 
@@ -75,7 +75,7 @@ class LiveView:
         self._last: tuple[Recorder, Mapping[str, Any]] | None = None
 
     def look(self, recorder: "Recorder", status: Mapping[str, Any]) -> None:
-        """Show what there is, where a second has passed."""
+        """Show the profile and the forecast if a second has passed."""
         self._last = recorder, status
         if self._keyboard is not None and _pressed(self._keyboard, b"q"):
             raise KeyboardInterrupt
@@ -84,13 +84,13 @@ class LiveView:
             self._show(self._glimpse(recorder, status, ended=False))
 
     def end(self) -> None:
-        """The view of the whole run, with a last forecast."""
+        """Show the entire run, with a last forecast."""
         if self._last is not None:
             recorder, status = self._last
             self._show(self._glimpse(recorder, {**status, **recorder.status()}, ended=True))
 
     def say(self, text: str) -> None:
-        """Above the view."""
+        """Print a line above the view."""
         if self._live is None:
             print(_timestamped(text), file=sys.stderr)
         else:
@@ -162,7 +162,7 @@ def live_view(
 ) -> Iterator[View]:
     """A view on stderr, which must be a terminal, or lines of JSON on stdout.
 
-    With ``keep`` its last state stays on the screen. ``keyboard`` says that nobody else reads it.
+    With ``keep`` its last state stays on the screen. With ``keyboard`` q ends it.
     """
     if json_lines:
         yield LiveView(title, forecast, None, None)
@@ -187,7 +187,7 @@ def live_view(
 
 @contextmanager
 def _single_keys(descriptor: int) -> Iterator[int]:
-    """Keys come one by one and are not shown, until the end; Ctrl-C stays what it is."""
+    """Read keys without a newline and without echo; Ctrl-C still interrupts."""
     import termios
     import tty
 
@@ -209,11 +209,11 @@ def _pressed(descriptor: int, key: bytes) -> bool:
     return False
 
 
-class OthersOutput:
-    """What a command prints that is started in ``starting``: it must not mix with the view.
+class CommandOutput:
+    """Output of a command that is started in ``starting``, kept apart from the view.
 
     With ``json`` it goes to stderr. What would go to a terminal is kept, and printed by
-    ``give_out``; what goes to a file or a pipe stays as it is.
+    ``print_kept``; what goes to a file or a pipe stays as it is.
     """
 
     def __init__(self, *, json: bool) -> None:
@@ -225,7 +225,7 @@ class OthersOutput:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Descriptors as the command is to have them; ours are put back."""
+        """Redirect descriptors while the command starts, then restore them."""
         before = {number: os.dup(number) for number in self._to}
         try:
             for number, to in self._to.items():
@@ -236,8 +236,8 @@ class OthersOutput:
                 os.dup2(descriptor, number)
                 os.close(descriptor)
 
-    def give_out(self) -> None:
-        """Print what was kept."""
+    def print_kept(self) -> None:
+        """Print the kept output."""
         for number, file in self._kept.items():
             file.seek(0)
             with os.fdopen(os.dup(number), "wb") as out:
@@ -246,5 +246,5 @@ class OthersOutput:
 
 
 def _file() -> BinaryIO:
-    """A file without a name, closed by ``give_out`` or with the program."""
+    """An unnamed file, closed by ``print_kept`` or with the program."""
     return os.fdopen(os.memfd_create("spillcast-output"), "w+b")

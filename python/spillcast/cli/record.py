@@ -219,7 +219,7 @@ def record(
     Example: spillcast record --live --discard --pid 4711 --to catalogue:aws-gp3
     """
     from spillcast._core import unused_name
-    from spillcast.cli.live import OthersOutput, line_view, live_view
+    from spillcast.cli.live import CommandOutput, line_view, live_view
     from spillcast.cli.recording import (
         as_it_ends,
         begin,
@@ -275,7 +275,7 @@ def record(
     if live and wanted == SessionSelector() and explain is None:
         wanted = SessionSelector(spilling=True)
     running = Running() if live else None
-    others = OthersOutput(json=json) if live and command is not None else None
+    others = CommandOutput(json=json) if live and command is not None else None
     shows: AbstractContextManager[View]
     if live:
         title = _described(command, pid, server)
@@ -316,7 +316,7 @@ def record(
                     _tell_of_the_rest(recorder)
         finally:
             if others is not None:
-                others.give_out()
+                others.print_kept()
         if output is not None:
             exit_status = result.meta.engine.settings.get("exit_status")
             if rehearse and result.meta.spilled and not exit_status:

@@ -22,7 +22,7 @@ from spillcast.units import format_duration
 if TYPE_CHECKING:
     from types import FrameType
 
-    from spillcast.cli.live import OthersOutput, View
+    from spillcast.cli.live import CommandOutput, View
     from spillcast.recording import Recording
     from spillcast.recording.capture import RecordOptions
     from spillcast.recording.live import Running
@@ -134,7 +134,7 @@ def begin(
     output: Path | None,
     options: "RecordOptions",
     running: "Running | None",
-    others: "OthersOutput | None",
+    others: "CommandOutput | None",
     passed_on: "PassedOn | None",
 ) -> "Recorder":
     """Start a command under observation, which gets our signals, or attach to a process."""

@@ -51,21 +51,21 @@ class Workload:
 class Engine:
     """Describes an engine. A feature that it lacks is None; others are imported on use."""
 
-    #: As the command line and meta.json have it.
+    #: In options of the command line and in meta.json.
     name: str
-    #: As people have it.
+    #: In messages and reports.
     label: str
-    #: What meta.json may call it besides.
+    #: Further names in meta.json.
     aliases: tuple[str, ...] = ()
-    #: Settings that meta.json may hold of it and that affect spills.
+    #: Settings in meta.json that affect spills.
     settings: tuple[str, ...] = ()
-    #: What to set for temp I/Os of least and most bytes, and the statements, if there are any.
+    #: Advice and statements that set the minimum and maximum bytes of a temp I/O.
     io_size: Callable[[int, int], tuple[str, tuple[str, ...]]] | None = None
-    #: The setting that a sweep of work memory turns.
+    #: The setting that a sweep of work memory changes.
     memory: "WorkMemory | None" = None
     #: Experiments on a server or a database of our own.
     lab: "Callable[[], type[Lab]] | None" = None
-    #: Whether its queries run in servers that run already, which --postgres and the like name.
+    #: Whether its queries run in a server, which options such as --postgres name.
     server: bool = False
     #: The command that moves temp files elsewhere: its parameters are options of the command line.
     move: "Callable[[], Callable[..., Move]] | None" = None
@@ -78,19 +78,21 @@ class WorkMemory:
     """The setting of the memory beyond which a query spills."""
 
     name: str
-    #: From far too little to enough for the lab's queries.
+    #: From far too little to enough for the queries of the lab.
     default_range: str
-    #: How it writes KiB.
+    #: The unit that follows a number of KiB.
     unit: str
     #: Its range; None if the engine itself reports a value that is too small.
     bounds_bytes: tuple[int, int] | None = None
-    #: Settings that make it tell what its buffers took.
-    telling: Mapping[str, str] = field(default_factory=dict)
+    #: Settings with which it reports the peak size of its buffers.
+    report_settings: Mapping[str, str] = field(default_factory=dict)
 
     def given(self, workload: Workload, size_bytes: int) -> Workload:
-        """The query with so many bytes."""
+        """The query with ``size_bytes`` of work memory."""
         memory = f"{size_bytes >> 10}{self.unit}"
-        return replace(workload, memory=memory, settings={**workload.settings, **self.telling})
+        return replace(
+            workload, memory=memory, settings={**workload.settings, **self.report_settings}
+        )
 
 
 class Lab(Protocol):
@@ -111,12 +113,12 @@ class Lab(Protocol):
         """Name and version, for people."""
 
     def build(self, rows: int) -> None:
-        """Make the table of so many rows, if it is not there; seconds of work."""
+        """Make the table of ``rows`` rows if it does not exist; takes seconds."""
 
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
     ) -> "AbstractContextManager[HeldQuery]":
-        """A query made ready with its temp files in ``temp``; all of it ends with the context.
+        """Prepare a query with its temp files in ``temp``; it ends with the context.
 
         ``environment`` is for the processes that do the query's work.
         """
@@ -127,45 +129,45 @@ class Lab(Protocol):
 
 @runtime_checkable
 class OpensOwn(Protocol):
-    """A lab that also runs queries of the user's own."""
+    """A lab that also runs the user's queries."""
 
     @classmethod
     def on(cls, room: Path, database: Path | None) -> Self:
-        """With their database, which is only read; without one the query finds its data itself."""
+        """Open the user's database read-only, or none if the query names its data."""
 
 
 @runtime_checkable
 class Explains(Protocol):
-    """A lab whose engine's own plans count temp I/O."""
+    """A lab whose engine counts temp I/O in its plans."""
 
     def explaining(self, workload: Workload) -> Workload:
-        """The same query, whose result is its plan."""
+        """The query that returns the plan of ``workload``."""
 
     def plan_of(self, ran: "RunResult") -> "Counts":
-        """What the plan counts that such a run returned."""
+        """The temp I/O in the plan that such a run returned."""
 
     def spills(self, workload: Workload, plan: "Counts") -> "Sequence[Spill]":
-        """The nodes of such a plan that spill."""
+        """The nodes of the plan that spill."""
 
 
 @runtime_checkable
 class Calibrates(Protocol):
     """A lab that has queries for measuring a machine."""
 
-    #: Whether what it burns before a write depends on how long its writes take.
+    #: Whether the CPU time before a write depends on how long writes take.
     compresses_writes: ClassVar[bool]
 
     @staticmethod
     def calibrating() -> "Sequence[Workload]":
-        """Small ones that spill, none of them verified; all of a table of the same size."""
+        """Small queries that spill, on one table; none of them is verified."""
 
 
 @dataclass(frozen=True)
 class SessionSelector:
-    """What session of a server is looked for; at least one of these is given."""
+    """Selects a session of a server; at least one field is set."""
 
     backend: int | None = None
-    #: A pattern that its query matches, whatever the case.
+    #: A regular expression for its query, case-insensitive.
     query: str | None = None
     spilling: bool = False
 
@@ -176,14 +178,14 @@ OnStatus = Callable[["Recorder", Mapping[str, Any]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class StatementSelector:
-    """Which query of a server is meant: by its session, its identifier or its text."""
+    """Selects a query of a server by its session, its identifier or its text."""
 
-    #: Of what this session runs now, or next.
+    #: The query that this session runs now, or next.
     backend: int | None = None
     queryid: str | None = None
-    #: A pattern that its text matches, whatever the case.
+    #: A regular expression for its text, case-insensitive.
     query: str | None = None
-    #: Its text where neither is known, constants aside.
+    #: Its text if neither is known; constants are ignored.
     text: str | None = None
-    #: How long to wait between two looks, or a kept look's file: only calls between them count.
+    #: Time between two snapshots, or the file of a saved one: only calls between them count.
     since: str | None = None

@@ -17,15 +17,15 @@ from spillcast.errors import ExperimentFailed, first_line
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a query took and what it gave, as JSON text that is empty where it was not kept."""
+    """The times of a run and its rows as JSON text, empty if they were not kept."""
 
     elapsed_s: float
     rows: str
-    #: Time it was runnable but not scheduled: the machine was busy with something else.
+    #: Time it was runnable but not scheduled, because the machine was busy.
     run_queue_delay_s: float
     #: CPU time of all its threads and processes.
     cpu_s: float
-    #: The most that its buffers took, where the engine was asked to tell.
+    #: Peak size of its buffers, if the engine reports it.
     peak_buffer_bytes: int | None = None
 
 
@@ -53,7 +53,7 @@ class HeldQuery:
         self.exit_status: int | None = None
         #: The process that does the query's work, this one or a server's.
         self.pid: int = self._answer()["pid"]
-        #: The process that starts helpers for it, and what these call themselves; None for threads.
+        #: The process that starts its workers, and their title; None for threads.
         self.helpers: tuple[int, str] | None = None
 
     def start(self) -> None:
@@ -70,7 +70,7 @@ class HeldQuery:
         return readable(self._process.stdout.fileno(), timeout_s)
 
     def result(self) -> RunResult:
-        """Wait for the end of the query. SpillcastError holds the engine's words if it failed."""
+        """Wait for the end of the query. SpillcastError has the engine's message if it failed."""
         answer = self._answer()
         self.close()
         return RunResult(**answer)
@@ -115,17 +115,18 @@ class Session(Protocol):
         """Run it to its end; its rows."""
 
     def scheduled(self) -> Scheduled:
-        """What the scheduler gave to all its processes and threads so far, and kept from them."""
+        """Scheduler times of all its processes and threads so far."""
 
     def peak_buffer_bytes(self) -> int | None:
-        """The most that its buffers took; None where that is not known."""
+        """Peak size of its buffers; None if unknown."""
         return None
 
 
 def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> None:
-    """Make the query ready, say so, wait for the word, run, answer; ends with its parent.
+    """Prepare the query, report its PID, run it at a line of input, print the result.
 
-    An exception of type ``failure`` is answered in the engine's own words.
+
+    The process ends with its parent. An exception of type ``failure`` becomes the engine's error.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     try:

@@ -33,7 +33,7 @@ ENGINE = Engine(
     label="DuckDB",
     io_size=lambda _least, _most: (IO_SIZE, ()),
     memory=WorkMemory(
-        "memory_limit", "32M..512M", "KiB", telling={"enable_profiling": "no_output"}
+        "memory_limit", "32M..512M", "KiB", report_settings={"enable_profiling": "no_output"}
     ),
     lab=_lab,
     move=_move,

@@ -15,11 +15,11 @@ IO_SIZE = (
 )
 
 
-def _io_size(least_bytes: int, most_bytes: int) -> tuple[str, tuple[str, ...]]:
-    least, most = (max(1, round(size / 1024)) for size in (least_bytes, most_bytes))
+def _io_size(min_bytes: int, max_bytes: int) -> tuple[str, tuple[str, ...]]:
+    min_kib, max_kib = (max(1, round(size / 1024)) for size in (min_bytes, max_bytes))
     return IO_SIZE, (
-        f'ALTER SYSTEM SET "_smm_auto_max_io_size"={most} SCOPE=SPFILE;',
-        f'ALTER SYSTEM SET "_smm_auto_min_io_size"={least} SCOPE=SPFILE;',
+        f'ALTER SYSTEM SET "_smm_auto_max_io_size"={max_kib} SCOPE=SPFILE;',
+        f'ALTER SYSTEM SET "_smm_auto_min_io_size"={min_kib} SCOPE=SPFILE;',
     )
 
 
