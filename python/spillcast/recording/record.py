@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spillcast import _core
+from spillcast.document import as_text
 from spillcast.errors import NothingRecorded
 from spillcast.recording.calibration import kept_calibration
 from spillcast.recording.capture import SOURCES, RecordOptions
@@ -392,7 +393,9 @@ class Recorder:
         if self.captures and calibration is None:
             self._core.measure_caches()
         status = self.target.exit_status
-        text = self._core.account(elapsed_s, started_ns, self.cost, self._command, status)
+        # JSON cannot hold invalid UTF-8.
+        command = None if self._command is None else list(map(as_text, self._command))
+        text = self._core.account(elapsed_s, started_ns, self.cost, command, status)
         meta = Meta.from_json(text, "the recorder")
         if calibration is None:
             return meta

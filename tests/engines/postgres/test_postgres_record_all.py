@@ -22,7 +22,8 @@ from postgres_rig import (
     recorder,
 )
 from spillcast.engines.postgres.live.record_all import record_all_of_postgres
-from spillcast.recording import Recording, session_rows
+from spillcast.recording import Recording
+from spillcast.recording import server as recordings_of_server
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.schema import totals
 from spillcast.workspace import workspace
@@ -230,7 +231,7 @@ def sleeps(server, client):
 
 
 def test_a_query_whose_waits_were_not_all_kept_is_told(newest, tmp_path, monkeypatch):
-    monkeypatch.setattr(session_rows, "ROWS_MAX", 500)
+    monkeypatch.setattr(recordings_of_server, "ROWS_MAX", 500)
     output = tmp_path / "server.spills"
     found = []
 
