@@ -28,6 +28,8 @@ from spillcast.errors import OptionConflict, OptionMissing, TerminalMissing
 from spillcast.recording.capture import AUTO, SOURCES
 
 if TYPE_CHECKING:
+    from spillcast.recording.live import Running
+
     CaptureName = str
 
     from spillcast.cli.live import View
@@ -232,7 +234,6 @@ def record(
     from spillcast.engines.engine import SessionSelector
     from spillcast.interruptible import kept_status
     from spillcast.recording.capture import RecordOptions
-    from spillcast.recording.live import Running
     from spillcast.units import parse_duration_s
 
     wanted = SessionSelector(backend, query, wait_for_spill)
@@ -274,7 +275,7 @@ def record(
         raise typer.Exit(kept_status())
     if live and wanted == SessionSelector() and explain is None:
         wanted = SessionSelector(spilling=True)
-    running = Running() if live else None
+    running = _running() if live else None
     others = CommandOutput(json=json) if live and command is not None else None
     shows: AbstractContextManager[View]
     if live:
@@ -372,6 +373,13 @@ def _described(command: list[str] | None, pid: int | None, server: str | None) -
     if server is not None:
         return server
     return shlex.join(command) if command else f"process {pid}"
+
+
+def _running() -> "Running":
+    """The memory of a live view, which needs Arrow; a recorder without one takes a third of it."""
+    from spillcast.recording.live import Running
+
+    return Running()
 
 
 def _running_forecast(
