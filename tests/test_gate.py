@@ -11,7 +11,7 @@ import pytest
 
 from cases import cases
 from spillcast import gate
-from spillcast.errors import EvidenceDamaged, InputError
+from spillcast.errors import EvidenceDamaged, FileUnreadable, InputError, PathMissing
 
 SCHEMA = pa.schema(
     [
@@ -153,3 +153,13 @@ def test_a_fault_of_ours_is_no_damage(fault):
 def test_what_a_parser_raises_is_damage(damage):
     with pytest.raises(EvidenceDamaged, match="file"), gate.reading("file"):
         raise damage("unexpected")
+
+
+def test_a_file_that_is_missing_cut_or_closed_has_a_code_of_its_own(tmp_path):
+    cut = tmp_path / "cut.parquet"
+    cut.write_bytes(b"PA")
+    for path, kind in ((tmp_path / "gone", PathMissing), (tmp_path, FileUnreadable)):
+        with pytest.raises(kind):
+            gate.text_of(path)
+    with pytest.raises(EvidenceDamaged):
+        gate.any_table_of(cut)

@@ -26,6 +26,7 @@ from spillcast.errors import (
     FileTooLarge,
     FileUnreadable,
     InputError,
+    PathMissing,
     PathUnusable,
     SpillcastError,
     first_line,
@@ -71,9 +72,11 @@ def reading(where: str | Path, hint: str | None = None) -> Iterator[None]:
     except SpillcastError:
         raise
     except OSError as error:
-        # Arrow puts much more than the reason into what it raises.
-        text = os.strerror(error.errno) if error.errno else f"cut or damaged: {first_line(error)}"
-        raise FileUnreadable(f"{where}: {text}", hint) from error
+        if not error.errno:
+            # Arrow's, which puts much more than the reason into what it raises.
+            raise damaged(where, first_line(error), hint) from error
+        kind = PathMissing if isinstance(error, FileNotFoundError) else FileUnreadable
+        raise kind(f"{where}: {os.strerror(error.errno)}", hint) from error
     except Exception as error:
         if is_interruption(error):
             raise KeyboardInterrupt from error
