@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spillcast_core::storage::{self as core, Curve, Curves, Distribution, Latencies, Model};
 
-/// The fields of `spillcast.storage.behaviour.Behaviour`.
+/// The fields of `spillcast.storage.model.Behaviour`.
 #[derive(FromPyObject)]
 pub struct Behaviour {
     points: Vec<Point>,

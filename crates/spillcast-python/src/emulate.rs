@@ -21,7 +21,7 @@ pub struct Emulation(Option<core::Emulation>);
 impl Emulation {
     /// Show `backing` at `mountpoint`.
     ///
-    /// `behaviour` has the attributes of `spillcast.storage.behaviour.Behaviour`. ValueError where
+    /// `behaviour` has the attributes of `spillcast.storage.model.Behaviour`. ValueError where
     /// one of the directories cannot be used; OSError says what else is missing.
     #[new]
     #[pyo3(signature = (backing, mountpoint, behaviour, *, page_cache=false))]
