@@ -50,6 +50,14 @@ def _columns(*groups: str) -> Callable[[str], bool]:
     return known
 
 
+def _tkprof(text: str) -> bool:
+    """Whether it is a report of tkprof, or a fragment of one that quotes no trace beside it."""
+    if re.search(r"TKPROF: Release|call\s+count\s+cpu\s+elapsed", text, re.IGNORECASE):
+        return True
+    fragment = re.search(r"\bEvent waited on\b|Row Source Operation", text, re.IGNORECASE)
+    return fragment is not None and re.search(r"^WAIT #\d", text, re.MULTILINE) is None
+
+
 def _stated(text: str) -> bool:
     if "elapsed_s" not in text or '"schema"' in text or '"Plan"' in text:
         return False
@@ -96,12 +104,7 @@ READERS = (
         "oracle.wait_views",
         _columns("event total_waits time_waited", "event wait_count wait_time_mi"),
     ),
-    Reader(
-        "oracle.tkprof",
-        _matching(
-            r"TKPROF: Release|call\s+count\s+cpu\s+elapsed|\bEvent waited on\b|Row Source Operation"
-        ),
-    ),
+    Reader("oracle.tkprof", _tkprof),
     Reader("oracle.xplan", _matching(r"\|\s*Id\s*\|\s*Operation\s*\|")),
     Reader("figures.duckdb_profile", _profile),
     Reader("figures.stated", _stated),
