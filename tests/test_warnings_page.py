@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_warnings.py")
 generate = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(generate)
-#: How code writes one: of a class, or in a document; for evidence that decides it, after a condition.
+#: How code writes one: of a class, in a document, or in evidence, there after a condition.
 CODE = re.compile(r'(?:Warned\(\s*|Unknown\([^,]*?|"code": )"([a-z_-]+)"(?=[,)}])')
 SOURCES = (PROBE, GRID, RECORDING, ASSUMED, catalogue(2.0, "a brochure"))
 
