@@ -196,8 +196,8 @@ def _numbered(lines: Lines) -> Lines | None:
     """Consecutive numbers before the lines, as of the rows of a data frame."""
     full = [line for line in lines if line.strip()]
     matches = [_NUMBER.match(line) for line in full]
-    while matches and matches[0] is None:
-        matches, full = matches[1:], full[1:]
+    first = next((at for at, match in enumerate(matches) if match), len(full))
+    matches, full = matches[first:], full[first:]
     numbers = [int(match[1]) for match in matches if match]
     if len(numbers) < max(3, len(full)) or numbers != list(range(numbers[0], numbers[-1] + 1)):
         return None
