@@ -28,12 +28,14 @@ def test_codes_are_unique_and_kebab_case():
         (("profile", "nothing.spill", "--json"), "path-missing"),
         (("profile", "notes.txt", "--json"), "evidence-unknown"),
         (("profile", "damaged.spill", "--json"), "evidence-damaged"),
+        (("forecast", "run.spill", "--to", "nowhere.json", "--json"), "target-unknown"),
     ],
 )
 def test_json_of_an_error_has_its_code(tmp_path, words, code):
     (tmp_path / "notes.txt").write_text("notes")
     recording(tmp_path / "damaged.spill", [("read", 8192, 1, 1000)], elapsed_s=1.0, cpu_s=0.5)
     (tmp_path / "damaged.spill" / "meta.json").write_text("{")
+    recording(tmp_path / "run.spill", [("read", 8192, 1, 1000)], elapsed_s=1.0, cpu_s=0.5)
     result = spillcast(*words, cwd=tmp_path)
     assert result.returncode == 2
     assert error_code(result) == code

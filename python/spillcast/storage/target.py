@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.errors import InputError, PathMissing, TargetUnknown
+from spillcast.errors import InputError, TargetUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.figures.kinds import is_word
 from spillcast.evidence.find import kind_of
@@ -127,7 +127,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         raise TargetUnknown(f"{role or text} is not a file or directory", _mounted(path, forms))
     similar = suggestion(text, forms)
     hint = f"name {forms}" if similar is None else f"do you mean {similar}? Otherwise name {forms}"
-    raise PathMissing(f"{role or text}: there is no such file or directory", hint)
+    raise TargetUnknown(f"{role or text}: there is no such file or directory", hint)
 
 
 def _measured(path: Path) -> Storage:
