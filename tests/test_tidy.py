@@ -36,6 +36,27 @@ def test_imports_go_down():
     assert cli.lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
 
 
+#: What turns a workload and a storage into a forecast.
+PROJECTING = ("workload", "load", "projection", "elapsed", "breakdown", "interval", "project",
+              "warnings", "storage_warnings", "cpu", "threads/overlap", "threads/cpus",
+              "threads/page_cache", "remaining/model")  # fmt: skip
+
+
+def test_a_projection_reads_no_file():
+    def reading(path):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in getattr(node, "names", []) if hasattr(alias, "name")]
+            module = getattr(node, "module", None) or ""
+            for found in (module, *(f"{module}.{name}".strip(".") for name in names)):
+                if re.match(
+                    r"pyarrow|pathlib|spillcast\.(gate|engines|recording\.Recording)", found
+                ):
+                    yield found
+
+    paths = [PACKAGE / "forecast" / f"{module}.py" for module in PROJECTING]
+    assert offenders(paths, reading) == []
+
+
 #: An engine's name, in whatever form something could be chosen by it.
 ENGINE_NAMES = {word for one in engines() for word in (one.name, one.label, *one.aliases)}
 

@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, log
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
 from spillcast.forecast.assumptions import BLOCKS_MIN, CPUS_OF_A_THREAD, LONGEST, TRIMMED
 from spillcast.forecast.load import Latency, Load
-from spillcast.recording import Recording
+
+if TYPE_CHECKING:
+    from spillcast.recording import Recording
 
 #: What a write is assumed to take before there was one.
 ASSUMED_S = 50e-6
@@ -175,12 +176,14 @@ class Compression:
         return -(-blocks // self.cpus), small_s, whole_s
 
 
-def compression(recording: Recording, loads: Sequence[Load]) -> Compression | None:
+def compression(recording: "Recording", loads: Sequence[Load]) -> Compression | None:
     """How a recording's blocks were compressed; None where it is not DuckDB's, or says too little.
 
     That is the case without single waits and their CPU times, and where hardly any block was of one
     kind: data that cannot be made smaller, or storage so slow that all of it was.
     """
+    import pyarrow.compute as pc
+
     waits = recording.waits
     cpu = waits["cpu_before_ns"]
     names = pc.unique(waits["file"]).cast("string").drop_null()
