@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+import pyarrow.compute as pc
 
 from bench.overhead import of_duckdb, of_postgres
 from bench.result import Result
@@ -71,10 +72,18 @@ def _round(engine: Lab, query: Workload, output: Path) -> tuple[float, float, fl
 
 
 def _medians(recording: Recording, found: Storage) -> float:
-    """The replay's median latency over the recorded one."""
-    recorded = np.median(recording.temp_columns("elapsed_ns")["elapsed_ns"].to_numpy())
-    counts: Counter[int] = Counter()
-    for group in found.groups:
-        counts.update(dict(zip(group.latency_ns, group.latency_count, strict=True)))
-    latencies = np.repeat(sorted(counts), [counts[ns] for ns in sorted(counts)])
-    return float(np.median(latencies) / recorded)
+    """The replay's median latencies of reads and writes over the recorded ones, by their number."""
+    recorded = recording.temp_columns("op", "elapsed_ns")
+    replayed_ns = recorded_ns = 0.0
+    for op in ("read", "write"):
+        latencies = recorded.filter(pc.equal(recorded["op"], op))["elapsed_ns"].to_numpy()
+        if not len(latencies):
+            continue
+        counts: Counter[int] = Counter()
+        for group in found.of(op):
+            counts.update(dict(zip(group.latency_ns, group.latency_count, strict=True)))
+        middles = sorted(counts)
+        replayed = np.repeat(middles, [counts[ns] for ns in middles])
+        replayed_ns += len(latencies) * float(np.median(replayed))
+        recorded_ns += len(latencies) * float(np.median(latencies))
+    return replayed_ns / recorded_ns

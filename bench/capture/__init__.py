@@ -5,7 +5,7 @@ from importlib import import_module
 
 from bench.result import Result
 
-NAMES = ("attach", "exactness", "rate", "cost", "recorder", "kills", "after_kill")
+NAMES = ("attach", "exactness", "rate", "cost", "samples", "recorder", "kills", "after_kill")
 
 
 def run() -> Iterator[Result]:
