@@ -92,7 +92,7 @@ _LOGGED = re.compile(
 )
 #: Where a program's value may begin, and how long it may be.
 _LITERAL = re.compile(
-    r"^[ \t]*(?:[\[({][\s\[({]*[\"'\[({]|(?P<quote>[\"'])[^\n]{,400}\\+[n\"])", re.MULTILINE
+    r"^[ \t]*+(?:[\[({][ \t\[({]*+[\"'\n]|(?P<quote>[\"'])[^\n]{,400}?\\[n\"])", re.MULTILINE
 )
 _LITERAL_LENGTH = 4 << 20
 _IDE_QUOTED = re.compile(r'"(?P<text>(?:[^"]|"")*)"')

@@ -75,10 +75,10 @@ def _profile(text: str) -> bool:
 
 #: Engines whose plans count only bytes: name, counters of spilled bytes, elapsed time.
 FOREIGN = (
-    ("CockroachDB", r"^\W*max sql temp disk usage: ([\d.]+ ?\w+)",
+    ("CockroachDB", r"^[^\w\n]*+max sql temp disk usage: ([\d.]+ ?\w+)",
      r"execution time: ([\d.]+ ?(?:\w|µ)+)"),
-    ("Snowflake", r"bytes spilled to (?:local|remote) (?:storage|disk)\W+([\d.]+ ?\w*)",
-     r"(?:total elapsed|execution) time\W+([\d.]+ ?m?s)\b"),
+    ("Snowflake", r"bytes spilled to (?:local|remote) (?:storage|disk)[^\w\n]{1,80}+([\d.]+ ?\w*)",
+     r"(?:total elapsed|execution) time[^\w\n]{1,80}+([\d.]+ ?m?s)\b"),
     ("Trino", r"\bSpilled: ([\d.]+ ?\w+)", r"\bExecution(?: time)?: ([\d.]+ ?m?s)\b"),
     ("DataFusion", r"\bspilled_bytes=([\d.]+ ?[KMGT]?i?B?)\b", r"(?!)"),
 )  # fmt: skip
