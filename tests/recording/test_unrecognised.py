@@ -103,9 +103,9 @@ def test_a_forecast_is_that_of_a_named_directory(sorted_elsewhere):
 def test_profile_and_report_tell_temp_apart(sorted_elsewhere, tmp_path):
     root = sorted_elsewhere
     temp = ("--temp", root / "scratch")
-    words = ("profile", root / "unknown.spill", "--where", "temp", "--json")
+    words = ("profile", root / "unknown.spill", "--where", "temp")
     assert "no wait meets" in only_line(spillcast(*words), 2)
-    result = spillcast(*words, "--by", "op", *temp)
+    result = spillcast(*words, "--json", "--by", "op", *temp)
     assert result.returncode == 0, result.stderr
     counts = {row["op"]: row["count"] for row in json.loads(result.stdout)["rows"]}
     meta = with_temp(Recording.open(root / "unknown.spill"), [root / "scratch"]).meta

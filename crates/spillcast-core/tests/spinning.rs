@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::hint::black_box;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use spillcast_core::capture::{CallKind, Capture, SOURCES, TempRules};
@@ -11,6 +12,8 @@ use spillcast_core::wait::{Op, Wait};
 
 /// What a thread burns beside the spill: enough samples, however busy the machine is.
 const BURNED_NS: u64 = 250_000_000;
+/// A capture observes all threads of this process: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
 
 fn tid() -> i64 {
     rustix::thread::gettid().as_raw_nonzero().get().into()
@@ -53,8 +56,8 @@ type Observed = ([i64; 3], Vec<(String, Wait)>, u64);
 /// source cannot be used or takes no samples.
 fn observed(source: &str) -> Option<Observed> {
     let open = SOURCES.iter().find(|(name, _)| *name == source).unwrap().1;
-    let source = open(CallKind::ALL).ok()?;
-    let folder = std::env::temp_dir().join(format!("spinning-{}", std::process::id()));
+    let capture_source = open(CallKind::ALL).ok()?;
+    let folder = std::env::temp_dir().join(format!("spinning-{source}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("pgsql_tmp1.0");
     // Each write waits for the storage.
@@ -62,7 +65,7 @@ fn observed(source: &str) -> Option<Observed> {
     options.create(true).truncate(true).read(true).write(true).custom_flags(libc::O_DSYNC);
     let file = options.open(&path).unwrap();
     let pid = std::process::id() as i32;
-    let mut capture = Capture::start(source, &[pid], TempRules::default()).unwrap();
+    let mut capture = Capture::start(capture_source, &[pid], TempRules::default()).unwrap();
     let done = AtomicBool::new(false);
     let busy = [AtomicI64::new(0), AtomicI64::new(0)];
     let then_read = |number: usize, busies: fn(&AtomicBool)| {
@@ -88,6 +91,7 @@ fn observed(source: &str) -> Option<Observed> {
 }
 
 fn check(source: &str) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(([spiller, spinner, worker], rows, spun_ns)) = observed(source) else {
         return eprintln!("skipped: {source} takes no samples here");
     };
