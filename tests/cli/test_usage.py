@@ -143,7 +143,7 @@ BAD_INPUT = {
     "pid 0": (("record", "--pid", "0"), "there is no such process"),
     "a negative pid": (("record", "--pid", "-5"), "there is no such process"),
     "a huge pid": (("record", "--pid", str(2**40)), "there is no such process"),
-    "no such temp directory": (("record", "--temp", "none", "--", "true"), "--temp none"),
+    "no such temp directory": (("record", "--temp", "none", "--", "true"), "none: there is no such directory"),
     "output into a missing directory": (
         ("record", "-o", "none/run.spill", "--", "true"), "none/run.spill: there is no directory",
     ),

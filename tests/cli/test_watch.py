@@ -124,7 +124,7 @@ def test_record_live_keeps_what_the_command_says_and_the_recording(places):
         (("--pid", "1", "--backend", "2"), "option-conflict"),
         (("--pid", str(2**22 + 1)), "process-missing"),
         (("--to", "/tmp", "--", "true"), "target-unsuited"),
-        (("--to", "nowhere", "--", "true"), "path-missing"),
+        (("--to", "nowhere", "--", "true"), "target-unknown"),
         (("--to", "latency:fast", "--", "true"), "option-invalid"),
         (("-o", "x.spill", "--", "true"), "option-conflict"),
     ],

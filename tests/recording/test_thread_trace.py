@@ -6,6 +6,7 @@ import pytest
 
 from evidence import known, seconds, table
 from spillcast import _core
+from spillcast.columns import batch_of
 from spillcast.recording.meta import Machine
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.thread_trace import NONE, thread_trace
@@ -39,7 +40,7 @@ def recorded(path, rows):
 
 
 def simulated_us(own):
-    outcome, _ = _core.simulate(own.batch(own.wait_ns), 2)
+    outcome, _ = _core.simulate(batch_of(own.columns), 2)
     assert outcome["forced"] == 0
     return outcome["elapsed_ns"] / US
 

@@ -97,11 +97,15 @@ impl Target {
     }
 
     /// Sleep until it has ended or the time is over; True when it has ended.
-    fn wait(&mut self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
-        let until = Instant::now() + Duration::from_secs_f64(timeout_s.max(0.0));
+    fn wait(slf: &Bound<'_, Self>, timeout_s: f64) -> PyResult<bool> {
+        let (py, until) = (slf.py(), Instant::now() + Duration::from_secs_f64(timeout_s.max(0.0)));
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let ended = py.detach(|| self.0.wait(left));
+            // Handlers of signals use the target: it is not borrowed while they run.
+            let ended = {
+                let target = &mut slf.borrow_mut().0;
+                py.detach(|| target.wait(left))
+            };
             py.check_signals()?;
             if ended || Instant::now() >= until {
                 return Ok(ended);

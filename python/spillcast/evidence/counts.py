@@ -210,7 +210,7 @@ class Counts:
 
     def with_total_s(self, total_s: float) -> "Counts":
         """Temp I/O that takes ``total_s``; the number of operations follows where it can."""
-        times = max(total_s, MIN_TOTAL_S) / self.total_s
+        times = max(total_s, MIN_TOTAL_S) / max(self.total_s, MIN_TOTAL_S)
         counts = times if self.counts_follow_time else 1.0
         return replace(
             self,

@@ -28,6 +28,8 @@ FIGURES = re.compile(
     r"|\"(?:Plan|Node Type|Temp \w+ Blocks)\"|Node Type:|Node-Type"
     r"|direct path (?:read|write) temp|\(cr=\d|\|\*?\s+\d+ \|"
 )
+#: Keys of a plan, and of a row of pg_stat_statements.
+_KEYS = re.compile(r'"(?:Plan|temp_blks_(?:written|read))"')
 _CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("\u00a0\u202f\u205f\u3000", " "),
@@ -278,7 +280,7 @@ def _values(lines: Lines) -> Lines | None:
         quoted = begin["quote"] is not None
         return (
             None
-            if plain and not quoted and text[:1] in "[{" and '"Plan"' in text
+            if plain and not quoted and text[:1] in "[{" and _KEYS.search(text)
             else (json.dumps(plans, indent=1).split("\n"))
         )
     texts = [leaf for leaf in _leaves(value) if isinstance(leaf, str)]
@@ -299,19 +301,23 @@ def _value_of(text: str) -> Any:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Plans, and texts by themselves, in their order."""
+    """Plans and rows of statements, and texts by themselves, in their order."""
     waiting = [value]
     while waiting:
         inner = waiting.pop()
         if isinstance(inner, str) and inner.lstrip()[:1] in ("[", "{") and '"Plan"' in inner:
             with suppress(ValueError, RecursionError):
                 inner = json.loads(inner)
-        if isinstance(inner, str) or (isinstance(inner, dict) and "Plan" in inner):
+        if isinstance(inner, str) or (isinstance(inner, dict) and any(map(_is_key, inner))):
             yield inner
         elif isinstance(inner, dict):
             waiting += reversed(inner.values())
         elif isinstance(inner, list | tuple):
             waiting += reversed(inner)
+
+
+def _is_key(name: Any) -> bool:
+    return isinstance(name, str) and _KEYS.fullmatch(f'"{name}"') is not None
 
 
 def _indent(lines: Lines) -> Lines | None:

@@ -1,9 +1,9 @@
 """How long a run would take if its temp I/O stood on another storage."""
 
 import sys
-import warnings
 from types import ModuleType
 from typing import Any
+from warnings import warn
 
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.ask import ask, forecast
@@ -31,7 +31,7 @@ class _Callable(ModuleType):
         files = baseline if known else [baseline]
         several = isinstance(to, list | tuple)
         if "boost" in options:
-            warnings.warn("boost is deprecated: use temp_events", DeprecationWarning, stacklevel=2)
+            warn("boost is deprecated: use temp_events", DeprecationWarning, stacklevel=2)
             options["temp_events"] = options.pop("boost")
         question = Question(**options)
         forecasts = [forecast for forecast, _ in ask(files, to if several else [to], question)]

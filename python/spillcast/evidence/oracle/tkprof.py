@@ -39,7 +39,7 @@ _SKIPPED = re.compile(
     r"(Row Source|Execution Plan)|Elapsed times include|Event waited on).*"
 )
 #: Headings of a section's parts.
-_PART = re.compile(r"\s*(Event) waited on\b|\s*(Rows)\b.*Row Source Operation")
+_PART = re.compile(r"(Event) waited on\b|(Rows)\b.*Row Source Operation")
 #: The wait of a coordinator for its parallel servers.
 _COORDINATOR_WAITS = "PX Deq: Execute Reply"
 #: A coordinator waits for its servers for about all of its call.
@@ -243,7 +243,7 @@ def _sections(path: Path, lines: list[str]) -> Iterator[Section]:
             if not any("OVERALL TOTALS" in text for text in section.head):
                 sections.append(section)
         else:
-            begins = _PART.match(line)
+            begins = _PART.match(line.lstrip())
             if begins and (section is None or (begins[1] == "Event" and section.has_waits)):
                 # The calls above it were left out.
                 section, head = Section(head), []
