@@ -143,7 +143,7 @@ BAD_INPUT = {
     "pid 0": (("record", "--pid", "0"), "there is no such process"),
     "a negative pid": (("record", "--pid", "-5"), "there is no such process"),
     "a huge pid": (("record", "--pid", str(2**40)), "there is no such process"),
-    "no such temp directory": (("record", "--temp", "none", "--", "true"), "none: there is no such directory"),
+    "no such temp directory": (("record", "--temp", "none", "--", "true"), "none: there is no"),
     "output into a missing directory": (
         ("record", "-o", "none/run.spill", "--", "true"), "none/run.spill: there is no directory",
     ),
@@ -160,7 +160,7 @@ BAD_INPUT = {
     ),
     "a replay of other calls": (("probe", ".", "--like", "run.spill", "--psync"), "for --grid"),
     "a budget in words": (("probe", ".", "--grid", "--budget", "little"), "neither time nor bytes"),
-    "no directory to probe": (("probe", "none", "--grid"), "none: there is no such directory"),
+    "no directory to probe": (("probe", "none", "--grid"), "none: there is no"),
     "a file to probe": (("probe", "file", "--grid"), "file is not a directory"),
     "no recording to probe like": (("probe", ".", "--like", "none.spill"), "no such recording"),
     "no recording to forecast": (("forecast", "none.spill", "--to", "factor:2"), "no such rec"),
