@@ -31,7 +31,6 @@ __all__ = [
     "check_attaches",
     "check_free",
     "check_output",
-    "cold_caches",
     "covered_ns",
     "describe_machine",
     "group_folders",
@@ -67,10 +66,6 @@ def burst_moments(
     next_op (int8) and session, with bytes (int64) within one part in ``sizes`` of a power of two.
     weight, cpu_s and end_s are float64. ValueError for columns of another kind.
     """
-
-def cold_caches() -> list[tuple[int, int, list[tuple[int, int]]]]:
-    """Of a core's own cache, and of all the cache that it usually gets: bytes, CPU time of a pass
-    while it is warm, and what waits of some lengths add, as (wait, extra CPU); times in ns."""
 
 def capture_cost(
     name: str,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from spillcast.engines.engine import Workload
 from spillcast.errors import ExperimentFailed, ProgramMissing, SpaceInsufficient
+from spillcast.lab.case import SUITES
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes
 
@@ -28,10 +29,14 @@ class Suite:
 
     #: As in the names of workloads and of tpcgen-cli's commands.
     name: str
-    title: str
     rows_of_scale_1: int
     #: The generated files and the data of three engines.
     bytes_of_scale_1: int
+
+    @property
+    def title(self) -> str:
+        """Its name for people."""
+        return SUITES[self.name]
 
     @property
     def folder(self) -> Path:
@@ -89,9 +94,8 @@ class Suite:
             yield table, f"copy {table} from '{file}' (format csv, header{options})"
 
 
-TPCH = Suite("tpch", "TPC-H", 6_000_000, 5 << 30)
-TPCDS = Suite("tpcds", "TPC-DS", 2_880_000, 4 << 30)
-SUITES = (TPCH, TPCDS)
+TPCH = Suite("tpch", 6_000_000, 5 << 30)
+TPCDS = Suite("tpcds", 2_880_000, 4 << 30)
 
 
 def generator() -> Path | None:

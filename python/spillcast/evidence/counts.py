@@ -199,10 +199,7 @@ class Counts:
     @property
     def of_statement(self) -> Statement | None:
         """The statement that ran; None where neither its text nor its identifier is known."""
-        query, queryid = self.engine.query or None, self.engine.queryid
-        if self.statement is not None or (query, queryid) == (None, None):
-            return self.statement
-        return Statement(queryid, query, 1, 1)
+        return self.statement or self.engine.statement
 
     def with_processes(self, processes: float) -> "Counts":
         """The same I/O, shared by so many processes."""

@@ -27,14 +27,15 @@ UNKNOWN = "unknown"
 #: Kinds of facts: a wait event, CPU time, or the time in which ASH saw the statement.
 WAIT, CPU, ACTIVE = "wait", "cpu", "active"
 
+#: Which run a row is of.
+_OF_RUN = [
+    pa.field(name, pa.string(), False) for name in ("source", "kind", "host", "instance", "sql_id")
+]
+
 #: A row for each source, statement and event. ``database`` and ``day`` are in the path.
 FACTS = pa.schema(
     [
-        pa.field("source", pa.string(), False),
-        pa.field("kind", pa.string(), False),
-        pa.field("host", pa.string(), False),
-        pa.field("instance", pa.string(), False),
-        pa.field("sql_id", pa.string(), False),
+        *_OF_RUN,
         pa.field("measure", pa.string(), False),
         pa.field("event", pa.string(), False),
         pa.field("op", pa.string()),
@@ -55,11 +56,7 @@ FACTS = pa.schema(
 #: A row for each recording or plan, with the evidence itself. ``database``, ``day``: in the path.
 RUNS = pa.schema(
     [
-        pa.field("source", pa.string(), False),
-        pa.field("kind", pa.string(), False),
-        pa.field("host", pa.string(), False),
-        pa.field("instance", pa.string(), False),
-        pa.field("sql_id", pa.string(), False),
+        *_OF_RUN,
         pa.field("name", pa.string(), False),
         pa.field("evidence", pa.large_binary(), False),
     ]

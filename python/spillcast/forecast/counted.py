@@ -19,7 +19,7 @@ from spillcast.forecast.load import Load, latencies, operations
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.overlap import RecordedThreads
 from spillcast.forecast.work_memory.advice import plan_spills_of
-from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload
+from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload, cpu_between_s
 from spillcast.recording.event_names import OPS
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage import Storage
@@ -50,10 +50,7 @@ def _workload(counts: Counts) -> Workload:
         raise EvidenceContradictory(
             f"{counts.path}: an elapsed time of 0 leaves nothing to forecast"
         )
-    calibration, cpu_s = counts.calibration, counts.cpu_s
-    if cpu_s is None:
-        cpu_s = max(counts.elapsed_s - counts.total_s, 0.0)
-    time = counts.time_bounds
+    calibration, time = counts.calibration, counts.time_bounds
     return Workload(
         name=counts.path.name,
         elapsed_s=counts.elapsed_s,
@@ -64,7 +61,9 @@ def _workload(counts: Counts) -> Workload:
         recorded_threads=_threads(counts, loads),
         cpu=CpuTime(
             total_s=counts.cpu_s,
-            between_s=cpu_s / max(counts.operations, 1),
+            between_s=cpu_between_s(
+                counts.cpu_s, counts.elapsed_s, counts.total_s, counts.operations
+            ),
             wait_cost=None if calibration is None else calibration.cost_of(counts.engine.name),
         ),
         data_reads=DataReads(None, None, counts.data_read_s) if counts.data_read_s else None,

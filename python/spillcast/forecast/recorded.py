@@ -39,6 +39,7 @@ from spillcast.forecast.workload import (
     TempChanges,
     WaitSample,
     Workload,
+    cpu_between_s,
 )
 from spillcast.recording import Recording
 from spillcast.recording.bursts import TempOperations
@@ -164,14 +165,12 @@ def _of_part(workload: Workload, part: Recording) -> Workload:
 
 def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
     """The CPU time of a recorded run; ``rehearsed`` keeps the order of its operations."""
-    meta = recording.meta
-    cpu_s, calibration = meta.cpu_s, meta.machine.calibration
-    if cpu_s is None:
-        cpu_s = max(recording.elapsed_s - meta.temp.total_s, 0.0)
+    meta, temp = recording.meta, recording.meta.temp
+    calibration = meta.machine.calibration
     exceeded = meta.cpu_limits.quota_cpus if quota_exceeded(meta) else None
     return CpuTime(
         total_s=meta.cpu_s,
-        between_s=cpu_s / max(meta.temp.operations, 1),
+        between_s=cpu_between_s(meta.cpu_s, recording.elapsed_s, temp.total_s, temp.operations),
         wait_cost=None if calibration is None else calibration.cost_of(meta.engine.name),
         caches=meta.machine.caches,
         bursts=recording.bursts,

@@ -38,6 +38,13 @@ KINDS = ("recording", "slices", "stretch", "unread", "plan", "part")
 NOTHING_UNSEEN = Unseen(0.0, 0.0, (), "")
 
 
+def cpu_between_s(cpu_s: float | None, elapsed_s: float, io_s: float, operations: int) -> float:
+    """CPU time between two temp operations; where it was not measured, all time between them."""
+    if cpu_s is None:
+        cpu_s = max(elapsed_s - io_s, 0.0)
+    return cpu_s / max(operations, 1)
+
+
 @dataclass(frozen=True)
 class TempChanges:
     """Calls of one kind that make, resize, sync or remove temp files, over the recorded time."""
@@ -76,7 +83,7 @@ class CpuTime:
 
     #: Of all threads outside I/O calls; None where it was not measured.
     total_s: float | None = None
-    #: Between two temp operations; where it was not measured, all time between them.
+    #: As of ``cpu_between_s``.
     between_s: float = 0.0
     #: What a wait costs on the machine; None where it was not calibrated.
     wait_cost: WaitCost | None = None

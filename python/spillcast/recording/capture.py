@@ -259,42 +259,24 @@ class CaptureAccount:
     )
 
 
+#: Of an account, what is shared out over the parts of a run, and what adds up over several.
+_SHARED = (
+    *("lost", "dropped", "unknown_file", "temp_copies", "temp_copied_bytes", "calls", "switches"),
+    *("tracer_cpu_s", "overhead_s", "overhead_low_s", "overhead_high_s", "run_queue_delay_s"),
+    *("run_queue_others_s", "spun_s", "file_fault_s"),
+)
+_ADDS_UP = (*_SHARED, "io_uring_busy_s", "file_faults")
+
+
 def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
     """The account of a part: what can be shared out, by the part's ``share`` of it."""
-
-    def part(value: float | None) -> float | None:
-        return None if value is None else value * share
-
-    def count(value: int | None) -> int | None:
-        return None if value is None else round(value * share)
-
-    return replace(
-        capture,
-        lost=round(capture.lost * share),
-        dropped=round(capture.dropped * share),
-        unknown_file=round(capture.unknown_file * share),
-        temp_copies=round(capture.temp_copies * share),
-        temp_copied_bytes=round(capture.temp_copied_bytes * share),
-        calls=count(capture.calls),
-        switches=count(capture.switches),
-        tracer_cpu_s=capture.tracer_cpu_s * share,
-        overhead_s=part(capture.overhead_s),
-        overhead_low_s=part(capture.overhead_low_s),
-        overhead_high_s=part(capture.overhead_high_s),
-        run_queue_delay_s=capture.run_queue_delay_s * share,
-        run_queue_others_s=part(capture.run_queue_others_s),
-        spun_s=part(capture.spun_s),
-        file_fault_s=part(capture.file_fault_s),
-    )
-
-
-#: Of an account, what adds up over recordings of one run.
-_ADDS_UP = (
-    *("lost", "dropped", "unknown_file", "temp_copies", "temp_copied_bytes", "calls", "switches"),
-    *("tracer_cpu_s", "overhead_s"),
-    *("overhead_low_s", "overhead_high_s", "run_queue_delay_s", "run_queue_others_s"),
-    *("io_uring_busy_s", "spun_s", "file_faults", "file_fault_s"),
-)
+    shares: dict[str, Any] = {}
+    for name in _SHARED:
+        value = getattr(capture, name)
+        shares[name] = None if value is None else value * share
+        if isinstance(value, int):
+            shares[name] = round(value * share)
+    return replace(capture, **shares)
 
 
 def together(captures: Sequence[CaptureAccount]) -> CaptureAccount:

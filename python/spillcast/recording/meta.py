@@ -59,6 +59,14 @@ class ObservedEngine:
             raise ValueError("engine.plan is not an object")
 
     @property
+    def statement(self) -> Statement | None:
+        """The query as one call of a statement; None without its text and its identifier."""
+        query = self.query or None
+        if query is None and self.queryid is None:
+            return None
+        return Statement(self.queryid, query, 1, 1)
+
+    @property
     def plan_file(self) -> str | None:
         """The plan's file beside meta.json; None without one."""
         file = (self.settings.get("plan") or {}).get("file")
@@ -319,10 +327,7 @@ class Meta:
     @property
     def of_statement(self) -> Statement | None:
         """The statement that ran, as a server's counts name it; None where neither is known."""
-        query, queryid = self.engine.query or None, self.engine.queryid
-        if self.statement is not None or (query, queryid) == (None, None):
-            return self.statement
-        return Statement(queryid, query, 1, 1)
+        return self.statement or self.engine.statement
 
     @property
     def server_query(self) -> RecordedQuery | None:

@@ -281,9 +281,3 @@ def too_little_for_us() -> str | None:
         f"{format_bytes(need)}: the kernel may kill it; raise the limit, or record from "
         "outside with --pid"
     )
-
-
-def cgroup_limit_bytes(pid: int) -> int | None:
-    """The lowest memory limit that holds a process; None where there is none."""
-    group = tightest_group(pid=pid)
-    return None if group is None else group.limit_bytes
