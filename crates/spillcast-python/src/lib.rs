@@ -28,7 +28,6 @@ use std::io;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use spillcast_core::chase;
-use spillcast_core::cold_cache::Cost;
 
 /// An OSError with errno and strerror, which pyo3's own conversion leaves out.
 fn os_error(error: io::Error) -> PyErr {
@@ -40,18 +39,6 @@ fn os_error(error: io::Error) -> PyErr {
         }
         None => PyOSError::new_err(text),
     }
-}
-
-/// A cache: its bytes, the CPU time of a pass through it while it is warm, and what is added after
-/// waits of some lengths, shortest first: (wait, extra); all times in ns.
-type Cache = (usize, u64, Vec<(u64, u64)>);
-
-/// What waits cost afterwards: of a core's own cache, and of all the cache that it usually gets.
-#[pyfunction]
-fn cold_caches(py: Python<'_>) -> Vec<Cache> {
-    let caches = py.detach(spillcast_core::cold_cache::measure);
-    let costs = |after: Vec<Cost>| after.iter().map(|c| (c.wait_ns, c.extra_ns)).collect();
-    caches.into_iter().map(|cache| (cache.bytes, cache.warm_ns, costs(cache.after))).collect()
 }
 
 /// Memory, reads, whether each depends on the one before, how it was waited, for how long (ns), and
@@ -96,7 +83,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cost::capture_cost, module)?)?;
     module.add_function(wrap_pyfunction!(cost::capture_cost_child, module)?)?;
     module.add_function(wrap_pyfunction!(chases, module)?)?;
-    module.add_function(wrap_pyfunction!(cold_caches, module)?)?;
     for function in [
         wrap_pyfunction!(observed::group_folders, module)?,
         wrap_pyfunction!(observed::memory_groups, module)?,

@@ -56,12 +56,12 @@ impl Target {
     #[staticmethod]
     fn process(pid: i64) -> PyResult<Target> {
         let number = i32::try_from(pid).unwrap_or(0);
-        let found = target::Target::process(number).map_err(|mut failure| {
+        let process = target::Target::process(number).map_err(|mut failure| {
             failure.message =
                 failure.message.replace(&format!("--pid {number}"), &format!("--pid {pid}"));
             failed(failure)
         });
-        Ok(Target(found?))
+        Ok(Target(process?))
     }
 
     #[getter]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use spillcast_core::probe::{Options, Outcome as Found, Probe, ProbeError};
+use spillcast_core::probe::{Options, Outcome as Replayed, Probe, ProbeError};
 
 use crate::memory_group::MemoryGroup;
 use crate::page_cache::bound_bytes;
@@ -30,25 +30,25 @@ pub fn document(directory: &Path, like: &Path, budget: &Budget) -> Outcome<Value
     let bound = bound_bytes(engine_bytes, &replay);
     signals::watch();
     let group = bound.map(|bound| MemoryGroup::join(bound + replay.memory_bytes() + SLACK_BYTES));
-    let found = run(&replay).map_err(|error| failure_in(directory, error));
+    let replayed = run(&replay).map_err(|error| failure_in(directory, error));
     let refusal = group.as_ref().and_then(|group| group.as_ref().err().cloned());
     let held = bound.filter(|_| refusal.is_none());
     drop(group);
-    let found = found?;
-    let facts = facts(&found, budget)
+    let replayed = replayed?;
+    let facts = facts(&replayed, budget)
         .with("page_cache_bytes", engine_bytes)
         .with("memory_bound", held)
         .with("memory_bound_reason", refusal)
         .with("directory", directory.to_string_lossy().into_owned())
         .with("like", recording.name())
         .with("closed_loop", from.closed_loop);
-    let changes = found.changes.iter().map(|(event, latencies)| (*event, latencies)).collect();
-    let groups = &found.groups;
+    let changes = replayed.changes.iter().map(|(event, latencies)| (*event, latencies)).collect();
+    let groups = &replayed.groups;
     Ok(Measured { directory, source: "probe", groups, changes, facts }.document())
 }
 
 /// Runs to its end, or to the first signal.
-fn run(replay: &Probe) -> Result<Found, ProbeError> {
+fn run(replay: &Probe) -> Result<Replayed, ProbeError> {
     thread::scope(|scope| {
         let running = scope.spawn(|| replay.run());
         while !running.is_finished() {
@@ -61,28 +61,28 @@ fn run(replay: &Probe) -> Result<Found, ProbeError> {
     })
 }
 
-fn facts(found: &Found, budget: &Budget) -> Value {
+fn facts(replayed: &Replayed, budget: &Budget) -> Value {
     json!({
         "budget_s": budget.time.as_secs_f64(),
         "budget_bytes": budget.bytes,
-        "direct": found.direct,
-        "elapsed_ns": found.elapsed_ns,
-        "steps_replayed": found.steps_replayed,
-        "steps_skipped": found.steps_skipped,
-        "prefilled_bytes": found.prefilled_bytes,
-        "think_scale": found.think_scale,
-        "threads": found.threads,
-        "in_flight": found.in_flight,
-        "working_set_bytes": found.working_set_bytes,
-        "byte_share": found.byte_share,
-        "floor_ns": found.floor_ns,
-        "repeated": found.repeated,
-        "run_queue_io_ns": found.disturbance.run_queue_io_ns,
-        "run_queue_ns": found.disturbance.run_queue_ns,
-        "run_queue_others_ns": found.disturbance.run_queue_others_ns,
-        "others_cpu_share": found.disturbance.others_share(),
-        "filesystem": found.filesystem.name.as_str(),
-        "free_bytes": found.filesystem.free_bytes,
-        "network": found.filesystem.network(),
+        "direct": replayed.direct,
+        "elapsed_ns": replayed.elapsed_ns,
+        "steps_replayed": replayed.steps_replayed,
+        "steps_skipped": replayed.steps_skipped,
+        "prefilled_bytes": replayed.prefilled_bytes,
+        "think_scale": replayed.think_scale,
+        "threads": replayed.threads,
+        "in_flight": replayed.in_flight,
+        "working_set_bytes": replayed.working_set_bytes,
+        "byte_share": replayed.byte_share,
+        "floor_ns": replayed.floor_ns,
+        "repeated": replayed.repeated,
+        "run_queue_io_ns": replayed.disturbance.run_queue_io_ns,
+        "run_queue_ns": replayed.disturbance.run_queue_ns,
+        "run_queue_others_ns": replayed.disturbance.run_queue_others_ns,
+        "others_cpu_share": replayed.disturbance.others_share(),
+        "filesystem": replayed.filesystem.name.as_str(),
+        "free_bytes": replayed.filesystem.free_bytes,
+        "network": replayed.filesystem.network(),
     })
 }

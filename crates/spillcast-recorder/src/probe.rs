@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::fs::statvfs;
 use spillcast_core::probe::ProbeError;
-use spillcast_core::probe::grid::{Grid, Options, Outcome as Found};
+use spillcast_core::probe::grid::{Grid, Options, Outcome as GridOutcome};
 
 use crate::arguments::{Arguments, help};
 use crate::like;
@@ -27,8 +27,8 @@ pub struct Budget {
 impl Budget {
     fn of(directory: &Path, time: Duration) -> Budget {
         // A file system without limits says that it has no blocks.
-        let found = statvfs(directory).ok().filter(|found| found.f_blocks > 0);
-        let bytes = found.map(|found| found.f_bavail * found.f_frsize / FREE_PARTS);
+        let disk = statvfs(directory).ok().filter(|disk| disk.f_blocks > 0);
+        let bytes = disk.map(|disk| disk.f_bavail * disk.f_frsize / FREE_PARTS);
         Budget { time, bytes }
     }
 }
@@ -36,12 +36,12 @@ impl Budget {
 /// Measures, and writes the document to `-o` or to stdout.
 pub fn run(words: &[OsString]) -> Outcome<u8> {
     let valued = ["--output", "--budget", "--like"];
-    let found = Arguments::read("probe", words, &valued, &["--psync", "--grid"])?;
-    let [directory] = &found.words[..] else {
+    let arguments = Arguments::read("probe", words, &valued, &["--psync", "--grid"])?;
+    let [directory] = &arguments.words[..] else {
         return Err(Failure::usage("probe needs one directory to measure", help()));
     };
-    let like = found.value("--like").map(Path::new);
-    if like.is_some() && (found.has("--grid") || found.has("--psync")) {
+    let like = arguments.value("--like").map(Path::new);
+    if like.is_some() && (arguments.has("--grid") || arguments.has("--psync")) {
         let text = "--like replays the calls that were recorded: leave out --grid and --psync";
         return Err(Failure::usage(text, help()));
     }
@@ -50,13 +50,13 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
         let text = format!("{}: there is no such directory", directory.display());
         return Err(Failure::usage(text, "create it on the storage you mean"));
     }
-    let budget = Budget::of(directory, found.time("--budget")?.unwrap_or(TIME));
+    let budget = Budget::of(directory, arguments.time("--budget")?.unwrap_or(TIME));
     let document = match like {
         Some(like) => like::document(directory, like, &budget)?,
-        None => grid(directory, &budget, found.has("--psync"))?,
+        None => grid(directory, &budget, arguments.has("--psync"))?,
     };
     let text = document.text(1);
-    match found.value("--output") {
+    match arguments.value("--output") {
         Some(path) => std::fs::write(path, format!("{text}\n"))
             .map_err(|error| Failure::io(path.display(), &error))?,
         None => println!("{text}"),
@@ -85,16 +85,16 @@ fn grid(directory: &Path, budget: &Budget, psync: bool) -> Outcome<Value> {
         psync,
         ..Options::new(directory)
     };
-    let found = Grid::new(options).and_then(|grid| grid.run());
-    let found = found.map_err(|error| failure_in(directory, error))?;
-    let facts = facts(directory.to_string_lossy().into_owned(), budget, &found);
-    let groups = &found.groups;
+    let outcome = Grid::new(options).and_then(|grid| grid.run());
+    let outcome = outcome.map_err(|error| failure_in(directory, error))?;
+    let facts = facts(directory.to_string_lossy().into_owned(), budget, &outcome);
+    let groups = &outcome.groups;
     Ok(Measured { directory, source: "grid", groups, changes: Vec::new(), facts }.document())
 }
 
-fn facts(directory: String, budget: &Budget, found: &Found) -> Value {
-    let engine = if found.io_uring_refusal.is_none() { "io_uring" } else { "psync" };
-    let sustained = found.sustained.as_ref().map(|written| {
+fn facts(directory: String, budget: &Budget, outcome: &GridOutcome) -> Value {
+    let engine = if outcome.io_uring_refusal.is_none() { "io_uring" } else { "psync" };
+    let sustained = outcome.sustained.as_ref().map(|written| {
         json!({
             "bytes": written.bytes,
             "reached": written.sustained_bytes_per_s.is_some(),
@@ -104,21 +104,21 @@ fn facts(directory: String, budget: &Budget, found: &Found) -> Value {
         })
     });
     json!({
-        "filesystem": found.filesystem.name.as_str(),
-        "free_bytes": found.filesystem.free_bytes,
-        "network": found.filesystem.network(),
+        "filesystem": outcome.filesystem.name.as_str(),
+        "free_bytes": outcome.filesystem.free_bytes,
+        "network": outcome.filesystem.network(),
         "buffered_engine": "psync",
-        "direct_engine": found.direct_refusal.is_none().then_some(engine),
-        "direct_refusal": found.direct_refusal.clone(),
-        "io_uring_refusal": found.io_uring_refusal.clone(),
-        "registered_buffers": found.registered_buffers,
-        "file_bytes": found.file_bytes,
-        "rounds": found.rounds,
-        "cells": found.cells,
-        "cells_without_time": found.cells_without_time,
-        "cells_without_room": found.cells_without_room,
-        "elapsed_ns": found.elapsed_ns,
-        "floor_ns": found.floor_ns,
+        "direct_engine": outcome.direct_refusal.is_none().then_some(engine),
+        "direct_refusal": outcome.direct_refusal.clone(),
+        "io_uring_refusal": outcome.io_uring_refusal.clone(),
+        "registered_buffers": outcome.registered_buffers,
+        "file_bytes": outcome.file_bytes,
+        "rounds": outcome.rounds,
+        "cells": outcome.cells,
+        "cells_without_time": outcome.cells_without_time,
+        "cells_without_room": outcome.cells_without_room,
+        "elapsed_ns": outcome.elapsed_ns,
+        "floor_ns": outcome.floor_ns,
         "sustained": sustained,
         "budget_s": budget.time.as_secs_f64(),
         "budget_bytes": budget.bytes,

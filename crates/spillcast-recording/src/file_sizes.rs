@@ -64,7 +64,7 @@ fn holds_data(name: &str) -> bool {
 }
 
 fn largest(mut files: Vec<SizedFile>) -> Vec<SizedFile> {
-    files.sort_by(|one, other| (other.bytes, &one.file).cmp(&(one.bytes, &other.file)));
+    files.sort_by(|left, right| (right.bytes, &left.file).cmp(&(left.bytes, &right.file)));
     files.truncate(FILES_MAX);
     files
 }

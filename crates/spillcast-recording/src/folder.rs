@@ -184,9 +184,7 @@ pub fn unused_name(path: &Path) -> PathBuf {
 /// A failure unless a recording can be written at `path`: an older recording is replaced only with
 /// `force`, anything else never.
 pub fn check_output(path: &Path, force: bool) -> Outcome<()> {
-    let bad = |kind: Kind, what: &str, hint: &str| {
-        Err(Failure::of(kind, format!("{}: {what}", path.display()), hint))
-    };
+    let bad = |kind, message: &str, hint: &str| Err(failure_at(path, kind, message, hint));
     if path.to_str().is_none() {
         return bad(
             PathUnusable,
@@ -220,14 +218,12 @@ pub fn check_output(path: &Path, force: bool) -> Outcome<()> {
 
 /// A failure if something lies at `path` that is not a recording, or contains more than one.
 fn check_replaceable(path: &Path) -> Outcome<()> {
-    let bad = |kind: Kind, what: &str, hint: &str| {
-        Err(Failure::of(kind, format!("{}: {what}", path.display()), hint))
-    };
-    let Ok(found) = path.symlink_metadata() else { return Ok(()) };
-    if found.is_symlink() {
+    let bad = |kind, message: &str, hint: &str| Err(failure_at(path, kind, message, hint));
+    let Ok(metadata) = path.symlink_metadata() else { return Ok(()) };
+    if metadata.is_symlink() {
         return bad(PathUnusable, "is a symbolic link", "name the folder it leads to with -o");
     }
-    if !found.is_dir() || !is_recording(path) {
+    if !metadata.is_dir() || !is_recording(path) {
         return bad(OutputExists, "exists and is not a recording", OTHER);
     }
     match names_of(path).into_iter().find(|name| !is_listed(name, &[&FINISHED])) {
@@ -238,6 +234,10 @@ fn check_replaceable(path: &Path) -> Outcome<()> {
         ),
         None => Ok(()),
     }
+}
+
+fn failure_at(path: &Path, kind: Kind, message: &str, hint: &str) -> Failure {
+    Failure::of(kind, format!("{}: {message}", path.display()), hint)
 }
 
 /// Whether the meta.json in a folder is that of a recording, of any version.
@@ -296,8 +296,8 @@ fn lock_left(folder: &Path) -> Outcome<Option<File>> {
         Err(Errno::WOULDBLOCK) => {
             let name = finished_name(folder.file_name().unwrap_or_default()).unwrap_or_default();
             let name = folder.with_file_name(name);
-            let what = format!("{} is being recorded by another spillcast", name.display());
-            Err(Failure::of(InUse, what, OTHER))
+            let message = format!("{} is being recorded by another spillcast", name.display());
+            Err(Failure::of(InUse, message, OTHER))
         }
         _ => Ok(Some(lock)),
     }
@@ -327,8 +327,8 @@ pub fn refuse_planted_link(path: &Path) -> Outcome<()> {
     for place in whole.ancestors() {
         let Ok(meta) = place.symlink_metadata() else { continue };
         if meta.is_symlink() && ![0, geteuid().as_raw()].contains(&meta.uid()) {
-            let what = format!("{} is a symbolic link of another user", place.display());
-            return Err(Failure::of(PathUnusable, what, "name another place"));
+            let message = format!("{} is a symbolic link of another user", place.display());
+            return Err(Failure::of(PathUnusable, message, "name another place"));
         }
     }
     Ok(())

@@ -114,10 +114,10 @@ impl RunQueue {
 
 /// Of what threads waited for a CPU, the most that others can have been the cause of, where the whole
 /// machine has had so much CPU time; all of it where that is not known.
-pub fn of_others_ns(own: Scheduled, machine_ns: Option<u64>) -> u64 {
+pub fn of_others_ns(scheduled: Scheduled, machine_ns: Option<u64>) -> u64 {
     match machine_ns {
-        Some(all_ns) => own.delay_ns.min(all_ns.saturating_sub(own.cpu_ns)),
-        None => own.delay_ns,
+        Some(all_ns) => scheduled.delay_ns.min(all_ns.saturating_sub(scheduled.cpu_ns)),
+        None => scheduled.delay_ns,
     }
 }
 

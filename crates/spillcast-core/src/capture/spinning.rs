@@ -18,6 +18,8 @@ use std::os::unix::fs::FileExt;
 
 use rustc_hash::FxHashMap;
 
+/// How often a CPU is sampled: no divisor of what is done by the clock.
+pub(super) const SAMPLES_PER_S: u64 = 499;
 /// Samples that are judged together: some 30 ms of CPU time.
 const CHUNK: u32 = 16;
 /// Shorter runs of samples, some 60 ms, are not judged.

@@ -192,21 +192,21 @@ impl Replay<'_> {
                 })?);
             }
             let (mut samples, mut changes) = (Vec::new(), Vec::new());
-            let (mut own, mut io_delay_ns) = (Scheduled::default(), 0);
+            let (mut scheduled, mut io_delay_ns) = (Scheduled::default(), 0);
             let mut outcome = Ok(());
             for thread in threads {
                 match thread.join().expect("a replay thread does not panic") {
                     Ok(lane) => {
                         samples.extend(lane.samples);
                         changes.extend(lane.changes);
-                        own.cpu_ns += lane.scheduled.cpu_ns;
-                        own.delay_ns += lane.scheduled.delay_ns;
+                        scheduled.cpu_ns += lane.scheduled.cpu_ns;
+                        scheduled.delay_ns += lane.scheduled.delay_ns;
                         io_delay_ns += lane.io_delay_ns;
                     }
                     Err(error) => outcome = outcome.and(Err(error)),
                 }
             }
-            outcome.map(|()| (samples, changes, machine.end(own, io_delay_ns)))
+            outcome.map(|()| (samples, changes, machine.end(scheduled, io_delay_ns)))
         })
     }
 

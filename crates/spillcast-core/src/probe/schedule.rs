@@ -67,16 +67,16 @@ impl Machine {
     }
 
     /// What the threads of the replay had, and waited for within operations.
-    pub(super) fn end(self, own: Scheduled, io_ns: u64) -> Disturbance {
+    pub(super) fn end(self, scheduled: Scheduled, io_ns: u64) -> Disturbance {
         let taken_ns =
             machine_cpu_ns().zip(self.cpu_ns).map(|(now, then)| now.saturating_sub(then));
         Disturbance {
             run_queue_io_ns: io_ns,
-            run_queue_ns: own.delay_ns.saturating_sub(io_ns),
-            run_queue_others_ns: of_others_ns(own, taken_ns),
+            run_queue_ns: scheduled.delay_ns.saturating_sub(io_ns),
+            run_queue_others_ns: of_others_ns(scheduled, taken_ns),
             all_cpu_ns: (now_ns() - self.begun_ns)
                 * available_parallelism().map_or(1, |n| n.get() as u64),
-            others_cpu_ns: taken_ns.map(|ns| ns.saturating_sub(own.cpu_ns)),
+            others_cpu_ns: taken_ns.map(|ns| ns.saturating_sub(scheduled.cpu_ns)),
         }
     }
 }

@@ -15,6 +15,7 @@ use aya::util::online_cpus;
 use aya::{Btf, Ebpf, EbpfLoader, Endianness, Pod};
 use spillcast_calls::CallKind;
 
+use super::super::spinning::SAMPLES_PER_S;
 use super::btf;
 
 /// Empty where it was built without a compiler.
@@ -39,9 +40,8 @@ const REQUEST_PROGRAMS: [(&str, &str); 2] =
     [("request_ends", "io_uring_complete"), ("request_begins", "io_uring_submit_req")];
 const FAULT_PROGRAMS: [(&str, &str); 1] = [("file_faults", "mm_filemap_fault")];
 
-/// The program that samples each CPU, and how often: no divisor of what is done by the clock.
+/// The program that samples each CPU.
 const SAMPLE_PROGRAM: &str = "cpu_sampled";
-const SAMPLES_PER_S: u64 = 499;
 
 /// As many system calls as the programs have room for.
 const CALLS_MAX: usize = 512;

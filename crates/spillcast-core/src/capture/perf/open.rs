@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::bindings as sys;
 
+use super::super::spinning::SAMPLES_PER_S;
+
 /// The fields every record carries, in this order: see perf_event_open(2).
 const SAMPLE_TYPE: u64 =
     (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_RAW) as u64;
@@ -30,8 +32,6 @@ const INSTRUCTION_POINTER: Option<u32> = if cfg!(target_arch = "x86_64") {
 } else {
     None
 };
-/// How often a CPU is sampled: no divisor of what is done by the clock.
-const SAMPLES_PER_S: u64 = 499;
 
 /// What a tracepoint does beside writing its raw data to the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
