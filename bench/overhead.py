@@ -16,7 +16,7 @@ from spillcast.engines.duckdb import lab as duckdb
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.postgres import lab as postgres
 from spillcast.engines.registry import lab_of
-from spillcast.forecast.breakdown import breakdown
+from spillcast.forecast.projection import breakdown
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded

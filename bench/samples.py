@@ -62,12 +62,12 @@ def _held(cached: bool) -> Result:
 @contextmanager
 def _smaller() -> Iterator[None]:
     """Recordings of fewer waits count as large."""
-    from spillcast.forecast import sampling
+    from spillcast.forecast import recorded
     from spillcast.recording import cached_reads
 
     with (
-        patch.object(sampling, "WHOLE_ROWS", CACHED_WAITS // 3),
-        patch.object(sampling, "SAMPLE_ROWS", CACHED_ROWS),
+        patch.object(recorded, "WHOLE_ROWS", CACHED_WAITS // 3),
+        patch.object(recorded, "SAMPLE_ROWS", CACHED_ROWS),
         patch.object(cached_reads, "OPERATIONS", CACHED_OPERATIONS),
     ):
         yield

@@ -5,7 +5,7 @@ import pytest
 import made_up
 from cases import cases
 from spillcast.errors import OptionInvalid, TargetUnknown
-from spillcast.forecast.ranking import parse_costs, priced, ranked
+from spillcast.forecast.verdict import parse_costs, priced, ranked
 
 
 def forecast(target, seconds, *, refused=None):

@@ -7,7 +7,7 @@ import pytest
 import made_up
 from cases import cases
 from spillcast.forecast import Warned
-from spillcast.forecast.ranking import priced
+from spillcast.forecast.verdict import priced
 from spillcast.report.forecast import forecast_page
 
 BUSY = Warned("run-queue", "a busy machine")

@@ -6,7 +6,7 @@ import pytest
 
 from evidence import known, table
 from harness import spillcast, target
-from spillcast.forecast.recorded_threads import recorded_threads
+from spillcast.forecast.recorded_io import recorded_threads
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.running import RunningForecast

@@ -7,7 +7,7 @@ import pytest
 from evidence import change, storage
 from spillcast.errors import NotSpilled
 from spillcast.forecast import forecast
-from spillcast.forecast.recorded_threads import in_flight, temp_load
+from spillcast.forecast.recorded_io import in_flight, temp_load
 from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
 from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter

@@ -12,7 +12,7 @@ import pytest
 from evidence import recording
 from harness import spillcast_command
 from spillcast.errors import SpillcastError
-from spillcast.forecast.recorded_threads import recorded_threads
+from spillcast.forecast.recorded_io import recorded_threads
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.recording import Recording, minute
 from spillcast.recording.capture import RecordOptions

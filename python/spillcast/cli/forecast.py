@@ -167,14 +167,14 @@ def forecast(
     from spillcast.evidence.find import recordings_in
     from spillcast.forecast.ask import ask, forecasts_of
     from spillcast.forecast.question import Question
-    from spillcast.forecast.ranking import (
+    from spillcast.forecast.remaining import hints_of
+    from spillcast.forecast.verdict import (
         forecasts_document,
         parse_costs,
         priced,
         refusal_document,
     )
-    from spillcast.forecast.remaining import hints_of
-    from spillcast.forecast.work_memory.cells import cheapest, memory_cells, memory_document
+    from spillcast.forecast.work_memory.advice import cheapest, memory_cells, memory_document
     from spillcast.recording import Recording
     from spillcast.report.forecast import forecast_each_document, forecast_each_page, forecast_page
     from spillcast.report.work_memory import advice_text, forecast_memory_parts

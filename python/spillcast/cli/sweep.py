@@ -143,8 +143,8 @@ def memory(
     """
     from spillcast.cli.progress import TerminalStage
     from spillcast.errors import OptionConflict, PathMissing
-    from spillcast.forecast.ranking import parse_costs
-    from spillcast.forecast.work_memory.cells import cheapest
+    from spillcast.forecast.verdict import parse_costs
+    from spillcast.forecast.work_memory.advice import cheapest
     from spillcast.lab.memory_result import sweep_document
     from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory
     from spillcast.lab.storages import named_places

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from spillcast.engines.held import HeldQuery, RunResult
     from spillcast.engines.move import Move
     from spillcast.evidence.counts import Counts
-    from spillcast.forecast.more_memory import Spill
+    from spillcast.forecast.work_memory import Spill
     from spillcast.recording.meta import ObservedEngine
     from spillcast.recording.record import Recorder
 

@@ -11,10 +11,9 @@ from spillcast.evidence.open import open_evidence
 from spillcast.forecast.counted import timed_on, workload_of_counts
 from spillcast.forecast.project import project, refused
 from spillcast.forecast.question import CONFIDENCE, Question
-from spillcast.forecast.recorded import workload_of_recording
+from spillcast.forecast.recorded import sample_of, too_unsure, workload_of_recording
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import Forecast, Warned
-from spillcast.forecast.sampling import sample_of, too_unsure
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.forecast.workload import Workload
 from spillcast.recording import Recording

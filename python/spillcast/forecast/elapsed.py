@@ -21,10 +21,16 @@ from spillcast.forecast.assumptions import (
     PAGE_CACHE_ERROR,
     UNSEEN,
 )
-from spillcast.forecast.breakdown import Breakdown, breakdown
 from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
 from spillcast.forecast.load import Latency, Load, operations
-from spillcast.forecast.projection import ZERO_LATENCY, Projection, projection, total_s
+from spillcast.forecast.projection import (
+    ZERO_LATENCY,
+    Breakdown,
+    Projection,
+    breakdown,
+    projection,
+    total_s,
+)
 from spillcast.forecast.result import Sampled
 from spillcast.forecast.workload import Workload, per_workload
 from spillcast.recording.event_names import OPS

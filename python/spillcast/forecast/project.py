@@ -9,10 +9,9 @@ from dataclasses import replace
 from math import inf
 
 from spillcast.errors import CpuTimeUnknown, IntervalTooWide, RecordingInsufficient, Refusal
-from spillcast.forecast.breakdown import Breakdown, breakdown
 from spillcast.forecast.elapsed import Elapsed, elapsed_on, run_s, zero_latency
 from spillcast.forecast.interval import too_wide
-from spillcast.forecast.projection import projection, total_s
+from spillcast.forecast.projection import Breakdown, breakdown, projection, total_s
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, Warm
 from spillcast.forecast.warnings import (

@@ -8,7 +8,7 @@ from spillcast.document import internal, key, later, written
 from spillcast.errors import Refusal
 from spillcast.explained import explained
 from spillcast.forecast.interval import Uncertainty
-from spillcast.forecast.more_memory import Spilled, WorkMemory
+from spillcast.forecast.work_memory import Spilled, WorkMemory
 from spillcast.recording.completeness import Part, recorded_words
 from spillcast.recording.postgres_meta import Statement
 from spillcast.tabular import Display, Tabular

@@ -16,9 +16,8 @@ from spillcast.forecast.assumptions import (
     THROTTLED_REPORTED,
     UNCALIBRATED,
 )
-from spillcast.forecast.breakdown import breakdown
 from spillcast.forecast.load import Latency, Load
-from spillcast.forecast.projection import Projection, projection, total_s
+from spillcast.forecast.projection import Projection, breakdown, projection, total_s
 from spillcast.forecast.result import Warned
 from spillcast.forecast.storage_warnings import storage_warnings
 from spillcast.forecast.threads.cpus import Cpus

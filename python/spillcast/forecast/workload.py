@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from spillcast.evidence.counts import Unknown
 from spillcast.forecast.load import Load
-from spillcast.forecast.more_memory import Spill
 from spillcast.forecast.threads.overlap import RecordedThreads, Threads, simulated_threads
+from spillcast.forecast.work_memory import Spill
 from spillcast.recording.bursts import Bursts, TempOperations
 from spillcast.recording.calibration import WaitCost
 from spillcast.recording.capture import Unseen

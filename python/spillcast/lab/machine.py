@@ -14,7 +14,7 @@ from spillcast.engines.engine import Calibrates, Lab, Workload
 from spillcast.engines.registry import engines
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
 from spillcast.forecast.load import Load
-from spillcast.forecast.recorded_threads import temp_load
+from spillcast.forecast.recorded_io import temp_load
 from spillcast.lab.demo import Stage
 from spillcast.lab.run import run_recorded_if_spilled
 from spillcast.lab.storages import SHARED_MEMORY, Place, fast_parent, named_places

@@ -6,9 +6,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from spillcast.forecast.more_memory import State
 from spillcast.forecast.result import Warned
-from spillcast.forecast.work_memory.cells import Advice, Cell
+from spillcast.forecast.work_memory import State
+from spillcast.forecast.work_memory.advice import Advice, Cell
 from spillcast.forecast.work_memory.curve import Between, MemoryRun
 
 SWEEP_SCHEMA = "spillcast.sweep/1"

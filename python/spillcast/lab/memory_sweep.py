@@ -13,8 +13,8 @@ from spillcast.engines.engine import Explains, Lab, Workload
 from spillcast.engines.held import RunResult
 from spillcast.engines.registry import engine_of, work_memory_of
 from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, SpillcastError
-from spillcast.forecast.more_memory import Spill, State, io_share, state_with
 from spillcast.forecast.result import Warned
+from spillcast.forecast.work_memory import Spill, State, io_share, state_with
 from spillcast.forecast.work_memory.curve import Between, MemoryCurve, MemoryRun, memory_run
 from spillcast.lab.demo import Stage
 from spillcast.lab.memory_result import Point, SpillState, Sweep, turns_of

@@ -6,7 +6,6 @@ from typing import Any
 
 from spillcast.explained import explained, title_of
 from spillcast.forecast import Forecast, Term, Warned
-from spillcast.forecast.ranking import forecasts_document, ranked
 from spillcast.forecast.result import (
     CHANGES,
     FORECAST_SCHEMA,
@@ -14,7 +13,15 @@ from spillcast.forecast.result import (
     Rehearsed,
     Remaining,
 )
-from spillcast.forecast.verdict import rank_s, recommended, unknown_share, verdict, work_memory_fix
+from spillcast.forecast.verdict import (
+    forecasts_document,
+    rank_s,
+    ranked,
+    recommended,
+    unknown_share,
+    verdict,
+    work_memory_fix,
+)
 from spillcast.recording import Recording
 from spillcast.recording.postgres_meta import Statement
 from spillcast.report.page import Page, Part, Words

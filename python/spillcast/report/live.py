@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillcast.forecast import Forecast
-from spillcast.forecast.ranking import forecasts_document
-from spillcast.forecast.verdict import verdict
+from spillcast.forecast.verdict import forecasts_document, verdict
 from spillcast.recording.capture_cost import CaptureCost
 from spillcast.recording.event_names import OPS
 from spillcast.recording.live import Running, Tally

@@ -9,7 +9,7 @@ from typing import Any
 from spillcast.engines.move import Move, Step
 from spillcast.engines.ranking import Gain, Ranked, ServerRanking
 from spillcast.forecast.verdict import in_memory_sentences, negligible
-from spillcast.forecast.work_memory.postgres import SORT_MOST
+from spillcast.forecast.work_memory import SORT_MOST
 from spillcast.report.page import Commands, Page, Part, Words
 from spillcast.report.table import Column, Table, paragraph, saved_text
 from spillcast.text import one_line

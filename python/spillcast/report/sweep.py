@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from spillcast.forecast.work_memory.cells import Advice
+from spillcast.forecast.work_memory.advice import Advice
 from spillcast.lab.io_size.sweep import Row
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.io_size.synthetic_sort import setting_text

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from spillcast.evidence.oracle.row_sources import line_words
-from spillcast.forecast.more_memory import (
+from spillcast.forecast.work_memory import (
     PGA_TARGET,
     MorePga,
     Spilled,
     WorkMemory,
     WorkMemorySetting,
 )
-from spillcast.forecast.work_memory.cells import Advice, Cell
+from spillcast.forecast.work_memory.advice import Advice, Cell
 from spillcast.report.page import Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.units import format_bytes, format_duration, format_setting

@@ -12,7 +12,7 @@ from emulator import skip_without_fuse
 from evidence import CAPTURE, known, storage, table
 from harness import spillcast, target
 from spillcast.forecast import forecast
-from spillcast.forecast.data_reads import data_reads
+from spillcast.forecast.recorded_io import data_reads
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.postgres_meta import Sampling
 from spillcast.recording.schema import SAMPLES_SCHEMA, WAITS_SCHEMA, seconds_of, totals

@@ -10,7 +10,7 @@ from spillcast.forecast import forecast
 from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
 from spillcast.forecast.load import Latency, Load
 from spillcast.forecast.recorded import cpu_time
-from spillcast.forecast.recorded_threads import temp_load
+from spillcast.forecast.recorded_io import temp_load
 from spillcast.recording.calibration import MachineCalibration, WaitCost
 from spillcast.recording.meta import CpuCache, Machine
 from spillcast.recording.schema import WAITS_SCHEMA

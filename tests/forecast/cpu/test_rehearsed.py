@@ -9,7 +9,7 @@ from evidence import known, seconds, table, waits
 from spillcast.forecast.cpu import rehearsed_change
 from spillcast.forecast.load import Latency, rehearsed
 from spillcast.forecast.recorded import cpu_time
-from spillcast.forecast.recorded_threads import temp_load
+from spillcast.forecast.recorded_io import temp_load
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.rehearse import Rehearsal

@@ -12,7 +12,7 @@ from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, recorded, r
 from spillcast.errors import NotSpilled
 from spillcast.forecast import forecast
 from spillcast.forecast.recorded import workload_of_recording
-from spillcast.forecast.recorded_threads import recorded_threads
+from spillcast.forecast.recorded_io import recorded_threads
 from spillcast.forecast.remaining import RemainingWorkHints, UserEstimate
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.threads.overlap import simulated_threads

@@ -10,8 +10,7 @@ from harness import spillcast
 from spillcast.evidence.postgres import counts_of_plan
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
-from spillcast.forecast.ranking import priced, ranked
-from spillcast.forecast.verdict import verdict
+from spillcast.forecast.verdict import priced, ranked, verdict
 from spillcast.recording.meta import Machine, Memory
 from spillcast.recording.observed import TempPlace
 from spillcast.storage import Group, Storage

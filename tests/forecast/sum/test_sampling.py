@@ -6,10 +6,10 @@ from math import log
 import pytest
 
 from large_recording import write_large_recording
-from spillcast.forecast import sampling
+from spillcast.forecast import recorded
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
-from spillcast.forecast.sampling import sample_of
+from spillcast.forecast.recorded import sample_of
 from spillcast.recording import Recording
 from spillcast.recording.spill import spill_bytes
 from varied_recording import write_varied_recording
@@ -21,8 +21,8 @@ WAITS, ROWS = 240_000, 64_000
 @pytest.fixture(autouse=True)
 def smaller(monkeypatch):
     """Recordings count as large that are made in no time."""
-    monkeypatch.setattr(sampling, "WHOLE_ROWS", WAITS // 2)
-    monkeypatch.setattr(sampling, "SAMPLE_ROWS", ROWS)
+    monkeypatch.setattr(recorded, "WHOLE_ROWS", WAITS // 2)
+    monkeypatch.setattr(recorded, "SAMPLE_ROWS", ROWS)
 
 
 def edited(path, **changes):
@@ -44,7 +44,7 @@ def test_a_sample_says_what_all_waits_say(tmp_path, seed):
         if said.sampled is None:
             assert said == known
             continue
-        assert said.sampled.error <= sampling.ERROR_MOST
+        assert said.sampled.error <= recorded.ERROR_MOST
         assert said.sampled.of_waits == Recording.open(path).meta.raw.rows
         assert abs(log(said.forecast_s / known.forecast_s)) <= 3 * said.sampled.error + 1e-9
         low_s, high_s = said.interval_s

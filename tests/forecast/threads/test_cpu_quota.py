@@ -9,7 +9,7 @@ from evidence import change, known, seconds, storage, table
 from harness import spillcast
 from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
-from spillcast.forecast.breakdown import breakdown
+from spillcast.forecast.projection import breakdown
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.forecast.result import QUOTA
 from spillcast.recording import Recording

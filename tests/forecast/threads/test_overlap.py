@@ -8,7 +8,7 @@ from evidence import known, seconds, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.projection import projection
 from spillcast.forecast.recorded import workload_of_recording
-from spillcast.forecast.recorded_threads import recorded_threads, temp_load
+from spillcast.forecast.recorded_io import recorded_threads, temp_load
 from spillcast.forecast.threads.overlap import simulated_threads
 from spillcast.recording.meta import Machine
 from spillcast.recording.schema import WAITS_SCHEMA

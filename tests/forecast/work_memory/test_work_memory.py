@@ -12,17 +12,17 @@ from spillcast.evidence.postgres import counts_of_plan
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.forecast import forecast
 from spillcast.forecast.assumptions import MEMORY_SPREAD
-from spillcast.forecast.more_memory import io_share, state_with
-from spillcast.forecast.work_memory.advice import size_of_setting
-from spillcast.forecast.work_memory.cells import NOW, memory_cells
-from spillcast.forecast.work_memory.postgres import (
+from spillcast.forecast.work_memory import (
     BLOCK_BYTES,
     hash_batches,
     hash_tuple_bytes,
+    io_share,
     merge_order,
     rounded_up,
     sort_passes,
+    state_with,
 )
+from spillcast.forecast.work_memory.advice import NOW, memory_cells, size_of_setting
 from spillcast.forecast.work_memory.spills import spills_of
 from spillcast.recording.meta import CpuCache, Machine, ObservedEngine, Temp
 from spillcast.report.forecast import forecast_page

@@ -18,7 +18,7 @@ from spillcast.engines.postgres.server import Installation, PrivateServer, make_
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import counts_of_plan
 from spillcast.evidence.postgres.nodes import nodes_of
-from spillcast.forecast.more_memory import Spill
+from spillcast.forecast.work_memory import Spill
 from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, spills_of
 from spillcast.recording.meta import ObservedEngine
 

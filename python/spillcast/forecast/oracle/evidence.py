@@ -10,7 +10,6 @@ from spillcast.evidence.find import Evidence
 from spillcast.evidence.oracle.block_size import ASSUMED_BLOCK, BlockSize, block_size
 from spillcast.evidence.oracle.statistics import TempOnFlash, read_statistics, temp_on_flash
 from spillcast.evidence.oracle.trace_run import recording_of_traces
-from spillcast.forecast.more_memory import Spilled
 from spillcast.forecast.oracle.events import (
     AshEvidence,
     TraceEvidence,
@@ -20,6 +19,7 @@ from spillcast.forecast.oracle.events import (
 )
 from spillcast.forecast.oracle.spilled import spilled_of
 from spillcast.forecast.question import Question
+from spillcast.forecast.work_memory import Spilled
 from spillcast.recording.event_names import TEMP_EVENTS
 from spillcast.recording.spill import sequential_share
 

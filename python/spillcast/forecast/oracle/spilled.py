@@ -17,7 +17,7 @@ from spillcast.evidence.oracle.row_sources import (
 )
 from spillcast.evidence.oracle.trace_spool import spool_traces
 from spillcast.evidence.oracle.work_areas import read_work_areas
-from spillcast.forecast.more_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
+from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
 
 #: STAT lines stand at the end of a trace, which is read once more for them; not of a larger one.
 _TRACES_BYTES_MAX = 64 << 20

@@ -16,11 +16,11 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.nodes import amount
 from spillcast.forecast.counted import loads_of
 from spillcast.forecast.interval import NINE_IN_TEN
-from spillcast.forecast.recorded_threads import recorded_threads, temp_load
+from spillcast.forecast.recorded_io import recorded_threads, temp_load
 from spillcast.forecast.remaining import UserEstimate
 from spillcast.forecast.remaining.progress import Array, Progress
 from spillcast.forecast.threads.overlap import simulated_threads
-from spillcast.forecast.work_memory.postgres import (
+from spillcast.forecast.work_memory import (
     SLOT_BYTES,
     aggregate_bytes,
     hash_batches,

@@ -24,7 +24,7 @@ from spillcast.forecast.interval import (
     direction,
     drawn_totals,
 )
-from spillcast.forecast.recorded_threads import recorded_threads
+from spillcast.forecast.recorded_io import recorded_threads
 from spillcast.forecast.threads.overlap import simulated_threads
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS

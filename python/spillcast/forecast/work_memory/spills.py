@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from spillcast.evidence.postgres.nodes import Node
-from spillcast.forecast.more_memory import Spill
-from spillcast.forecast.work_memory.postgres import (
+from spillcast.forecast.work_memory import (
     BLOCK_BYTES,
     ROWS_SHARE,
     SLOT_BYTES,
+    Spill,
     aggregate_bytes,
     aligned,
     hash_bytes,

@@ -17,7 +17,7 @@ from spillcast._core import __version__
 from spillcast.document import read
 from spillcast.errors import WriteFailed
 from spillcast.forecast import Forecast
-from spillcast.forecast.ranking import ranked
+from spillcast.forecast.verdict import ranked
 from spillcast.gate import reading
 from spillcast.report.html.inputs import AGAIN, Document, Inputs
 from spillcast.report.html.page import Cells, Page, Section, Weakness, sentence

@@ -18,7 +18,7 @@ from spillcast.evidence.postgres.statements import counts_of_row
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.counted import timed_on
 from spillcast.forecast.project import interval_of
-from spillcast.forecast.work_memory.postgres import work_mem_between
+from spillcast.forecast.work_memory import work_mem_between
 from spillcast.gate import reading
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.redaction import struck_text

@@ -5,10 +5,9 @@ from dataclasses import asdict
 from typing import Any
 
 from spillcast.forecast import Forecast
-from spillcast.forecast.more_memory import WorkMemory
-from spillcast.forecast.ranking import ranked
 from spillcast.forecast.result import Remaining
-from spillcast.forecast.verdict import recommended, unknown_share, verdict
+from spillcast.forecast.verdict import ranked, recommended, unknown_share, verdict
+from spillcast.forecast.work_memory import WorkMemory
 from spillcast.report.forecast import NO_LATENCY, NOW, statement_text, targets_table
 from spillcast.report.html import charts
 from spillcast.report.html.page import (
