@@ -5,8 +5,8 @@ from html import escape
 from pathlib import Path
 
 from spillcast.lab.case import Case
-from spillcast.report.html.charts import percent_ticks
-from spillcast.report.html.plots import DIRECTIONS, log_scale, scatter_ticks
+from spillcast.report.html.axes import log_scale, percent_ticks, scatter_ticks
+from spillcast.report.html.charts import DIRECTIONS
 from spillcast.stats import NORMAL_95
 from spillcast_lab.summary import of_evidence, summarise
 from spillcast_lab.verify_page import breakdown

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.report.html.charts import duration_ticks, durations
+from spillcast.report.html.axes import duration_ticks, durations
 
 
 @pytest.mark.parametrize("exponent", range(-9, 19))

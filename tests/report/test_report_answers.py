@@ -17,7 +17,7 @@ from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep
 from spillcast.engines.ranking import DatabaseSpill, Gain, Ranked, ServerRanking
 from spillcast.profile import timeline
 from spillcast.recording import Recording
-from spillcast.report.html.charts import clock, duration_ticks
+from spillcast.report.html.axes import clock, duration_ticks
 from spillcast.report.html.inputs import Inputs
 from spillcast.report.html.page import Cells
 from spillcast.report.html.sections import runs

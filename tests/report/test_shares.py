@@ -61,7 +61,7 @@ def test_time_of_several_threads_is_told_as_theirs(tmp_path):
     run = recording(tmp_path / "run.spill", SIDE_BY_SIDE, elapsed_s=11.8, sessions=3)
     inputs, section = page_of(run.path)
     [chart] = section.figures
-    assert chart.title == "Time by what threads did, of 33 s in three threads"
+    assert chart.title == "Time by what threads did, of 33 s in 3 threads"
     assert shares(chart.table) == {"temp reads": 100.0}
     assert compose(inputs).answer == [
         "This run took 11.8 s, and 100 % of the 33 s of its 3 threads went into temp files."
@@ -79,7 +79,7 @@ def test_a_servers_are_processes(tmp_path, monkeypatch):
     query = SimpleNamespace(workers=(), workers_not_attached=0, failure=None, ended_by="duration")
     monkeypatch.setattr(type(run.meta), "server_query", query)
     _, section = page_of(run.path)
-    assert section.figures[0].title == "Time by what processes did, of 33 s in three processes"
+    assert section.figures[0].title == "Time by what processes did, of 33 s in 3 processes"
 
 
 def test_of_one_thread_the_rest_is_told(tmp_path):

@@ -51,6 +51,8 @@ def forecast_page(
     if first.spilled is not None:
         parts.append(Words([f"  {text}" for text in spilled_sentences(first.spilled)]))
     parts += to_come_parts(first)
+    if steps := advice(order):
+        parts.append(Words([f"  to do: {step}" for step in steps]))
     if warnings := _notes(order):
         parts.append(Words([*warnings, *([] if in_full else [MORE])]))
     return Page(
@@ -111,6 +113,17 @@ def targets_table(order: Sequence[Forecast]) -> Table:
     rows.append((first.baseline_s, [NOW, first.baseline_s, *[None] * (len(columns) - 3), ""]))
     rows.sort(key=lambda pair: pair[0])
     return Table(columns, [cells for _, cells in rows])
+
+
+def advice(forecasts: Sequence[Forecast]) -> list[str]:
+    """The steps for each storage that the verdict on one query recommends."""
+    useful = recommended(forecasts)
+    return [
+        f"{forecast.target}: {step}"
+        for forecast in forecasts
+        if forecast.target in useful
+        for step in forecast.advice
+    ]
 
 
 def _remark(forecast: Forecast) -> str:
@@ -179,16 +192,13 @@ def details(forecasts: Sequence[Forecast]) -> list[Part]:
     """Target by target, the best first; then what is said of all."""
     common = common_warnings(forecasts)
     shared = common if len(forecasts) > 1 else []
-    useful = recommended(forecasts)
     parts = [
-        part
-        for forecast in forecasts
-        for part in _forecast_parts(forecast, forecasts, shared, advised=forecast.target in useful)
+        part for forecast in forecasts for part in _forecast_parts(forecast, forecasts, shared)
     ]
     if len(forecasts) > 1 and common:
         parts.append(Words([line for warning in common for line in _warned(warning)]))
-    if (memory := forecasts[0].work_memory) is not None:
-        parts.append(Words(work_memory_text(memory)))
+    if forecasts[0].work_memory is not None:
+        parts.append(Words(work_memory_text(forecasts[0])))
     return parts
 
 
@@ -206,24 +216,23 @@ def _warned(warning: Warned) -> list[str]:
 
 
 def _forecast_parts(
-    forecast: Forecast, beside: Sequence[Forecast], shared: Sequence[Warned], *, advised: bool
+    forecast: Forecast, beside: Sequence[Forecast], shared: Sequence[Warned]
 ) -> list[Part]:
-    """Sentence, terms and warnings, but those ``told`` of all; what to do if ``advised``."""
+    """Sentence, terms, and the warnings that are not ``shared`` by all."""
     if forecast.interval_s is not None and unknown_share(forecast) is not None:
-        rows = [row[:3] for row in _term_rows(forecast) if row[1] is not None]
+        rows = [row[:3] for row in terms_table(forecast).rows if row[1] is not None]
         parts: list[Part] = [Words([_bounds(forecast)], indent=""), Table(_TERMS[:3], rows)]
     else:
         parts = [Words([forecast.sentence(beside)], indent="")]
     if forecast.speedup is not None and len(parts) == 1:
         slower = ": the query gets slower" if forecast.speedup < 1 else ""
         parts += [
-            Table(_TERMS, _term_rows(forecast)),
+            terms_table(forecast),
             Words([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]),
         ]
     lines = [
         line for warning in forecast.warnings if warning not in shared for line in _warned(warning)
     ]
-    lines += [f"  to do: {advice}" for advice in forecast.advice if advised]
     if (sample := forecast.sampled) is not None:
         lines.append(
             f"  estimated from {sample.waits:,} of {format_count(sample.of_waits, 'wait')}, spread "
@@ -264,7 +273,8 @@ _TERMS = (
 )
 
 
-def _term_rows(forecast: Forecast) -> list[list[Any]]:
+def terms_table(forecast: Forecast) -> Table:
+    """The terms, and their sum."""
     rows: list[list[Any]] = [
         [
             term.name,
@@ -276,7 +286,7 @@ def _term_rows(forecast: Forecast) -> list[list[Any]]:
         for term in _merged(forecast)
     ]
     rows.append(["elapsed", None, None, forecast.baseline_s, forecast.forecast_s])
-    return rows
+    return Table(_TERMS, rows)
 
 
 def _merged(forecast: Forecast) -> list[Term]:

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from spillcast.evidence.oracle.row_sources import line_words
+from spillcast.forecast import Forecast
+from spillcast.forecast.verdict import unknown_share
 from spillcast.forecast.work_memory import (
     PGA_TARGET,
     MorePga,
@@ -21,19 +23,20 @@ from spillcast.units import format_bytes, format_duration, format_setting
 SERIAL_SHARE, PARALLEL_SHARE = 0.1, 0.5
 
 
-def work_memory_text(memory: WorkMemory) -> list[str]:
+def work_memory_text(forecast: Forecast) -> list[str]:
     """Sentences: what is enough and what it may take, and what spares a sort its passes."""
+    memory, bounds_only = forecast.work_memory, unknown_share(forecast) is not None
+    assert memory is not None
     enough = memory.enough
     was = f" (it was {format_setting(memory.current_bytes)})" if memory.current_bytes else ""
     lines = [
-        f"work_mem = '{format_setting(enough.work_mem_bytes)}'{was} would remove the spill and "
-        f"leave {_about(enough)}, if the plan stays as it is."
+        f"With work_mem = '{format_setting(enough.work_mem_bytes)}'{was} nothing spills: "
+        f"{_about(enough, bounds_only)}, if the plan stays as it is."
     ]
     if memory.one_pass is not None:
         size = format_setting(memory.one_pass.work_mem_bytes)
-        lines.append(
-            f"  work_mem = '{size}' would let sorts finish in one pass: {_about(memory.one_pass)}."
-        )
+        about = _about(memory.one_pass, bounds_only)
+        lines.append(f"  With work_mem = '{size}' sorts finish in one pass: {about}.")
     if any(spill.any_state for spill in memory.spills):
         lines.append(
             "  The plan does not show the size of aggregate states: sums and averages fit, "
@@ -43,9 +46,9 @@ def work_memory_text(memory: WorkMemory) -> list[str]:
     return lines
 
 
-def _about(setting: WorkMemorySetting) -> str:
-    low, high = map(format_duration, setting.interval_s)
-    return f"about {format_duration(setting.forecast_s)} ({low} to {high})"
+def _about(setting: WorkMemorySetting, bounds_only: bool) -> str:
+    bounds = " to ".join(map(format_duration, setting.interval_s))
+    return bounds if bounds_only else f"about {format_duration(setting.forecast_s)} ({bounds})"
 
 
 def _price(memory: WorkMemory) -> str:

@@ -1,155 +1,111 @@
 """Charts of plain values as HTML and inline SVG, for any width without a script.
 
-Texts are HTML, each in a cell of its own: names and values beside a bar, what a line means in the
-legend, and no more ticks than fit on the narrowest axis. So no text can lie on another. Shapes are
-SVG that is stretched to the width of the page. Colours are custom properties of style.css.
+Texts are HTML, each in a cell of its own: names and values beside a bar, the meaning of a line in
+the legend, and no more ticks than fit on the narrowest axis. So no text can overlap another. Shapes
+are SVG that is stretched to the width of the page. Colours are custom properties of style.css.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from itertools import pairwise, zip_longest
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from spillcast.forecast.result import Interval
+from spillcast.profile.timeline import CPU, READ, STATES, WRITE
+from spillcast.report.html.axes import (
+    STEPS_SESSIONS,
+    TICKS_MAX,
+    Tick,
+    clock,
+    duration_ticks,
+    durations,
+    log_scale,
+    multiples,
+    percent_ticks,
+    scatter_ticks,
+    share,
+    side,
+    size_ticks,
+    thinned,
+)
 from spillcast.report.table import glued
-from spillcast.units import format_duration
+from spillcast.units import format_bytes, format_duration
 
-#: Narrowest axis, width of a letter of its ticks and distance between them, px.
-_AXIS_PX, _LETTER_PX, _GAP_PX = 280, 7.2, 6
-TICKS_MAX = 6
-_STEPS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)
-_DAY_S = 86_400.0
-#: Changes below this share of the elapsed time are not drawn.
-_CHANGE_MIN = 0.002
 #: Bars that differ by a larger factor are drawn as shares.
 _RATIO_MAX = 5.0
-#: The end of an interval is drawn at most at so many times the whole.
+#: The end of an interval is drawn at no more than this multiple of a bar drawn as shares.
 _REACH_MAX = 3.0
+#: Bins to a power of ten of latency, about 26 % wide.
+BINS = 10
 
 _OUTLINES = {
     "circle": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z", "square": "M-4 -4h8v8h-8z",
     "triangle": "M0 -5L5 4H-5z", "diamond": "M0 -5.5L5.5 0L0 5.5L-5.5 0z",
-    "line": "M0 -6V6", "dashed": "M0 -6V6", "band": "M-6 -6h12v12h-12z",
+    "line": "M0 -6V6", "dashed": "M0 -6V6",
 }  # fmt: skip
-#: A value on an axis and its label.
-Tick = tuple[float, str]
+STATE_COLOURS = dict(zip(STATES, ("cpu", "read", "write", "other-io", "waits"), strict=True))
+_OTHER_COLOURS = ("series-3", "series-4", "other-io", "waits", "domain", "muted", "grid")
+SERIES = ("series-1", "series-2", "series-3", "series-4")
+_DASHES = ("", "6 3", "2 2", "8 3 2 3")
+_SHAPES = ("circle", "square", "triangle", "diamond")
+#: Direction of a verified case -> its colour and shape.
+DIRECTIONS = {
+    "slow to fast": ("series-2", "circle"),
+    "fast to slow": ("series-1", "square"),
+    "slow to slow": ("series-3", "triangle"),
+    "fast to fast": ("series-4", "diamond"),
+}
 #: Text, colour and shape of an entry of a legend.
 Entry = tuple[str, str, str]
+#: Size (bytes), seconds, their interval, and whether they were measured.
+Point = tuple[float, float, Interval | None, bool]
 
 
 class Markup(str):
-    """HTML, which the template takes as it is."""
+    """HTML that the template does not escape."""
 
     __slots__ = ()
 
     def __html__(self) -> str:
-        """Itself, as jinja asks for it."""
+        """The text itself, for jinja."""
         return self
 
 
 class Chart(NamedTuple):
-    """A chart, and its content as a sentence for those who do not see it."""
+    """A chart, and its content as a sentence for screen readers."""
 
     html: Markup
     label: str
 
 
 class Bar(NamedTuple):
-    """A row of a bar chart: spans in colours, and perhaps an interval and a point in it."""
+    """A row of a bar chart: parts by name, stacked, and perhaps the interval of their sum."""
 
     name: str
     text: str
-    spans: Sequence[tuple[float, float, str]] = ()
+    parts: Mapping[str, float]
     interval: Interval | None = None
-    point: float | None = None
+
+
+class Axis(NamedTuple):
+    """A title, ticks, and the function from a value to its share of the axis."""
+
+    title: str
+    ticks: Sequence[Tick]
+    scale: Callable[[float], float]
 
 
 class Rule(NamedTuple):
-    """A vertical line at a value, or a band between two; the legend has it if it has a text."""
+    """A vertical line at a value; the legend has it if it has a text."""
 
     text: str
     at: float
-    until: float | None = None
     colour: str = "muted"
     dashed: bool = True
 
 
-# Axes.
-
-
-def duration_ticks(max_s: float, count: int = 6) -> list[float]:
-    """Round durations (s) from 0 to ``max_s``, about ``count`` of them."""
-    step_min = max(max_s, 1e-9) / count
-    if step_min < 1:
-        step = _round_up(step_min)
-    elif step_min <= _STEPS_S[-1]:
-        step = next(float(s) for s in _STEPS_S if s >= step_min * 0.999)
-    else:
-        step = _DAY_S * _round_up(step_min / _DAY_S)
-    return [round(step * n, 10) for n in range(int(max_s / step + 1e-9) + 1)]
-
-
-def _round_up(value: float) -> float:
-    """The next of 1, 2, 5 or 10 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(power * times for times in (1, 2, 5, 10) if power * times >= value * 0.999)
-
-
-def clock(seconds: float) -> str:
-    """The label of a duration: ``1 min 30 s``, ``20 min``, ``2.5 s``."""
-    if seconds < 60:
-        return format_duration(seconds) if seconds else "0"
-    hours, rest = divmod(round(seconds), 3600)
-    minutes, left = divmod(rest, 60)
-    parts = [(hours, "h"), (minutes, "min"), (left, "s")]
-    return " ".join(f"{number} {unit}" for number, unit in parts if number)
-
-
-def durations(max_s: float) -> list[Tick]:
-    """As many ticks of an axis of durations as fit on it."""
-    for count in range(TICKS_MAX - 1, 0, -1):
-        ticks = [(s, clock(s)) for s in duration_ticks(max_s, count)]
-        if _fit(ticks, lambda s: s / (max_s or 1.0)):
-            return ticks
-    return ticks
-
-
-def percent_ticks(max_share: float = 1.0, count: int = 4) -> list[Tick]:
-    """Round shares from 0 to ``max_share``."""
-    steps = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5, 1.0)
-    step = next((step for step in steps if max_share / step <= count), 1.0)
-    return [(step * n, f"{100 * step * n:.3g} %") for n in range(int(max_share / step + 1e-9) + 1)]
-
-
-def _fit(ticks: Sequence[Tick], x: Callable[[float], float]) -> bool:
-    """Whether labels, placed as in ``labels_html``, keep a distance on the narrowest axis."""
-    boxes_px = []
-    for value, label in ticks:
-        at, width_px = x(value), _LETTER_PX * len(label)
-        shift = {"first": 0.0, "last": 1.0}.get(_side(at), 0.5)
-        boxes_px.append((_AXIS_PX * at - shift * width_px, _AXIS_PX * at + (1 - shift) * width_px))
-    return all(after[0] - before[1] >= _GAP_PX for before, after in pairwise(boxes_px))
-
-
-def _side(at: float) -> str:
-    """How a label stands at its tick, so that the outermost ones stay within the axis."""
-    return "first" if at < 0.04 else "last" if at > 0.9 else ""
-
-
-def thinned(ticks: Sequence[Tick], x: Callable[[float], float]) -> list[Tick]:
-    """Every tick, or every second, third or later one, so that their labels fit."""
-    kept = list(ticks)
-    step = 1
-    while len(kept) > 1 and not _fit(kept, x):
-        step += 1
-        kept = list(ticks)[::step]
-    return kept
-
-
-def share(part: float) -> str:
-    """A share of a length, which stays within a chart."""
-    return f"{100 * min(max(part, -0.01), 1.01):.5g}%"
+# Parts of charts.
 
 
 def words(text: str) -> str:
@@ -157,108 +113,77 @@ def words(text: str) -> str:
     return escape(glued(text, "\u00a0"))
 
 
-# Parts of charts.
-
-
-def mark(shape: str, colour: str, *, filled: bool = True) -> str:
+def _mark(shape: str, colour: str, *, filled: bool = True) -> str:
     """A shape around the origin of an SVG."""
-    fill = f"var(--{colour if filled else 'page'})"
-    stroke = "var(--muted)" if shape == "band" else f"var(--{colour})"
     dash = ' stroke-dasharray="3 3"' if shape == "dashed" else ""
-    return f'<path d="{_OUTLINES[shape]}" fill="{fill}" stroke="{stroke}"{dash}/>'
+    fill = colour if filled else "page"
+    return f'<path d="{_OUTLINES[shape]}" fill="var(--{fill})" stroke="var(--{colour})"{dash}/>'
 
 
-def legend_html(entries: Sequence[Entry], rules: Sequence[Rule]) -> str:
-    """What colours and shapes, and then vertical lines and bands, stand for."""
-    of_rules = [
-        (r.text, r.colour, "band" if r.until is not None else "dashed" if r.dashed else "line")
-        for r in rules
-        if r.text
-    ]
+def _legend(entries: Sequence[Entry], rules: Sequence[Rule] = ()) -> str:
+    """The meaning of colours and shapes, then of vertical lines."""
+    of_rules = [(r.text, r.colour, "dashed" if r.dashed else "line") for r in rules if r.text]
     items = "".join(
-        f'<span><svg viewBox="-7 -7 14 14" aria-hidden="true">{mark(shape, colour)}</svg>'
+        f'<span><svg viewBox="-7 -7 14 14" aria-hidden="true">{_mark(shape, colour)}</svg>'
         f"{words(text)}</span>"
         for text, colour, shape in [*entries, *of_rules]
     )
     return f'<p class="legend">{items}</p>' if items else ""
 
 
-def rules_html(rules: Sequence[Rule], x: Callable[[float], float]) -> str:
-    """Vertical lines and bands."""
-    parts = []
-    for rule in rules:
-        if rule.until is not None:
-            low, high = (min(max(x(value), 0.0), 1.0) for value in (rule.at, rule.until))
-            parts.append(
-                f'<rect class="band" x="{share(low)}" width="{share(high - low)}" height="100%" '
-                f'fill="var(--{rule.colour})"/>'
-            )
-        elif 0 <= x(rule.at) <= 1:
-            at, dash = share(x(rule.at)), ' stroke-dasharray="4 3"' if rule.dashed else ""
-            parts.append(
-                f'<line x1="{at}" x2="{at}" y2="100%" stroke="var(--{rule.colour})" '
-                f'stroke-width="1.4"{dash}/>'
-            )
-    return "".join(parts)
-
-
-def labels_html(ticks: Sequence[Tick], x: Callable[[float], float]) -> str:
+def _labels(axis: Axis) -> str:
     """Labels below an axis."""
-    parts = []
-    for value, label in ticks:
-        side = f' class="{_side(x(value))}"' if _side(x(value)) else ""
-        parts.append(f'<span{side} style="left:{share(x(value))}">{words(label)}</span>')
-    return "".join(parts)
+    places = [(axis.scale(value), label) for value, label in axis.ticks]
+    return "".join(
+        f'<span class="{side(at)}" style="left:{share(at)}">{words(label)}</span>'
+        for at, label in places
+    )
 
 
-def _bars(
-    rows: Sequence[Bar],
-    max_value: float,
-    ticks: Sequence[Tick] | None = None,
-    *,
-    legend: Sequence[Entry] = (),
-    rules: Sequence[Rule] = (),
-) -> Chart:
-    """Bars below each other, of durations where no ``ticks`` are given."""
-    max_value = max_value or 1.0
-
-    def x(value: float) -> float:
-        return value / max_value
-
-    ticks = durations(max_value) if ticks is None else ticks
+def bars(rows: Sequence[Bar], colours: Mapping[str, str], *, shares: bool = False) -> Chart:
+    """Bars below each other, of parts in seconds, or in ``shares`` of each bar's sum."""
+    units = [(sum(row.parts.values()) or 1.0) if shares else 1.0 for row in rows]
+    ends = [sum(row.parts.values()) / unit for row, unit in zip(rows, units, strict=True)]
+    intervals = [
+        None if row.interval is None else [min(end / unit, _REACH_MAX) for end in row.interval]
+        if shares else row.interval
+        for row, unit in zip(rows, units, strict=True)
+    ]  # fmt: skip
+    max_value = max([*ends, *(interval[1] for interval in intervals if interval)]) or 1.0
+    ticks = percent_ticks(max_value) if shares else durations(max_value)
+    axis = Axis("", ticks, lambda value: value / max_value)
     grid = "".join(
-        f'<line class="grid" x1="{share(x(value))}" x2="{share(x(value))}" y2="100%"/>'
+        f'<line class="grid" x1="{share(value / max_value)}" x2="{share(value / max_value)}" '
+        'y2="100%"/>'
         for value, _ in ticks
     )
-    lines = [f'{legend_html(legend, rules)}<div class="bars">']
-    for row in rows:
+    entries = [(part, colour, "square") for part, colour in colours.items()]
+    legend = _legend(entries if any(len(row.parts) > 1 for row in rows) else [])
+    lines = [f'{legend}<div class="bars">']
+    for row, unit, interval in zip(rows, units, intervals, strict=True):
+        begins = accumulate(row.parts.values(), initial=0.0)
         shapes = "".join(
-            f'<rect class="bar" x="{share(x(min(low, high)))}" y="6" height="16" '
-            f'width="{share(abs(x(high) - x(low)))}" fill="var(--{colour})"/>'
-            for low, high, colour in row.spans
+            f'<rect class="bar" x="{share(begin / unit / max_value)}" y="6" height="16" '
+            f'width="{share(value / unit / max_value)}" fill="var(--{colours[part]})"/>'
+            for begin, (part, value) in zip(begins, row.parts.items(), strict=False)
         )
+        if interval is not None:
+            shapes += _interval(*(share(end / max_value) for end in interval))
         lines.append(
             f'<span class="name">{words(row.name)}</span>'
             f'<span class="value">{words(row.text)}</span>'
-            f'<svg class="track" aria-hidden="true">{grid}{rules_html(rules, x)}{shapes}'
-            f"{_interval(row, x)}</svg>"
+            f'<svg class="track" aria-hidden="true">{grid}{shapes}</svg>'
         )
-    lines.append(f'<div class="axis">{labels_html(ticks, x)}</div></div>')
+    lines.append(f'<div class="axis">{_labels(axis)}</div></div>')
     label = "; ".join(f"{row.name}: {row.text}" for row in rows) + "."
     return Chart(Markup("\n".join(lines)), label)
 
 
-def _interval(row: Bar, x: Callable[[float], float]) -> str:
-    if row.interval is None:
-        return ""
-    low, high = (share(x(end)) for end in row.interval)
+def _interval(low: str, high: str) -> str:
     lines = [(low, high, 14, 14), (low, low, 8, 20), (high, high, 8, 20)]
     drawn = "".join(f'<line x1="{a}" x2="{b}" y1="{c}" y2="{d}"/>' for a, b, c, d in lines)
-    halo = f'<line class="halo" x1="{low}" x2="{high}" y1="14" y2="14"/>' if row.spans else ""
-    point = (
-        "" if row.point is None else f'<circle class="point" cx="{share(x(row.point))}" cy="14"/>'
-    )
-    return f'<g class="interval">{halo}{drawn}{point}</g>'
+    halo = f'<line class="halo" x1="{low}" x2="{high}" y1="14" y2="14"/>'
+    return f'<g class="interval">{halo}{drawn}</g>'
 
 
 def drawn_as_shares(totals: Sequence[float]) -> bool:
@@ -266,93 +191,244 @@ def drawn_as_shares(totals: Sequence[float]) -> bool:
     return max(totals) > _RATIO_MAX * min(totals)
 
 
-def stacked(
-    rows: Sequence[tuple[str, str, Mapping[str, float]]],
-    colours: Mapping[str, str],
+def colours_of(states: Mapping[str, str | None]) -> dict[str, str]:
+    """A colour for each name: that of its state, for the first one on CPU or in temp I/O."""
+    first = {state: name for name, state in reversed(list(states.items()))}
+    others = iter(_OTHER_COLOURS)
+    return {
+        name: STATE_COLOURS[state]
+        if state in (CPU, READ, WRITE) and first[state] == name
+        else next(others, _OTHER_COLOURS[-1])
+        for name, state in states.items()
+    }
+
+
+# Plots over two axes.
+
+
+def _plot(
+    shapes: str,
+    x: Axis,
+    y: Axis,
     *,
-    shares: bool = False,
-    intervals: Sequence[Interval | None] = (),
+    marks: str = "",
+    legend: Sequence[Entry] = (),
+    rules: Sequence[Rule] = (),
+    square: bool = False,
 ) -> Chart:
-    """A bar for each name and text, of parts in seconds, or in ``shares`` of their sum.
-
-    ``intervals`` are those of the ends of the bars.
-    """
-    bars = []
-    for (name, text, parts), interval in zip_longest(rows, intervals):
-        unit = (sum(parts.values()) or 1.0) if shares else 1.0
-        spans, end = [], 0.0
-        for part, value in parts.items():
-            spans.append((end, end + value / unit, colours[part]))
-            end += value / unit
-        ends = None
-        if interval is not None:
-            ends = min(interval[0] / unit, _REACH_MAX), min(interval[1] / unit, _REACH_MAX)
-        bars.append(Bar(name, text, spans, ends))
-    reach = [bar.interval[1] for bar in bars if bar.interval]
-    reach += [bar.spans[-1][1] for bar in bars if bar.spans]
-    max_value = max(reach, default=1.0)
-    one_part = all(len(parts) == 1 for _, _, parts in rows)
-    legend = [] if one_part else [(part, colour, "square") for part, colour in colours.items()]
-    return _bars(bars, max_value, percent_ticks(max_value) if shares else None, legend=legend)
-
-
-def targets(
-    rows: Sequence[tuple[str, float | None, Interval]],
-    today_s: float,
-    floor_s: float | None,
-    floor_interval_s: Interval | None,
-) -> Chart:
-    """The interval of each target, with its forecast unless only bounds are known.
-
-    Beside it stand today's time, and the time or its interval on zero-latency storage.
-    """
-    bars = []
-    for name, forecast_s, interval_s in rows:
-        bounds = " to ".join(map(format_duration, interval_s))
-        text = bounds if forecast_s is None else f"{format_duration(forecast_s)} ({bounds})"
-        bars.append(Bar(name, text, interval=interval_s, point=forecast_s))
-    rules = [*_floor_rules(floor_s, floor_interval_s)]
-    rules.append(Rule(f"today, {format_duration(today_s)}", today_s, colour="text", dashed=False))
-    return _bars(bars, max(today_s, *(high for _, _, (_, high) in rows)), rules=rules)
-
-
-def _floor_rules(floor_s: float | None, interval_s: Interval | None) -> list[Rule]:
-    """The time on zero-latency storage as a dashed line in the band of its interval."""
-    text = (
-        "zero-latency storage"
-        if floor_s is None
-        else f"zero-latency storage, {format_duration(floor_s)}"
+    """Shapes in thousandths of the plot, and marks and vertical lines over them."""
+    levels = "".join(
+        f'<line class="grid" x2="100%" y1="{share(1 - y.scale(v))}" y2="{share(1 - y.scale(v))}"/>'
+        for v, _ in y.ticks
     )
-    line = [] if floor_s is None else [Rule("" if interval_s else text, floor_s)]
-    if interval_s is None:
-        return line
-    bounds = " to ".join(map(format_duration, interval_s))
-    text += f", {bounds}" if floor_s is None else f" ({bounds})"
-    return [Rule(text, *interval_s, colour="floor"), *line]
-
-
-def waterfall(
-    today_s: float,
-    changes: Sequence[tuple[str, float, str]],
-    target: tuple[str, float, Interval],
-    floor_s: float,
-    floor_interval_s: Interval | None,
-) -> Chart:
-    """From today's time, change by change (name, seconds, text), to the time on the target."""
-    rows, at_s, max_s = (
-        [Bar("today", format_duration(today_s), [(0, today_s, "now")])],
-        today_s,
-        0.0,
+    lines = "".join(
+        f'<line class="rule{" dashed" if rule.dashed else ""}" stroke="var(--{rule.colour})" '
+        f'x1="{share(x.scale(rule.at))}" x2="{share(x.scale(rule.at))}" y2="100%"/>'
+        for rule in rules
+        if 0 <= x.scale(rule.at) <= 1
     )
-    for name, change_s, text in sorted(changes, key=lambda change: change[1]):
-        if abs(change_s) >= _CHANGE_MIN * today_s:
-            colour = "saved" if change_s < 0 else "lost"
-            rows.append(Bar(name, text, [(at_s, at_s + change_s, colour)]))
-            at_s += change_s
-            max_s = max(max_s, at_s)
-    name, target_s, interval_s = target
-    bounds = " to ".join(map(format_duration, interval_s))
-    text = f"{format_duration(target_s)} ({bounds})"
-    rows.append(Bar(name, text, [(0, target_s, "target")], interval_s))
-    max_s = max(max_s, today_s, interval_s[1])
-    return _bars(rows, max_s, rules=_floor_rules(floor_s, floor_interval_s))
+    widest = max((label for _, label in y.ticks), key=len, default="")
+    y_labels = "".join(
+        f'<span style="bottom:{share(y.scale(value))}">{words(label)}</span>'
+        for value, label in y.ticks
+    )
+    html = (
+        f"{_legend(legend, rules)}"
+        f'<p class="axis-title">{words(y.title)}</p>'
+        f'<div class="plot{" equal" if square else ""}">'
+        f'<div class="y-axis"><span class="widest">{words(widest)}</span>{y_labels}</div>'
+        f'<svg class="area" aria-hidden="true">{levels}'
+        '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%">'
+        f"{shapes}</svg>{lines}{marks}</svg>"
+        f'<div class="axis">{_labels(x)}</div>'
+        f'<p class="axis-title x">{words(x.title)}</p></div>'
+    )
+    names = ", ".join([*(name for name, _, _ in legend), *(rule.text for rule in rules)])
+    title = f"{y.title[:1].upper()}{y.title[1:]} by {x.title}"
+    return Chart(Markup(html), f"{title}: {names}." if names else f"{title}.")
+
+
+def _path(
+    points: str, *, fill: str = "", stroke: str = "", dash: str = "", opacity: float = 1.0
+) -> str:
+    colours = f'fill="{f"var(--{fill})" if fill else "none"}"'
+    colours += f' stroke="var(--{stroke})"' if stroke else ' class="sharp"'
+    colours += f' stroke-dasharray="{dash}"' if dash else ""
+    colours += f' {"fill" if fill else "stroke"}-opacity="{opacity}"' if opacity < 1 else ""
+    return f'<path d="{points}" {colours}/>'
+
+
+def _line(points: Iterable[tuple[float, float]]) -> str:
+    """A line through points, given as shares of the width and height."""
+    return "M" + "L".join(f"{1000 * x:.5g} {1000 * (1 - y):.5g}" for x, y in points)
+
+
+def _area(edges: Sequence[float], low: Sequence[float], high: Sequence[float]) -> str:
+    """The outline between two staircases, whose steps end at ``edges``; all are shares."""
+    right = [(x, 1 - y) for x, y in zip(edges[1:], high, strict=True)]
+    left = [(x, 1 - y) for x, y in zip(edges[:-1], low, strict=True)][::-1]
+    steps = "".join(f"V{1000 * y:.5g}H{1000 * x:.5g}" for x, y in (*right, *left))
+    return f"M{1000 * edges[0]:.5g} {1000 * (1 - low[0]):.5g}{steps}Z"
+
+
+def _mark_at(x: float, y: float, shape: str, colour: str, *, filled: bool = True) -> str:
+    place = f'x="{share(x)}" y="{share(1 - y)}"'
+    return f'<svg class="mark" {place}>{_mark(shape, colour, filled=filled)}</svg>'
+
+
+def over_time(
+    busy: Mapping[str, Sequence[float]], length_s: float, colours: Mapping[str, str]
+) -> Chart:
+    """Mean number of sessions by state, or event, in intervals of ``length_s``, stacked."""
+    shown = {state: busy[state] for state in colours if state in busy}
+    count = len(next(iter(shown.values()), []))
+    sums = list(accumulate(shown.values(), _sum, initial=[0.0] * count))
+    peak = max(sums[-1], default=0.0) or 1.0
+    edges = [at / count for at in range(count + 1)]
+    layers = [[value / peak for value in layer] for layer in sums]
+    shapes = "".join(
+        _path(_area(edges, low, high), fill=colours[state])
+        for state, (low, high) in zip(shown, pairwise(layers), strict=True)
+    )
+    y_ticks = [(n, f"{n:g}") for n in multiples(peak, 5, STEPS_SESSIONS)]
+    total_s = count * length_s
+    return _plot(
+        shapes,
+        Axis("time since the start", durations(total_s), lambda s: s / (total_s or 1.0)),
+        Axis("sessions", y_ticks, lambda sessions: sessions / peak),
+        legend=[(state, colours[state], "square") for state in shown],
+    )
+
+
+def _sum(below: Sequence[float], means: Sequence[float]) -> list[float]:
+    return [low + mean for low, mean in zip(below, means, strict=True)]
+
+
+def bins(latency_ns: Sequence[int], counts: Sequence[int]) -> dict[int, float]:
+    """The share of operations by bin of latency; bin 0 begins at 1 us."""
+    total = sum(counts) or 1
+    shares: dict[int, float] = {}
+    for ns, count in zip(latency_ns, counts, strict=True):
+        at = math.floor(BINS * math.log10(max(ns, 1) / 1e3) + 1e-9)
+        shares[at] = shares.get(at, 0.0) + count / total
+    return shares
+
+
+def edge_us(at: int) -> float:
+    """The lower edge of a bin."""
+    return float(10 ** (at / BINS))
+
+
+def latencies(groups: Sequence[tuple[str, Mapping[int, float], float]]) -> Chart:
+    """Shares of operations by latency, of one or two names: bins and mean (us) of each."""
+    first = min(min(shares) for _, shares, _ in groups) - 1
+    last = max(max(shares) for _, shares, _ in groups) + 2
+    peak = 1.15 * max(max(shares.values()) for _, shares, _ in groups)
+    scale = log_scale(edge_us(first), edge_us(last))
+    shapes, legend, rules = "", list[Entry](), []
+    for (name, shares, mean_us), colour in zip(groups, ("now", "target"), strict=False):
+        span, is_now = range(min(shares), max(shares) + 1), colour == "now"
+        edges = [scale(edge_us(at)) for at in (*span, span[-1] + 1)]
+        area = _area(edges, [0.0] * len(span), [shares.get(at, 0.0) / peak for at in span])
+        style = {} if is_now else {"stroke": colour, "opacity": 0.16}
+        shapes += _path(area, fill=colour, **style)  # type: ignore[arg-type]
+        line = "muted" if is_now else colour
+        rules.append(Rule("", mean_us, line, is_now))
+        legend += [(name, colour, "square")] if len(groups) > 1 else []
+        mean = f"mean {format_duration(mean_us / 1e6)}"
+        legend.append((mean, line, "dashed" if is_now else "line"))
+    steps = (1,) if last - first > 3 * BINS else (1, 2, 5)
+    values_us = [10.0**power * step for power in range(-3, 14) for step in steps]
+    ticks = [(us, format_duration(us / 1e6)) for us in values_us if 0 < scale(us) < 1]
+    return _plot(
+        shapes,
+        Axis("latency of one operation", thinned(ticks, scale), scale),
+        Axis("share of the operations", percent_ticks(peak), lambda share: share / peak),
+        legend=legend,
+        rules=rules,
+    )
+
+
+def lines_by_size(
+    series: Mapping[str, Sequence[Point]], x_title: str, y_title: str, *, logarithmic: bool
+) -> Chart:
+    """Seconds over sizes, a line for each name; points that were not measured are open."""
+    points = [point for of in series.values() for point in of]
+    sizes = [size for size, *_ in points]
+    ends_s = [end for _, s, interval_s, _ in points for end in (s, *(interval_s or ()))]
+    low, high = min(sizes) / 1.15, max(sizes) * 1.15
+    x = log_scale(low, high)
+    if logarithmic:
+        first, last = (math.log10(max(end, 1e-9)) for end in (min(ends_s), max(ends_s)))
+        powers = range(math.floor(first - 0.1), math.ceil(last + 0.1) + 1)
+        step = -(-len(powers) // TICKS_MAX)
+        y_ticks = [(10.0**n, format_duration(10.0**n)) for n in powers[::step]]
+        y = log_scale(10.0 ** powers[0], 10.0 ** powers[-1])
+    else:
+        max_s: float = 1.05 * max(ends_s)
+        y_ticks = [(s, clock(s)) for s in duration_ticks(max_s, 5)]
+
+        def y(seconds: float) -> float:
+            return seconds / max_s
+
+    shapes, marks, legend = "", "", []
+    for (name, of), colour, shape, dash in zip(
+        series.items(), SERIES, _SHAPES, _DASHES, strict=False
+    ):
+        for size, s, interval_s, measured in of:
+            if interval_s is not None:
+                ends = [(x(size), y(end)) for end in interval_s]
+                shapes += _path(_line(ends), stroke=colour, opacity=0.6)
+            marks += _mark_at(x(size), y(s), shape, colour, filled=measured)
+        shapes += _path(_line((x(size), y(s)) for size, s, *_ in of), stroke=colour, dash=dash)
+        legend.append((name, colour, shape))
+    x_axis, y_axis = Axis(x_title, size_ticks(low, high, x), x), Axis(y_title, y_ticks, y)
+    return _plot(shapes, x_axis, y_axis, marks=marks, legend=legend)
+
+
+def miss_ratio(
+    points: Sequence[tuple[float, float]], sizes: Sequence[tuple[str, float | None]]
+) -> Chart:
+    """The share of reads that miss by the size (bytes) of the cache, and named sizes in it."""
+    known = [(name, size) for name, size in sizes if size]
+    low = min(size for size, _ in points)
+    high = max(2 * low, *(size for size, _ in points), *(size for _, size in known))
+    scale = log_scale(low, high)
+    area = _area(
+        [*(scale(size) for size, _ in points), 1.0],
+        [0.0] * len(points),
+        [miss for _, miss in points],
+    )
+    return _plot(
+        _path(area, fill="target", stroke="target", opacity=0.14),
+        Axis("size of the cache", size_ticks(low, high, scale), scale),
+        Axis("reads that miss", percent_ticks(1.0, 5), lambda share: share),
+        rules=[
+            Rule(f"{name}, {format_bytes(size)}", size, dashed=number == 0)
+            for number, (name, size) in enumerate(known)
+        ],
+    )
+
+
+def scatter(points: Sequence[tuple[float, float, str]]) -> Chart:
+    """Measured time, forecast and direction of cases; on the line they agree."""
+    ends = [s for point in points for s in point[:2]]
+    low, high = min(ends) / 1.3, max(ends) * 1.3
+    scale, ticks = log_scale(low, high), scatter_ticks(low, high)
+    shapes = ""
+    for factor, dash in ((0.9, "2 3"), (1.0, ""), (1.1, "2 3")):
+        ends_s = max(low, low / factor), min(high, high / factor)
+        line = [(scale(s), scale(s * factor)) for s in ends_s]
+        shapes += _path(_line(line), stroke="domain", dash=dash)
+    counts = {way: sum(point[2] == way for point in points) for way in DIRECTIONS}
+    return _plot(
+        shapes,
+        Axis("measured elapsed time", thinned(ticks, scale), scale),
+        Axis("forecast", ticks, scale),
+        marks="".join(
+            _mark_at(scale(s), scale(f), DIRECTIONS[way][1], DIRECTIONS[way][0], filled=False)
+            for s, f, way in points
+        ),
+        legend=[(f"{way} ({n})", *DIRECTIONS[way]) for way, n in counts.items() if n],
+        square=True,
+    )

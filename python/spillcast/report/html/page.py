@@ -1,23 +1,25 @@
 """The parts of a page, as its template takes them, and figures in words."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spillcast.report.html.charts import Chart
-from spillcast.report.table import NONE, Column, Table
-from spillcast.units import format_bytes, format_duration
+from spillcast.report.page import Commands, Part, Words
+from spillcast.report.table import NONE, UNITS, Column, Table
+from spillcast.units import format_duration
 
 Document = Mapping[str, Any]
 #: Rows that a table shows.
 ROWS_MAX = 60
-#: A dash where there is no figure, and the sign of what is below 0.
+#: A dash where there is no figure, and the sign of a negative one.
 NOTHING, MINUS = "\u2013", "\u2212"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with its words, and the table of what it shows."""
+    """A chart with its caption, and the table of its values."""
 
     title: str
     caption: str
@@ -27,7 +29,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Weakness:
-    """A warning: the case in a sentence, what it means, and the forecasts that it weakens."""
+    """A warning: the case in a sentence, its title, the remedy, and the forecasts it concerns."""
 
     message: str
     title: str = ""
@@ -37,7 +39,7 @@ class Weakness:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with what stands below it; tables by their captions."""
+    """A heading with its contents; tables by their captions, statements and facts by name."""
 
     title: str
     words: Sequence[str] = ()
@@ -47,19 +49,33 @@ class Section:
     facts: Sequence[tuple[str, str]] = ()
     weaknesses: Sequence[Weakness] = ()
 
+    @classmethod
+    def of(cls, title: str, parts: Sequence[Part], figures: Sequence[Figure] = ()) -> "Section":
+        """The section of parts of a terminal's page."""
+        words: list[str] = []
+        tables, commands = [], []
+        for part in parts:
+            if isinstance(part, Words):
+                words += [sentence(line.strip()) for line in part.sentences]
+            elif isinstance(part, Commands):
+                commands.append((words.pop().rstrip(":."), "\n".join(part.lines)))
+            elif isinstance(part, Table):
+                tables.append(("", part))
+        return cls(title, words, figures, tables, commands)
+
 
 @dataclass(frozen=True)
 class Page:
-    """The whole page: the answer, a few notable figures, sections and documents to copy."""
+    """The entire page: the answer, a few notable figures, sections and documents to copy."""
 
     title: str
     answer: Sequence[str]
     sections: Sequence[Section]
-    numbers: Sequence[tuple[str, str]] = ()
+    numbers: Sequence[tuple[str, str]]
     #: Names and texts.
-    raw: Sequence[tuple[str, str]] = field(default_factory=list)
-    #: What was measured, where, when and how long: a sentence for each run.
-    measured: Sequence[str] = ()
+    raw: Sequence[tuple[str, str]]
+    #: A sentence for each run: the query, the host, when it began and how long it took.
+    measured: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -73,7 +89,7 @@ class Cells:
 
     @classmethod
     def of(cls, table: Table) -> "Cells":
-        """Of columns that have a name or hold anything."""
+        """The columns that have a name or hold anything."""
         columns, cells = table.written()
         used = [at for at, c in enumerate(columns) if c.name or any(row[at] for row in cells)]
         rows = [
@@ -84,7 +100,7 @@ class Cells:
         return cls([columns[at].name or "" for at in used], rows, left, left_out)
 
 
-#: How the values of a key are written, by the end of its name; others are texts.
+#: The unit of a key, by the end of its name; the values of others are texts.
 _UNITS = {
     "interval_s": "interval", "_s": "s", "_us": "us", "bytes": "bytes", "share": "percent1",
     "count": "whole", "reads": "whole", "writes": "whole", "requests": "whole", "depth": "whole",
@@ -111,24 +127,17 @@ def texts(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return Table([Column(first, None), *(Column(name, None, "raw") for name in others)], rows)
 
 
-def seconds(value: float | None) -> str:
-    """A duration, or a dash."""
-    return NOTHING if value is None else format_duration(value)
+def _written(unit: str, value: Any) -> str:
+    """A value in a unit of ``table.UNITS``, or a dash for None."""
+    return NOTHING if value is None else UNITS[unit](value)
 
 
-def micros(value: float | None) -> str:
-    """A duration given in us, or a dash."""
-    return NOTHING if value is None else format_duration(value / 1e6)
-
-
-def size(value: float | None) -> str:
-    """A size, or a dash."""
-    return NOTHING if value is None else format_bytes(value)
-
-
-def percent(value: float | None, digits: int = 1) -> str:
-    """A share, or a dash."""
-    return NOTHING if value is None else f"{100 * value:.{digits}f} %"
+seconds = partial(_written, "s")
+micros = partial(_written, "us")
+size = partial(_written, "bytes")
+percent = partial(_written, "percent")
+percent1 = partial(_written, "percent1")
+between = partial(_written, "interval")
 
 
 def change(value_s: float) -> str:
@@ -136,11 +145,6 @@ def change(value_s: float) -> str:
     if abs(value_s) < 5e-7:
         return "0"
     return f"{MINUS if value_s < 0 else '+'}{format_duration(abs(value_s))}"
-
-
-def between(bounds: Sequence[float] | None) -> str:
-    """The bounds of an interval of durations."""
-    return NOTHING if bounds is None else " to ".join(map(format_duration, bounds))
 
 
 def sentence(message: str) -> str:

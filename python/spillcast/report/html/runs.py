@@ -5,7 +5,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from spillcast.profile import Profile, profile, timeline
 from spillcast.recording import Recording
 from spillcast.recording.capture import SOURCES
 from spillcast.recording.derived import with_temp
-from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import (
     NOBODY,
     CaptureAccount,
@@ -33,8 +32,6 @@ from spillcast.storage import Group, Storage
 from spillcast.storage.observed import observed
 from spillcast.units import format_bytes, format_count, format_duration
 
-#: Share of the time of all temp I/O below which sizes are not told apart.
-_SMALL = 0.01
 _STATEMENTS_MAX, _TEXT_MAX = 12, 4000
 
 
@@ -77,7 +74,7 @@ def _of_recording(recording: Recording) -> Document:
         "sessions_are": "processes" if server else "threads",
         "timeline": asdict(line),
         "latencies": by_op(groups),
-        "operations": [_operation(group) for group in _distinguished(groups)],
+        "operations": [_operation(group) for group in groups],
         "events": _events_of_samples(recording),
         "statements": struck_document(statements),
         "about": struck_document(_about_recording(recording)),
@@ -314,32 +311,6 @@ def target_latencies(name: str, storage: Storage) -> Document:
 def latencies_traced(name: str, word: str, *, lenient: bool) -> Document:
     """Latencies of temp events in traces taken on a target."""
     return {"name": name, "groups": by_events(profile(word, lenient=lenient))}
-
-
-def _distinguished(groups: Sequence[Group]) -> list[Group]:
-    """Groups that take a hundredth of the time or more; the others of an op together, size 0."""
-    least_ns = _SMALL * sum(group.total_ns for group in groups)
-    kept = [group for group in groups if group.total_ns >= least_ns]
-    for op in OPS:
-        small = [group for group in groups if group.op == op and group.total_ns < least_ns]
-        if len(small) > 1:
-            kept.append(_together(small))
-        else:
-            kept += small
-    return kept
-
-
-def _together(groups: Sequence[Group]) -> Group:
-    [histogram] = by_op(groups)
-    return replace(
-        groups[0],
-        size_class_bytes=0,
-        count=sum(group.count for group in groups),
-        bytes=sum(group.bytes for group in groups),
-        total_ns=sum(group.total_ns for group in groups),
-        latency_ns=histogram["latency_ns"],
-        latency_count=histogram["latency_count"],
-    )
 
 
 def _operation(group: Group) -> Document:

@@ -31,28 +31,18 @@ REPORT_SCHEMA = "spillcast.report/1"
 BYTES_MAX = 3_000_000
 #: Raw figures of more bytes are not repeated in the page.
 RAW_BYTES_MAX = 300_000
-#: What documents are called, and whose names a page bears, in this order.
-_TITLES = {
-    "runs": "Run",
-    "forecasts": "Forecast",
-    "fleets": "Fleet",
-    "sweeps": "Sweep",
-    "caches": "Cache",
-    "verifications": "Verification",
-    "servers": "Server",
-    "profiles": "Profile",
-    "storages": "Storage",
-}
-#: What a page without a forecast says first: of the first kind that it has.
-_ANSWERS = {
-    "servers": documents.server_answers,
-    "fleets": documents.fleet_answers,
-    "sweeps": documents.sweep_answers,
-    "caches": documents.cache_answers,
-    "verifications": documents.verification_answers,
-    "runs": runs.answers,
-    "profiles": documents.profile_answers,
-    "storages": documents.storage_answers,
+#: What each kind of document is called, in the order in which a page names and shows them, and
+#: the answer of a page that has no forecast: that of the first kind it has.
+_KINDS = {
+    "forecasts": ("Forecast", None),
+    "servers": ("Server", documents.server_answers),
+    "fleets": ("Fleet", documents.fleet_answers),
+    "sweeps": ("Sweep", documents.sweep_answers),
+    "caches": ("Cache", documents.cache_answers),
+    "verifications": ("Verification", documents.verification_answers),
+    "runs": ("Run", runs.answers),
+    "profiles": ("Profile", documents.profile_answers),
+    "storages": ("Storage", documents.storage_answers),
 }
 
 
@@ -153,14 +143,14 @@ def _answer(inputs: Inputs, known: list[Forecast]) -> list[str]:
     """A sentence or two on the first kind of input that there is."""
     if known:
         return forecasts.answers(known)
-    for kind, sentences in _ANSWERS.items():
-        if given := getattr(inputs, kind):
+    for kind, (_, sentences) in _KINDS.items():
+        if sentences is not None and (given := getattr(inputs, kind)):
             return sentences(given)
     return ["There is nothing to show."]
 
 
 def _title(inputs: Inputs) -> str:
-    lists = [inputs.runs] if inputs.runs else [getattr(inputs, name) for name in _TITLES]
+    lists = [inputs.runs] if inputs.runs else [getattr(inputs, name) for name in _KINDS]
     names = list(dict.fromkeys(str(document["name"]) for document in chain(*lists)))
     return "spillcast: " + ", ".join(names[:3]) + ("..." if len(names) > 3 else "")
 
@@ -188,16 +178,14 @@ def _weaknesses(inputs: Inputs, known: list[Forecast]) -> list[Weakness]:
 def _raw(inputs: Inputs) -> list[tuple[str, str]]:
     """What the page is made of, to copy."""
     raw = []
-    for each in fields(inputs):
-        for document in getattr(inputs, each.name) if each.name in _TITLES else ():
+    for kind in (field.name for field in fields(inputs) if field.name in _KINDS):
+        for document in getattr(inputs, kind):
             text = _json(document, indent=1)
             if len(text.encode()) > RAW_BYTES_MAX:
                 text = _json(document, separators=(",", ":"))
             if (size := len(text.encode())) > RAW_BYTES_MAX:
                 text = f"{size:,} bytes, too many for this page: the input holds them."
-            raw.append(
-                (f"{_TITLES[each.name]}: {document.get('target') or document['name']}", text)
-            )
+            raw.append((f"{_KINDS[kind][0]}: {document.get('target') or document['name']}", text))
     return raw
 
 

@@ -1,6 +1,6 @@
 """Documents of other verbs: profiles, storages, sweeps, caches, fleets, verifications, servers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
@@ -8,8 +8,7 @@ from spillcast.document import read
 from spillcast.engines.ranking import ServerRanking
 from spillcast.profile.result import elapsed_words
 from spillcast.recording.event_names import OPS
-from spillcast.report import page as terminal
-from spillcast.report.html import charts, plots
+from spillcast.report.html import charts
 from spillcast.report.html.inputs import AGAIN
 from spillcast.report.html.page import (
     MINUS,
@@ -21,8 +20,8 @@ from spillcast.report.html.page import (
     between,
     micros,
     percent,
+    percent1,
     seconds,
-    sentence,
     size,
     table_of,
 )
@@ -47,7 +46,7 @@ def profile_answers(profiles: Sequence[Document]) -> list[str]:
     if profile.get("words"):
         return list(profile["words"])
     name = ", ".join(str(busy[0].get(key)) for key in profile["by"])
-    share = f", {percent(busy[0]['share'], 0)} of the time" if busy[0].get("share") else ""
+    share = f", {percent(busy[0]['share'])} of the time" if busy[0].get("share") else ""
     return [f"Most of the time goes into {name}: {micros(busy[0]['total_us'])}{share}."]
 
 
@@ -60,14 +59,16 @@ def profile(document: Document) -> Section:
         if "total_us" in row
     ]
     bars = [
-        (row["event"], micros(row["total_us"]), {"time": row["total_us"] / 1e6})
+        charts.Bar(row["event"], micros(row["total_us"]), {"time": row["total_us"] / 1e6})
         for row in rows
         if not row.get("idle")
     ]
     table, title = events_table(rows), f"Time by {', '.join(by)}"
     caption = f"{elapsed_words(document['elapsed_s'], rows)}."
-    chart = charts.stacked(bars[:_PROFILE_MAX], {"time": "target"})
-    figures = [Figure(title, caption, chart, table)] if bars else []
+    figures = []
+    if bars:
+        chart = charts.bars(bars[:_PROFILE_MAX], {"time": "target"})
+        figures = [Figure(title, caption, chart, table)]
     tables = [(f"By {', '.join(by)}", table)]
     return Section(f"Where the time goes: {document['name']}", (), figures, tables)
 
@@ -121,7 +122,7 @@ def storage(document: Document, latencies: Sequence[Document]) -> Section:
             ]
             for op in OPS
         }
-        chart = plots.lines_by_size(
+        chart = charts.lines_by_size(
             {name: of for name, of in points.items() if of},
             "size of an operation",
             "mean latency",
@@ -181,10 +182,11 @@ def _io_sizes(sweep: Document) -> Section:
         rows.append(flat)
         is_best = best and all(row[key] == best[key] for key in ("min_bytes", "max_bytes"))
         text = f"{seconds(row['total_s'])}{', best' if is_best else ''}"
-        bars.append((flat["setting"], text, dict(zip(("reads", "writes"), times_s, strict=True))))
+        parts = dict(zip(("reads", "writes"), times_s, strict=True))
+        bars.append(charts.Bar(flat["setting"], text, parts))
     keys = "setting:size_of_an_operation reads_count:reads reads_us:mean_read writes_count:writes"
     keys += " writes_us:mean_write total_s:total interval_s:interval"
-    table, chart = table_of(rows, keys), charts.stacked(bars, {"reads": "read", "writes": "write"})
+    table, chart = table_of(rows, keys), charts.bars(bars, {"reads": "read", "writes": "write"})
     title = f"Time of all temp I/O by the size of an operation, on {sweep['storage']}"
     figure = Figure(title, f"Fastest: {_setting(best)}." if best else "", chart, table)
     advice = [f"{entry['engine']}: {entry['text']}" for entry in sweep.get("advice", ())]
@@ -218,16 +220,16 @@ def _memory(sweep: Document) -> Section:
     caption = "Filled points are measured, open ones forecast with their intervals."
     names = list(dict.fromkeys(point["storage"] for point in known))
     figures = []
-    for first in range(0, len(names), len(plots.SERIES)):
+    for first in range(0, len(names), len(charts.SERIES)):
         series = {
             name: [
                 (p["memory_bytes"], p["elapsed_s"], p.get("interval_s"), p["measured"])
                 for p in known
                 if p["storage"] == name
             ]
-            for name in names[first : first + len(plots.SERIES)]
+            for name in names[first : first + len(charts.SERIES)]
         }
-        chart = plots.lines_by_size(series, "work memory", "elapsed time", logarithmic=False)
+        chart = charts.lines_by_size(series, "work memory", "elapsed time", logarithmic=False)
         title = f"Elapsed time by memory: {workload}"
         figures.append(Figure(title, caption, chart, table_of(points, keys)))
     turns = []
@@ -251,7 +253,7 @@ def cache_answers(caches: Sequence[Document]) -> list[str]:
             f"these {data} could serve."
         )
         if cache is not None and cache["runs"]:
-            hits = percent(cache["runs"][-1]["hit_ratio"], 0)
+            hits = percent(cache["runs"][-1]["hit_ratio"])
             sentences.append(f"With {size(cache['size_bytes'])}, {hits} of the reads would hit.")
     return sentences
 
@@ -269,7 +271,7 @@ def cache(document: Document) -> Section:
         marked += [("simulated", cache["size_bytes"])] if cache else []
         columns = Column("size", None, "bytes"), Column("reads that miss", None, "share")
         title = "Reads that miss, by the size of an LRU cache"
-        chart, table = plots.miss_ratio(points, marked), Table(columns, pairs)
+        chart, table = charts.miss_ratio(points, marked), Table(columns, pairs)
         figures.append(Figure(title, caption, chart, table))
     if cache and cache["runs"]:
         accounts = [
@@ -302,7 +304,7 @@ def fleet_answers(fleets: Sequence[Document]) -> list[str]:
             f"{interval_name(fleet['confidence'])} {between(fleet['saved_interval_s'])}."
         )
         if fleet["statements_for_most"]:
-            most = percent(fleet["most"], 0)
+            most = percent(fleet["most"])
             sentences.append(f"{fleet['statements_for_most']:,} of them bring {most} of it.")
     return sentences
 
@@ -315,9 +317,11 @@ def fleet(document: Document) -> Section:
         for row in (*statements, *databases)
     ]
     answered = [entry for entry in statements if entry["saved_s"] is not None]
-    by_statement = _savings([(f"{row['sql']}, {row['database']}", row) for row in answered])
-    by_database = _savings([(str(row["database"]), row) for row in databases])
-    by_day = [(str(row["day"]), seconds(row["temp_s"]), {"temp": row["temp_s"]}) for row in days]
+    by_statement = _savings((f"{row['sql']}, {row['database']}", row) for row in answered)
+    by_database = _savings((str(row["database"]), row) for row in databases)
+    by_day = [
+        charts.Bar(str(row["day"]), seconds(row["temp_s"]), {"temp": row["temp_s"]}) for row in days
+    ]
     keys, count = f"sql:statement database {_SAVED} cumulative_share:so_far", len(statements)
     tables = (
         table_of(rows[:count], keys),
@@ -333,7 +337,7 @@ def fleet(document: Document) -> Section:
     for (title, bars, total), table in zip(kinds, tables, strict=True):
         more = f"{len(bars)} of {total:,}; the table below has more." if total > len(bars) else ""
         if bars:
-            chart = charts.stacked(bars, {"saved": "target", "temp": "read"})
+            chart = charts.bars(bars, {"saved": "target", "temp": "read"})
             figures.append(Figure(title, more, chart, table))
     refused = sum(entry["refused"] is not None for entry in statements)
     words = f"No forecast for {format_count(refused, 'statement')}; the table says why."
@@ -341,11 +345,11 @@ def fleet(document: Document) -> Section:
     return Section(title, [words] if refused else [], figures)
 
 
-def _savings(rows: Sequence[tuple[str, Document]]) -> list[tuple[str, str, dict[str, float]]]:
+def _savings(rows: Iterable[tuple[str, Document]]) -> list[charts.Bar]:
     return [
-        (
+        charts.Bar(
             name,
-            f"{seconds(row['saved_s'])}, {percent(row['share'], 0)}",
+            f"{seconds(row['saved_s'])}, {percent(row['share'])}",
             {"saved": max(row["saved_s"], 0.0)},
         )
         for name, row in rows
@@ -370,7 +374,7 @@ def verification_answers(verifications: Sequence[Document]) -> list[str]:
     )
     return [
         f"The median error of {format_count(len(given), 'forecast')} was "
-        f"{percent(median(errors))} when the queries were then run on the target; "
+        f"{percent1(median(errors))} when the queries were then run on the target; "
         f"the measured time was inside {inside} of {format_count(len(given), 'interval')}."
     ]
 
@@ -383,7 +387,7 @@ def verification(verifications: Sequence[Document]) -> Section:
         forecast_s = case["forecast"]["forecast_s"]
         error = None if forecast_s is None else forecast_s / case["measured_to_s"] - 1
         query = f"{case['engine']} {case['workload']} x{case['threads']}"
-        text = percent(error).replace("-", MINUS)
+        text = percent1(error).replace("-", MINUS)
         rows.append({**case, **case["forecast"], "query": query, "error_text": text})
     keys = "query from to forecast_s:forecast interval_s:interval measured_to_s:measured"
     table, title = table_of(rows, f"{keys} error_text:error"), "How good the forecasts are"
@@ -391,7 +395,7 @@ def verification(verifications: Sequence[Document]) -> Section:
         return Section(title, tables=[("", table)])
     points = [(c["measured_to_s"], c["forecast"]["forecast_s"], c["direction"]) for c in given]
     caption = "Each point is a case; on the line both agree, the dashed lines are 10 % off."
-    chart = plots.scatter(points)
+    chart = charts.scatter(points)
     return Section(title, figures=[Figure("Forecast against measured time", caption, chart, table)])
 
 
@@ -402,17 +406,7 @@ def server_answers(servers: Sequence[Document]) -> list[str]:
 
 def server(document: Document) -> Section:
     """The ranking of a server's statements, as the terminal shows it."""
-    words: list[str] = []
-    tables, commands = [], []
-    for part in _ranking(document)[1:]:
-        if isinstance(part, terminal.Words):
-            words += [sentence(line.strip()) for line in part.sentences]
-        elif isinstance(part, terminal.Commands):
-            commands.append((words.pop().rstrip(":."), "\n".join(part.lines)))
-        elif isinstance(part, Table):
-            tables.append(("", part))
-    title = f"Statements that spill: {document['name']}"
-    return Section(title, words, tables=tables, statements=commands)
+    return Section.of(f"Statements that spill: {document['name']}", _ranking(document)[1:])
 
 
 def _ranking(document: Document) -> Sequence[Any]:

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from spillcast.profile.timeline import READ, STATES, WRITE
+from spillcast.profile.timeline import CPU, ON_CPU, READ, STATES, WRITE, state_of
 from spillcast.recording.capture import SOURCES
 from spillcast.report.forecast import STATEMENT_MAX
-from spillcast.report.html import charts, plots
+from spillcast.report.html import charts
 from spillcast.report.html.page import (
     NOTHING,
     Document,
@@ -15,8 +15,8 @@ from spillcast.report.html.page import (
     Section,
     micros,
     percent,
+    percent1,
     seconds,
-    size,
     table_of,
     texts,
 )
@@ -28,8 +28,7 @@ from spillcast.units import format_count, format_duration
 _SUBJECTS_MAX = 4
 #: Time that is in no state, if it is a notable share of all.
 REST, _NOTABLE = "idle, or not accounted for", 0.005
-_COLOURS = plots.STATE_COLOURS | {REST: "domain"}
-_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_COLOURS = charts.STATE_COLOURS | {REST: "domain"}
 _LATENCIES = "mean_us:mean p50_us:p50 p95_us:p95 p99_us:p99 max_us:max"
 
 
@@ -43,8 +42,10 @@ def answers(runs: Sequence[Document]) -> list[str]:
     of = "it"
     if sessions > 1:
         of = f"the {seconds(run['time_s'])} of its {sessions} {run['sessions_are']}"
-    share = percent(temp_s / run["time_s"], 0)
-    return [f"This run took {elapsed}, and {share} of {of} went into temp files."]
+    return [
+        f"This run took {elapsed}, and {percent(temp_s / run['time_s'])} of {of} went into temp "
+        "files."
+    ]
 
 
 def sections(runs: Sequence[Document], target: Document | None) -> list[Section]:
@@ -61,7 +62,7 @@ def sections(runs: Sequence[Document], target: Document | None) -> list[Section]
 
 
 def subjects(runs: Sequence[Document]) -> list[str]:
-    """What each of the first runs was, on which host, when it began and how long it took."""
+    """The query, the host, the begin and the length of each of the first runs."""
     return [_subject(run) for run in runs[:_SUBJECTS_MAX]]
 
 
@@ -90,7 +91,7 @@ def measured(runs: Sequence[Document]) -> list[Section]:
 
 
 def _statement_title(statement: Document) -> str:
-    share = f", {percent(statement['share'])} of the time" if statement["share"] else ""
+    share = f", {percent1(statement['share'])} of the time" if statement["share"] else ""
     return (statement["sql_id"] or "the query") + share
 
 
@@ -104,21 +105,20 @@ def _by_state(run: Document) -> dict[str, float]:
 
 def _time_by_state(run: Document, of: str) -> Section:
     total_s, states, sessions = run["time_s"] or 1.0, _by_state(run), run["timeline"]["sessions"]
-    all_of_it = f"{seconds(run['time_s'])} elapsed"
+    total = f"{seconds(run['time_s'])} elapsed"
     if sessions != 1:
-        number = _NUMBERS[sessions] if sessions < len(_NUMBERS) else f"{sessions:,}"
-        all_of_it = f"{seconds(run['time_s'])} in {number} {run['sessions_are']}"
+        total = f"{seconds(run['time_s'])} in {sessions:,} {run['sessions_are']}"
     figures = []
     if states:
         note = "Waits of sessions that do no temp I/O are left out: they may be idle."
         bars = [
-            (state, f"{seconds(s)}, {percent(s / total_s, 0)}", {state: s})
+            charts.Bar(state, f"{seconds(s)}, {percent(s / total_s)}", {state: s})
             for state, s in states.items()
         ]
         rows = [{"state": state, "time_s": s, "share": s / total_s} for state, s in states.items()]
-        title = f"Time by what {run['sessions_are']} did, of {all_of_it}"
+        title = f"Time by what {run['sessions_are']} did, of {total}"
         caption = note if run["kind"] == "recording" else ""
-        table, chart = table_of(rows, "state time_s:time share"), charts.stacked(bars, _COLOURS)
+        table, chart = table_of(rows, "state time_s:time share"), charts.bars(bars, _COLOURS)
         figures = [Figure(title, caption, chart, table)]
     tables = []
     if run["operations"]:
@@ -130,14 +130,11 @@ def _time_by_state(run: Document, of: str) -> Section:
 
 def _operations(operations: Sequence[Document]) -> Table:
     rows = [
-        {
-            **row,
-            "operation": f"temp {row['op']}",
-            "size_text": size(row["size_class_bytes"]) if row["size_class_bytes"] else "others",
-        }
+        {**row, "operation": f"temp {row['op']}"}
         for row in sorted(operations, key=lambda row: -row["total_s"])
     ]
-    return table_of(rows, f"operation size_text:size count bytes:moved total_s:total {_LATENCIES}")
+    keys = "operation size_class_bytes:size count bytes:moved total_s:total"
+    return table_of(rows, f"{keys} {_LATENCIES}")
 
 
 def events_table(events: Sequence[Document]) -> Table:
@@ -159,20 +156,19 @@ def _side_by_side(runs: Sequence[Document]) -> list[Section]:
     states = [state for state in (*STATES, REST) if any(total.get(state) for total in totals_s)]
     sums_s = [sum(total.values()) for total in totals_s]
     bars = [
-        (str(run["name"]), seconds(sum_s), {state: total.get(state, 0.0) for state in states})
+        charts.Bar(str(run["name"]), seconds(sum_s), {s: total.get(s, 0.0) for s in states})
         for run, total, sum_s in zip(runs, totals_s, sums_s, strict=True)
     ]
     rows = [
-        [name, text, *(f"{seconds(s)}, {percent(s / (sum_s or 1.0), 0)}" for s in parts.values())]
-        for (name, text, parts), sum_s in zip(bars, sums_s, strict=True)
+        [name, text, *(f"{seconds(s)}, {percent(s / (sum_s or 1.0))}" for s in parts.values())]
+        for (name, text, parts, _), sum_s in zip(bars, sums_s, strict=True)
     ]
     as_shares = charts.drawn_as_shares(sums_s)
-    colours = {state: _COLOURS[state] for state in states}
     note = "In shares of each run's time, because the runs differ much in length."
     figure = Figure(
         "Time of all sessions by what they did",
         note if as_shares else "",
-        charts.stacked(bars, colours, shares=as_shares),
+        charts.bars(bars, {state: _COLOURS[state] for state in states}, shares=as_shares),
         texts(["run", "time", *states], rows),
     )
     overlays = []
@@ -207,13 +203,13 @@ def histogram(group: Document, beside: Document | None, names: tuple[str, str]) 
         latency_ns, counts = of["latency_ns"], of["latency_count"]
         total_ns = sum(ns * count for ns, count in zip(latency_ns, counts, strict=True))
         mean_us = total_ns / (sum(counts) or 1) / 1e3
-        parts.append((name, plots.bins(latency_ns, counts), mean_us))
+        parts.append((name, charts.bins(latency_ns, counts), mean_us))
         captions.append(f"{name}: {format_count(sum(counts), 'operation')}, mean {micros(mean_us)}")
     shares = [share for _, share, _ in parts]
     rows = [
         [
-            f"{micros(plots.edge_us(at))} to {micros(plots.edge_us(at + 1))}",
-            *(percent(share.get(at, 0.0), 2) for share in shares),
+            f"{micros(charts.edge_us(at))} to {micros(charts.edge_us(at + 1))}",
+            *(f"{100 * share.get(at, 0.0):.2f} %" for share in shares),
         ]
         for at in sorted(set[int]().union(*shares))
     ]
@@ -221,7 +217,7 @@ def histogram(group: Document, beside: Document | None, names: tuple[str, str]) 
     return Figure(
         f"{title[:1].upper()}{title[1:]}",
         f"{caption[:1].upper()}{caption[1:]}." if names[0] == "this run" else f"{caption}.",
-        plots.latencies(parts),
+        charts.latencies(parts),
         texts(["latency", *(name for name, *_ in parts)], rows),
     )
 
@@ -231,11 +227,14 @@ def _over_time(run: Document, of: str) -> Section:
     missing = f" What is missing is {source.blind_spots}." if source else ""
     line, by_event = run["timeline"], run.get("events_over_time")
     caption = f"Mean number of sessions in intervals of {format_duration(line['length_s'])}."
-    figures = [_busy("Sessions by what they did", caption + missing, line, plots.STATE_COLOURS)]
+    colours: Mapping[str, str] = charts.STATE_COLOURS
+    figures = [_busy("Sessions by what they did", caption + missing, line, colours)]
     if by_event:
         length = format_duration(by_event["length_s"])
         caption = f"Mean number of sessions by event, from samples in intervals of {length}."
-        colours = plots.event_colours(list(by_event["busy"]))
+        colours = charts.colours_of(
+            {name: CPU if name == ON_CPU else state_of(name) for name in by_event["busy"]}
+        )
         figures.append(_busy("Sessions by wait event", caption, by_event, colours))
     return Section(f"Over time{of}", (), figures)
 
@@ -247,5 +246,5 @@ def _busy(title: str, caption: str, line: Document, colours: Mapping[str, str]) 
         [seconds(at * line["length_s"]), *(f"{mean:.2f}" for mean in means)]
         for at, means in enumerate(zip(*busy.values(), strict=True))
     ]
-    chart = plots.over_time(busy, line["length_s"], colours)
+    chart = charts.over_time(busy, line["length_s"], colours)
     return Figure(title, caption, chart, texts(["from", *busy], rows))

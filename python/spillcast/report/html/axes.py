@@ -1,0 +1,112 @@
+"""Scales and ticks of axes: round values, no more than fit on the narrowest one."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from spillcast.units import format_bytes, format_duration
+
+#: Narrowest axis, width of a letter of its ticks and distance between them, px.
+_AXIS_PX, _LETTER_PX, _GAP_PX = 280, 7.2, 6
+#: Most ticks of an axis, and of each axis of a scatter plot.
+TICKS_MAX, _SCATTER_TICKS_MAX = 6, 7
+_ROUND = [factor * 10.0**power for power in range(-12, 25) for factor in (1, 2, 5)]
+#: Steps between ticks of durations, of shares and of a number of sessions.
+_STEPS_S = [
+    *(s for s in _ROUND if s < 1),
+    *(1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0),
+    *(3600.0 * hours for hours in (1, 2, 4, 6, 12)),
+    *(86_400 * days for days in _ROUND if days >= 1),
+]
+_STEPS_PERCENT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5, 1.0)
+STEPS_SESSIONS = (0.1, 0.2, 0.25, 0.5, *(number for number in _ROUND if number >= 1))
+#: A value on an axis and its label.
+Tick = tuple[float, str]
+
+
+def multiples(max_value: float, count: int, steps: Sequence[float]) -> list[float]:
+    """Multiples from 0 to ``max_value`` of the smallest step that gives at most ``count``."""
+    step = next((step for step in steps if step >= 0.999 * max_value / count), steps[-1])
+    return [round(step * n, 10) for n in range(int(max_value / step + 1e-9) + 1)]
+
+
+def duration_ticks(max_s: float, count: int = 6) -> list[float]:
+    """Round durations (s) from 0 to ``max_s``, about ``count`` of them."""
+    return multiples(max(max_s, 1e-9), count, _STEPS_S)
+
+
+def clock(seconds: float) -> str:
+    """The label of a duration: ``1 min 30 s``, ``20 min``, ``2.5 s``."""
+    if seconds < 60:
+        return format_duration(seconds) if seconds else "0"
+    hours, rest = divmod(round(seconds), 3600)
+    minutes, left = divmod(rest, 60)
+    parts = [(hours, "h"), (minutes, "min"), (left, "s")]
+    return " ".join(f"{number} {unit}" for number, unit in parts if number)
+
+
+def durations(max_s: float) -> list[Tick]:
+    """As many ticks of an axis of durations as fit on it."""
+    for count in range(TICKS_MAX - 1, 0, -1):
+        ticks = [(s, clock(s)) for s in duration_ticks(max_s, count)]
+        if _fit(ticks, lambda s: s / (max_s or 1.0)):
+            return ticks
+    return ticks
+
+
+def percent_ticks(max_share: float = 1.0, count: int = 4) -> list[Tick]:
+    """Round shares from 0 to ``max_share``."""
+    shares = multiples(max_share, count, _STEPS_PERCENT)
+    return [(share, f"{100 * share:.3g} %") for share in shares]
+
+
+def size_ticks(low: float, high: float, scale: Callable[[float], float]) -> list[Tick]:
+    """Powers of two between two sizes."""
+    powers = range(math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9) + 1)
+    return thinned([(2.0**n, format_bytes(2.0**n)) for n in powers], scale)
+
+
+def scatter_ticks(low_s: float, high_s: float) -> list[Tick]:
+    """Round durations on a logarithmic axis, at most seven of a common range."""
+    below_minute = [times * 10.0**power for power in range(-6, 1) for times in (1, 2, 5)]
+    fine = [*below_minute, 10, 20, 30, 60, 120, 300, 600, 1200, 3600, 7200, 18_000, 43_200, 86_400]
+    coarse = [*below_minute[::3], 10, 60, 600, 3600, 36_000, *(10.0**n for n in range(5, 12))]
+    values = [s for s in fine if low_s <= s <= high_s]
+    if len(values) > _SCATTER_TICKS_MAX or not values:
+        values = [s for s in coarse if low_s <= s <= high_s]
+    return [(s, clock(s)) for s in values]
+
+
+def log_scale(low: float, high: float) -> Callable[[float], float]:
+    """A function from a value to its share of a logarithmic axis."""
+    width = math.log(high / low)
+    return lambda value: math.log(max(value, 1e-12) / low) / width
+
+
+def _fit(ticks: Sequence[Tick], scale: Callable[[float], float]) -> bool:
+    """Whether labels, placed as in ``charts._labels``, keep a distance on the narrowest axis."""
+    boxes_px = []
+    for value, label in ticks:
+        at, width_px = scale(value), _LETTER_PX * len(label)
+        shift = {"first": 0.0, "last": 1.0}.get(side(at), 0.5)
+        boxes_px.append((_AXIS_PX * at - shift * width_px, _AXIS_PX * at + (1 - shift) * width_px))
+    return all(after[0] - before[1] >= _GAP_PX for before, after in pairwise(boxes_px))
+
+
+def side(at: float) -> str:
+    """How a label is aligned with its tick, so that the outermost ones stay within the axis."""
+    return "first" if at < 0.04 else "last" if at > 0.9 else ""
+
+
+def thinned(ticks: Sequence[Tick], scale: Callable[[float], float]) -> list[Tick]:
+    """Every tick, or every second, third or later one, so that their labels fit."""
+    kept, step = list(ticks), 1
+    while len(kept) > 1 and not _fit(kept, scale):
+        step += 1
+        kept = list(ticks)[::step]
+    return kept
+
+
+def share(part: float) -> str:
+    """A share of a length, which stays within a chart."""
+    return f"{100 * min(max(part, -0.01), 1.01):.5g}%"
