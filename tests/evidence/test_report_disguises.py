@@ -6,17 +6,17 @@ import pytest
 from report_disguises import ALIGNED, KEEPING, PLAIN, cut, encoded, narrow, trimmed
 
 from spillcast.errors import InputError, Refusal
-from spillcast.evidence.figures.choice import Choice
-from spillcast.evidence.figures.reading import read_figures
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.open import read_figures
 
 SEED, DRAWS = 20241014, 400
 
 
-def outcome(path, truth, choice=None):
+def outcome(path, truth, item=None):
     """``right``, ``refused`` or what is wrong."""
     elapsed_s = truth.elapsed_s if truth.asks_elapsed else None
     try:
-        found = read_figures([path], choice, elapsed_s=elapsed_s)
+        found = read_figures([path], Selection(elapsed_s=elapsed_s, item=item))
     except (InputError, Refusal) as error:
         return f"refused: {error}"
     temp = found
@@ -94,4 +94,4 @@ def test_two_in_one_are_never_mixed(tmp_path):
         path.write_text(f"before:\n{truth.text}\nafter:\n{truth.text}")
         assert "2 runs" in outcome(path, truth), name
         for item in (1, 2):
-            assert outcome(path, truth, Choice(item=item)) == "right", (name, item)
+            assert outcome(path, truth, item) == "right", (name, item)

@@ -13,8 +13,8 @@ from spillcast.errors import (
     Refusal,
     SelectionEmpty,
 )
-from spillcast.evidence.figures.choice import Choice
-from spillcast.evidence.figures.reading import read_figures
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.open import read_figures
 
 BLOCK = 8192
 
@@ -23,11 +23,11 @@ BLOCK = 8192
 def figures(tmp_path):
     """What is read of a text, or of several."""
 
-    def of(*texts, choice=None, **options):
+    def of(*texts, **selection):
         paths = [tmp_path / f"{at}.txt" for at in range(len(texts))]
         for path, text in zip(paths, texts, strict=True):
             path.write_text(text)
-        return read_figures(paths, choice, **options)
+        return read_figures(paths, Selection(**selection))
 
     return of
 
@@ -215,9 +215,9 @@ def test_monitor_chooses_by_its_options(figures):
     for both in (f"{one}\n{other}", f"{other}\n{one}"):
         with pytest.raises(EvidenceAmbiguous, match="2 runs"):
             figures(both)
-        assert figures(both, choice=Choice(sql_id="8xk2m0q7hznc4")).elapsed_s == 900
+        assert figures(both, sql_id="8xk2m0q7hznc4").elapsed_s == 900
         with pytest.raises(SelectionEmpty):
-            figures(both, choice=Choice(sql_id="nosuch"))
+            figures(both, sql_id="nosuch")
 
 
 def test_a_histogram_bounds_the_time(figures):

@@ -14,8 +14,8 @@ import oracle_reports
 import statement_files
 from evidence import storage
 from spillcast.cache.evidence import read_requests
-from spillcast.evidence.figures.choice import Choice
-from spillcast.evidence.figures.reading import read_figures
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.open import read_figures
 from spillcast.evidence.oracle.ash.reader import read_ash
 from spillcast.evidence.oracle.statistics import read_statistics
 from spillcast.evidence.postgres.logs import read_logs
@@ -159,7 +159,7 @@ def text(made):
 
 
 def figures_of(sql_id=oracle_reports.SQL_ID):
-    return lambda path: read_figures([path], Choice(sql_id=sql_id), timed=False)
+    return lambda path: read_figures([path], Selection(sql_id=sql_id, timed=False))
 
 
 #: By kind: the file's name, what writes one of so many parts, what reads it, and the fewer parts.

@@ -13,7 +13,7 @@ from spillcast import _core
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnsuited
 from spillcast.evidence.oracle.trace import ReadFailures, open_reader
 from spillcast.evidence.oracle.trace_run import name_blocks
-from spillcast.evidence.same_file import distinct, repeated_words
+from spillcast.evidence.text import distinct, repeated_words
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.units import format_count

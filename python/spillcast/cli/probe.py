@@ -157,11 +157,11 @@ def _recording(
         size = block_size(block, evidence.parameters, evidence.traces)
         return recording_of_traces(evidence.traces, size.bytes)
     if evidence is not None and evidence.figures:
-        from spillcast.evidence.figures.choice import Choice
-        from spillcast.evidence.figures.reading import read_figures
+        from spillcast.evidence.choice import Selection
+        from spillcast.evidence.open import read_figures
 
-        choice = Choice(block=block, item=item)
-        return read_figures(evidence.figures, choice, elapsed_s=elapsed_s, timed=False)
+        selection = Selection(elapsed_s=elapsed_s, timed=False, item=item, block=block)
+        return read_figures(evidence.figures, selection)
     if block is not None:
         raise OptionConflict("--block is for an Oracle trace: give --like TRACE")
     if evidence is not None and evidence.plans:

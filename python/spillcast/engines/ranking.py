@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spillcast.document import key
-from spillcast.evidence.postgres.log_limits import Exceeded
+from spillcast.evidence.postgres.logs import Exceeded
 
 DAY_S = 86_400.0
 #: Bounds of a time whose ratio is below this are too far apart for a value between them.

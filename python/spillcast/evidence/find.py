@@ -15,8 +15,7 @@ from spillcast.errors import (
     EvidenceUnsuited,
     PathMissing,
 )
-from spillcast.evidence.figures.kinds import is_word
-from spillcast.evidence.recognise import recognise
+from spillcast.evidence.recognise import is_word, recognise
 from spillcast.evidence.text import HEAD_BYTES, head_of
 from spillcast.gate import check_kind
 from spillcast.recording.meta import is_recording

@@ -1,32 +1,15 @@
 """Evidence of one run, opened: a recording of it, or counts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from spillcast.errors import EvidenceMixed
+from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.find import Evidence
+from spillcast.evidence.recognise import is_word, recognise
+from spillcast.gate import reading
 from spillcast.recording.recording import Recording
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """Which run of a file is meant, and what is known better than the file knows it.
-
-    ``elapsed_s`` is the time of the run, ``block`` the size of Oracle's blocks, ``temp_dirs`` the
-    directories of a recording's temp files. Times of temp I/O that the file lacks have bounds if
-    ``timed``, else they are left out.
-    """
-
-    elapsed_s: float | None = None
-    timed: bool = True
-    item: int | None = None
-    queryid: str | None = None
-    sql_id: str | None = None
-    exec_id: int | None = None
-    block: str | None = None
-    temp_dirs: Sequence[str | Path] = ()
 
 
 def open_evidence(
@@ -38,8 +21,10 @@ def open_evidence(
     refuse.
     """
     kind = evidence.only_kind()
-    # Several figures may tell of one run, each a part.
-    if len(paths := getattr(evidence, kind)) > 1 and kind != "figures":
+    if kind == "figures":
+        return read_figures(evidence.figures, selection)
+    paths = getattr(evidence, kind)
+    if len(paths) > 1:
         names = f"{paths[0]}, {paths[1]}{', ...' if len(paths) > 2 else ''}"
         raise EvidenceMixed(
             f"{len(paths)} files are given: {names}", "forecast one query at a time"
@@ -51,19 +36,36 @@ def open_evidence(
             from spillcast.recording.derived import with_temp
 
             return with_temp(recording, selection.temp_dirs)
-        from spillcast.evidence.postgres.afar import plan_counts
+        from spillcast.evidence.postgres.plan import plan_counts
 
         return plan_counts(recording, elapsed_s=elapsed_s, timed=timed)
     if kind == "plans":
         from spillcast.evidence.postgres.plan import read_plan
 
         return read_plan(paths[0], elapsed_s=elapsed_s, timed=timed, item=selection.item)
-    if kind == "figures":
-        from spillcast.evidence.figures.choice import Choice
-        from spillcast.evidence.figures.reading import read_figures
-
-        choice = Choice(selection.sql_id, selection.exec_id, selection.block, selection.item)
-        return read_figures(paths, choice, elapsed_s=elapsed_s, timed=timed)
     from spillcast.evidence.postgres.statements import read_statements
 
     return read_statements(paths[0], queryid=selection.queryid, elapsed_s=elapsed_s, timed=timed)
+
+
+def read_figures(given: Sequence[str | Path], selection: Selection | None = None) -> Counts:
+    """The counts of files of figures, or of a word of them.
+
+    Several files may be parts of one report. InputError for what is damaged; Refusal, if
+    ``selection.timed``, where no time is told.
+    """
+    selection = selection or Selection()
+    if len(given) == 1 and is_word(str(given[0])):
+        from spillcast.evidence.figures.stated import counts_of_word
+
+        return counts_of_word(str(given[0]), selection)
+    paths = [Path(path) for path in given]
+    recognised = [recognise(path) for path in paths]
+    kinds = {None if each is None else each.kind for each in recognised}
+    kind = kinds.pop()
+    if kind is None or not kind.reader or kinds or (len(paths) > 1 and not kind.joins):
+        raise EvidenceMixed(
+            f"{len(paths)} files of figures are given", "forecast one run at a time"
+        )
+    with reading(paths[0]):
+        return kind.read(paths, selection)

@@ -4,18 +4,26 @@ import csv
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from spillcast.evidence.figures.kinds import READERS, Reader
 from spillcast.evidence.tables import table_of
 from spillcast.evidence.text import head_of
 from spillcast.evidence.unwrap import unwrapped
 
+if TYPE_CHECKING:
+    from spillcast.evidence.choice import Selection
+    from spillcast.evidence.counts import Counts
+
+#: Bare figures on the command line begin so.
+WORD = "figures:"
 #: What a person pastes is shorter.
 _UNWRAPPED_LENGTH = 1 << 17
 #: A table says in its first lines what its columns are.
 _HEADING_LENGTH = 1 << 16
+_NAMES_LENGTH = 4096
 #: Lines before a heading: echoed commands and words of a mail.
 _HEADING_LINES_MAX = 200
 _HEADING = re.compile(r'"?\w+"?(?:,"?\w+"?)+\s*?(?:\n|$)')
@@ -46,14 +54,22 @@ class Sample:
 class Kind:
     """A kind of evidence by its name among the fields of ``Evidence``.
 
-    ``score`` is 0 where a text is no such thing, and the higher the surer it is. ``reader`` is what
-    reads it, where several readers make the same of what they read.
+    ``score`` is 0 where a text is not of the kind, and the higher the more certain the kind is.
+    ``reader`` is the function that reads figures of the kind, below ``spillcast.evidence``; several
+    such files may be parts of one report if ``joins``.
     """
 
     name: str
     words: str
     score: Callable[[Sample], float]
-    reader: Reader | None = None
+    reader: str = ""
+    joins: bool = False
+
+    def read(self, paths: Sequence[Path], selection: "Selection") -> "Counts":
+        """The counts of the run that is selected. InputError where the files are damaged."""
+        module, _, function = f"spillcast.evidence.{self.reader}".rpartition(".")
+        counts: Counts = getattr(import_module(module), function)(paths, selection)
+        return counts
 
 
 @dataclass(frozen=True)
@@ -62,6 +78,11 @@ class Recognised:
 
     kind: Kind
     score: float
+
+
+def is_word(text: str) -> bool:
+    """Whether an argument is bare figures and no file."""
+    return text.startswith(WORD)
 
 
 def recognise(path: Path) -> Recognised | None:
@@ -74,9 +95,9 @@ def recognise(path: Path) -> Recognised | None:
     return Recognised(best, score) if score > 0 else None
 
 
-def marks(**weights: str) -> Callable[[Sample], float]:
-    """The sum of the weights, in tenths, of those patterns that a text holds: ``w30=pattern``."""
-    patterns = [(int(name[1:3]) / 10, re.compile(text, re.M)) for name, text in weights.items()]
+def marks(*weights: tuple[float, str]) -> Callable[[Sample], float]:
+    """The sum of the weights of those patterns that a text holds."""
+    patterns = [(weight, re.compile(pattern, re.M)) for weight, pattern in weights]
     return lambda sample: sum(
         weight for weight, pattern in patterns if pattern.search(sample.text) is not None
     )
@@ -93,8 +114,49 @@ def columns(score: float, *groups: str) -> Callable[[Sample], float]:
     return scored
 
 
-def _figures(reader: Reader, score: float) -> Callable[[Sample], float]:
-    return lambda sample: score * reader.known(sample.text)
+def _report(score: float, reader: str, known: Callable[[str], bool], joins: bool = False) -> Kind:
+    """A kind of figures, whose text ``known`` recognises."""
+    return Kind("figures", f"figures ({reader})", lambda s: score * known(s.text), reader, joins)
+
+
+def _matching(pattern: str) -> Callable[[str], bool]:
+    """Whether the beginning of a text holds what a pattern finds."""
+    compiled = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+    return lambda text: compiled.search(text) is not None
+
+
+def _headed(*groups: str) -> Callable[[str], bool]:
+    """Whether all names of one of these groups stand in the first lines."""
+    wanted = [group.split() for group in groups]
+
+    def known(text: str) -> bool:
+        start = text[:_NAMES_LENGTH].lower()
+        return any(all(name in start for name in group) for group in wanted)
+
+    return known
+
+
+def _tkprof(text: str) -> bool:
+    """Whether it is a report of tkprof, or a fragment of one that quotes no trace beside it."""
+    if re.search(r"TKPROF: Release|call\s+count\s+cpu\s+elapsed", text, re.IGNORECASE):
+        return True
+    fragment = re.search(r"\bEvent waited on\b|Row Source Operation", text, re.IGNORECASE)
+    return fragment is not None and re.search(r"^WAIT #\d", text, re.MULTILINE) is None
+
+
+def _stated(text: str) -> bool:
+    if "elapsed_s" not in text or '"schema"' in text or '"Plan"' in text:
+        return False
+    return text.lstrip()[:1] == "{" or re.search(r"^elapsed_s\s*=", text, re.MULTILINE) is not None
+
+
+def _profile(text: str) -> bool:
+    """Whether it is a profile of DuckDB: of any version, in JSON or as a box."""
+    if re.search(r"^\s*\{", text, re.MULTILINE) is None:
+        return "Total Time:" in text and "\u2502" in text
+    marks = ("cumulative_cardinality", "operator_timing", "peak_temp_dir_size", "extra-info")
+    sizes = ("total_intermediate_size_bytes", "intermediate_size_bytes", "total_bytes_spilled")
+    return any(f'"{mark}"' in text for mark in (*marks, *sizes))
 
 
 def _parameters(sample: Sample) -> float:
@@ -126,20 +188,29 @@ def _export(sample: Sample) -> float:
     return 0.2 if _HEADING.match(sample.text.lstrip()[:_HEADING_LENGTH]) is not None else 0.0
 
 
+#: Engines whose plans count only bytes: name, counters of spilled bytes, elapsed time.
+FOREIGN = (
+    ("CockroachDB", r"^[^\w\n]*+max sql temp disk usage: ([\d.]+ ?\w+)",
+     r"execution time: ([\d.]+ ?(?:\w|µ)+)"),
+    ("Snowflake", r"bytes spilled to (?:local|remote) (?:storage|disk)[^\w\n]{1,80}+([\d.]+ ?\w*)",
+     r"(?:total elapsed|execution) time[^\w\n]{1,80}+([\d.]+ ?m?s)\b"),
+    ("Trino", r"\bSpilled: ([\d.]+ ?\w+)", r"\bExecution(?: time)?: ([\d.]+ ?m?s)\b"),
+    ("DataFusion", r"\bspilled_bytes=([\d.]+ ?[KMGT]?i?B?)\b", r"(?!)"),
+)  # fmt: skip
 KINDS: Sequence[Kind] = (
     Kind(
         "plans",
         "a plan of EXPLAIN or a log of PostgreSQL",
         marks(
-            w20=r"\(cost=\d[\d.]*\.\.[\d.]+ rows=\d+ width=\d+\)|\(actual (?:time|rows)=",
-            w21=r'"Plan":\s*\{',
-            w22=r"<explain|^- Plan:|^ *Plan:\s",
-            w15=r"\b(?:LOG|ERROR|FATAL|STATEMENT|DETAIL|HINT|CONTEXT|WARNING):  ",
-            w23=r'"(?:message|textPayload|log|msg)":\s*"[^"\n]*(?:LOG:  |ms  plan:)',
-            w24=r'temporary file: path \\?"',
-            w25=r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}(?:LOG|ERROR|FATAL)",
-            w05=r"QUERY PLAN|Buffers: |Planning [Tt]ime: ",
-            w10=r"(?:Execution [Tt]ime|Total runtime): [\d.]+ ms|ms\s+plan:",
+            (2.0, r"\(cost=\d[\d.]*\.\.[\d.]+ rows=\d+ width=\d+\)|\(actual (?:time|rows)="),
+            (2.1, r'"Plan":\s*\{'),
+            (2.2, r"<explain|^- Plan:|^ *Plan:\s"),
+            (1.5, r"\b(?:LOG|ERROR|FATAL|STATEMENT|DETAIL|HINT|CONTEXT|WARNING):  "),
+            (2.3, r'"(?:message|textPayload|log|msg)":\s*"[^"\n]*(?:LOG:  |ms  plan:)'),
+            (2.4, r'temporary file: path \\?"'),
+            (2.5, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}(?:LOG|ERROR|FATAL)"),
+            (0.5, r"QUERY PLAN|Buffers: |Planning [Tt]ime: "),
+            (1.0, r"(?:Execution [Tt]ime|Total runtime): [\d.]+ ms|ms\s+plan:"),
         ),
     ),
     Kind(
@@ -152,9 +223,42 @@ KINDS: Sequence[Kind] = (
         "rows of pg_stat_statements",
         columns(1.0, "temp_blks_written temp_blks_read"),
     ),
-    *(
-        Kind("figures", f"figures ({reader.module})", _figures(reader, 6.0 - at / 4), reader)
-        for at, reader in enumerate(READERS)
+    _report(6.0, "oracle.monitor_xml.read", _matching(r"<sql_monitor_report|FXTMODEL")),
+    _report(
+        5.75,
+        "oracle.monitor_text.read",
+        _matching(
+            r"SQL Monitoring Report|SQL Plan Monitoring Details|Global Information\W+Status\s*:"
+        ),
+    ),
+    _report(
+        5.5,
+        "oracle.ash_shares.read",
+        _matching(r"ASH Report For|%This\b.*\bEVENT\b|Top User Events"),
+    ),
+    _report(
+        5.25,
+        "oracle.awr.read",
+        _matching(
+            r"WORKLOAD REPOSITORY|AWR Report for DB|STATSPACK report"
+            r"|Top \d+ (?:Timed|Foreground|Wait)\b"
+            r"|\bEvent\s+(?:%\w+\s+)?Waits\b[^\n]*\n\W*-{4,} [-\s]+\n"
+        ),
+    ),
+    _report(5.0, "oracle.monitor_views.read", _headed("physical_read_requests sql_exec_id"), True),
+    _report(
+        4.75,
+        "oracle.wait_views.read",
+        _headed("event total_waits time_waited", "event wait_count wait_time_mi"),
+    ),
+    _report(4.5, "oracle.tkprof.read", _tkprof),
+    _report(4.25, "oracle.xplan.read", _matching(r"\|\s*Id\s*\|\s*Operation\s*\|")),
+    _report(4.0, "figures.duckdb_profile.read", _profile),
+    _report(3.75, "figures.stated.read", _stated),
+    _report(
+        3.5,
+        "figures.stated.read_foreign",
+        _matching("|".join(counter for _, counter, _ in FOREIGN)),
     ),
     Kind("parameters", "parameters of a database", _parameters),
     Kind("work_areas", "work areas", columns(2.0, "number_passes", "operation_type")),
@@ -169,8 +273,8 @@ KINDS: Sequence[Kind] = (
         "traces",
         "an extended SQL trace",
         marks(
-            w30=r"^(?:WAIT|PARSING IN CURSOR|EXEC|FETCH|PARSE|STAT|CLOSE) #\d",
-            w02=r"#\d|\*\*\*|\0",
+            (3.0, r"^(?:WAIT|PARSING IN CURSOR|EXEC|FETCH|PARSE|STAT|CLOSE) #\d"),
+            (0.2, r"#\d|\*\*\*|\0"),
         ),
     ),
 )  # fmt: skip

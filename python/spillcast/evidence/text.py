@@ -5,8 +5,10 @@ import codecs
 import gzip
 import lzma
 import zipfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from os import stat_result
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -28,6 +30,8 @@ _BOMS = (
 #: Of the first bytes, the share of NULs, and of letters and blanks, of UTF-16 without a mark.
 _NUL_SHARE, _PLAIN_SHARE, _PROBED_BYTES = 0.1, 0.3, 4096
 _FALLBACK = "spillcast-latin-1"
+#: A repeated file, and the one that it equals.
+Repeated = tuple[Path, Path]
 
 
 def _as_latin_1(error: UnicodeError) -> tuple[str, int]:
@@ -114,7 +118,7 @@ def _xz(file: IO[bytes]) -> IO[bytes]:
 def _zstd(file: IO[bytes]) -> IO[bytes]:
     import pyarrow as pa
 
-    return cast(IO[bytes], pa.CompressedInputStream(file, "zstd"))
+    return cast("IO[bytes]", pa.CompressedInputStream(file, "zstd"))
 
 
 def _zip(file: IO[bytes]) -> IO[bytes]:
@@ -129,8 +133,8 @@ def _zip(file: IO[bytes]) -> IO[bytes]:
 
 
 _PACKED: tuple[tuple[bytes, Callable[[Any], IO[bytes]]], ...] = (
-    (b"\x1f\x8b", lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file))),
-    (b"BZh", lambda file: cast(IO[bytes], bz2.BZ2File(file))),
+    (b"\x1f\x8b", lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file))),
+    (b"BZh", lambda file: cast("IO[bytes]", bz2.BZ2File(file))),
     (b"\xfd7zXZ\0", _xz),
     (b"\x28\xb5\x2f\xfd", _zstd),
     (b"PK\x03\x04", _zip),
@@ -153,3 +157,57 @@ def _encoding(content: bytes) -> str:
     }
     best = max(plain, key=plain.__getitem__)
     return best if plain[best] > _PLAIN_SHARE * len(probed) / 2 else "utf-8"
+
+
+def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
+    """The files without those that are there already, and these.
+
+    Known by device and inode, or by their bytes; only files of one size are read for that. What is
+    no plain file, or cannot be looked at, is kept: whoever reads it says why.
+    """
+    by_path = {path: status for path in paths if (status := _status(path)) is not None}
+    by_inode: dict[tuple[int, int], Path] = {}
+    for path, status in by_path.items():
+        by_inode.setdefault((status.st_dev, status.st_ino), path)
+    sizes = Counter(by_path[path].st_size for path in by_inode.values())
+    by_content: dict[tuple[int, bytes], Path] = {}
+    kept: dict[Path, None] = {}
+    repeated: list[Repeated] = []
+    for path in paths:
+        first = path
+        if (of := by_path.get(path)) is not None:
+            first = by_inode[of.st_dev, of.st_ino]
+            if sizes[of.st_size] > 1 and of.st_size and (digest := _digest(first)) is not None:
+                first = by_content.setdefault((of.st_size, digest), first)
+        if of is not None and (first != path or path in kept):
+            repeated.append((path, first))
+        else:
+            kept[path] = None
+    return list(kept), repeated
+
+
+def repeated_words(repeated: Sequence[Repeated]) -> list[str]:
+    """A note about files that were given twice and count once."""
+    return [
+        f"{again} is given twice and counts once"
+        if again == first
+        else f"{again} holds the same as {first} and counts once"
+        for again, first in repeated
+    ]
+
+
+def _status(path: Path) -> stat_result | None:
+    try:
+        return path.stat() if path.is_file() else None
+    except OSError:
+        return None
+
+
+def _digest(path: Path) -> bytes | None:
+    import hashlib
+
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").digest()
+    except OSError:
+        return None

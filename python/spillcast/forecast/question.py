@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import OptionConflict
+from spillcast.evidence.choice import Selection
 from spillcast.evidence.find import Evidence
-from spillcast.evidence.open import Selection
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, parse_budget

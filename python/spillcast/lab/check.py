@@ -9,9 +9,9 @@ from spillcast.document import read
 from spillcast.engines.engine import StatementSelector
 from spillcast.engines.held import RunResult
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited
-from spillcast.evidence.figures.choice import Choice
-from spillcast.evidence.figures.reading import read_figures
+from spillcast.evidence.choice import Selection
 from spillcast.evidence.find import find_evidence
+from spillcast.evidence.open import read_figures
 from spillcast.evidence.postgres.executed import Executed, executed_plan, executed_statement
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.ask import ask
@@ -63,8 +63,8 @@ def actual_run_of_evidence(paths: Sequence[str], question: Question) -> ActualRu
         [path] = evidence.statements
         return actual_run(executed_statement(path, queryid=queryid, elapsed_s=elapsed_s))
     if kind == "figures":
-        choice = Choice(item=question.item)
-        figures = read_figures(evidence.figures, choice, elapsed_s=elapsed_s, timed=False)
+        selection = Selection(elapsed_s=elapsed_s, item=question.item, timed=False)
+        figures = read_figures(evidence.figures, selection)
         if figures.io_bounds is not None or not figures.total_s:
             return ActualRun(figures.elapsed_s, {})
     of_item = Question(elapsed_s=elapsed_s, item=question.item)

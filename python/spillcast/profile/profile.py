@@ -17,8 +17,7 @@ from spillcast.text import several
 
 if TYPE_CHECKING:
     from spillcast.evidence.oracle.ash import Chosen
-    from spillcast.evidence.oracle.trace import Progress
-    from spillcast.evidence.oracle.trace_window import Window
+    from spillcast.evidence.oracle.trace import Progress, Window
 
 
 def profile(
@@ -84,7 +83,7 @@ def profile(
 
 def _window(chosen: "Chosen | None", kind: str) -> "Window":
     """The time window of traces."""
-    from spillcast.evidence.oracle.trace_window import ALWAYS, Window
+    from spillcast.evidence.oracle.trace import ALWAYS, Window
 
     if chosen is None or kind == "ash":
         return ALWAYS

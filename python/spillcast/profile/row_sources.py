@@ -25,10 +25,8 @@ from spillcast.evidence.oracle.row_sources import (
     row_sources_of_trace,
     spilling,
 )
-from spillcast.evidence.oracle.trace import Progress
-from spillcast.evidence.oracle.trace_spool import spool_traces
-from spillcast.evidence.oracle.trace_window import Window
-from spillcast.evidence.oracle.work_areas import passes_by_line, read_work_areas
+from spillcast.evidence.oracle.statistics import passes_by_line, read_work_areas
+from spillcast.evidence.oracle.trace import Progress, Window, spool_traces
 from spillcast.profile.result import QUANTILES, ROW_SOURCE, Profile, bare_row
 from spillcast.profile.trace_tables import (
     add_call_tree,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
-from spillcast.evidence.oracle.trace import Progress
-from spillcast.evidence.oracle.trace_window import ALWAYS, Window
+from spillcast.evidence.oracle.trace import ALWAYS, Progress, Window
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
 from spillcast.profile.trace_tables import (
     ask_no_traces,

@@ -10,7 +10,7 @@ import duckdb
 from spillcast.errors import EvidenceMixed, QueryInvalid, first_line
 from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.evidence.oracle.trace import TABLES, Progress
-from spillcast.evidence.same_file import repeated_words
+from spillcast.evidence.text import repeated_words
 from spillcast.interruptible import run_interruptibly
 from spillcast.profile.trace_tables import ask_no_traces, ask_traces, confine
 
@@ -86,7 +86,7 @@ def _register(
 
         tables["statistics"] = read_statistics(evidence.statistics).rows
     if evidence.work_areas or evidence.temp_usage:
-        from spillcast.evidence.oracle.work_areas import read_temp_usage, read_work_areas
+        from spillcast.evidence.oracle.statistics import read_temp_usage, read_work_areas
 
     if evidence.work_areas:
         tables["work_areas"] = read_work_areas(evidence.work_areas)

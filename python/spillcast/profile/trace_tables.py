@@ -16,16 +16,17 @@ import duckdb
 from spillcast import _core
 from spillcast.errors import QueryInvalid, first_line
 from spillcast.evidence.oracle.trace import (
+    ALWAYS,
     TABLES,
     Progress,
     Read,
     ReadFailures,
     Traces,
+    Window,
     open_reader,
     profile_traces,
     read_once,
 )
-from spillcast.evidence.oracle.trace_window import ALWAYS, Window
 from spillcast.interruptible import run_interruptibly
 
 _NAME = re.compile(r"\w+")
@@ -174,7 +175,7 @@ def ask_traces(
             raise
         columns, scans = None, 2
     if scans > 1:
-        from spillcast.evidence.oracle.trace_spool import spool_traces
+        from spillcast.evidence.oracle.trace import spool_traces
 
         read = spool_traces(
             paths, folder, columns=columns, lenient=lenient, on_progress=on_progress, window=window

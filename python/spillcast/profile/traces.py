@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from spillcast import stats
-from spillcast.evidence.oracle.trace import Progress, Traces, profile_traces
-from spillcast.evidence.oracle.trace_window import ALWAYS, Window
-from spillcast.evidence.same_file import repeated_words
+from spillcast.evidence.oracle.trace import ALWAYS, Progress, Traces, Window, profile_traces
+from spillcast.evidence.text import repeated_words
 from spillcast.profile.result import DIMENSIONS, QUANTILES, Profile, bare_row
 from spillcast.units import format_count, format_duration
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError, TargetUnknown
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.figures.kinds import is_word
 from spillcast.evidence.find import kind_of
+from spillcast.evidence.recognise import is_word
 from spillcast.evidence.text import text_of
 from spillcast.gate import json_of
 from spillcast.recording import Recording
@@ -114,7 +114,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
 
         return observed(read_plan(path))
     if is_word(text) or kind_of_file == "figures":
-        from spillcast.evidence.figures.reading import read_figures
+        from spillcast.evidence.open import read_figures
 
         return replace(observed(read_figures([text])), name=text if is_word(text) else path.stem)
     if path.is_file():

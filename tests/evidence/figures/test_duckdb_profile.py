@@ -9,7 +9,8 @@ import pytest
 
 from harness import only_line, spillcast
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceIncomplete, InputError
-from spillcast.evidence.figures.reading import read_figures
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.open import read_figures
 from spillcast.recording import Recording
 
 SCRIPT = """
@@ -60,7 +61,7 @@ def document_in(folder, **changes):
 
 def test_its_bounds_hold_what_a_recording_saw(observed):
     path, recorded = observed
-    found = read_figures([path], timed=False)
+    found = read_figures([path], Selection(timed=False))
     assert found.engine.name == "duckdb"
     assert found.elapsed_s == json.loads(path.read_text())["query"]["total_time"]
     least, most = found.io_bounds.lower, found.io_bounds.upper
@@ -87,14 +88,14 @@ def test_without_a_storage_its_time_is_within_the_run(observed):
 )
 def test_all_that_was_spilled_is_taken_as_it_is(tmp_path, form):
     (tmp_path / "profile.json").write_text(json.dumps(form))
-    found = read_figures([tmp_path / "profile.json"], timed=False)
+    found = read_figures([tmp_path / "profile.json"], Selection(timed=False))
     assert found.io_bounds.lower.bytes == found.io_bounds.upper.bytes == 6 << 30
 
 
 def test_the_interval_holds_the_forecast_of_the_recording(observed, tmp_path):
     """Of the query's time, on the storage as it was: by its own latencies."""
     path, recorded = observed
-    elapsed_s = read_figures([path], timed=False).elapsed_s
+    elapsed_s = read_figures([path], Selection(timed=False)).elapsed_s
     own = recorded.meta.temp
     changed_s = (own.reads + own.writes) * 20e-6 - own.total_s
     asked = ("forecast", path, "--from", recorded.path, "--to", "latency:20us", "--json")
@@ -111,7 +112,7 @@ def test_the_interval_holds_the_forecast_of_the_recording(observed, tmp_path):
 
 
 def test_the_bounds_of_an_older_form_by_hand(tmp_path):
-    found = read_figures([document_in(tmp_path)], timed=False)
+    found = read_figures([document_in(tmp_path)], Selection(timed=False))
     assert found.elapsed_s == OLD["latency"]
     held = OLD["system_peak_temp_dir_size"]
     ends = {"lower": (held, 262144), "upper": (3 * held, 32768)}
@@ -172,7 +173,7 @@ def test_a_check_takes_its_elapsed_time(tmp_path):
 )
 def test_what_lacks_or_cannot_be_is_refused(tmp_path, changes, words):
     with pytest.raises(InputError, match=words):
-        read_figures([document_in(tmp_path, **changes)], timed=False)
+        read_figures([document_in(tmp_path, **changes)], Selection(timed=False))
 
 
 @pytest.mark.parametrize(
@@ -187,25 +188,25 @@ def test_one_without_a_size_names_what_to_give(tmp_path, text):
     path = tmp_path / "profile.txt"
     path.write_text(text)
     with pytest.raises(EvidenceIncomplete) as refused:
-        read_figures([path], timed=False)
+        read_figures([path], Selection(timed=False))
     word = re.search(r"figures:\S+", refused.value.hint)[0]
-    assert read_figures([word], timed=False).elapsed_s == 1.5
+    assert read_figures([word], Selection(timed=False)).elapsed_s == 1.5
 
 
 def test_a_cut_one_is_refused(tmp_path):
     path = document_in(tmp_path)
     path.write_text(path.read_text()[:-20])
     with pytest.raises(EvidenceDamaged):
-        read_figures([path], timed=False)
+        read_figures([path], Selection(timed=False))
 
 
 def test_one_among_words_is_read_and_two_are_refused(tmp_path):
     path = document_in(tmp_path)
-    plain, text = read_figures([path], timed=False), path.read_text()
+    plain, text = read_figures([path], Selection(timed=False)), path.read_text()
     quoted = "\n".join(f"> {line}" for line in json.dumps(OLD, indent=2).split("\n"))
     for pasted in (f"Hi,\n\n```\n{text}\n```\n\nAny ideas?\n", quoted, f"{text}\nD \n"):
         path.write_text(pasted)
-        assert read_figures([path], timed=False) == plain
+        assert read_figures([path], Selection(timed=False)) == plain
     path.write_text(f"{text}\n{text}\n")
     with pytest.raises(EvidenceAmbiguous, match="2 profiles"):
-        read_figures([path], timed=False)
+        read_figures([path], Selection(timed=False))

@@ -9,7 +9,7 @@ from evidence import storage
 from harness import spillcast
 from monitor_reports import IO_BYTES, IO_S, LINES, READS, WRITES
 from spillcast.errors import EvidenceDamaged, InputError, NoTempIo, Refusal
-from spillcast.evidence.figures.reading import read_figures
+from spillcast.evidence.open import read_figures
 from spillcast.forecast import forecast
 
 FORMS = {

@@ -15,8 +15,8 @@ from spillcast.errors import (
     NoTempIo,
     SelectionEmpty,
 )
-from spillcast.evidence.figures.choice import Choice
-from spillcast.evidence.figures.reading import read_figures
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.open import read_figures
 from spillcast.forecast import forecast
 
 IO_BYTES = 31 * 8192
@@ -42,7 +42,7 @@ def test_tkprof_has_waits_and_row_sources(tmp_path):
 
 def test_tkprof_without_row_sources_and_of_several_executions(tmp_path):
     path = write(tmp_path / "run.txt", oracle_reports.tkprof(sources=False))
-    temp = read_figures([path], Choice(block="16K"))
+    temp = read_figures([path], Selection(block="16K"))
     assert temp.bytes == (READS + WRITES) * 31 * 16384
     path = write(tmp_path / "more.txt", oracle_reports.tkprof(executions=2))
     temp = read_figures([path])
@@ -90,7 +90,7 @@ def test_of_several_executions_one_is_named(tmp_path):
         read_figures(paths)
     assert "16777217" in str(refused.value)
     assert "--exec-id" in refused.value.hint
-    temp = read_figures(paths, Choice(exec_id=16777217))
+    temp = read_figures(paths, Selection(exec_id=16777217))
     assert temp.reads.count == READS
 
 
@@ -121,7 +121,7 @@ def test_an_instance_has_all_its_temp_waits(report):
 
 def test_a_statement_has_bounds(report):
     hashed = report.name == "statspack.txt"
-    found = read_figures([report], Choice(sql_id="987654321" if hashed else SQL_ID))
+    found = read_figures([report], Selection(sql_id="987654321" if hashed else SQL_ID))
     runs, elapsed_s, _, io = STATEMENTS[SQL_ID]
     temp, within = found, found.time_bounds
     assert found.elapsed_s == elapsed_s / runs
@@ -141,7 +141,7 @@ def test_a_statement_has_bounds(report):
 
 def test_what_is_not_there_is_named(tmp_path, report):
     with pytest.raises(SelectionEmpty):
-        read_figures([report], Choice(sql_id="abcdefghijklm"))
+        read_figures([report], Selection(sql_id="abcdefghijklm"))
     text = report.read_text().replace("direct path", "db file")
     with pytest.raises(NoTempIo):
         read_figures([write(tmp_path / report.name.replace(".", "2."), text)])

@@ -8,7 +8,7 @@ from cases import cases
 from evidence import storage
 from harness import spillcast
 from spillcast.errors import EvidenceContradictory, EvidenceUnsuited, InputError, TimesUnknown
-from spillcast.evidence.figures.reading import read_figures
+from spillcast.evidence.open import read_figures
 from spillcast.forecast import forecast
 
 GIB = 1 << 30

@@ -2,20 +2,26 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spillcast.document import key
 from spillcast.document import read as read_document
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo
-from spillcast.evidence.counts import Bounds
-from spillcast.evidence.figures.choice import Choice
-from spillcast.evidence.figures.figures import PROFILE, Figures, Moved
-from spillcast.evidence.figures.temp_times import at_most
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.counts import Bounds, Counts, OpCounts
+from spillcast.evidence.figures.figures import (
+    PROFILE,
+    TempTimes,
+    at_most,
+    counts_of_figures,
+    with_io_bounds,
+)
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values
+from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
@@ -25,9 +31,9 @@ from spillcast.units import format_bytes, parse_duration_s
 SMALLEST_BYTES, LARGEST_BYTES = 32 << 10, 256 << 10
 #: What was written over the most that the files held: 1.0 to 2.3 in sorts, joins, aggregates and
 #: windows that were recorded; each block is read once, for then it leaves the file.
-WRITTEN_LEAST, WRITTEN_MOST = 1.0, 3.0
+WRITTEN_MIN, WRITTEN_MAX = 1.0, 3.0
 #: Threads that may have shared it.
-THREADS_MOST = 64
+THREADS_MAX = 64
 HOW = (
     "make it with: PRAGMA enable_profiling = 'json'; PRAGMA profiling_output = 'profile.json'; "
     "then the query"
@@ -97,11 +103,11 @@ class Facts:
         if self.spilled_bytes is not None:
             return self.spilled_bytes, self.spilled_bytes
         peak_bytes = self.peak_bytes or 0
-        return WRITTEN_LEAST * peak_bytes, WRITTEN_MOST * peak_bytes
+        return WRITTEN_MIN * peak_bytes, WRITTEN_MAX * peak_bytes
 
 
-def read(paths: Sequence[Path], _choice: Choice) -> Figures:
-    """The figures of a profile, between those of the least and of the most temp I/O.
+def read(paths: Sequence[Path], selection: Selection) -> Counts:
+    """The counts of a profile, between those of the least and of the most temp I/O.
 
     InputError where it is damaged, lacks the size of temp files, or where there were none.
     """
@@ -123,35 +129,50 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
     if not upper:
         raise NoTempIo(f"{path}: this query does not spill: its temp files held nothing")
     query = None if facts.query is None else struck_text(facts.query)
-    figures = Figures(
-        path=path,
-        elapsed_s=facts.elapsed_s,
-        reads=Moved(),
-        writes=Moved(),
-        engine=ObservedEngine("duckdb"),
-        source=PROFILE,
-        processes_bounds=Bounds(
-            1.0, THREADS_MOST, "a profile does not contain the number of threads"
-        ),
-        statement=Statement(None, query, 1, 1),
-        untold=[
-            "the size of temp files is that of all queries that ran in the database meanwhile",
-        ],
-    )
-    least, most = (
-        _with(figures, written, size)
-        for written, size in ((lower, LARGEST_BYTES), (upper, SMALLEST_BYTES))
-    )
     sizes = f"{format_bytes(SMALLEST_BYTES)} to {format_bytes(LARGEST_BYTES)}"
     written = format_bytes(lower)
     if upper > lower:
         written = f"{written} to {format_bytes(upper)}"
     words = (
         f"a profile of DuckDB contains no reads and writes: it wrote {written} to temp files, in "
-        f"blocks of {sizes}, by 1 to {THREADS_MOST} threads"
+        f"blocks of {sizes}, by 1 to {THREADS_MAX} threads"
     )
-    between = _with(figures, (lower * upper) ** 0.5, (SMALLEST_BYTES * LARGEST_BYTES) ** 0.5)
-    return replace(between, between=Bounds(least, most, words, _HINT))
+    elapsed_s = selection.elapsed_s or facts.elapsed_s
+    reads, writes = _moved(
+        elapsed_s, (lower * upper) ** 0.5, (SMALLEST_BYTES * LARGEST_BYTES) ** 0.5
+    )
+    counts = counts_of_figures(
+        path,
+        selection,
+        elapsed_s=elapsed_s,
+        reads=reads,
+        writes=writes,
+        source=PROFILE,
+        engine=ObservedEngine("duckdb"),
+        processes_bounds=Bounds(
+            1.0, THREADS_MAX, "a profile does not contain the number of threads"
+        ),
+        time_bounds=_times(elapsed_s, 1).within,
+        statement=Statement(None, query, 1, 1),
+        notes=[
+            "the size of temp files is that of all queries that ran in the database meanwhile",
+        ],
+    )
+    fewest = _moved(elapsed_s, lower, LARGEST_BYTES)
+    most = _moved(elapsed_s, upper, SMALLEST_BYTES)
+    return with_io_bounds(counts, fewest, most, words, _HINT)
+
+
+def _moved(elapsed_s: float, moved_bytes: float, size_bytes: float) -> tuple[OpCounts, OpCounts]:
+    """So much written and read again, in blocks of this size and in at most the run."""
+    count = max(1, round(moved_bytes / size_bytes))
+    return _times(elapsed_s, count).moved(
+        dict.fromkeys(OPS, count), dict.fromkeys(OPS, moved_bytes)
+    )
+
+
+def _times(elapsed_s: float, count: int) -> TempTimes:
+    return at_most(elapsed_s, count, count, "a profile has no times of it")
 
 
 def _unsized(path: Path, elapsed_s: float) -> InputError:
@@ -174,13 +195,3 @@ def _facts_of(document: dict[str, Any], path: Path) -> Facts:
     system = new.system or System()
     peak_bytes, spilled_bytes = system.peak_temp_dir_size, system.total_bytes_spilled
     return Facts(new.query.total_time, new.query.sql, peak_bytes, spilled_bytes)
-
-
-def _with(figures: Figures, moved_bytes: float, size_bytes: float) -> Figures:
-    """Where so much was written and read again, in blocks of this size and at most the run."""
-    count = max(1, round(moved_bytes / size_bytes))
-    times = at_most(figures.elapsed_s, count, count, "a profile has no times of it")
-    reads, writes = (
-        Moved(count, round(moved_bytes), time_s) for time_s in (times.read_s, times.write_s)
-    )
-    return replace(figures, reads=reads, writes=writes, time_bounds=times.within)

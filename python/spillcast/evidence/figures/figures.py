@@ -1,8 +1,10 @@
-"""Figures of one run (elapsed time, temp I/O, threads) -> counts."""
+"""Counts of a run from what a report, a profile or a person states of it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
 from pathlib import Path
+from typing import Any
 
 from spillcast.errors import (
     EvidenceContradictory,
@@ -10,10 +12,11 @@ from spillcast.errors import (
     NoTempIo,
     TimesUnknown,
 )
+from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Bounds, Counts, OpCounts, middle_processes
+from spillcast.evidence.figures.numbers import ZERO, Number
 from spillcast.gate import COUNT_MAX
-from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.event_names import OPS
 from spillcast.units import format_duration
 
 #: The sources of such counts: what a person typed, what Oracle reports, and what DuckDB does.
@@ -24,130 +27,194 @@ ROUNDED = 0.02
 #: 30 years: no run took as long.
 LONGEST_S = 1e9
 THREADS_MAX = 10_000
-
-
-@dataclass(frozen=True)
-class Moved:
-    """The reads or the writes of temp files: how many, how much, how long over all threads."""
-
-    count: int = 0
-    bytes: int = 0
-    time_s: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figures:
-    """Holds the figures of one run.
-
-    ``threads`` is how many were at work on the mean; times of I/O and CPU are summed over them.
-    Where ``busy_s`` is known, the time of all of them together, they follow from it.
-    ``elapsed_unknown`` says why there is no elapsed time.
-    Where the time of temp I/O has bounds, the times of ``reads`` and ``writes`` are between them;
-    ``counts_follow_time`` says whether their number follows from it. ``between`` are the run with
-    the least and with the most temp I/O, where only bounds of it are known. ``untold`` says what
-    the source does not contain.
-    """
-
-    path: Path
-    elapsed_s: float
-    reads: Moved
-    writes: Moved
-    cpu_s: float | None = None
-    threads: float = 1.0
-    busy_s: float | None = None
-    elapsed_unknown: str = ""
-    time_bounds: Bounds[float] | None = None
-    counts_follow_time: bool = False
-    processes_bounds: Bounds[float] | None = None
-    between: "Bounds[Figures] | None" = None
-    engine: ObservedEngine = field(default_factory=lambda: ObservedEngine("process"))
-    source: str = FIGURES
-    statement: Statement | None = None
-    untold: Sequence[str] = ()
-
-    @property
-    def times_s(self) -> list[float]:
-        """The times that are known."""
-        return [moved.time_s for moved in (self.reads, self.writes) if moved.time_s is not None]
+#: Bytes of an operation where nothing tells: 31 blocks.
+OPERATION_BYTES = 31 * 8192
+#: What a wait for temp files takes at the least.
+_SHORTEST_S = 10e-6
+#: Rounding that leaves less open than this is not worth a word.
+_PRECISE = 0.25
+_STORAGE_TELLS = "name the storage of its temp files with --from"
+TRACE_TELLS = "a trace (10046) or ASH of the run shows it"
 
 
 def counts_of_figures(
-    figures: Figures, *, elapsed_s: float | None = None, timed: bool = True
+    path: Path,
+    selection: Selection,
+    *,
+    elapsed_s: float,
+    reads: OpCounts,
+    writes: OpCounts,
+    source: str = REPORT,
+    elapsed_unknown: str = "",
+    threads: float = 1.0,
+    busy_s: float | None = None,
+    cpu_s: float | None = None,
+    processes_bounds: Bounds[float] | None = None,
+    time_bounds: Bounds[float] | None = None,
+    notes: Sequence[str] = (),
+    **more: Any,
 ) -> Counts:
-    """The counts of a run.
+    """The counts of a run; ``more`` are fields of Counts.
 
-    ``elapsed_s`` is that of the run where it is known better. InputError for figures that cannot
-    be; Refusal, if ``timed``, where nothing tells how long temp I/O took.
+    ``threads`` is how many were at work on the mean; times of I/O and CPU are summed over them.
+    Where ``busy_s`` is known, the time of all of them together, they follow from it.
+    ``elapsed_unknown`` says why there is no elapsed time. InputError for figures that cannot be;
+    Refusal, if ``selection.timed``, where nothing tells how long temp I/O took.
     """
-    figures = _with_elapsed(figures, elapsed_s or figures.elapsed_s)
-    _check(figures)
-    if timed and not sum(figures.times_s):
-        raise TimesUnknown(f"{figures.path}: no time of temp I/O is given: {_UNTIMED}")
-    shared = figures.processes_bounds
-    reads, writes = (
-        OpCounts.timed(moved.count, moved.bytes, moved.time_s)
-        for moved in (figures.reads, figures.writes)
-    )
-    io_bounds = None
-    if (between := figures.between) is not None:
-        lower, upper = (
-            counts_of_figures(bound, elapsed_s=elapsed_s, timed=timed)
-            for bound in (between.lower, between.upper)
-        )
-        io_bounds = Bounds(lower, upper, between.reason, between.remedy)
-    return Counts(
-        path=figures.path,
-        elapsed_s=figures.elapsed_s,
-        reads=reads,
-        writes=writes,
-        source=figures.source,
-        engine=figures.engine,
-        processes=figures.threads if shared is None else middle_processes(shared),
-        processes_bounds=shared,
-        time_bounds=figures.time_bounds if timed else None,
-        counts_follow_time=figures.counts_follow_time,
-        io_bounds=io_bounds,
-        cpu_s=figures.cpu_s if figures.threads == 1 else None,
-        # What is read was written once, if nothing else is known.
-        held_bytes=writes.bytes or reads.bytes,
-        statement=figures.statement,
-        notes=tuple(figures.untold),
-    )
-
-
-def _with_elapsed(figures: Figures, elapsed_s: float) -> Figures:
-    threads = figures.threads
-    if figures.busy_s is not None and elapsed_s > 0:
-        threads = max(1.0, figures.busy_s / elapsed_s)
-    return replace(figures, elapsed_s=elapsed_s, threads=threads)
-
-
-def _check(figures: Figures) -> None:
-    """InputError for what no run can have been."""
-    path, reads, writes = figures.path, figures.reads, figures.writes
-    if figures.elapsed_s <= 0:
-        because = f": {figures.elapsed_unknown}" if figures.elapsed_unknown else ""
+    elapsed_s = selection.elapsed_s or elapsed_s
+    if elapsed_s <= 0:
+        because = f": {elapsed_unknown}" if elapsed_unknown else ""
         raise EvidenceIncomplete(
             f"{path}: no elapsed time{because}", "give it with --elapsed, such as 12m53s"
         )
-    if not reads.count + writes.count:
+    if busy_s is not None:
+        threads = max(1.0, busy_s / elapsed_s)
+    counts = _checked(
+        Counts(
+            path=path,
+            elapsed_s=elapsed_s,
+            reads=reads,
+            writes=writes,
+            source=source,
+            processes=threads,
+            processes_bounds=processes_bounds,
+            time_bounds=time_bounds if selection.timed else None,
+            cpu_s=cpu_s,
+            # What is read was written once, if nothing else is known.
+            held_bytes=writes.bytes or reads.bytes,
+            notes=tuple(notes),
+            **more,
+        )
+    )
+    if selection.timed and not counts.total_s:
+        raise TimesUnknown(f"{path}: no time of temp I/O is given: {_UNTIMED}")
+    if processes_bounds is not None:
+        threads = middle_processes(processes_bounds)
+    return replace(counts, processes=threads, cpu_s=cpu_s if counts.processes == 1 else None)
+
+
+def with_io_bounds(
+    counts: Counts,
+    lower: tuple[OpCounts, OpCounts],
+    upper: tuple[OpCounts, OpCounts],
+    reason: str,
+    remedy: str,
+) -> Counts:
+    """The counts with the least and the most temp I/O that the run may have done."""
+    fewest, most = (
+        _checked(
+            replace(counts, reads=reads, writes=writes, held_bytes=writes.bytes or reads.bytes)
+        )
+        for reads, writes in (lower, upper)
+    )
+    return replace(counts, io_bounds=Bounds(fewest, most, reason, remedy))
+
+
+def _checked(counts: Counts) -> Counts:
+    """The same. InputError for what no run can have been."""
+    path, reads, writes, threads = counts.path, counts.reads, counts.writes, counts.processes
+    if not counts.operations:
         raise NoTempIo(
             f"{path}: no reads and writes of temp files",
             "a forecast needs their number and size",
         )
     if max(reads.count, writes.count, reads.bytes, writes.bytes) > COUNT_MAX:
         raise EvidenceContradictory(f"{path}: more operations or bytes than any storage has")
-    if not 1 <= figures.threads <= THREADS_MAX:
+    if not 1 <= threads <= THREADS_MAX:
         raise EvidenceContradictory(
-            f"{path}: {figures.threads:g} threads", f"there are 1 to {THREADS_MAX:,}"
+            f"{path}: {threads:g} threads", f"there are 1 to {THREADS_MAX:,}"
         )
-    if max(figures.elapsed_s, figures.cpu_s or 0.0, *figures.times_s, 0.0) > LONGEST_S:
+    io_s = counts.total_s
+    if max(counts.elapsed_s, counts.cpu_s or 0.0, io_s) > LONGEST_S:
         raise EvidenceContradictory(f"{path}: a time of more than 30 years", "times are in seconds")
-    most_s = figures.threads * figures.elapsed_s
-    if (io_s := sum(figures.times_s)) > (1 + ROUNDED) * most_s:
-        threads = "one thread" if figures.threads == 1 else f"{figures.threads:.3g} threads"
+    if io_s > (1 + ROUNDED) * threads * counts.elapsed_s:
+        words = "one thread" if threads == 1 else f"{threads:.3g} threads"
         raise EvidenceContradictory(
-            f"{path}: temp I/O took {format_duration(io_s)} in {threads}, and "
-            f"the run {format_duration(figures.elapsed_s)}",
+            f"{path}: temp I/O took {format_duration(io_s)} in {words}, and "
+            f"the run {format_duration(counts.elapsed_s)}",
             "give the mean number of threads, or the elapsed time of the whole run",
         )
+    return counts
+
+
+@dataclass(frozen=True)
+class TempTimes:
+    """Seconds of reads and of writes, summed over all processes, and their bounds."""
+
+    read_s: float | None
+    write_s: float | None
+    within: Bounds[float] | None = None
+
+    def moved(
+        self, counts: Mapping[str, int], size_bytes: Mapping[str, float]
+    ) -> tuple[OpCounts, OpCounts]:
+        """Reads and writes of these times: how many and how many bytes in all, by op."""
+        return (
+            OpCounts.timed(counts["read"], round(size_bytes["read"]), self.read_s),
+            OpCounts.timed(counts["write"], round(size_bytes["write"]), self.write_s),
+        )
+
+
+def printed(read: Number | None, write: Number | None) -> TempTimes:
+    """Times as printed; their bounds where the last digit matters, as of ``0.00``."""
+    times = read or ZERO, write or ZERO
+    total = times[0] + times[1]
+    if total.spread <= _PRECISE:
+        return TempTimes(times[0].value, times[1].value)
+    within = Bounds(total.low, total.high, "the report rounds times of waits", TRACE_TELLS)
+    if total.value:
+        return TempTimes(times[0].value, times[1].value, within)
+    return TempTimes(times[0].high / 2, times[1].high / 2, within)
+
+
+def at_most(total_s: float, reads: int, writes: int, because: str) -> TempTimes:
+    """Where temp I/O took no longer than this, and nothing tells how long."""
+    share = total_s / 2 / max(reads + writes, 1)
+    within = Bounds(0.0, total_s, because, f"{_STORAGE_TELLS}; {TRACE_TELLS}")
+    return TempTimes(share * reads, share * writes, within)
+
+
+def with_more(times: TempTimes, more_s: float, because: str) -> TempTimes:
+    """The same where waits that are not listed may have taken so much more."""
+    total_s = (times.read_s or 0.0) + (times.write_s or 0.0)
+    lower_s = total_s if times.within is None else times.within.lower
+    upper_s = total_s if times.within is None else times.within.upper
+    within = Bounds(lower_s, upper_s + more_s, because, TRACE_TELLS)
+    return TempTimes(times.read_s, times.write_s, within)
+
+
+@dataclass(frozen=True)
+class Uncounted:
+    """Temp I/O of known time that has only bounds of its number: reads and writes of each."""
+
+    lower: tuple[OpCounts, OpCounts]
+    middle: tuple[OpCounts, OpCounts]
+    upper: tuple[OpCounts, OpCounts]
+    reason: str
+
+    def bounds(self, counts: Counts, remedy: str) -> Counts:
+        """The counts, which are those of the middle, with both bounds."""
+        return with_io_bounds(counts, self.lower, self.upper, self.reason, remedy)
+
+
+def uncounted(
+    times: TempTimes,
+    samples: Mapping[str, int],
+    most: Mapping[str, int],
+    size_bytes: float,
+    because: str,
+) -> Uncounted:
+    """Between one operation a sample, and ``most`` of each op or as many as their time allows."""
+    seconds = {"read": times.read_s, "write": times.write_s}
+    fewest = {op: max(1, samples.get(op, 0)) for op in OPS}
+    by_time = {op: round((seconds[op] or 0.0) / _SHORTEST_S) for op in OPS}
+    largest = {op: max(fewest[op], most.get(op) or by_time[op]) for op in OPS}
+    middle = {op: max(1, round(sqrt(fewest[op] * largest[op]))) for op in OPS}
+    lower, between, upper = (
+        times.moved(counts, {op: count * size_bytes for op, count in counts.items()})
+        for counts in (fewest, middle, largest)
+    )
+    words = (
+        f"{because}: their number is between {sum(fewest.values()):,} and {sum(largest.values()):,}"
+    )
+    return Uncounted(lower, between, upper, words)

@@ -1,5 +1,6 @@
-"""Bare figures: a small file of TOML or JSON, or a word such as ``figures:elapsed=773s,...``."""
+"""Bare figures, as a file, as a word, or to be given for plans of engines that count only bytes."""
 
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +9,20 @@ from typing import Any
 
 from spillcast.document import key
 from spillcast.document import read as read_document
-from spillcast.errors import ChoiceUnknown, EvidenceContradictory, EvidenceDamaged
-from spillcast.evidence.figures.choice import Choice
-from spillcast.evidence.figures.figures import Figures, Moved
-from spillcast.evidence.figures.kinds import WORD
+from spillcast.errors import (
+    ChoiceUnknown,
+    EvidenceContradictory,
+    EvidenceDamaged,
+    EvidenceUnsuited,
+    NoTempIo,
+)
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.counts import Counts, OpCounts
+from spillcast.evidence.figures.figures import FIGURES, counts_of_figures
 from spillcast.evidence.figures.numbers import number_of
+from spillcast.evidence.recognise import FOREIGN, WORD
 from spillcast.evidence.text import text_of
+from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import object_of, reading
 from spillcast.units import parse_bytes, parse_duration_s
 
@@ -26,6 +35,20 @@ _EXAMPLE = (
     "for example figures:elapsed=773s,io=430s,reads=46450,read-bytes=11G,writes=43478,"
     "write-bytes=10G"
 )
+
+
+#: A usual size of their operations.
+_SIZE = "256K"
+_FLAGS = re.IGNORECASE | re.MULTILINE
+
+
+@dataclass(frozen=True)
+class Spilled:
+    """What the plan of an engine tells: bytes of all operators, and elapsed time as printed."""
+
+    engine: str
+    bytes: int
+    elapsed: str | None
 
 
 @dataclass(frozen=True)
@@ -67,8 +90,8 @@ class StatedFigures:
     threads: float = key("threads at work, on the mean", example=1.0, default=1.0, optional=True)
 
 
-def read(paths: Sequence[Path], _choice: Choice) -> Figures:
-    """The figures of a file. InputError where they are damaged or cannot be."""
+def read(paths: Sequence[Path], selection: Selection) -> Counts:
+    """The counts of a file. InputError where they are damaged or cannot be."""
     (path,) = paths
     text = text_of(path, HOW, bytes_max=_BYTES_MAX)
     if text.lstrip().startswith("{"):
@@ -76,16 +99,17 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
     else:
         with reading(path, HOW):
             document = tomllib.loads(text)
-    return _figures(path, read_document(StatedFigures, document, str(path), HOW))
+    return _counts(path, read_document(StatedFigures, document, str(path), HOW), selection)
 
 
-def figures_of_word(word: str) -> Figures:
-    """The figures of ``figures:elapsed=62.4s,threads=8.78,reads=1792,...``. InputError."""
+def counts_of_word(word: str, selection: Selection) -> Counts:
+    """The counts of ``figures:elapsed=62.4s,threads=8.78,reads=1792,...``. InputError."""
     document: dict[str, Any] = {}
     for part in word.removeprefix(WORD).split(","):
         name, _, value = (each.strip() for each in part.partition("="))
         _put(document, name, value, f"{word}: {name}")
-    return _figures(Path(word), read_document(StatedFigures, document, word, _EXAMPLE))
+    stated = read_document(StatedFigures, document, word, _EXAMPLE)
+    return _counts(Path(word), stated, selection)
 
 
 def _put(document: dict[str, Any], name: str, value: str, where: str) -> None:
@@ -119,44 +143,48 @@ def _number(value: str, where: str) -> float:
     return number.value
 
 
-def _figures(path: Path, stated: StatedFigures) -> Figures:
-    untold = ["stated figures cannot be checked"]
+def _counts(path: Path, stated: StatedFigures, selection: Selection) -> Counts:
+    notes = ["stated figures cannot be checked"]
     sides = stated.reads, stated.writes
     if stated.spilled_bytes is not None:
         if any(sides):
             raise EvidenceContradictory(f"{path}: spilled_bytes beside reads or writes", "give one")
         spilled = StatedMoved(stated.spilled_bytes)
         sides = spilled, spilled
-        untold.append("what was spilled is assumed to be written once and read once")
-    reads, writes = (_moved(path, side, stated.operation_bytes) for side in sides)
+        notes.append("what was spilled is assumed to be written once and read once")
+    times_s = [None if side is None else side.time_s for side in sides]
     if any(side is not None and side.count is None for side in sides):
-        untold.append("the number of operations follows from the stated size of one")
+        notes.append("the number of operations follows from the stated size of one")
     if stated.io_s is not None:
-        if reads.time_s is not None or writes.time_s is not None:
+        if times_s != [None, None]:
             raise EvidenceContradictory(
                 f"{path}: io_s beside the times of reads and writes", "give one"
             )
-        moved = max(reads.bytes + writes.bytes, 1)
-        reads, writes = (
-            Moved(side.count, side.bytes, stated.io_s * side.bytes / moved)
-            for side in (reads, writes)
-        )
-    if stated.io_s is not None:
-        untold.append("reads and writes are assumed to be equally fast per byte")
-    return Figures(
-        path=path,
+        sizes = [0 if side is None else round(side.bytes) for side in sides]
+        times_s = [stated.io_s * size / max(sum(sizes), 1) for size in sizes]
+        notes.append("reads and writes are assumed to be equally fast per byte")
+    reads, writes = (
+        _moved(path, side, time_s, stated.operation_bytes)
+        for side, time_s in zip(sides, times_s, strict=True)
+    )
+    return counts_of_figures(
+        path,
+        selection,
         elapsed_s=stated.elapsed_s,
         reads=reads,
         writes=writes,
+        source=FIGURES,
         cpu_s=stated.cpu_s,
         threads=stated.threads,
-        untold=untold,
+        notes=notes,
     )
 
 
-def _moved(path: Path, stated: StatedMoved | None, operation_bytes: float | None) -> Moved:
+def _moved(
+    path: Path, stated: StatedMoved | None, time_s: float | None, operation_bytes: float | None
+) -> OpCounts:
     if stated is None:
-        return Moved()
+        return OpCounts()
     count = stated.count
     if count is None:
         if not operation_bytes:
@@ -165,4 +193,29 @@ def _moved(path: Path, stated: StatedMoved | None, operation_bytes: float | None
                 "give the size of one, such as size=256K on the command line",
             )
         count = max(1, round(stated.bytes / operation_bytes))
-    return Moved(count, round(stated.bytes), stated.time_s)
+    return OpCounts.timed(count, round(stated.bytes), time_s)
+
+
+def read_foreign(paths: Sequence[Path], _selection: Selection) -> Counts:
+    """InputError, which names the figures to give in place of the plan."""
+    (path,) = paths
+    spilled = _spilled(unwrapped(text_of(path)))
+    if not spilled.bytes:
+        raise NoTempIo(f"{path}: this query of {spilled.engine} does not spill")
+    elapsed = spilled.elapsed or "ELAPSED"
+    raise EvidenceUnsuited(
+        f"{path}: a plan of {spilled.engine} counts bytes of temp files and no operations",
+        f"give its figures and the size of an operation: "
+        f"{WORD}elapsed={elapsed},spilled={spilled.bytes},size={_SIZE}",
+    )
+
+
+def _spilled(text: str) -> Spilled:
+    for engine, counter, time in FOREIGN:
+        sizes = [re.sub(r"\s", "", match[1]) for match in re.finditer(counter, text, _FLAGS)]
+        if sizes:
+            total = sum(parse_bytes(size, engine) for size in sizes)
+            match = re.search(time, text, _FLAGS)
+            elapsed = None if match is None else match[1].replace(" ", "").replace("µ", "u")
+            return Spilled(engine, total, elapsed)
+    raise ValueError("no counter of spilled bytes")

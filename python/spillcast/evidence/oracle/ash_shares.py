@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, EvidenceUnsuited, NoTempIo
-from spillcast.evidence.counts import Bounds
-from spillcast.evidence.figures.choice import Choice
-from spillcast.evidence.figures.figures import REPORT, Figures, Moved
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.counts import Bounds, Counts
+from spillcast.evidence.figures.figures import (
+    OPERATION_BYTES,
+    TempTimes,
+    counts_of_figures,
+    uncounted,
+)
 from spillcast.evidence.figures.numbers import number_of
-from spillcast.evidence.figures.temp_times import OPERATION_BYTES, uncounted
-from spillcast.evidence.oracle.report_tables import Table, tables_of
-from spillcast.evidence.oracle.report_text import check_all_read, report_text
+from spillcast.evidence.oracle.report_tables import Table, check_all_read, report_text, tables_of
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 
 HOW = "export the rows of ASH themselves: spillcast collect oracle"
@@ -31,7 +34,7 @@ class Share:
     total_s: float | None = None
 
 
-def read(paths: Sequence[Path], _choice: Choice) -> Figures:
+def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """The share of temp waits. InputError where there is none, or nothing tells the time in all."""
     (path,) = paths
     text = report_text(path, HOW)
@@ -53,19 +56,24 @@ def read(paths: Sequence[Path], _choice: Choice) -> Figures:
         times[share.event.lower().split()[2]] += share.percent / 100 * database_s
     total_s = sum(times.values())
     low_s = max(0.0, total_s - database_s * 0.005 * len(temp))
-    because = "shares of samples, rounded"
-    figures = Figures(
-        path=path,
-        elapsed_s=database_s,
-        reads=Moved(1, OPERATION_BYTES, times["read"]),
-        writes=Moved(1, OPERATION_BYTES, times["write"]),
-        time_bounds=Bounds(low_s, 2 * total_s - low_s, because, HOW),
-        source=REPORT,
-        untold=["this is for the time of all sessions together, as far as samples tell it"],
+    estimate = uncounted(
+        TempTimes(times["read"], times["write"]),
+        {op: round(time_s) for op, time_s in times.items()},
+        {},
+        OPERATION_BYTES,
+        "samples of waits for temp files have no counts of them",
     )
-    samples = {op: round(time_s) for op, time_s in times.items()}
-    because = "samples of waits for temp files have no counts of them"
-    return uncounted(figures, samples, {}, OPERATION_BYTES, because, HOW)
+    reads, writes = estimate.middle
+    counts = counts_of_figures(
+        path,
+        selection,
+        elapsed_s=database_s,
+        reads=reads,
+        writes=writes,
+        time_bounds=Bounds(low_s, 2 * total_s - low_s, "shares of samples, rounded", HOW),
+        notes=["this is for the time of all sessions together, as far as samples tell it"],
+    )
+    return estimate.bounds(counts, HOW)
 
 
 def _shares(tables: Sequence[Table]) -> Iterator[Share]:

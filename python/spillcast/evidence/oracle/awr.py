@@ -1,18 +1,36 @@
 """AWR and Statspack reports, text or HTML: temp waits of the instance, or a statement's part."""
 
+import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from spillcast.errors import EvidenceUnknown, NoTempIo
-from spillcast.evidence.counts import Bounds
-from spillcast.evidence.figures.choice import Choice, Item, pick
-from spillcast.evidence.figures.figures import REPORT, Figures, Moved
-from spillcast.evidence.figures.temp_times import printed, with_more
-from spillcast.evidence.oracle.awr_tables import Report, Sql, report_of
-from spillcast.evidence.oracle.report_text import report_text
-from spillcast.recording.event_names import OPS
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
+from spillcast.evidence.choice import Item, Selection, pick
+from spillcast.evidence.counts import Bounds, Counts, OpCounts
+from spillcast.evidence.figures.figures import TempTimes, counts_of_figures, printed, with_more
+from spillcast.evidence.figures.numbers import (
+    ZERO,
+    Held,
+    Number,
+    hold,
+    number_of,
+    seconds_of,
+    surer,
+)
+from spillcast.evidence.oracle.report_tables import (
+    Row,
+    Table,
+    check_all_read,
+    is_page,
+    report_text,
+    tables_of,
+)
+from spillcast.evidence.tables import BLANKS
+from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.postgres_meta import Statement
+from spillcast.units import format_duration
 
 #: Blocks of a temp read or write where the report has no I/O by type of file.
 BLOCKS = 31
@@ -23,9 +41,58 @@ _UNTOLD = (
     "its phases, latency by size, or I/O that overlapped other work"
 )
 _HINT = "SQL Monitor, ASH or a trace of the statement shows it"
+_MINUTES = re.compile(r"(Elapsed|DB\s+time)\s*:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
+_SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
+_CPU = ("DB CPU", "CPU time")
+#: The column of instances, and what stands in it for all of them.
+_INSTANCE, _ALL_INSTANCES = "i#", "*"
+#: Lists of more events have all of them.
+_TOP = 10
 
 
-def read(paths: Sequence[Path], choice: Choice) -> Figures:
+@dataclass(frozen=True)
+class Sql:
+    """Sums over the executions of one statement in the interval; None where they are not told."""
+
+    executions: float
+    elapsed_s: float
+    cpu_s: float | None
+    io_s: float | None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The waits for one event: how many, their seconds, and their share of DB time."""
+
+    event: str
+    count: Number
+    total: Number
+    mean: Number | None
+    share: Number | None
+
+    @property
+    def words(self) -> str:
+        """Its time, for a message."""
+        return f"{format_duration(self.total.value)} of {self.event}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a report says: seconds of the database, its waits for temp by op, its statements."""
+
+    database_s: float
+    cpu_s: float | None
+    user_io_s: float | None
+    waits: dict[str, Wait]
+    #: Mean bytes of an I/O on temp files by op.
+    sizes: dict[str, float]
+    statements: dict[str, Sql]
+    notes: list[str] = field(default_factory=list)
+    #: Temp waits that a list of top events may have left out.
+    left_out: Number = ZERO
+
+
+def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """The temp I/O of all sessions, or of one execution of a statement.
 
     InputError where the report has no wait for temp files.
@@ -35,41 +102,38 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
     if _COMPARED.search(text):
         raise EvidenceUnknown(f"{path}: a report that compares two periods is not read", HOW)
     report = report_of(path, text, HOW)
-    if choice.sql_id is None:
-        return _of_all(path, report, choice)
+    if selection.sql_id is None:
+        return _of_all(path, report, selection)
     items = [Item(sql, sql.elapsed_s, name) for name, sql in report.statements.items()]
-    return _of_statement(path, report, pick(path, items, choice), choice)
+    return _of_statement(path, report, pick(path, items, selection), selection)
 
 
-def _of_all(path: Path, report: Report, choice: Choice) -> Figures:
-    untold = [
+def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
+    notes = [
         _UNTOLD,
         "this is for the DB time of all sessions together; --sql-id takes a statement of the "
         "report, whose part of the temp I/O has only bounds",
-        *report.untold,
+        *report.notes,
     ]
     times = printed(*(report.waits[op].total if op in report.waits else None for op in OPS))
     if report.left_out.high:
         times = with_more(
             times, report.left_out.high, "a list of top events leaves out what took less"
         )
-    reads, writes = (
-        _moved(report, op, 1.0, time_s, choice)
-        for op, time_s in (("read", times.read_s), ("write", times.write_s))
-    )
-    return Figures(
-        path=path,
+    reads, writes = _moved(report, 1.0, times, selection)
+    return counts_of_figures(
+        path,
+        selection,
         elapsed_s=report.database_s,
         reads=reads,
         writes=writes,
         time_bounds=times.within,
         cpu_s=report.cpu_s,
-        source=REPORT,
-        untold=untold + _sizes_untold(report),
+        notes=notes + _notes_on_sizes(report),
     )
 
 
-def _of_statement(path: Path, report: Report, sql: Sql, choice: Choice) -> Figures:
+def _of_statement(path: Path, report: Report, sql: Sql, selection: Selection) -> Counts:
     """One execution: its part of the temp waits goes with its part of all waits for I/O."""
     temp_s = sum(wait.total.value for wait in report.waits.values())
     waited_s = sql.io_s
@@ -89,41 +153,265 @@ def _of_statement(path: Path, report: Report, sql: Sql, choice: Choice) -> Figur
         "for I/O, or only what other statements leave",
         _HINT,
     )
-    untold = [
+    notes = [
         _UNTOLD,
         "the times of parallel servers are summed as if they ran one after the other",
-        *report.untold,
+        *report.notes,
     ]
     if runs > 1:
-        untold.append(f"this is the mean of {runs:,.0f} executions")
+        notes.append(f"this is the mean of {runs:,.0f} executions")
     share = middle_s / temp_s / runs
-    reads, writes = (
-        _moved(report, op, share, report.waits[op].total.value * share, choice)
-        if op in report.waits
-        else Moved(time_s=0.0)
-        for op in OPS
+    read_s, write_s = (
+        report.waits[op].total.value * share if op in report.waits else 0.0 for op in OPS
     )
-    return Figures(
-        path=path,
+    reads, writes = _moved(report, share, TempTimes(read_s, write_s), selection)
+    return counts_of_figures(
+        path,
+        selection,
         elapsed_s=sql.elapsed_s / runs,
         reads=reads,
         writes=writes,
         time_bounds=None if within.lower == within.upper else within,
         counts_follow_time=True,
-        source=REPORT,
-        statement=Statement(choice.sql_id, None, round(runs), 1),
-        untold=untold + _sizes_untold(report),
+        statement=Statement(selection.sql_id, None, round(runs), 1),
+        notes=notes + _notes_on_sizes(report),
     )
 
 
-def _moved(report: Report, op: str, share: float, time_s: float | None, choice: Choice) -> Moved:
-    waits = report.waits[op].count.value if op in report.waits else 0.0
-    count = round(waits * share) or (1 if waits else 0)
-    size = report.sizes.get(op, float(BLOCKS * choice.block_bytes))
-    return Moved(count, round(count * size), time_s)
+def _moved(
+    report: Report, share: float, times: TempTimes, selection: Selection
+) -> tuple[OpCounts, OpCounts]:
+    """Reads and writes of so large a share of all waits."""
+    counts, sizes = {}, {}
+    for op in OPS:
+        waits = report.waits[op].count.value if op in report.waits else 0.0
+        counts[op] = round(waits * share) or (1 if waits else 0)
+        sizes[op] = counts[op] * report.sizes.get(op, float(BLOCKS * selection.block_bytes))
+    return times.moved(counts, sizes)
 
 
-def _sizes_untold(report: Report) -> list[str]:
+def _notes_on_sizes(report: Report) -> list[str]:
     if report.sizes:
         return []
     return [f"there is no I/O by type of file: each I/O is assumed to move {BLOCKS} blocks"]
+
+
+def report_of(path: Path, text: str, hint: str) -> Report:
+    """The figures of a report. InputError where it has none of temp files, or they cannot be."""
+    tables = tables_of(text)
+    plain = text
+    if is_page(text):
+        plain = html.unescape(re.sub(r"<[^<>]{,200}>", " ", text)).translate(BLANKS)
+    else:
+        within = {at for table in tables for at in range(table.first, table.last)}
+        check_all_read(path, text.splitlines(), within, hint)
+    lists = list(_waits(path, tables, hint))
+    all_waits = [wait for each in lists for wait in each]
+    waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
+    if not waits:
+        if "direct path read temp" in plain.lower() or "direct path write temp" in plain.lower():
+            raise EvidenceIncomplete(
+                f"{path}: its waits for temp files are in no table that is read", hint
+            )
+        raise NoTempIo(f"{path}: it has no waits for temp files among its wait events", hint)
+    minutes = _minutes(tables, plain)
+    model = dict(_pairs(tables, "statistic", "time(s"))
+    classes = dict(_pairs(tables, "waitclass", "totalwaittime(s", "waittime(s"))
+    notes = []
+    stated = model.get("DB time") or minutes.get("db")
+    database_s, span_s = stated, minutes.get("el", ZERO).value
+    if database_s is None:
+        database_s = _from_shares(all_waits)
+        notes.append("the DB time follows from a wait's percentage of it")
+    if database_s is None or database_s.value <= 0:
+        raise EvidenceIncomplete(f"{path}: it has no DB time, and no percentages of it", hint)
+    left_out = _left_out(lists, waits)
+    if left_out.high:
+        (op,) = set(OPS) - waits.keys()
+        most = format_duration(left_out.high)
+        notes.append(f"direct path {op} temp is not among the top events: at most {most} of it")
+    hold(path, _contradictions(list(waits.values()), database_s), hint)
+    cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
+    return Report(
+        database_s.value,
+        None if cpu is None else cpu.value,
+        classes["User I/O"].value if "User I/O" in classes else None,
+        waits,
+        _sizes(tables, span_s),
+        _statements(tables),
+        notes,
+        left_out,
+    )
+
+
+def _minutes(tables: Sequence[Table], plain: str) -> dict[str, Number]:
+    """Seconds that the report covers, and of DB time, by the first letters."""
+    stated: dict[str, Number] = {}
+    for match in _MINUTES.finditer(plain):
+        if (number := number_of(match[2])) is not None:
+            stated.setdefault(match[1].lower()[:2], number * 60)
+    for table in tables:
+        # Of all instances, as columns.
+        names = (("db", table.named("dbtime")), ("el", table.named("elapsedtime")))
+        for row in table.rows if table.has("rac", "dbtime", "elapsedtime") else ():
+            for key, name in names:
+                if (number := number_of(row.get(name or "", ""))) is not None:
+                    stated.setdefault(key, number * 60)
+    return stated
+
+
+def _pairs(tables: Sequence[Table], key: str, *values: str) -> Iterator[tuple[str, Number]]:
+    """Names and numbers of the first table that begins with ``key`` and has one of the others."""
+    for value in values:
+        for table in tables:
+            name, column = next(iter(table.names), ""), table.named(value)
+            if name.startswith(key) and column is not None:
+                for row in table.rows:
+                    if (number := seconds_of(row.get(column, ""))) is not None:
+                        yield row[name], number
+                return
+
+
+def _waits(path: Path, tables: Sequence[Table], hint: str) -> Iterator[list[Wait]]:
+    """The rows of each list of events; of several instances those of all together."""
+    for table in tables:
+        total = table.named("time(s") or table.named("total(s")
+        event = next((name for name in table.names if name.endswith("event")), None)
+        if event is None or not table.has("waits") or total is None:
+            continue
+        mean = table.named("avgwait") or table.named("wait(ms") or table.named("avg(ms")
+        share = next((n for n in table.names if "%" in n and n.endswith("time")), None)
+        instance, waits = _ALL_INSTANCES, list[Wait]()
+        for row in table.rows:
+            instance = row.get(_INSTANCE, "") or instance
+            if instance != _ALL_INSTANCES:
+                continue
+            wait = _wait(row[event], row, total, mean, share)
+            if wait is not None:
+                waits.append(wait)
+            if is_like(row[event], TEMP_EVENTS) and (wait is None or (mean and not wait.mean)):
+                raise EvidenceDamaged(f"{path}: the line of {row[event]} is cut", hint)
+        yield waits
+
+
+def _wait(event: str, row: Row, total: str, mean: str | None, share: str | None) -> Wait | None:
+    total_s = seconds_of(row.get(total, ""))
+    count = number_of(row.get("waits", "")) or ZERO
+    if total_s is None:
+        return None
+    mean_s = seconds_of(row.get(mean or "", ""))
+    if mean_s is not None and row[mean or ""][-1:] != "s":
+        # Without a unit of its own it is in the column's.
+        mean_s = mean_s * 1e-3
+    percent = seconds_of(row.get(share or "", ""))
+    known = None if percent is None else percent * 0.01
+    return Wait(event, count, total_s, mean_s, known)
+
+
+def _left_out(lists: Sequence[Sequence[Wait]], waits: Mapping[str, Wait]) -> Number:
+    """The most that temp waits may have taken for which lists of top events have no room."""
+    if len(waits) == len(OPS) or any(len(each) > _TOP for each in lists):
+        return ZERO
+    (named,) = waits.values()
+    full = max((each for each in lists if named.event in [w.event for w in each]), key=len)
+    least = min((wait.total.high for wait in full if wait.total.high), default=0.0)
+    return Number(least / 2, 0.0, least)
+
+
+def _by_op(waits: Iterator[Wait]) -> dict[str, Wait]:
+    """Of several lists the fullest, and of as full ones that which rounds least."""
+    chosen: dict[str, Wait] = {}
+    for wait in waits:
+        if wait.mean is not None and wait.count.value:
+            product = wait.count * wait.mean
+            if product.low <= wait.total.high and wait.total.low <= product.high:
+                wait = Wait(
+                    wait.event, wait.count, surer(wait.total, product), wait.mean, wait.share
+                )
+        op = wait.event.lower().split()[2]
+        former = chosen.get(op)
+        if former is None or _fuller(wait.total, former.total):
+            chosen[op] = wait
+    return chosen
+
+
+def _fuller(total: Number, former: Number) -> bool:
+    if total.low <= former.high and former.low <= total.high:
+        return surer(total, former) is total and total != former
+    return total.value > former.value
+
+
+def _from_shares(waits: Sequence[Wait]) -> Number | None:
+    """DB time of the wait whose percentage is known best."""
+    # Reports print a decimal; without it the percentage is cut.
+    known = [wait for wait in waits if wait.share is not None and 0 < wait.share.width < 0.005]
+    if not known:
+        return None
+    best = min(known, key=lambda wait: (wait.share or ZERO).spread)
+    return best.total / (best.share or ZERO)
+
+
+def _contradictions(waits: Sequence[Wait], database_s: Number) -> Iterator[Held]:
+    for wait in waits:
+        if wait.mean is not None and wait.count.value:
+            times = f"{wait.count.value:,.0f} waits of {format_duration(wait.mean.value)}"
+            product = wait.count * wait.mean
+            yield Held("count-mean-total", product, times, wait.total, wait.words)
+        whole = f"{format_duration(database_s.value)} of DB time"
+        yield Held("part-of-whole", wait.total, wait.words, database_s, whole)
+        if wait.share is not None:
+            share = f"{100 * wait.share.value:.3g} % of {whole}"
+            part = wait.share * database_s
+            yield Held("share-of-db-time", part, share, wait.total, wait.words)
+
+
+def _sizes(tables: Sequence[Table], span_s: float) -> dict[str, float]:
+    """Mean bytes of reads and writes of temp files, by the I/O of each type of file."""
+    sizes: dict[str, float] = {}
+    rows = [cells for table in tables if table.has("filetypename") for cells in table.cells]
+    for cells in rows:
+        if len(cells) < 7 or cells[0].lower() != "temp file":
+            continue
+        for op, at in (("read", 1), ("write", 4)):
+            moved, per_s, bytes_per_s = (
+                number_of(cells[at + offset], step=step)
+                for offset, step in ((0, 1024), (1, 1000), (2, 1024))
+            )
+            ways = []
+            if per_s is not None and per_s.value:
+                ways = [bytes_per_s / per_s] if bytes_per_s and bytes_per_s.value else []
+                if moved is not None and moved.value and span_s:
+                    ways.append(moved / (per_s * span_s))
+            if ways:
+                sizes[op] = min(ways, key=lambda way: way.spread).value
+    return sizes
+
+
+def _statements(tables: Sequence[Table]) -> dict[str, Sql]:
+    """By SQL_ID or old hash value: of several lists the first that has the elapsed time."""
+    statements: dict[str, Sql] = {}
+    for table in tables:
+        key = table.named("sqlid") or table.named("hashvalue")
+        elapsed = next((n for n in table.names if n.startswith("elapsedtime(s")), None)
+        if key is None or elapsed is None:
+            continue
+        for row in table.rows:
+            name, elapsed_s = row.get(key, ""), _value(row, elapsed)
+            if _SQL_ID.fullmatch(name) and name not in statements and elapsed_s is not None:
+                statements[name] = _sql(row, elapsed_s)
+    return statements
+
+
+def _sql(row: Row, elapsed_s: float) -> Sql:
+    def of_elapsed(name: str) -> float | None:
+        percent = _value(row, name)
+        return None if percent is None else percent / 100 * elapsed_s
+
+    cpu_s = _value(row, "cputime(s)")
+    cpu_s = of_elapsed("%cpu") if cpu_s is None else cpu_s
+    return Sql(_value(row, "executions") or 0.0, elapsed_s, cpu_s, of_elapsed("%io"))
+
+
+def _value(row: Row, name: str) -> float | None:
+    number = number_of(row.get(name, ""))
+    return None if number is None else number.value

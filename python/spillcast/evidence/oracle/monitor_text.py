@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown
-from spillcast.evidence.figures.choice import Choice
-from spillcast.evidence.figures.figures import Figures
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.figures.numbers import number_of, seconds_of
 from spillcast.evidence.oracle.monitored import Line, Monitored, picked
-from spillcast.evidence.oracle.report_text import check_all_read, report_text
+from spillcast.evidence.oracle.report_tables import check_all_read, report_text
 from spillcast.recording.event_names import OPS
 from spillcast.redaction import struck_text
 
@@ -46,7 +46,7 @@ class Table:
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
 
 
-def read(paths: Sequence[Path], choice: Choice) -> Figures:
+def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """The figures of a report. InputError where it is cut or has no lines."""
     (path,) = paths
     text = report_text(path, HOW)
@@ -59,7 +59,7 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
     reports = _reports(path, lines)
     read_lines = {at for report in reports for table in report.tables for at, _ in table.rows}
     check_all_read(path, lines, read_lines, HOW)
-    return picked(path, [_monitored(path, report) for report in reports], choice)
+    return picked(path, [_monitored(path, report) for report in reports], selection)
 
 
 def _reports(path: Path, lines: Sequence[str]) -> list[Report]:

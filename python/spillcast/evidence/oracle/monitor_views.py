@@ -10,11 +10,11 @@ from spillcast.errors import (
     NoTempIo,
     SelectionEmpty,
 )
-from spillcast.evidence.figures.choice import Choice, Item, pick
-from spillcast.evidence.figures.figures import Figures
+from spillcast.evidence.choice import Item, Selection, pick
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.oracle.ash.values import parse_integer
-from spillcast.evidence.oracle.monitored import Line, Monitored, figures_of
-from spillcast.evidence.oracle.report_text import table_lines
+from spillcast.evidence.oracle.monitored import Line, Monitored, counts_of_monitored
+from spillcast.evidence.oracle.report_tables import table_lines
 from spillcast.evidence.oracle.spooled import spooled_of
 from spillcast.recording.event_names import OPS
 
@@ -32,7 +32,7 @@ HOW = (
 Row = Mapping[str, str | None]
 
 
-def read(paths: Sequence[Path], choice: Choice) -> Figures:
+def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """The figures of one execution, out of both views. InputError where one of them lacks."""
     runs, plans = list[Row](), list[Row]()
     for path in paths:
@@ -52,8 +52,10 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
     ]
     if not items:
         raise NoTempIo(f"{paths[0]}: no statement spills: no line of a plan used temp space", HOW)
-    lines, sessions = pick(paths[0], items, choice)
-    return figures_of(_monitored(paths[0], str(lines[0].get("sql_id")), sessions, lines))
+    lines, sessions = pick(paths[0], items, selection)
+    return counts_of_monitored(
+        _monitored(paths[0], str(lines[0].get("sql_id")), sessions, lines), selection
+    )
 
 
 def _rows(path: Path) -> list[Row]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown
-from spillcast.evidence.figures.choice import Choice
-from spillcast.evidence.figures.figures import Figures
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.oracle.monitored import Line, Monitored, picked
 from spillcast.evidence.text import text_of
 from spillcast.gate import COUNT_MAX, TEXT_BYTES_MAX, damaged, xml_of
@@ -29,7 +29,7 @@ _PACKED = re.compile(
 _BEGIN, _END = "<sql_monitor_report", "</sql_monitor_report>"
 
 
-def read(paths: Sequence[Path], choice: Choice) -> Figures:
+def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """The figures of a report. InputError where it is cut or damaged."""
     (path,) = paths
     text = text_of(path, HOW)
@@ -40,7 +40,7 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
     if not reports or _BEGIN in rest:
         raise EvidenceUnknown(f"{path}: holds no whole sql_monitor_report", HOW)
     several = [_monitored(path, xml_of(report, path, HOW)) for report in reports]
-    return picked(path, several, choice)
+    return picked(path, several, selection)
 
 
 def _unpacked(content: str, path: Path) -> str:

@@ -1,18 +1,23 @@
 """What SQL Monitor knows of an execution, whatever wrote it down -> figures of its temp I/O."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
 from statistics import NormalDist
 
 from spillcast.errors import EvidenceUnknown, NoTempIo
-from spillcast.evidence.counts import Bounds
-from spillcast.evidence.figures.checks import Held, hold
-from spillcast.evidence.figures.choice import Choice, Item, pick
-from spillcast.evidence.figures.figures import REPORT, Figures, Moved
-from spillcast.evidence.figures.numbers import Number
-from spillcast.evidence.figures.temp_times import OPERATION_BYTES, TRACE_TELLS, TempTimes, uncounted
+from spillcast.evidence.choice import Item, Selection, pick
+from spillcast.evidence.counts import Bounds, Counts
+from spillcast.evidence.figures.figures import (
+    OPERATION_BYTES,
+    TRACE_TELLS,
+    TempTimes,
+    Uncounted,
+    counts_of_figures,
+    uncounted,
+)
+from spillcast.evidence.figures.numbers import Held, Number, hold
 from spillcast.evidence.oracle.row_sources import may_spill
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.postgres_meta import Statement
@@ -99,51 +104,48 @@ class Monitored:
         return in_report if percent >= WHOLE_PERCENT or not percent else 100 * in_report / percent
 
 
-def picked(path: Path, several: Sequence[Monitored], choice: Choice) -> Figures:
-    """The figures of the execution that is chosen, or of the only one."""
+def picked(path: Path, several: Sequence[Monitored], selection: Selection) -> Counts:
+    """The counts of the execution that is selected, or of the only one."""
     if not several:
         raise EvidenceUnknown(f"{path}: holds no whole report of SQL Monitor", _REPORT_HINT)
     items = [
         Item(each, each.elapsed_s or each.database_s, each.sql_id, each.exec_id, each.plan)
         for each in several
     ]
-    return figures_of(pick(path, items, choice))
+    return counts_of_monitored(pick(path, items, selection), selection)
 
 
-def figures_of(monitored: Monitored) -> Figures:
+def counts_of_monitored(monitored: Monitored, selection: Selection) -> Counts:
     """The temp I/O of the lines that spill. InputError where none does."""
     path, spilling = monitored.path, [line for line in monitored.lines if line.spills]
     hold(path, _contradictions(monitored, spilling), _REPORT_HINT)
-    moved = {
-        "read": Moved(
-            sum(line.reads for line in spilling), sum(line.read_bytes for line in spilling)
-        ),
-        "write": Moved(
-            sum(line.writes for line in spilling), sum(line.write_bytes for line in spilling)
-        ),
-    }
-    reads, writes = (moved[op].count for op in OPS)
     if not spilling:
         raise NoTempIo(f"{path}: it does not spill: no line of its plan uses temp space")
+    counts = {op: sum(getattr(line, f"{op}s") for line in spilling) for op in OPS}
+    size_bytes = {op: sum(getattr(line, f"{op}_bytes") for line in spilling) for op in OPS}
     elapsed_s, elapsed_unknown, remarks = _elapsed(monitored)
-    if reads + writes:
-        times, why = _times(monitored, reads, writes)
+    estimate = None
+    if any(counts.values()):
+        times, why = _times(monitored, counts["read"], counts["write"])
+        reads, writes = times.moved(counts, size_bytes)
     else:
         times, why = _sampled(monitored)
-    figures = Figures(
-        path=path,
+        estimate = _uncounted(monitored, times)
+        reads, writes = estimate.middle
+    result = counts_of_figures(
+        path,
+        selection,
         elapsed_s=elapsed_s,
         elapsed_unknown=elapsed_unknown,
-        reads=replace(moved["read"], time_s=times.read_s),
-        writes=replace(moved["write"], time_s=times.write_s),
+        reads=reads,
+        writes=writes,
         cpu_s=monitored.cpu_s,
         busy_s=monitored.database_s,
         time_bounds=times.within,
-        source=REPORT,
         statement=Statement(monitored.sql_id, monitored.sql_text, 1, 1),
-        untold=[*_untold(monitored), *remarks, *why],
+        notes=[*_notes(monitored), *remarks, *why],
     )
-    return figures if reads + writes else _uncounted(figures, monitored)
+    return result if estimate is None else estimate.bounds(result, _REPORT_HINT)
 
 
 def _elapsed(monitored: Monitored) -> tuple[float, str, list[str]]:
@@ -189,7 +191,7 @@ def _down_to(value: float, least: float) -> Number:
     return Number(value, value * least, value)
 
 
-def _uncounted(figures: Figures, monitored: Monitored) -> Figures:
+def _uncounted(monitored: Monitored, times: TempTimes) -> Uncounted:
     """Where samples alone tell of temp I/O: between one request a sample and all requests.
 
     What is read was written before, so that as many bytes are read, unless in several passes.
@@ -201,10 +203,10 @@ def _uncounted(figures: Figures, monitored: Monitored) -> Figures:
     written = monitored.requests.get("write", 0)
     size = monitored.bytes.get("write", 0) / written if written else OPERATION_BYTES
     because = "the report has samples in waits for temp files and no requests of them"
-    return uncounted(figures, samples, dict.fromkeys(OPS, written), size, because, _REPORT_HINT)
+    return uncounted(times, samples, dict.fromkeys(OPS, written), size, because)
 
 
-def _untold(monitored: Monitored) -> list[str]:
+def _notes(monitored: Monitored) -> list[str]:
     remarks = [
         "SQL Monitor has requests and bytes of each line and no single waits: nothing about "
         "latency by size, stalls, or I/O that overlapped other work"

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged
-from spillcast.evidence.figures.checks import Held, hold
-from spillcast.evidence.figures.numbers import Number
+from spillcast.evidence.figures.numbers import Held, Number, hold
 from spillcast.evidence.oracle.row_sources import may_spill
 
 

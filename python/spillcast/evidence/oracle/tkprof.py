@@ -7,13 +7,18 @@ from math import log
 from pathlib import Path
 
 from spillcast.errors import EvidenceIncomplete, NoTempIo
-from spillcast.evidence.figures.checks import Held, hold
-from spillcast.evidence.figures.choice import Choice, Item, pick
-from spillcast.evidence.figures.figures import REPORT, Figures, Moved
-from spillcast.evidence.figures.numbers import ZERO, Number, number_of
-from spillcast.evidence.figures.temp_times import TempTimes, at_most, printed, with_more
+from spillcast.evidence.choice import Item, Selection, pick
+from spillcast.evidence.counts import Counts
+from spillcast.evidence.figures.figures import (
+    TempTimes,
+    at_most,
+    counts_of_figures,
+    printed,
+    with_more,
+)
+from spillcast.evidence.figures.numbers import ZERO, Held, Number, hold, number_of
 from spillcast.evidence.oracle.plan_lines import PlanLine, Spilled, spilled
-from spillcast.evidence.oracle.report_text import check_all_read, report_text
+from spillcast.evidence.oracle.report_tables import check_all_read, report_text
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
@@ -93,7 +98,7 @@ class Section:
         return max(1, self.calls["Execute"][0] if "Execute" in self.calls else 1)
 
 
-def read(paths: list[Path], choice: Choice) -> Figures:
+def read(paths: list[Path], selection: Selection) -> Counts:
     """The figures of one statement. InputError where none spilled, or several did."""
     (path,) = paths
     lines = report_text(path, HOW).splitlines()
@@ -110,11 +115,11 @@ def read(paths: list[Path], choice: Choice) -> Figures:
         sql_id, plan = (name[1], name[2]) if name else (None, None)
         elapsed_s = each.elapsed.value
         items.append(Item((each, blocks, sql_id), elapsed_s, sql_id, plan=plan))
-    section, blocks, sql_id = pick(path, items, choice)
+    section, blocks, sql_id = pick(path, items, selection)
     _check(path, section, blocks)
     matches = (_SESSIONS.match(line) for line in reversed(lines[-20:]))
     sessions = next((int(match[1]) for match in matches if match), None)
-    return _figures(path, section, blocks, sql_id, sessions, choice)
+    return _figures(path, section, blocks, sql_id, sessions, selection)
 
 
 def _figures(
@@ -123,9 +128,9 @@ def _figures(
     blocks: Spilled,
     sql_id: str | None,
     sessions: int | None,
-    choice: Choice,
-) -> Figures:
-    untold = [
+    selection: Selection,
+) -> Counts:
+    notes = [
         "tkprof counts waits, not requests: I/O that overlapped other work is not among them",
         "the client's time between calls is not a part of the elapsed time here",
     ]
@@ -138,13 +143,13 @@ def _figures(
         op: section.temp[op][0] if op in section.temp else -(-moved[op] // BLOCKS) for op in OPS
     }
     if not any(moved.values()):
-        untold.append(
+        notes.append(
             f"no row source has blocks of temp files: each I/O is assumed to move {BLOCKS}"
         )
     times = _times(section, counts)
-    reads, writes = (
-        Moved(counts[op], (moved[op] or counts[op] * BLOCKS) * choice.block_bytes, time_s)
-        for op, time_s in (("read", times.read_s), ("write", times.write_s))
+    blocks_of = {op: moved[op] or counts[op] * BLOCKS for op in OPS}
+    reads, writes = times.moved(
+        counts, {op: count * selection.block_bytes for op, count in blocks_of.items()}
     )
     elapsed_s, busy_s, unknown = elapsed.value, None, ""
     if "total" not in section.calls:
@@ -153,11 +158,12 @@ def _figures(
         elapsed_s, busy_s = _of_coordinator(section)
         several = f"{sessions} sessions" if sessions else "several sessions"
         unknown = f"its {format_duration(elapsed.value)} are the sum over {several}"
-        untold.append("the elapsed time is that of the coordinator of several sessions")
+        notes.append("the elapsed time is that of the coordinator of several sessions")
     elif section.executions > 1:
-        untold.append(f"this is for all {section.executions:,} executions together")
-    return Figures(
-        path=path,
+        notes.append(f"this is for all {section.executions:,} executions together")
+    return counts_of_figures(
+        path,
+        selection,
         elapsed_s=elapsed_s,
         elapsed_unknown=unknown,
         reads=reads,
@@ -165,9 +171,8 @@ def _figures(
         cpu_s=section.calls["total"][1].value if "total" in section.calls else None,
         busy_s=busy_s,
         time_bounds=times.within,
-        source=REPORT,
         statement=Statement(sql_id, struck_text(_statement(section.head)), 1, 1),
-        untold=untold,
+        notes=notes,
     )
 
 

@@ -1,4 +1,4 @@
-"""Extended SQL traces (10046), profiled without rows."""
+"""Extended SQL traces (10046): profiles, windows of time, and rows as Parquet files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,19 +7,55 @@ from types import MappingProxyType
 from typing import Any
 
 from spillcast import _core
-from spillcast.errors import EvidenceDamaged, OptionConflict
-from spillcast.evidence.oracle.trace_window import ALWAYS, Window, nothing_inside, windows_us
-from spillcast.evidence.same_file import Repeated, distinct
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    InputError,
+    OptionConflict,
+    OptionInvalid,
+    SelectionEmpty,
+)
+from spillcast.evidence.text import Repeated, distinct
 from spillcast.interruptible import run_interruptibly
+from spillcast.units import parse_duration_s
 
 Progress = Callable[[int], None]
 #: Standard input, which is read once.
 STDIN = Path("-")
 #: What rows of traces are in, in the order in which a reader hands them on.
 TABLES = ("waits", "calls", "statements", "row_sources", "binds")
-
 #: Groups of a profile, or nothing, and what was read of each file.
 Read = tuple[list[dict[str, Any]], Mapping[str, Any]]
+_DAY_US = 86_400_000_000
+_ENDS_US = (-(1 << 63), (1 << 63) - 1)
+
+
+class ReadFailures:
+    """Turn the reader's errors into InputErrors with a remedy."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, ValueError):
+            raise EvidenceDamaged(str(error)) from error
+        if isinstance(error, OSError):
+            raise EvidenceDamaged(f"{error.filename}: {error.strerror}") from error
+
+
+@dataclass(frozen=True)
+class Window:
+    """Selects the waits and calls that end in it.
+
+    Each end is a time as the trace has it, a time of its day, or how long after its first line.
+    """
+
+    since: str | None = None
+    until: str | None = None
+
+
+#: All of a trace.
+ALWAYS = Window()
 
 
 @dataclass(frozen=True)
@@ -158,14 +194,111 @@ def _windows_us(paths: Sequence[Path], lenient: bool, window: Window) -> list[tu
     return windows_us(paths, facts["files"], window)
 
 
-class ReadFailures:
-    """Turn the reader's errors into InputErrors with a remedy."""
+def windows_us(
+    paths: Sequence[Path], files: Sequence[Mapping[str, Any]], window: Window
+) -> list[tuple[int, int]]:
+    """The ends for each file on the clock of its ``tim``. InputError where they are no times."""
+    sessions = [session for file in files for session in file["sessions"]]
+    firsts = [s["first_tim_us"] for s in sessions if s["first_tim_us"] is not None]
+    first_us = min(firsts, default=0)
+    windows = []
+    for path, file in zip(paths, files, strict=True):
+        more_us = file["local_less_tim_us"]
+        pair = (("since", window.since), ("until", window.until))
+        low, high = (_tim_us(option, text, path, first_us, more_us) for option, text in pair)
+        windows.append((_ENDS_US[0] if low is None else low, _ENDS_US[1] if high is None else high))
+    return windows
 
-    def __enter__(self) -> None:
-        pass
 
-    def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, ValueError):
-            raise EvidenceDamaged(str(error)) from error
-        if isinstance(error, OSError):
-            raise EvidenceDamaged(f"{error.filename}: {error.strerror}") from error
+def nothing_inside(window: Window) -> InputError:
+    """The error where no line lies in it."""
+    ends = [f"--since {window.since}"] * (window.since is not None)
+    ends += [f"--until {window.until}"] * (window.until is not None)
+    return SelectionEmpty(
+        f"no wait and no call of the traces ends there: {' '.join(ends)}",
+        "without these, --by second shows when they are",
+    )
+
+
+def _tim_us(
+    option: str, text: str | None, path: Path, first_us: int, more_us: int | None
+) -> int | None:
+    """One end; ``more_us`` is the time of the day less ``tim``."""
+    # With Arrow, which a trace without a window does without.
+    from spillcast.evidence.oracle.ash import values
+
+    if text is None:
+        return None
+    if ":" not in text and "-" not in text.strip():
+        return first_us + round(parse_duration_s(text, f"--{option}") * 1e6)
+    if more_us is None:
+        raise EvidenceIncomplete(
+            f"{path}: no line of it has a date and time",
+            f"give the time since its first line: --{option} 30s",
+        )
+    time_ns = values.parse_time_ns(text)
+    if time_ns is not None:
+        return time_ns // 1000 - more_us
+    of_day_ns = values.parse_time_ns(f"1970-01-01 {text}")
+    if of_day_ns is None:
+        raise OptionInvalid(
+            f"--{option} '{text}' is not a time",
+            "write for example 20:30, 2024-09-03 20:30:05 or 30s",
+        )
+    day_us = (first_us + more_us) // _DAY_US * _DAY_US
+    return day_us + of_day_ns // 1000 - more_us
+
+
+def spool_traces(
+    paths: Sequence[Path],
+    folder: Path,
+    *,
+    columns: Sequence[tuple[str, str]] | None = None,
+    lenient: bool = False,
+    on_progress: Progress | None = None,
+    window: Window = ALWAYS,
+) -> Traces:
+    """Write all rows to a Parquet file for each of TABLES, called as it.
+
+    Where pairs of a table and a column are given, these alone are written, and nulls for others.
+    """
+
+    def spool(kept: list[Path]) -> Read:
+        return _spool(kept, folder, columns, lenient, on_progress, window)
+
+    traces = read_once(paths, spool)
+    traces.check(window)
+    return traces
+
+
+def _spool(
+    paths: Sequence[Path],
+    folder: Path,
+    columns: Sequence[tuple[str, str]] | None,
+    lenient: bool,
+    on_progress: Progress | None,
+    window: Window,
+) -> Read:
+    # Without rows a trace is profiled without Arrow.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    reader, watch = open_reader(paths, lenient, on_progress, window)
+    writers: dict[str, pq.ParquetWriter] = {}
+
+    def take(*tables: _core.Table) -> None:
+        for name, table in zip(TABLES, tables, strict=True):
+            batch = pa.record_batch(table)
+            if name not in writers:
+                writers[name] = pq.ParquetWriter(folder / f"{name}.parquet", batch.schema)
+            writers[name].write_batch(batch)
+
+    try:
+        with ReadFailures():
+            facts = run_interruptibly(
+                lambda: reader.rows(take, columns=columns), reader.cancel, watch
+            )
+    finally:
+        for writer in writers.values():
+            writer.close()
+    return [], facts

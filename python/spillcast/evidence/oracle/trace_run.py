@@ -10,7 +10,7 @@ from spillcast import _core
 from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.oracle.block_size import BLOCKS_MAX
 from spillcast.evidence.oracle.trace import ReadFailures, open_reader
-from spillcast.evidence.same_file import distinct
+from spillcast.evidence.text import distinct
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine
 from spillcast.recording.recording import Recording

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, NoTempIo
-from spillcast.evidence.figures.checks import Held, hold
-from spillcast.evidence.figures.choice import Choice, Item, pick
-from spillcast.evidence.figures.figures import REPORT, Figures, Moved
-from spillcast.evidence.figures.numbers import ZERO, Number, number_of, rounded_number
-from spillcast.evidence.figures.temp_times import printed
-from spillcast.evidence.oracle.report_text import FIGURES, table_lines
+from spillcast.evidence.choice import Item, Selection, pick
+from spillcast.evidence.counts import Counts
+from spillcast.evidence.figures.figures import counts_of_figures, printed
+from spillcast.evidence.figures.numbers import ZERO, Held, Number, hold, number_of, rounded_number
+from spillcast.evidence.oracle.report_tables import FIGURES, table_lines
 from spillcast.evidence.oracle.spooled import spooled_of
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
@@ -33,7 +32,7 @@ Row = Mapping[str, str | None]
 Waited = tuple[float, Number]
 
 
-def read(paths: Sequence[Path], choice: Choice) -> Figures:
+def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """The waits of one session, or of an instance. InputError where none is for temp files."""
     (path,) = paths
     by_owner: dict[str, dict[str, Waited]] = {}
@@ -51,29 +50,27 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
     ]
     if not items:
         raise NoTempIo(f"{path}: none of its events is a wait for temp files: it did not spill")
-    return _figures(path, pick(path, items, choice), choice)
+    return _figures(path, pick(path, items, selection), selection)
 
 
-def _figures(path: Path, waits: Mapping[str, Waited], choice: Choice) -> Figures:
+def _figures(path: Path, waits: Mapping[str, Waited], selection: Selection) -> Counts:
     counts = {op: round(waits[op][0]) if op in waits else 0 for op in OPS}
     if "write" not in waits:
         raise EvidenceIncomplete(
             f"{path}: it lacks the row of direct path write temp: what is read was written", HOW
         )
     times = printed(*(waits[op][1] if op in waits else None for op in OPS))
-    reads, writes = (
-        Moved(counts[op], counts[op] * BLOCKS * choice.block_bytes, time_s)
-        for op, time_s in (("read", times.read_s), ("write", times.write_s))
-    )
-    return Figures(
-        path=path,
+    size = BLOCKS * selection.block_bytes
+    reads, writes = times.moved(counts, {op: count * size for op, count in counts.items()})
+    return counts_of_figures(
+        path,
+        selection,
         elapsed_s=0.0,
         elapsed_unknown="the view has waits since the session or the instance began",
         reads=reads,
         writes=writes,
         time_bounds=times.within,
-        source=REPORT,
-        untold=[
+        notes=[
             "views of waits count all that a session or an instance did since it began",
             f"they have no blocks: each I/O is assumed to move {BLOCKS}",
         ],

@@ -13,12 +13,12 @@ from spillcast.errors import (
     EvidenceUnsuited,
     NoTempIo,
 )
-from spillcast.evidence.figures.choice import Choice, Item, pick
-from spillcast.evidence.figures.figures import REPORT, Figures, Moved
+from spillcast.evidence.choice import Item, Selection, pick
+from spillcast.evidence.counts import Counts
+from spillcast.evidence.figures.figures import at_most, counts_of_figures
 from spillcast.evidence.figures.numbers import number_of, seconds_of
-from spillcast.evidence.figures.temp_times import at_most
 from spillcast.evidence.oracle.plan_lines import PlanLine, spilled
-from spillcast.evidence.oracle.report_text import report_text
+from spillcast.evidence.oracle.report_tables import report_text
 from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
 
@@ -50,7 +50,7 @@ class Plan:
     ended: bool = False
 
 
-def read(paths: Sequence[Path], choice: Choice) -> Figures:
+def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """The figures of a plan. InputError where it was only estimated, or does not spill."""
     (path,) = paths
     plans = list(_plans(path, report_text(path, HOW).splitlines()))
@@ -62,10 +62,10 @@ def read(paths: Sequence[Path], choice: Choice) -> Figures:
         Item(plan, plan.lines[0].elapsed_s or 0.0, plan.sql_id, plan=plan.hash_value)
         for plan in plans
     ]
-    return _figures(path, pick(path, items, choice), choice)
+    return _figures(path, pick(path, items, selection), selection)
 
 
-def _figures(path: Path, plan: Plan, choice: Choice) -> Figures:
+def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
     names = set(plan.names)
     if not _MEASURED & names:
         raise EvidenceUnsuited(
@@ -84,30 +84,32 @@ def _figures(path: Path, plan: Plan, choice: Choice) -> Figures:
         )
     if not blocks.written_blocks:
         raise NoTempIo(f"{path}: it does not spill: no line with a work area wrote blocks")
-    counts = [-(-each // BLOCKS) for each in (blocks.read_blocks, blocks.written_blocks)]
+    moved = {"read": blocks.read_blocks, "write": blocks.written_blocks}
+    counts = {op: -(-count // BLOCKS) for op, count in moved.items()}
     elapsed_s = plan.lines[0].elapsed_s or 0.0
     most_s = elapsed_s if blocks.elapsed_s is None else blocks.elapsed_s
     because = "the plan has the time of each line, its I/O and its CPU time together"
-    times = at_most(most_s, counts[0], counts[1], because)
-    size = choice.block_bytes
-    untold = [
+    times = at_most(most_s, counts["read"], counts["write"], because)
+    size = selection.block_bytes
+    reads, writes = times.moved(counts, {op: count * size for op, count in moved.items()})
+    notes = [
         "DBMS_XPLAN has blocks and times of each line and no waits: nothing about latency or "
         "I/O that overlapped other work",
         f"the plan has blocks, not operations: each I/O is assumed to move {BLOCKS}",
     ]
     if plan.starts > 1:
-        untold.append(f"this is for all {plan.starts:,} executions together")
-    return Figures(
-        path=path,
+        notes.append(f"this is for all {plan.starts:,} executions together")
+    return counts_of_figures(
+        path,
+        selection,
         elapsed_s=elapsed_s,
         elapsed_unknown="" if elapsed_s else "the plan has no A-Time",
-        reads=Moved(counts[0], blocks.read_blocks * size, times.read_s),
-        writes=Moved(counts[1], blocks.written_blocks * size, times.write_s),
+        reads=reads,
+        writes=writes,
         busy_s=max(line.elapsed_s or 0.0 for line in plan.lines),
         time_bounds=times.within if most_s else None,
-        source=REPORT,
         statement=Statement(plan.sql_id, struck_text("\n".join(plan.text)) or None, 1, 1),
-        untold=untold,
+        notes=notes,
     )
 
 

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spillcast.evidence.postgres.afar import plan_counts as plan_counts
     from spillcast.evidence.postgres.plan import counts_of_plan as counts_of_plan
+    from spillcast.evidence.postgres.plan import plan_counts as plan_counts
     from spillcast.evidence.postgres.plan import read_plan as read_plan
     from spillcast.evidence.postgres.statements import read_statements as read_statements
 
@@ -17,7 +17,7 @@ _HOMES = {
     "read_plan": "plan",
     "read_statements": "statements",
     "counts_of_plan": "plan",
-    "plan_counts": "afar",
+    "plan_counts": "plan",
 }
 
 

@@ -8,12 +8,11 @@ from typing import Any
 from spillcast.errors import Refusal, SelectionEmpty
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.document import HOW, read_documents, read_log
-from spillcast.evidence.postgres.logged_calls import counts_of_files
+from spillcast.evidence.postgres.logs import counts_of_files
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES
 from spillcast.evidence.postgres.plan import blocks_of, counts_of_plan, elapsed_of, picked
-from spillcast.evidence.postgres.statement_choice import named
 from spillcast.evidence.postgres.statement_rows import Row, read_rows
-from spillcast.evidence.postgres.statements import counts_of_row
+from spillcast.evidence.postgres.statements import counts_of_row, named
 from spillcast.gate import reading
 
 

@@ -7,18 +7,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import EvidenceUnknown, NoTempIo
+from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, NoTempIo
+from spillcast.evidence.choice import LISTED, TEXT_MAX, ambiguous, item_of
+from spillcast.evidence.counts import Bounds, Counts
 from spillcast.evidence.postgres import MARK
+from spillcast.evidence.postgres.counted import counts_of_blocks
 from spillcast.evidence.postgres.document import LOGGED, documents_of, logged_plan
 from spillcast.evidence.postgres.log_entries import TIME, Entry, entries_of
-from spillcast.evidence.postgres.log_limits import Exceeded, ExceededLimits
-from spillcast.evidence.postgres.nodes import BLOCK_BYTES, MEMORY_BLOCK_S
+from spillcast.evidence.postgres.nodes import BLOCK_BYTES, MEMORY_BLOCK_S, TempIO
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.text import blocks_of, head_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import reading
+from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
-from spillcast.units import format_count
+from spillcast.text import one_line
+from spillcast.units import format_bytes, format_count, format_duration
 
 _TEMP = re.compile(r'temporary file: path "(?P<path>[^"]*)", size (?P<size>\d+)')
 _PID = re.compile(r"pgsql_tmp(\d+)")
@@ -38,6 +43,20 @@ _RESOLUTION_S = 1.0
 #: Lines of a message that stand before its statement.
 _BESIDE = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
 HOW = "set log_temp_files = 0, and auto_explain for plans, then give the server's log folder"
+_LIMITS = (
+    (re.compile(r'temporary file size exceeds "(temp_file_limit)" (\(\w+\))'), "{} {}"),
+    (
+        re.compile(r"(?:pgsql_tmp|temporary file)[^\n]*: No space left on device()()"),
+        "the device of its temp files",
+    ),
+    # DuckDB in the server.
+    (
+        re.compile(r"failed to offload data block[^(\n]*(\(.*\)).*'(\w+)' setting", re.DOTALL),
+        "{1} {0}",
+    ),
+)
+_LEVELS = ("ERROR", "FATAL", "PANIC", "LOG")
+_TIMES = "set auto_explain.log_analyze and track_io_timing for plans with times"
 
 
 @dataclass(frozen=True)
@@ -55,6 +74,65 @@ class TempFile:
 
 
 @dataclass(frozen=True)
+class _Call:
+    """A call that ended, with the time of its message where the log has one."""
+
+    elapsed_s: float
+    query: str | None
+    ended: datetime | None
+
+
+@dataclass
+class _Session:
+    """The temp files of a process that wait for the duration of their call; its last call.
+
+    A server removes temp files at the end of a call, or, if the client fetched its rows through a
+    portal, at the end of the portal: then their messages follow that of the duration.
+    """
+
+    #: Indexes of files, with the times of their messages.
+    untimed: list[tuple[int, datetime | None]] = field(default_factory=list)
+    #: Whether the next STATEMENT is that of the last file.
+    unnamed: bool = False
+    last: _Call | None = None
+
+    def end_call(self, temp: list[TempFile], call: _Call) -> None:
+        """Times the files of a call, or of the last one, if they were there before it began."""
+        waiting, self.untimed = self.untimed, []
+        before = [at for at, moment in waiting if self._began_after(moment, temp[at], call)]
+        if self.last is not None:
+            _time(temp, before, self.last)
+        _time(temp, [at for at, _ in waiting if at not in before], call)
+        self.last = call
+
+    def end(self, temp: list[TempFile]) -> None:
+        """Times the files after the last call."""
+        if self.last is not None and self.last.ended is not None:
+            ended = self.last.ended
+            after = [at for at, moment in self.untimed
+                     if moment and (moment - ended).total_seconds() <= _RESOLUTION_S]  # fmt: skip
+            _time(temp, after, self.last)
+
+    def _began_after(self, moment: datetime | None, file: TempFile, call: _Call) -> bool:
+        if 2 * file.bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s:
+            return True
+        if moment is None or call.ended is None or self.last is None:
+            return False
+        since_s = (call.ended - moment).total_seconds()
+        return since_s > call.elapsed_s + (_RESOLUTION_S if not call.ended.microsecond else 0.0)
+
+
+@dataclass(frozen=True)
+class Exceeded:
+    """A limit of temp files that calls of a statement met."""
+
+    limit: str
+    #: None where the log does not tell.
+    query: str | None
+    calls: int = 1
+
+
+@dataclass(frozen=True)
 class Logs:
     """What all files told; ``window_s`` is from the first line with a time to the last."""
 
@@ -66,6 +144,24 @@ class Logs:
     times: Sequence[str] = ()
     #: Calls that failed at a limit of temp files.
     exceeded: Sequence[Exceeded] = ()
+
+
+@dataclass
+class ExceededLimits:
+    """What the messages of a log tell, one after the other."""
+
+    each: list[Exceeded] = field(default_factory=list)
+    _unnamed: dict[str, int] = field(default_factory=dict)
+
+    def take(self, session: str, entry: Entry) -> None:
+        """A message, and the statement that stands below it."""
+        if entry.level in _LEVELS:
+            self._unnamed.pop(session, None)
+            if (limit := _limit_of(entry.message)) is not None:
+                self.each.append(Exceeded(limit, entry.query or None))
+                self._unnamed[session] = len(self.each) - 1
+        elif entry.level == "STATEMENT" and (at := self._unnamed.pop(session, None)) is not None:
+            self.each[at] = replace(self.each[at], query=struck_text(entry.message))
 
 
 def read_logs(path: Path) -> Logs:
@@ -186,55 +282,6 @@ def _read(
     return temp, _without_inner(plans)
 
 
-@dataclass(frozen=True)
-class _Call:
-    """A call that ended, with the time of its message where the log has one."""
-
-    elapsed_s: float
-    query: str | None
-    ended: datetime | None
-
-
-@dataclass
-class _Session:
-    """The temp files of a process that wait for the duration of their call; its last call.
-
-    A server removes temp files at the end of a call, or, if the client fetched its rows through a
-    portal, at the end of the portal: then their messages follow that of the duration.
-    """
-
-    #: Indexes of files, with the times of their messages.
-    untimed: list[tuple[int, datetime | None]] = field(default_factory=list)
-    #: Whether the next STATEMENT is that of the last file.
-    unnamed: bool = False
-    last: _Call | None = None
-
-    def end_call(self, temp: list[TempFile], call: _Call) -> None:
-        """Times the files of a call, or of the last one, if they were there before it began."""
-        waiting, self.untimed = self.untimed, []
-        before = [at for at, moment in waiting if self._began_after(moment, temp[at], call)]
-        if self.last is not None:
-            _time(temp, before, self.last)
-        _time(temp, [at for at, _ in waiting if at not in before], call)
-        self.last = call
-
-    def end(self, temp: list[TempFile]) -> None:
-        """Times the files after the last call."""
-        if self.last is not None and self.last.ended is not None:
-            ended = self.last.ended
-            after = [at for at, moment in self.untimed
-                     if moment and (moment - ended).total_seconds() <= _RESOLUTION_S]  # fmt: skip
-            _time(temp, after, self.last)
-
-    def _began_after(self, moment: datetime | None, file: TempFile, call: _Call) -> bool:
-        if 2 * file.bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s:
-            return True
-        if moment is None or call.ended is None or self.last is None:
-            return False
-        since_s = (call.ended - moment).total_seconds()
-        return since_s > call.elapsed_s + (_RESOLUTION_S if not call.ended.microsecond else 0.0)
-
-
 def _session(entry: Entry) -> str:
     """The process that wrote a message, where its prefix tells; workers write their own."""
     numbers = re.findall(r"(?<![\w.:-])\[?(\d{2,10})\]?(?![\w.:]|-\d\d)", entry.before)
@@ -292,3 +339,91 @@ def _moment(time: str) -> datetime | None:
         return match and datetime.fromisoformat(match[0])
     except ValueError:
         return None
+
+
+def counted(each: Sequence[Exceeded]) -> list[Exceeded]:
+    """One for each statement and limit, with the number of calls."""
+    calls: dict[tuple[str, str | None], int] = {}
+    for failure in each:
+        key = failure.limit, failure.query
+        calls[key] = calls.get(key, 0) + failure.calls
+    return [Exceeded(limit, query, number) for (limit, query), number in calls.items()]
+
+
+def _limit_of(message: str) -> str | None:
+    matches = ((pattern.search(message), words) for pattern, words in _LIMITS)
+    return next((words.format(*match.groups()) for match, words in matches if match), None)
+
+
+def counts_of_files(
+    path: Path,
+    logs: Logs,
+    *,
+    elapsed_s: float | None = None,
+    timed: bool = True,
+    item: int | None = None,
+) -> Counts:
+    """The counts of one call, each file written once and read once.
+
+    InputError where there are several calls, and where no duration is known.
+    """
+    if not logs.temp:
+        limit = logs.exceeded[0].limit
+        raise EvidenceIncomplete(
+            f"{path}: no temp file and no plan, but a call that spilled more than {limit} allows",
+            "forecast a plan or a recording of it; spillcast postgres lists all such calls",
+        )
+    by_call: dict[tuple[str, int], list[TempFile]] = {}
+    for at, file in enumerate(logs.temp):
+        key = ("call", file.call) if file.call else ("file", at)
+        by_call.setdefault(key, []).append(file)
+    calls = list(by_call.values())
+    files = _picked(path, calls, item)
+    took_s = elapsed_s or files[0].elapsed_s
+    if took_s is None:
+        raise EvidenceIncomplete(
+            f"{path}: the log has the size of temp files, and not how long the call took",
+            "give it with --elapsed, or set log_min_duration_statement = 0",
+        )
+    blocks = max(1, round(sum(file.bytes for file in files) / BLOCK_BYTES))
+    time_bounds = Bounds(
+        min(2 * blocks * MEMORY_BLOCK_S, took_s),
+        took_s,
+        "the log tells only how long the call took",
+        _TIMES,
+    )
+    query = files[0].query
+    return counts_of_blocks(
+        path,
+        took_s,
+        TempIO(blocks, blocks, None, None),
+        ObservedEngine("postgresql", query=query),
+        files=len(files),
+        statement=Statement(files[0].queryid, query, 1, len(calls)),
+        time_bounds=time_bounds if timed else None,
+        notes=["each temp file is assumed to be written once and read once"],
+    )
+
+
+def _picked(
+    path: Path, calls: Sequence[Sequence[TempFile]], item: int | None
+) -> Sequence[TempFile]:
+    if item is not None:
+        return item_of(path, calls, item)
+    if len(calls) == 1:
+        return calls[0]
+    sizes = [sum(file.bytes for file in files) for files in calls]
+    largest = sorted(range(len(calls)), key=lambda at: -sizes[at])[:LISTED]
+    rows = [
+        (
+            f"{at + 1}",
+            "-" if (took_s := calls[at][0].elapsed_s) is None else format_duration(took_s),
+            format_bytes(sizes[at]),
+            one_line(calls[at][0].query or "?", TEXT_MAX),
+        )
+        for at in largest
+    ]
+    summary = f"{path}: {len(calls):,} calls with temp files, the largest first:"
+    hint = "name one with --item; spillcast postgres ranks all statements of a log"
+    names = ("item", "elapsed", "temp files", "statement")
+    raise ambiguous(summary, names, rows, len(calls), hint)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import (
     EvidenceIncomplete,
@@ -11,10 +11,9 @@ from spillcast.errors import (
     Refusal,
     TimesContradictory,
 )
+from spillcast.evidence.choice import LISTED, TEXT_MAX, ambiguous, item_of
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes, middle_processes
-from spillcast.evidence.figures.checks import Held, hold
-from spillcast.evidence.figures.choice import LISTED, TEXT_MAX, ambiguous, item_of
-from spillcast.evidence.figures.numbers import Number
+from spillcast.evidence.figures.numbers import Held, Number, hold
 from spillcast.evidence.postgres.counted import counts_of_blocks
 from spillcast.evidence.postgres.document import HOW, read_documents, read_log
 from spillcast.evidence.postgres.nodes import (
@@ -33,6 +32,9 @@ from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_duration
+
+if TYPE_CHECKING:
+    from spillcast.recording.recording import Recording
 
 #: 30 years: no query took as long, and nobody could follow it step by step.
 LONGEST_MS = 1e12
@@ -61,7 +63,7 @@ def read_plan(
     path = Path(path)
     logs = read_log(path)
     if logs is not None and not logs.plans:
-        from spillcast.evidence.postgres.logged_calls import counts_of_files
+        from spillcast.evidence.postgres.logs import counts_of_files
 
         return counts_of_files(path, logs, elapsed_s=elapsed_s, timed=timed, item=item)
     documents = read_documents(path) if logs is None else logs.plans
@@ -311,3 +313,20 @@ def _files(top: Node) -> int:
     most = max(top.walk(), key=lambda node: node.temp.written)
     batches = (node.values.get("Hash Batches", 1) for node in (most, *most.children))
     return max(1, int(max(batches)) - 1)
+
+
+def plan_counts(
+    recording: "Recording", *, elapsed_s: float | None = None, timed: bool = True
+) -> Counts:
+    """The counts of the plan that a recording holds alone. Errors are those of read_plan.
+
+    Such recordings are of servers whose processes could not be observed.
+    """
+    path = recording.plan_alone
+    assert path is not None
+    counts = read_plan(path, elapsed_s=elapsed_s, timed=timed)
+    return replace(
+        counts,
+        engine=replace(recording.meta.engine, document=counts.engine.document),
+        absent_because=recording.meta.capture.absent_because,
+    )

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceIncomplete, FileTooLarge, InputError
-from spillcast.evidence.figures.checks import Held, hold
-from spillcast.evidence.figures.numbers import Number
+from spillcast.evidence.figures.numbers import Held, Number, hold
 from spillcast.evidence.postgres.nodes import WORKERS_MAX
 from spillcast.evidence.tables import table_of
 from spillcast.evidence.text import text_of

@@ -22,7 +22,7 @@ from spillcast.evidence.oracle.ash import (
 )
 from spillcast.evidence.oracle.block_size import BLOCKS_MAX
 from spillcast.evidence.oracle.trace import Progress, Traces, profile_traces
-from spillcast.evidence.same_file import repeated_words
+from spillcast.evidence.text import repeated_words
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 
 

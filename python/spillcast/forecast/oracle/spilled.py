@@ -15,8 +15,8 @@ from spillcast.evidence.oracle.row_sources import (
     row_sources_of_trace,
     spilling,
 )
-from spillcast.evidence.oracle.trace_spool import spool_traces
-from spillcast.evidence.oracle.work_areas import read_work_areas
+from spillcast.evidence.oracle.statistics import read_work_areas
+from spillcast.evidence.oracle.trace import spool_traces
 from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
 
 #: STAT lines stand at the end of a trace, which is read once more for them; not of a larger one.

@@ -185,9 +185,8 @@ def parse_progress(text: str) -> float:
 
 def _previous_calls(recording: Recording) -> Counts | str | None:
     """The mean of earlier calls of its statement, as kept beside it; or why it is not used."""
-    from spillcast.evidence.postgres.statement_choice import chosen
     from spillcast.evidence.postgres.statement_rows import Row, merged, read_rows
-    from spillcast.evidence.postgres.statements import counts_of_row
+    from spillcast.evidence.postgres.statements import chosen, counts_of_row
 
     path, kept = recording.path / FORMER_FILE, recording.documents.get(FORMER_FILE)
     try:

@@ -25,8 +25,8 @@ from spillcast.engines.postgres.rank.snapshot import (
 )
 from spillcast.errors import OptionInvalid, SelectionEmpty, SessionEnded
 from spillcast.evidence.postgres.executed import Executed, executed_row
-from spillcast.evidence.postgres.statement_choice import several
 from spillcast.evidence.postgres.statement_rows import HOW, Row, merged
+from spillcast.evidence.postgres.statements import several
 from spillcast.gate import reading
 
 #: Constants, which pg_stat_statements has as $1, $2 and so on.

@@ -12,9 +12,8 @@ from spillcast.evidence.counts import Counts, feasible_processes
 from spillcast.evidence.postgres.logs import Logs, TempFile, normal
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES, amount
 from spillcast.evidence.postgres.plan import counts_of_plan
-from spillcast.evidence.postgres.statement_processes import processes_of
 from spillcast.evidence.postgres.statement_rows import HOW, PER_GATHER, Row, merged
-from spillcast.evidence.postgres.statements import counts_of_row
+from spillcast.evidence.postgres.statements import counts_of_row, processes_of
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.counted import timed_on
 from spillcast.forecast.project import interval_of

@@ -1,7 +1,5 @@
 """Active Session History: exports of any shape are read, and profiled without ASH's bias."""
 
-from spillcast.evidence.oracle.ash.chosen import ALL as ALL
-from spillcast.evidence.oracle.ash.chosen import Chosen as Chosen
 from spillcast.evidence.oracle.ash.executions import Execution as Execution
 from spillcast.evidence.oracle.ash.executions import (
     check_single_execution as check_single_execution,
@@ -9,12 +7,14 @@ from spillcast.evidence.oracle.ash.executions import (
 from spillcast.evidence.oracle.ash.executions import executions as executions
 from spillcast.evidence.oracle.ash.executions import hints as hints
 from spillcast.evidence.oracle.ash.profile import ON_CPU as ON_CPU
+from spillcast.evidence.oracle.ash.profile import WallClock as WallClock
 from spillcast.evidence.oracle.ash.profile import profile_ash as profile_ash
+from spillcast.evidence.oracle.ash.profile import wall_clock_share as wall_clock_share
+from spillcast.evidence.oracle.ash.reader import ALL as ALL
 from spillcast.evidence.oracle.ash.reader import Ash as Ash
+from spillcast.evidence.oracle.ash.reader import Chosen as Chosen
 from spillcast.evidence.oracle.ash.reader import no_samples as no_samples
 from spillcast.evidence.oracle.ash.reader import read_ash as read_ash
-from spillcast.evidence.oracle.ash.wall_clock import WallClock as WallClock
-from spillcast.evidence.oracle.ash.wall_clock import wall_clock_share as wall_clock_share
 
 __all__ = [
     "ALL",

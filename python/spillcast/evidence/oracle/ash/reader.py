@@ -5,25 +5,29 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillcast.errors import EvidenceIncomplete, EvidenceMixed, FileUnreadable
-from spillcast.evidence.oracle.ash.chosen import ALL, Chosen
-from spillcast.evidence.oracle.ash.columns import Columns
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceMixed,
+    FileUnreadable,
+    OptionInvalid,
+    SelectionEmpty,
+)
+from spillcast.evidence.oracle.ash import values
 from spillcast.evidence.oracle.spooled import Damage, normal_name, read_spooled
-from spillcast.evidence.same_file import distinct, repeated_words
+from spillcast.evidence.text import distinct, repeated_words
 from spillcast.gate import any_table_of, reading
 from spillcast.recording.schema import SAMPLES_SCHEMA
 
 Source = Literal["V$", "DBA_HIST"]
-
 #: Memory is sampled each second; DBA_HIST keeps one sample in ten.
 MEMORY_INTERVAL_US = 1_000_000
 HISTORY_INTERVAL_US = 10 * MEMORY_INTERVAL_US
-
 _EXTRA_TEXTS = ("wait_class", "exec_start", "plan_operation", "plan_options")
 _TEXTS = ("event", "session_state", "sql_id", *_EXTRA_TEXTS)
 _EXTRA_NUMBERS = ("p1", "p2", "p3", "instance", "coordinator_instance", "pga_bytes", "temp_bytes")
@@ -52,6 +56,7 @@ _NAMES = {
 }
 _NAME = pa.dictionary(pa.int32(), pa.string())
 _NEEDED = "SAMPLE_TIME, and EVENT or SESSION_STATE"
+_DAY_NS = 86_400_000_000_000
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,114 @@ class _Export:
     has_clock: bool
     month_first: bool
     exported: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What is asked of an export; None leaves all.
+
+    ``since`` and ``until`` are times as the export has them, both included, or times of its day.
+    """
+
+    sql_id: str | None = None
+    exec_id: int | None = None
+    since: str | None = None
+    until: str | None = None
+
+    def of(self, samples: pa.Table, *, month_first: bool = False) -> pa.Table:
+        """These rows, of which there is one; InputError names what there is.
+
+        ``time_ns`` counts from 1970 here. With ``month_first`` 10/04/2024 is in October.
+        """
+        for name, wanted in (("sql_id", self.sql_id), ("sql_exec_id", self.exec_id)):
+            if wanted is not None:
+                samples = _with(samples, name, str(wanted))
+        if self.since is None and self.until is None:
+            return samples
+        first_ns, last_ns = _ends_ns(samples)
+        low_ns, high_ns = first_ns, last_ns
+        if self.since is not None:
+            low_ns = _time_ns("since", self.since, samples, month_first=month_first)
+        if self.until is not None:
+            high_ns = _time_ns("until", self.until, samples, month_first=month_first)
+        times = samples["time_ns"]
+        inside = pc.and_(pc.greater_equal(times, low_ns), pc.less_equal(times, high_ns))
+        kept = samples.filter(inside)
+        if kept.num_rows == 0:
+            raise SelectionEmpty(
+                f"no sample lies between {clock(low_ns)} and {clock(high_ns)}",
+                f"the samples are of {clock(first_ns)} to {clock(last_ns)}",
+            )
+        return kept
+
+
+#: All of an export.
+ALL = Chosen()
+
+
+class Columns:
+    """The columns of one file, converted; what cannot be is damage of its line."""
+
+    def __init__(
+        self,
+        path: Path,
+        columns: dict[str, pa.Array],
+        lines: list[int] | None,
+        damaged: list[Damage],
+    ) -> None:
+        self.path, self.columns, self.lines, self.damaged = path, columns, lines, damaged
+        self.rows = len(columns["sample_time"])
+        self.has_clock = True
+        #: Whether dates are such as 10/14/2024.
+        self.month_first = False
+
+    def times(self) -> pa.Array:
+        """Nanoseconds since 1970; null and damage where there is none."""
+        column = self.columns["sample_time"]
+        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+            return column.cast(pa.timestamp("ns", getattr(column.type, "tz", None))).cast(
+                pa.int64()
+            )
+        encoded = _encoded(column)
+        texts = [text for text in encoded.dictionary.to_pylist() if text is not None]
+        self.month_first = values.month_comes_first(texts)
+        parsed = [values.parse_time_ns(text, month_first=self.month_first) for text in texts]
+        times = pa.array(parsed, pa.int64()).take(encoded.indices)
+        self.has_clock = any(map(values.has_clock, texts))
+        for row in pc.indices_nonzero(pc.is_null(times)).to_pylist():
+            self._damage(row, f"SAMPLE_TIME is {column[row].as_py()!r}: the row is skipped")
+        return times
+
+    def numbers(self, name: str) -> pa.Array:
+        """Whole numbers; null where empty, null and damage where there is something else."""
+        column = self.columns.get(name)
+        if column is None or pa.types.is_null(column.type):
+            return pa.nulls(self.rows, pa.int64())
+        if pa.types.is_integer(column.type):
+            return column.cast(pa.int64())
+        if pa.types.is_decimal(column.type) or pa.types.is_floating(column.type):
+            return pc.round(column).cast(pa.int64())
+        if not _is_text(column.type):
+            raise EvidenceDamaged(f"{self.path}: column {name} holds {column.type}, not numbers")
+        encoded = _encoded(column)
+        parsed = [values.parse_integer(text) for text in encoded.dictionary.to_pylist()]
+        numbers = pa.array(parsed, pa.int64()).take(encoded.indices)
+        bad = pc.and_(pc.is_null(numbers), pc.is_valid(column))
+        for row in pc.indices_nonzero(bad).to_pylist():
+            self._damage(row, f"{name} is {column[row].as_py()!r}: treated as unknown")
+        return numbers
+
+    def texts(self, name: str) -> pa.Array:
+        """Texts, null where empty."""
+        column = self.columns.get(name)
+        if column is None:
+            return pa.nulls(self.rows, pa.string())
+        column = column.cast(pa.string())
+        return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+
+    def _damage(self, row: int, problem: str) -> None:
+        line = self.lines[row] if self.lines is not None else row + 1
+        self.damaged.append(Damage(str(self.path), line, problem))
 
 
 def read_ash(
@@ -256,3 +369,54 @@ def _typed(samples: pa.Table) -> pa.Table:
     for name in samples.column_names[len(fields) :]:
         fields.append(pa.field(name, _NAME if name in _EXTRA_TEXTS else pa.int64()))
     return samples.cast(pa.schema(fields))
+
+
+def clock(time_ns: int) -> str:
+    """A time as people read and write it, to the second."""
+    return f"{datetime.fromtimestamp(time_ns // 1_000_000_000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _with(samples: pa.Table, name: str, wanted: str) -> pa.Table:
+    column = samples[name].cast(pa.string())
+    chosen = samples.filter(pc.fill_null(pc.equal(column, wanted), False))
+    if chosen.num_rows == 0:
+        counts = pc.value_counts(column.drop_null()).to_pylist()
+        counts.sort(key=lambda entry: (-entry["counts"], entry["values"]))
+        top_values = ", ".join(entry["values"] for entry in counts[:5]) or "none"
+        raise SelectionEmpty(f"no sample has {name.upper()} {wanted}", f"there are: {top_values}")
+    return chosen
+
+
+def _ends_ns(samples: pa.Table) -> tuple[int, int]:
+    ends = pc.min_max(samples["time_ns"]).as_py()
+    return ends["min"], ends["max"]
+
+
+def _time_ns(option: str, text: str, samples: pa.Table, *, month_first: bool) -> int:
+    """A time, or a time of the day that the samples are of."""
+    first_ns, last_ns = _ends_ns(samples)
+    day_ns = first_ns // _DAY_NS * _DAY_NS
+    if (time_ns := values.parse_time_ns(text, month_first=month_first)) is not None:
+        return time_ns
+    time_ns = values.parse_time_ns(f"1970-01-01 {text}")
+    if time_ns is None:
+        raise OptionInvalid(
+            f"--{option} '{text}' is not a time", f"write for example {clock(first_ns)}"
+        )
+    if last_ns // _DAY_NS * _DAY_NS != day_ns:
+        raise EvidenceMixed(
+            f"--{option} {text}: the samples are of several days",
+            f"write the day too, as in '{clock(first_ns)}'",
+        )
+    return day_ns + time_ns
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return kind in (pa.string(), pa.large_string())
+
+
+def _encoded(column: pa.Array) -> Any:
+    """Distinct texts and who has which: each is parsed once."""
+    return column.cast(pa.string()).dictionary_encode()

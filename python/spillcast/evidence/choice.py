@@ -1,4 +1,4 @@
-"""Which run of a file is meant, and how large its blocks are."""
+"""Which run of a file is meant: by an option, or the only one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +14,23 @@ LISTED = 8
 Run = TypeVar("Run")
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A statement, an execution, and a place in the file, and the size of a block, if given."""
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which run of a file is meant, and what is known better than the file knows it.
 
+    ``elapsed_s`` is the time of the run, ``block`` the size of Oracle's blocks, ``temp_dirs`` the
+    directories of a recording's temp files. Times of temp I/O that the file lacks have bounds if
+    ``timed``, else they are left out.
+    """
+
+    elapsed_s: float | None = None
+    timed: bool = True
+    item: int | None = None
+    queryid: str | None = None
     sql_id: str | None = None
     exec_id: int | None = None
     block: str | None = None
-    item: int | None = None
+    temp_dirs: Sequence[str | Path] = ()
 
     @property
     def block_bytes(self) -> int:
@@ -52,11 +61,11 @@ _COLUMNS = {
 }
 
 
-def pick(path: Path, items: Sequence[Item[Run]], choice: Choice) -> Run:
+def pick(path: Path, items: Sequence[Item[Run]], selection: Selection) -> Run:
     """The run that is chosen, or the only one. InputError lists several by time."""
     left = list(enumerate(items, start=1))
     for name in ("sql_id", "exec_id"):
-        wanted = getattr(choice, name)
+        wanted = getattr(selection, name)
         if wanted is None:
             continue
         left = [(at, item) for at, item in left if getattr(item, name) == str(wanted)]
@@ -66,11 +75,11 @@ def pick(path: Path, items: Sequence[Item[Run]], choice: Choice) -> Run:
             raise SelectionEmpty(
                 f"{path}: no run has {_COLUMNS[name]} {wanted}", f"there are: {names}"
             )
-    if choice.item is not None:
-        left = [(at, item) for at, item in left if at == choice.item]
+    if selection.item is not None:
+        left = [(at, item) for at, item in left if at == selection.item]
         if not left:
             raise SelectionEmpty(
-                f"{path}: there is no item {choice.item}", f"there are {len(items):,}"
+                f"{path}: there is no item {selection.item}", f"there are {len(items):,}"
             )
     if len(left) == 1:
         return left[0][1].run
