@@ -177,7 +177,7 @@ def _unprojected(workload: Workload, target: str, confidence: float) -> Forecast
         refused=None,
         part=workload.part,
         recorded_s=recorded_s,
-        to_come=None if remaining is None else remaining.summary(),
+        to_come=workload.min_remaining if remaining is None else remaining.summary(),
         warm=_warm(workload, None),
     )
 

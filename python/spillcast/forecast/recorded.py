@@ -127,7 +127,7 @@ def workload_of_recording(
         part=part,
         remaining=remaining,
         unused_hints=by_hints.unused,
-        unread_bytes=by_hints.unread_bytes,
+        min_remaining=by_hints.lower,
         io_ns_by_stretch=_io_ns_by_stretch(recording) if is_part else None,
         cpu=cpu_time(recording, rehearsed=rehearsed),
         changes=temp_changes(recording),

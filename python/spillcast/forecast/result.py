@@ -91,16 +91,30 @@ class Sampled:
 
 @dataclass(frozen=True, kw_only=True)
 class RemainingQuantity:
-    """Bytes or seconds that remain, nine in ten between ``low`` and ``high``."""
+    """Bytes or seconds that remain, nine in ten between ``low`` and ``high``.
+
+    ``centre`` and ``high`` are None where the evidence has no upper end.
+    """
 
     low: float
-    centre: float
-    high: float
+    centre: float | None
+    high: float | None
     #: What they are known from.
     source: str
     #: Of bytes: those moved by the recording's end, and within it.
     done: float | None = key("", optional=True)
     recorded: float | None = key("", optional=True)
+
+    def without_end(self) -> "RemainingQuantity":
+        """Its lower bound alone."""
+        return replace(self, centre=None, high=None)
+
+
+#: What bounds the time of a query that was seen in part.
+BOUND_IT = (
+    "give --elapsed TIME of the entire query, --written SIZE or a previous run (--history), or "
+    "record until its temp writes slow down"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +127,22 @@ class Remaining:
     elapsed_s: RemainingQuantity
     #: What was given and is not used, and why.
     unused: Sequence[str] = later(())
+    #: Whether temp files were still written at full rate when the recording ended.
+    still_writing: bool = later(False)
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether only a lower bound is known."""
+        return self.elapsed_s.high is None
+
+    @property
+    def open_ended_words(self) -> str:
+        """Why only a lower bound is known, and what gives an upper one."""
+        reason = "the recording does not show how much temp I/O is to come"
+        if self.still_writing:
+            reason = "temp files were still written at full rate when the recording ended"
+        low = format_duration(self.elapsed_s.low)
+        return f"no upper bound: {reason}. Left running it takes at least another {low}; {BOUND_IT}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -58,7 +58,7 @@ class RunningForecast:
                 known = self._known if went_on(recording.meta) else NO_HINTS
                 self.latest = forecast(recording, storage, confidence=self._confidence, known=known)
                 self.because = self.latest.refused
-                if self.latest.to_come is not None:
+                if self.latest.to_come is not None and not self.latest.to_come.open_ended:
                     self.half_widths.append(_half_width(self.latest))
             except SpillcastError as error:
                 self.latest, self.because = None, error.message.removeprefix("so far: ")

@@ -224,15 +224,18 @@ def _about_part(workload: Workload) -> list[Warned]:
     part, share = workload.part, workload.elapsed_s / workload.total_s
     unused = [Warned("not-used", f"not used: {reason}") for reason in workload.unused_hints]
     if part is not None:
-        text = "this forecast is only for the recorded part; "
-        if workload.unread_bytes:
-            left = format_bytes(workload.unread_bytes)
-            text += f"at least {left} in temp files remain to be read; "
+        text, left = "this forecast is only for the recorded part; ", workload.min_remaining
+        if left is not None and left.reads_bytes.low:
+            low = format_bytes(left.reads_bytes.low)
+            text += f"at least {low} in temp files remain to be read; "
         text += "--elapsed TIME gives one for the whole run"
         if part.what == "process" and part.because == "late":
             life_s = (part.before_s or 0.0) + part.recorded_s
             text += f" (--elapsed {life_s:.1f}s if the query started with its process)"
-        return [Warned("part-only", text), *unused]
+        warnings = [Warned("part-only", text), *unused]
+        if left is not None and left.still_writing:
+            warnings.insert(0, Warned("still-writing", left.open_ended_words))
+        return warnings
     if workload.remaining is not None:
         text = (
             f"{share:.1%} of the query was recorded: the rest is forecast from what is known of it"

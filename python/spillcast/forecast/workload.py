@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from spillcast.evidence.counts import Unknown
 from spillcast.forecast.load import Load
+from spillcast.forecast.result import Remaining
 from spillcast.forecast.threads.overlap import RecordedThreads, Threads, simulated_threads
 from spillcast.forecast.work_memory import Spill
 from spillcast.recording.bursts import Bursts, TempOperations
@@ -174,8 +175,8 @@ class Workload:
     remaining: "RemainingWork | None" = None
     #: What was given to tell the entire query and is not used, and why.
     unused_hints: Sequence[str] = ()
-    #: Of temp files, bytes that were written and will be read, at the least.
-    unread_bytes: float = 0.0
+    #: What is at least to come of a query whose entire work is not known.
+    min_remaining: Remaining | None = None
     #: Of a part: time (ns) in temp I/O, a row for each slice or second, a column for each op.
     io_ns_by_stretch: NDArray[np.float64] | None = None
     cpu: CpuTime = CpuTime()

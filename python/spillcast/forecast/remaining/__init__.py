@@ -1,6 +1,6 @@
-"""The rest of a query that was recorded in part: hints beside the recording, and who is asked.
+"""The rest of a query that was recorded in part: hints beside the recording, and its sources.
 
-Most queries are recorded as a whole, so the sources are imported where one was not.
+Most queries are recorded entirely, so the sources are imported where one was not.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 from spillcast.errors import EvidenceUnknown, InputError, OptionInvalid, Refusal
 from spillcast.evidence.counts import Counts
 from spillcast.gate import reading
+from spillcast.forecast.result import Remaining
 from spillcast.recording import Recording
 from spillcast.recording.completeness import went_on
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
 from spillcast.units import parse_bytes
 
 if TYPE_CHECKING:
+    from spillcast.forecast.remaining.estimate import Estimate
     from spillcast.forecast.remaining.model import RemainingWork
     from spillcast.forecast.remaining.progress import Progress
-    from spillcast.forecast.remaining.sources import Estimate
     from spillcast.forecast.threads.overlap import RecordedThreads
 
 #: As FORMAT JSON gives it.
@@ -29,7 +30,7 @@ Plan = dict[str, object]
 
 @dataclass(frozen=True)
 class UserEstimate:
-    """What the user knows of the whole query; None for what is not given."""
+    """What the user knows of the entire query; None for what is not given."""
 
     elapsed_s: float | None = None
     progress: float | None = None
@@ -38,13 +39,13 @@ class UserEstimate:
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """What all sources make of a query; ``work`` is None where none tells the whole."""
+    """The entire query by all sources; ``work`` is None where none shows it."""
 
     work: "RemainingWork | None" = None
     #: What was given and is not used, and why.
     unused: Sequence[str] = ()
-    #: Bytes that were written and will be read, at the least.
-    unread_bytes: float = 0.0
+    #: Without ``work``, what is at least to come.
+    lower: Remaining | None = None
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,11 @@ class RemainingWorkHints:
     def extrapolate(
         self, recording: Recording, threads: "RecordedThreads", elapsed_s: float | None = None
     ) -> Extrapolation:
-        """The whole query, whose elapsed time is ``elapsed_s`` where that is known.
+        """The entire query, whose elapsed time is ``elapsed_s`` where that is known.
 
         InputError for an estimate of the user that the recording contradicts.
         """
-        from spillcast.forecast.remaining.model import extrapolate
+        from spillcast.forecast.remaining.model import extrapolate, lower_bound
         from spillcast.forecast.remaining.progress import progress_of
 
         progress = progress_of(recording, threads)
@@ -93,8 +94,9 @@ class RemainingWorkHints:
                 estimates += result
         work = extrapolate(progress, estimates, unused)
         if isinstance(work, str):
-            return Extrapolation(None, [*unused, *filter(None, [work])], progress.unread.low)
-        return Extrapolation(work, work.unused, progress.unread.low)
+            unused += [work] if work else []
+            return Extrapolation(None, unused, lower_bound(progress))
+        return Extrapolation(work, work.unused)
 
     def instead_of(self, recording: Recording) -> Recording | Counts | None:
         """A previous run, where the recording is of a part in which there was no temp I/O.
@@ -113,7 +115,7 @@ class RemainingWorkHints:
 
     @cached_property
     def _files(self) -> list[tuple[Path, Plan | Recording | Counts]]:
-        """Each file of ``history``, and what it holds."""
+        """Each file of ``history``, and its content."""
         return [(path, _read(path)) for path in self.history]
 
     @property
@@ -125,31 +127,33 @@ class RemainingWorkHints:
         self, recording: Recording, progress: "Progress", elapsed_s: float | None
     ) -> "Iterator[tuple[str, str, Sequence[Estimate] | str]]":
         """The kind of each source, its file if any, and its estimates or why it is not used."""
-        from spillcast.forecast.remaining import sources
+        from spillcast.forecast.remaining import planned, sources
 
         user = replace(self.user, elapsed_s=elapsed_s)
-        yield "told", "", sources.estimate_from_user(user, progress)
+        yield "user", "", sources.estimate_from_user(user, progress)
         yield "spill", "", sources.estimate_from_files(progress)
         yield "input", "", sources.estimate_from_scan(recording, progress)
-        kept, document = recording.path / ESTIMATE_FILE, recording.documents.get(ESTIMATE_FILE)
-        files = [*self._files, *([(kept, _read(kept))] if kept.is_file() else [])]
+        path, document = recording.path / ESTIMATE_FILE, recording.documents.get(ESTIMATE_FILE)
+        files = [*self._files, *([(path, _read(path))] if path.is_file() else [])]
         # Of a query that is being recorded nothing is on disk yet.
-        files += [(kept, document)] if isinstance(document, dict) else []
+        files += [(path, document)] if isinstance(document, dict) else []
         for path, content in files:
             if isinstance(content, Recording | Counts):
                 run = sources.estimate_from_history(content, recording, progress)
                 yield "history", path.name, run
                 continue
-            settings, is_beside = recording.meta.engine.settings, path.parent == recording.path
             with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
-                plan = sources.estimate_from_plan(
-                    content, settings, progress, in_recording=is_beside
+                plan = planned.estimate_from_plan(
+                    content,
+                    recording.meta.engine.settings,
+                    progress,
+                    in_recording=path.parent == recording.path,
                 )
             yield "plan", path.name, plan
         calls = None if self._runs else _previous_calls(recording)
         if isinstance(calls, Counts):
-            run = sources.estimate_from_history(calls, recording, progress)
-            yield "history", FORMER_FILE, run
+            calls_estimates = sources.estimate_from_history(calls, recording, progress)
+            yield "history", FORMER_FILE, calls_estimates
         elif calls is not None:
             yield "history", FORMER_FILE, calls
 

@@ -1,48 +1,63 @@
-"""The whole of a partly recorded query: all sources drawn together, and kept where times agree."""
+"""The entire query from a recording of a part of it, as draws.
+
+At the end of the recording a query has written and read some bytes: those within the recording are
+known, those before it follow from the sizes of its files, from what the kernel counted and from
+the time (`progress`). Still to come are
+
+- writes: what a source of the entire query leaves over the bytes done, or else what the files
+  themselves show, and
+- reads: what lies unread in files, and what is still to be written.
+
+Each byte to come takes the time that a byte of its op took in the recording, in the operation and
+beside it; the time beside it grows on as it grew within the recording. The elapsed time is the sum
+of these and of the time done. All of it is drawn with the errors of each figure. Where the elapsed
+time itself is given, draws that agree with it are picked, so that it also decides how many bytes
+are to come. Where nothing bounds the writes to come there is only a lower bound: no more of them.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, hypot, log
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.forecast.interval import DRAWS
 from spillcast.forecast.load import Load
-from spillcast.forecast.remaining.progress import Array, Progress
-from spillcast.forecast.remaining.sources import (
+from spillcast.forecast.remaining.estimate import (
     ELAPSED,
     FILES_SOURCE,
     Estimate,
     Quantity,
-    pool,
+    pooled_by_quantity,
 )
+from spillcast.forecast.remaining.progress import Array, Progress, Rate
 from spillcast.forecast.result import Remaining, RemainingQuantity
 from spillcast.recording.event_names import OPS
 from spillcast.units import format_duration
 
-#: Operations of the whole take no more than so many times what those recorded took, or less.
-SLOWER_MOST = 2.0
+#: Operations of the entire query take at most this multiple of the time of those recorded, or its
+#: inverse.
+MAX_SLOWER = 2.0
 
 
 @dataclass(frozen=True)
 class RemainingWork:
-    """Draws of the whole on the storage of the recording; their medians are its figures."""
+    """Draws of the entire query on the storage of the recording; their medians are its figures."""
 
     #: Elapsed time of the query by the recording's end.
     done_s: float
     elapsed_s: Array
     #: The time outside temp I/O.
     rest_s: Array
-    #: By op: bytes of the whole, those of it that are to come, and what a byte takes; of an op that
-    #: was not seen it is a guess.
+    #: By op: bytes of the entire query, those of it that are to come, and the time that a byte
+    #: takes; of an op that was not seen it is a guess.
     bytes: Mapping[str, Array]
     coming: Mapping[str, Array]
     io_s_per_byte: Mapping[str, float]
     #: Ops that were seen.
     seen: Collection[str]
-    #: Where each figure is from: ``written``, ``read`` and ``elapsed``.
+    #: Where ``written``, ``read`` and ``elapsed`` are known from.
     sources: Mapping[str, str]
     #: By op bytes that the recording holds.
     recorded: Mapping[str, float]
@@ -52,49 +67,39 @@ class RemainingWork:
     unused: Sequence[str]
     #: Whether no previous run gave the time outside temp I/O.
     guessed: bool
-    #: Whether its time was told: operations that were not recorded take what then is left of it.
+    #: Whether the elapsed time was given: operations that were not recorded take what is left of it.
     timed: bool
 
     def whole_s(self, loads: Sequence[Load]) -> float:
-        """Elapsed time of the whole query: what lies outside temp I/O, and its ``loads``."""
+        """Elapsed time of the entire query: what lies outside temp I/O, and its ``loads``."""
         return max(float(np.median(self.rest_s)) + self._io_s(loads), self.done_s)
 
     def _io_s(self, loads: Sequence[Load]) -> float:
-        """Elapsed time that loads take."""
         return sum(load.total_s for load in loads) / self.overlap
 
     def whole_bytes(self, op: str) -> float:
         """Bytes that it moves."""
         return float(np.median(self.bytes[op]))
 
-    def done_bytes(self, op: str) -> float:
-        """Bytes that it has moved by the recording's end."""
-        return float(np.median(self.bytes[op] - self.coming[op]))
-
     def loads(self, recorded: Sequence[Load]) -> list[Load]:
-        """Those of the whole, from those recorded; an op that was not seen is like the other."""
+        """Those of the entire query, from those recorded; an unseen op is like the other one."""
         results = []
         for op in sorted(self.bytes):
             was_seen = op in self.seen
             alike = [load for load in recorded if (load.op == op) == was_seen]
-            moved = sum(similar.bytes for similar in alike)
-            times = self.whole_bytes(op) / max(moved, 1)
+            times = self.whole_bytes(op) / max(sum(load.bytes for load in alike), 1)
             for load in alike:
                 count, size = round(times * load.count), round(times * load.bytes)
+                guessed_s = self.overlap * size * self.io_s_per_byte[op]
+                took_s = times * load.total_s if was_seen else guessed_s
                 if count:
-                    elapsed_s = size * self.io_s_per_byte[op]
-                    took_s = times * load.total_s if was_seen else self.overlap * elapsed_s
                     results.append(replace(load, op=op, count=count, bytes=size, total_s=took_s))
-        slower = self._slower(self._io_s(results))
+        slower, io_s = 1.0, self._io_s(results)
+        if self.timed and io_s > 0:
+            left_s = float(np.median(self.elapsed_s)) - float(np.median(self.rest_s))
+            slower = min(max(left_s / io_s, 1 / MAX_SLOWER), MAX_SLOWER)
         results = [replace(load, total_s=slower * load.total_s) for load in results]
         return sorted(results, key=lambda load: (load.op, load.size_class_bytes))
-
-    def _slower(self, io_s: float) -> float:
-        """How much longer operations of the whole take than those recorded, which take ``io_s``."""
-        if not self.timed or io_s <= 0:
-            return 1.0
-        left_s = float(np.median(self.elapsed_s)) - float(np.median(self.rest_s))
-        return min(max(left_s / io_s, 1 / SLOWER_MOST), SLOWER_MOST)
 
     def factors(self) -> Mapping[str, Array]:
         """By op draws of its bytes over their median."""
@@ -105,7 +110,7 @@ class RemainingWork:
         return self.rest_s - float(np.median(self.rest_s))
 
     def summary(self) -> Remaining:
-        """What a forecast tells of it."""
+        """What a forecast shows of it."""
         left_s = np.maximum(self.elapsed_s - self.done_s, 0)
         return Remaining(
             done_s=self.done_s,
@@ -116,8 +121,8 @@ class RemainingWork:
         )
 
     def _left_bytes(self, op: str, source: str) -> RemainingQuantity:
-        left = _quantity(self.coming[op], source)
-        return replace(left, done=self.done_bytes(op), recorded=self.recorded[op])
+        done = float(np.median(self.bytes[op] - self.coming[op]))
+        return replace(_quantity(self.coming[op], source), done=done, recorded=self.recorded[op])
 
 
 def _quantity(drawn: Array, source: str) -> RemainingQuantity:
@@ -127,240 +132,249 @@ def _quantity(drawn: Array, source: str) -> RemainingQuantity:
 
 #: Draws before those that agree with the elapsed time are picked out of them.
 CANDIDATES = 10 * DRAWS
-#: Of bytes written, how many are read in all: some queries end early, some read twice.
+#: Standard deviations of the logarithm. Bytes read over those written: some queries end early, some
+#: read twice.
 READ_SPREAD = 0.08
-#: What passes with a byte to come may be more or less than it was; and of an op that was not seen,
-#: where the other one stands for it (standard deviations of the logarithm).
+#: The time in and beside a byte to come, over that of a recorded one; and of an op that was not
+#: seen, where the other op stands for it.
 IO_SPREAD, REST_SPREAD = 0.08, 0.5
 UNSEEN_IO_SPREAD, UNSEEN_REST_SPREAD = 1.0, 0.7
-#: Writes to come, over those done, where nothing tells: spread of the logarithm.
+#: Writes to come over those done, where nothing shows them.
 UNKNOWN_SPREAD = 1.5
-#: How likely a query that no longer writes will write again, where nothing tells how much is
+#: The earlier time outside temp I/O by the CPU time until then.
+REST_BEFORE_SPREAD = 0.35
+#: Least share of a time that lies outside temp I/O.
+MIN_REST = 0.02
+#: How likely a query that no longer writes will write again, where nothing shows how much is
 #: written in all.
 AGAIN = 0.5
-#: The time before outside temp I/O, where CPU time tells it, is off by so much; it is never less
-#: than this share of it.
-REST_BEFORE_SPREAD, LEAST = 0.35, 0.02
-#: An op of which so much of all writes was done before the recording: how long it took follows from
-#: that, and is no more than so many times as much or less as the other takes.
-PASSED_MIN, UNLIKE = 0.1, 20.0
-#: Of the elapsed time, what may come after the last temp I/O.
+#: The time that an unseen op took before the recording follows from the time left, if at least this
+#: share of all writes was done then; it is at most this multiple of the other op's, or its inverse.
+MIN_PASSED, UNLIKE = 0.1, 20.0
+#: The time beside a byte to come is at most this multiple of that in the recording, or its inverse.
+MAX_GROWTH = 2.0
+#: Share of the elapsed time that may come after the last temp I/O.
 TAIL = 0.03
 #: Fewer draws than this agree with what is given: then it and what was seen contradict each other.
-AGREEING_MIN = 50
-#: A time that is given is taken to be no more than so many standard deviations longer.
-ESTIMATE_MOST = 2.0
+MIN_AGREEING = 50
+#: A given time is at most so many standard deviations longer.
+MAX_LONGER = 2.0
+
+
+def lower_bound(progress: Progress) -> Remaining:
+    """What is at least to come, with no end above: no more writes, and reads of what is unread."""
+    least = extrapolate(progress, [Estimate("writes", 0.0, 0.0, 0.0, FILES_SOURCE)])
+    assert isinstance(least, RemainingWork)
+    remaining = least.summary()
+    return replace(
+        remaining,
+        reads_bytes=replace(remaining.reads_bytes, low=progress.unread.lower).without_end(),
+        writes_bytes=remaining.writes_bytes.without_end(),
+        elapsed_s=remaining.elapsed_s.without_end(),
+        still_writing=progress.writes_at_full_rate,
+    )
 
 
 def extrapolate(
     progress: Progress, estimates: Sequence[Estimate], unused: Sequence[str] = ()
 ) -> RemainingWork | str:
-    """Why there is none, in words; empty where nothing tells the whole."""
-    by = {
-        quantity: [estimate for estimate in estimates if estimate.quantity == quantity]
-        for quantity in get_args(Quantity)
-    }
-    if by["written"]:
-        # What is yet to come by the files alone may be followed by more.
-        by["writes"] = []
-    if not by["written"] and not by["writes"] and not by["elapsed"]:
+    """Why there is none, in words; empty where nothing shows the entire query."""
+    by = pooled_by_quantity(estimates)
+    if not {"written", "writes", "elapsed"} & by.keys():
         return ""
     draws = np.random.default_rng(0)
     drawn = _drawn(progress, by, draws)
     rest_s, elapsed_s = drawn.rest_s, np.maximum(drawn.rest_s + drawn.io_s, progress.done_s)
     picked = draws.integers(0, CANDIDATES, DRAWS)
-    if by["elapsed"]:
-        pooled = pool(by["elapsed"])
-        agreeing = _agreeing(elapsed_s, pooled, draws)
-        fits = _with_room(drawn, pooled, draws) if agreeing is None else agreeing
+    if (given := by.get("elapsed")) is not None:
+        agreeing = _agreeing(elapsed_s, given, draws)
+        fits = _with_room(drawn, given, draws) if agreeing is None else agreeing
         if fits is None:
-            reason = _too_short(pooled, drawn, by)
-            if any(estimate.source == ELAPSED for estimate in by["elapsed"]):
+            reason = _too_short(given, drawn, by)
+            if any(estimate.source == ELAPSED for estimate in estimates):
                 return reason
             others = [estimate for estimate in estimates if estimate.quantity != "elapsed"]
             return extrapolate(progress, others, [*unused, reason]) or reason
         picked = fits
-        elapsed_draws_s = np.maximum(pooled.drawn(draws.standard_normal(DRAWS)), progress.done_s)
+        given_s = np.maximum(given.drawn(draws.standard_normal(DRAWS)), progress.done_s)
         if agreeing is not None:
-            rest_s[picked] *= elapsed_draws_s / elapsed_s[picked]
+            rest_s[picked] *= given_s / elapsed_s[picked]
         else:
-            unused = [*unused, *_longer(pooled, float(np.median(elapsed_s)), by)]
-            rest_s[picked] = np.maximum(elapsed_draws_s - drawn.io_s[picked], drawn.least_s[picked])
-        elapsed_s[picked] = elapsed_draws_s
-    moved = drawn.moved
+            unused = [*unused, *_longer(given, float(np.median(elapsed_s)), by)]
+            rest_s[picked] = np.maximum(given_s - drawn.io_s[picked], drawn.min_rest_s[picked])
+        elapsed_s[picked] = given_s
     return RemainingWork(
         done_s=progress.done_s,
         elapsed_s=elapsed_s[picked],
         rest_s=rest_s[picked],
-        bytes={op: (moved.done[op] + moved.coming[op])[picked] for op in OPS},
-        coming={op: moved.coming[op][picked] for op in OPS},
+        bytes={op: (drawn.done[op] + drawn.coming[op])[picked] for op in OPS},
+        coming={op: drawn.coming[op][picked] for op in OPS},
         io_s_per_byte=drawn.io_s_per_byte,
-        seen=progress.io_s_per_byte.keys(),
+        seen=progress.rates.keys(),
         sources=_sources(by),
         recorded=progress.bytes,
         overlap=progress.overlap,
         unused=unused,
-        guessed=not by["rest"],
-        timed=bool(by["elapsed"]),
+        guessed="rest" not in by,
+        timed="elapsed" in by,
     )
 
 
 @dataclass(frozen=True)
 class _Drawn:
-    """Draws of the whole, whatever is given of its elapsed time."""
+    """Draws of the entire query, whatever is given of its elapsed time."""
 
-    moved: "_Moved"
+    #: Bytes by op by the recording's end, and to come.
+    done: Mapping[str, Array]
+    coming: Mapping[str, Array]
     #: The time outside temp I/O, and in it.
     rest_s: Array
     io_s: Array
-    #: The time outside temp I/O by the recording's end, or what a previous run tells of all of it.
-    least_s: Array
+    #: The time outside temp I/O by the recording's end, or all of it by a previous run.
+    min_rest_s: Array
     io_s_per_byte: Mapping[str, float]
 
 
-def _drawn(
-    progress: Progress, by: Mapping[str, Sequence[Estimate]], draws: np.random.Generator
-) -> _Drawn:
-    moved = _moved_bytes(progress, by, draws)
-    passed_s, rates = _passed(progress, moved, draws)
-    rest_s, io_s = passed_s, progress.done_s - passed_s
-    for op, rate in rates.items():
-        rest_s = rest_s + moved.coming[op] * rate.rest_s
-        io_s = io_s + moved.coming[op] * rate.io_s
-    rest_s = rest_s + TAIL * progress.done_s * np.abs(draws.standard_normal(CANDIDATES))
-    if by["rest"]:
+Given = Mapping[Quantity, Estimate]
+
+
+def _drawn(progress: Progress, by: Given, draws: np.random.Generator) -> _Drawn:
+    done, coming = _moved_bytes(progress, by, draws)
+    passed_s, io_each_s = _passed(progress, done, draws)
+    rest_each_s = _rest_each_s(progress, done, coming, passed_s, draws)
+    io_s = progress.done_s - passed_s + sum(coming[op] * io_each_s[op] for op in OPS)
+    tail_s = TAIL * progress.done_s * np.abs(draws.standard_normal(CANDIDATES))
+    rest_s = passed_s + sum(coming[op] * rest_each_s[op] for op in OPS) + tail_s
+    if "rest" in by:
         # No less than has passed already.
-        rest_s = pool(by["rest"]).drawn(draws.standard_normal(CANDIDATES))
-        rest_s = np.maximum(rest_s, progress.rest_s)
-        passed_s = rest_s.copy()
-    each_s = {op: float(np.median(rate.io_s)) for op, rate in rates.items()}
-    return _Drawn(moved, rest_s, io_s, passed_s, each_s)
-
-
-@dataclass(frozen=True)
-class _Moved:
-    """Draws of bytes by op: by the recording's end, and to come."""
-
-    done: Mapping[str, Array]
-    coming: Mapping[str, Array]
+        rest_s = by["rest"].drawn(draws.standard_normal(CANDIDATES))
+        rest_s = passed_s = np.maximum(rest_s, progress.rest_s)
+    each_s = {op: float(np.median(io_each_s[op])) for op in OPS}
+    return _Drawn(done, coming, rest_s.copy(), io_s, passed_s, each_s)
 
 
 def _moved_bytes(
-    progress: Progress, by: Mapping[str, Sequence[Estimate]], draws: np.random.Generator
-) -> _Moved:
-    """What lies unread and what is written yet will be read; what is neither was read before."""
+    progress: Progress, by: Given, draws: np.random.Generator
+) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
+    """Bytes by op by the recording's end, and to come."""
     normal, uniform = draws.standard_normal((4, CANDIDATES)), draws.uniform(0, 1, (2, CANDIDATES))
-    least = max(
-        progress.unread.written_since + progress.unread.held_before, progress.bytes["write"]
-    )
-    sooner = max(progress.done("write") - least, 0.0)
-    done = least + sooner * np.exp(progress.before_error * normal[0])
-    pooled = pool(by["written"]) if by["written"] else None
-    goes_on = uniform[0] < (1.0 if "write" in progress.doing else _again(pooled, progress))
-    if pooled is not None:
-        whole = np.maximum(pooled.drawn(normal[1]), least)
-        writes = np.maximum(whole - done, 0.0) * goes_on
-        # What nothing follows is the whole: by both, each as sure as it is.
-        sure = _weight(progress.before_error, hypot(*pooled.spreads) / 2**0.5)
-        all_done = np.maximum(done, 1.0) ** (1 - sure) * np.maximum(whole, 1.0) ** sure
-        done = np.where(writes > 0, done, np.maximum(all_done, least))
-    elif by["writes"] and not by["elapsed"]:
-        writes = pool(by["writes"]).drawn(normal[1])
+    files = progress.unread
+    min_done = max(files.written_since + files.held_before, progress.bytes["write"])
+    earlier = max(progress.done("write") - min_done, 0.0)
+    done = min_done + earlier * np.exp(progress.before_error * normal[0])
+    given = by.get("written")
+    goes_on = uniform[0] < (1.0 if "write" in progress.doing else _again(given, progress))
+    if given is not None:
+        total = np.maximum(given.drawn(normal[1]), min_done)
+        writes = np.maximum(total - done, 0.0) * goes_on
+        # Where nothing follows, done and total are the same: each counts by its error.
+        weight = _weight(progress.before_error, given.spread)
+        all_done = np.maximum(done, 1.0) ** (1 - weight) * np.maximum(total, 1.0) ** weight
+        done = np.where(writes > 0, done, np.maximum(all_done, min_done))
+    elif "writes" in by and "elapsed" not in by:
+        writes = by["writes"].drawn(normal[1])
     else:
         writes = done * np.exp(UNKNOWN_SPREAD * normal[1]) * goes_on
-    unread = np.minimum(progress.unread.drawn(uniform[1]), done)
+    unread = np.minimum(files.drawn(uniform[1]), done)
     reads = (unread + writes) * np.exp(READ_SPREAD * normal[2])
+    # What is neither unread nor still to be written was read before.
     read = np.maximum(done - unread, progress.bytes["read"])
-    if by["read"]:
-        whole = pool(by["read"]).drawn(normal[3])
-        reads = np.minimum(reads, np.maximum(whole - progress.bytes["read"], 0.0))
-        read = np.maximum(whole - reads, progress.bytes["read"])
-    return _Moved({"write": done, "read": read}, {"write": writes, "read": reads})
+    if "read" in by:
+        total = by["read"].drawn(normal[3])
+        reads = np.minimum(reads, np.maximum(total - progress.bytes["read"], 0.0))
+        read = np.maximum(total - reads, progress.bytes["read"])
+    return {"write": done, "read": read}, {"write": writes, "read": reads}
 
 
-def _again(estimate: Estimate | None, progress: Progress) -> float:
+def _again(given: Estimate | None, progress: Progress) -> float:
     """How likely a query that no longer writes will write again (Bayes).
 
-    The further what was written is below what is given of the whole, the less likely that is all.
+    The further the bytes written are below those given of the entire query, the more likely.
     """
-    if estimate is None:
+    if given is None:
         return AGAIN
-    spread = hypot(*estimate.spreads, progress.before_error) / 2**0.5
-    off = max(log(estimate.centre / max(progress.done("write"), 1.0)), 0.0) / spread
+    off = max(log(given.centre / max(progress.done("write"), 1.0)), 0.0)
+    off /= hypot(*given.spreads, progress.before_error) / 2**0.5
     return AGAIN / (AGAIN + (1 - AGAIN) * exp(-(off**2) / 2))
 
 
-def _weight(seen_weight: float, other: float) -> float:
-    """Of the other of two figures, by their spreads."""
-    return seen_weight**2 / (seen_weight**2 + other**2) if seen_weight else 0.0
-
-
-@dataclass(frozen=True)
-class _Rate:
-    """Draws of the elapsed time with a byte: of its operation, and beside it."""
-
-    io_s: Array
-    rest_s: Array
+def _weight(error: float, of_other: float) -> float:
+    """Weight of the other of two figures, by their errors."""
+    return error**2 / (error**2 + of_other**2) if error else 0.0
 
 
 def _passed(
-    progress: Progress, moved: _Moved, draws: np.random.Generator
-) -> tuple[Array, Mapping[str, _Rate]]:
-    """Time outside temp I/O by the recording's end, and by op what a byte takes.
+    progress: Progress, done: Mapping[str, Array], draws: np.random.Generator
+) -> tuple[Array, Mapping[str, Array]]:
+    """Time outside temp I/O by the recording's end, and by op the time of an operation a byte.
 
-    What an op that was not seen took follows from the time before, less what else it was.
+    The time of an op that was not seen follows from the time before the recording, less what else
+    passed then.
     """
-    before = {op: np.maximum(moved.done[op] - progress.bytes[op], 0.0) for op in OPS}
-    known = {op: rate * _off(IO_SPREAD, draws) for op, rate in progress.io_s_per_byte.items()}
-    io_s = sum((before[op] * rate for op, rate in known.items()), np.zeros(CANDIDATES))
-    rest_s = None
-    unseen = [op for op in OPS if op not in known]
-    untold = any(np.median(before[op]) > PASSED_MIN * progress.done("write") for op in unseen)
-    # Where the time of both ops is known, what is left of the time before tells it best.
-    if progress.rest_before_s is not None and untold:
-        rest_s = np.minimum(
-            progress.rest_before_s * _off(REST_BEFORE_SPREAD, draws), progress.before_s
+    before = {op: np.maximum(done[op] - progress.bytes[op], 0.0) for op in OPS}
+    each_s = {op: rate.io_s * _off(IO_SPREAD, draws) for op, rate in progress.rates.items()}
+    io_s = sum((before[op] * each for op, each in each_s.items()), np.zeros(CANDIDATES))
+    before_s, by_cpu_s, min_rest_s = progress.before_s, None, MIN_REST * progress.before_s
+    unseen = [op for op in OPS if op not in each_s]
+    follows = any(np.median(before[op]) > MIN_PASSED * progress.done("write") for op in unseen)
+    if progress.rest_before_s is not None:
+        by_cpu_s = progress.rest_before_s * _off(REST_BEFORE_SPREAD, draws)
+    for op in unseen:
+        [like_s] = each_s.values()
+        each_s[op] = like_s * _off(UNSEEN_IO_SPREAD, draws)
+        if by_cpu_s is not None and follows:
+            left_s = np.maximum(before_s - np.minimum(by_cpu_s, before_s) - io_s, min_rest_s)
+            each_s[op] = left_s / np.maximum(before[op], 1.0)
+            each_s[op] = np.clip(each_s[op], like_s / UNLIKE, like_s * UNLIKE)
+        io_s = io_s + before[op] * each_s[op]
+    rest_s = np.maximum(before_s - io_s, min_rest_s)
+    if by_cpu_s is not None and progress.rest_before_s is not None:
+        # Where the time of both ops is known, what is left of the time before counts too.
+        errors = (
+            REST_BEFORE_SPREAD * progress.rest_before_s,
+            IO_SPREAD * float(np.median(io_s)),
         )
-    passed = dict[str, Array]()
+        weight = 0.0 if follows else _weight(*errors)
+        rest_s = np.minimum(rest_s * weight + by_cpu_s * (1 - weight), before_s)
+    return rest_s + progress.rest_s, each_s
+
+
+def _rest_each_s(
+    progress: Progress,
+    done: Mapping[str, Array],
+    coming: Mapping[str, Array],
+    rest_s: Array,
+    draws: np.random.Generator,
+) -> Mapping[str, Array]:
+    """By op the time beside a byte to come."""
+    spilling_s = np.maximum(rest_s - progress.ahead_s, MIN_REST * rest_s)
+    mean_s = spilling_s / np.maximum(done["read"] + done["write"], 1.0)
+    each_s = {}
     for op in OPS:
-        if op in known:
-            passed[op] = known[op]
-            continue
-        [like] = known
-        passed[op] = known[like] * _off(UNSEEN_IO_SPREAD, draws)
-        if rest_s is not None:
-            left_s = np.maximum(progress.before_s - rest_s - io_s, LEAST * progress.before_s)
-            least, most = known[like] / UNLIKE, known[like] * UNLIKE
-            passed[op] = np.clip(left_s / np.maximum(before[op], 1.0), least, most)
-        io_s = io_s + before[op] * passed[op]
-    if rest_s is None:
-        rest_s = np.maximum(progress.before_s - io_s, LEAST * progress.before_s)
-        if progress.rest_before_s is not None:
-            by_cpu_s = progress.rest_before_s * _off(REST_BEFORE_SPREAD, draws)
-            spreads_s = (
-                REST_BEFORE_SPREAD * progress.rest_before_s,
-                IO_SPREAD * float(np.median(io_s)),
-            )
-            sure = _weight(*spreads_s)
-            rest_s = np.minimum(rest_s * sure + by_cpu_s * (1 - sure), progress.before_s)
-    rest_s = rest_s + progress.rest_s
-    # An op that was not seen has no more beside it than the other, or than there was in all.
-    spilling_s = np.maximum(rest_s - progress.ahead_s, LEAST * rest_s)
-    in_all = spilling_s / np.maximum(moved.done["read"] + moved.done["write"], 1.0)
-    rates = {}
-    for op in OPS:
-        seen_rate = progress.rest_s_per_byte.get(op)
-        if seen_rate is None:
-            [like_s] = progress.rest_s_per_byte.values()
-            each_s = np.minimum(max(like_s, 0.0), in_all)
-            # Nor less than what has passed, spread over all that is written.
-            written = np.maximum(moved.done["write"] + moved.coming["write"], 1.0)
-            each_s = np.maximum(each_s, rest_s / written)
+        rate, spread = progress.rates.get(op), REST_SPREAD
+        if rate is not None:
+            grown = _growth(rate, coming[op], progress.bytes[op])
+            each_s[op] = np.maximum(rate.rest_s * grown, MIN_REST * mean_s)
         else:
-            each_s = np.maximum(seen_rate, LEAST * in_all)
-        spread = UNSEEN_REST_SPREAD if seen_rate is None else REST_SPREAD
-        rates[op] = _Rate(passed[op], each_s * _off(spread, draws))
-    return rest_s, rates
+            # An unseen op has no more beside it than the other one, or than there was in all; but
+            # no less than what has passed, spread over all that is written.
+            [like], spread = progress.rates.values(), UNSEEN_REST_SPREAD
+            written = np.maximum(done["write"] + coming["write"], 1.0)
+            each_s[op] = np.maximum(np.minimum(max(like.rest_s, 0.0), mean_s), rest_s / written)
+        each_s[op] = each_s[op] * _off(spread, draws)
+    return each_s
+
+
+def _growth(rate: Rate, coming: Array, recorded: float) -> Array:
+    """Mean time beside the bytes to come, over that of the recorded ones.
+
+    The trend within the recording may end with it, go on to the end, or anything between.
+    """
+    draws = np.random.default_rng(1)
+    slope, error = rate.growth
+    drawn = slope + error * draws.standard_normal(CANDIDATES)
+    goes_on = draws.uniform(0, 1, CANDIDATES) * coming / max(recorded, 1.0)
+    return np.clip(1 + drawn * (1 + goes_on) / 2, 1 / MAX_GROWTH, MAX_GROWTH)
 
 
 def _off(spread: float, draws: np.random.Generator) -> Array:
@@ -369,60 +383,56 @@ def _off(spread: float, draws: np.random.Generator) -> Array:
 
 
 def _agreeing(
-    elapsed_s: Array, estimate: Estimate, draws: np.random.Generator
+    elapsed_s: Array, given: Estimate, draws: np.random.Generator
 ) -> NDArray[np.int64] | None:
     """Those of the draws whose elapsed time is about what is given; None for hardly any."""
-    spread = max(*estimate.spreads, 0.03)
-    off = np.log(elapsed_s / estimate.centre) / spread
-    weight = np.exp(-(off**2) / 2)
-    if weight.sum() ** 2 < AGREEING_MIN * max((weight**2).sum(), 1e-300):
+    spread = max(*given.spreads, 0.03)
+    weight = np.exp(-((np.log(elapsed_s / given.centre) / spread) ** 2) / 2)
+    if weight.sum() ** 2 < MIN_AGREEING * max((weight**2).sum(), 1e-300):
         return None
     return draws.choice(len(weight), DRAWS, p=weight / weight.sum())
 
 
 def _with_room(
-    drawn: _Drawn, estimate: Estimate, draws: np.random.Generator
+    drawn: _Drawn, given: Estimate, draws: np.random.Generator
 ) -> NDArray[np.int64] | None:
-    """Those of the draws whose temp I/O, and what passes beside it, leave some of a longer time.
+    """Those of the draws that fit into a longer time with what passes beside temp I/O.
 
     None for hardly any.
     """
-    most_s = estimate.centre * exp(ESTIMATE_MOST * estimate.spreads[1])
-    fit = np.flatnonzero(drawn.io_s + drawn.least_s <= most_s)
-    return draws.choice(fit, DRAWS) if len(fit) >= AGREEING_MIN else None
+    max_s = given.centre * exp(MAX_LONGER * given.spreads[1])
+    fit = np.flatnonzero(drawn.io_s + drawn.min_rest_s <= max_s)
+    return draws.choice(fit, DRAWS) if len(fit) >= MIN_AGREEING else None
 
 
-def _longer(
-    estimate: Estimate, expected_s: float, by: Mapping[str, Sequence[Estimate]]
-) -> list[str]:
-    """What a time that is given leaves unused, in words: it is longer than what is expected."""
-    if estimate.centre < expected_s:
+def _longer(given: Estimate, expected_s: float, by: Given) -> list[str]:
+    """What a given time leaves unused, in words: it is longer than what is expected."""
+    if given.centre < expected_s:
         return []
-    known = f" of {pool(by['rest']).source}" if by["rest"] else " so far"
-    time = format_duration(estimate.centre)
-    return [f"the time outside temp I/O{known}: {estimate.source} ({time}) leaves far more for it"]
+    known = f" of {by['rest'].source}" if "rest" in by else " so far"
+    time = format_duration(given.centre)
+    return [f"the time outside temp I/O{known}: {given.source} ({time}) leaves far more for it"]
 
 
-def _too_short(estimate: Estimate, drawn: _Drawn, by: Mapping[str, Sequence[Estimate]]) -> str:
-    """What contradicts a time that is given, in words."""
-    known = [pool(by[quantity]).source for quantity in ("written", "rest") if by[quantity]]
+def _too_short(given: Estimate, drawn: _Drawn, by: Given) -> str:
+    """What contradicts a given time, in words."""
+    known = [by[quantity].source for quantity in ("written", "rest") if quantity in by]
     sources = f", by {' and '.join(dict.fromkeys(known))}" if known else ""
-    io_s, least_s = float(np.median(drawn.io_s)), float(np.median(drawn.least_s))
+    io_s, rest_s = float(np.median(drawn.io_s)), float(np.median(drawn.min_rest_s))
     return (
-        f"{estimate.source}: {format_duration(estimate.centre)} is too short for temp I/O of about "
-        f"{format_duration(io_s)} and {format_duration(least_s)} beside it{sources}"
+        f"{given.source}: {format_duration(given.centre)} is too short for temp I/O of about "
+        f"{format_duration(io_s)} and {format_duration(rest_s)} beside it{sources}"
     )
 
 
-def _sources(by: Mapping[str, Sequence[Estimate]]) -> Mapping[str, str]:
+def _sources(by: Given) -> Mapping[str, str]:
     """Where each figure is from, in words."""
-    sources = {quantity: pool(those).source for quantity, those in by.items() if those}
-    elapsed = sources.get("elapsed")
+    sources = {quantity: given.source for quantity, given in by.items()}
+    elapsed, rest = sources.get("elapsed"), sources.get("rest")
     written = sources.get("written")
     if written is None:
         written = f"{elapsed}, at the rates seen" if elapsed else sources["writes"]
     read = sources.get("read") or ("the remaining writes" if written != FILES_SOURCE else None)
-    rest = sources.get("rest")
     rates = "the remaining bytes, at the time each took"
     return {
         "written": written,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spillcast.forecast.threads.overlap import RecordedThreads, simulated_threads
@@ -13,196 +13,81 @@ from spillcast.recording import Recording
 from spillcast.recording.completeness import had_worked
 from spillcast.recording.distinct import grouped
 from spillcast.recording.event_names import OPS
-from spillcast.recording.meta import KeptWaits
 from spillcast.recording.observed import DoneBefore
 from spillcast.recording.spill import codes, equals
 
 Array = NDArray[np.float64]
-#: Of a file that was there before and is read out of order it is not known where reading is.
-ANYWHERE = (0.0, 0.5, 1.0)
-#: But what was written last is read first: while it reads nothing before this share of a file, it
-#: has just begun, and so much of it is unread.
-TOP, BEGUN = 0.6, (0.6, 0.9, 1.0)
-#: Over bytes read of a file, those written that say nothing of where reading is.
-STRAY = 0.01
+#: The last part of a recording, which shows whether its query writes or reads; an op with less than
+#: this share of the bytes moved in it is no phase.
+LATE, MIN_PHASE = 0.2, 0.1
+#: Writes go on at full rate while the late rate is at least this share of the earlier one, and they
+#: are at least this multiple of the late reads: files that are read faster than that drain.
+MIN_RATE, MIN_WRITES_PER_READ = 0.5, 0.8
+#: An op with less than this share of the recorded bytes shows no rate.
+MIN_SEEN = 0.01
+#: The trend of the time beside an op is fitted to so many groups of at least so many operations.
+GROUPS, MIN_OPERATIONS = 8, 6
+#: A session that is hardly older than its query did nothing else: factor and seconds.
+ALONE, ALONE_S = 1.1, 0.5
+#: Other waits take at most this multiple of the CPU time beside them.
+MAX_WAITING = 2.0
+#: Relative error of the bytes written before the recording, as counted and as left by the time.
+COUNTED_ERROR, TIMED_ERROR = 0.05, 0.3
 
 
 @dataclass(frozen=True)
 class Unread:
-    """Bytes of all temp files, and of those held and unread when the recording began."""
+    """Bytes of all temp files that are unread at the end, and unread and held ones before."""
 
-    low: float
-    about: float
-    high: float
+    lower: float
+    middle: float
+    upper: float
     held_before: float
     unread_before: float
-    #: Bytes written since.
     written_since: float
 
-    def drawn(self, uniform: np.ndarray) -> np.ndarray:
-        """Draws, from draws between 0 and 1: the middle half is about what it says."""
-        return np.asarray(np.interp(uniform, (0.0, 0.25, 0.75, 1.0), self._ends))
-
-    @property
-    def _ends(self) -> tuple[float, float, float, float]:
-        low, high = (self.low + self.about) / 2, (self.about + self.high) / 2
-        return self.low, low, high, self.high
+    def drawn(self, uniform: Array) -> Array:
+        """Draws, from draws between 0 and 1: half of them near the middle."""
+        near = (self.lower + self.middle) / 2, (self.middle + self.upper) / 2
+        ends = (self.lower, *near, self.upper)
+        return np.asarray(np.interp(uniform, (0.0, 0.25, 0.75, 1.0), ends))
 
 
 @dataclass(frozen=True)
-class _File:
-    """One file: what it held before, and its operations in order."""
+class Rate:
+    """Elapsed time that goes with a byte of an op: the operation itself, and the time beside it.
 
-    held: float
-    write: np.ndarray
-    offset: np.ndarray
-    size: np.ndarray
-    #: Whether it was cut or removed after the last of them.
-    gone: bool
-
-
-def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
-    """What of a recording's temp files is yet to be read at its end.
-
-    Of each op ``times`` as much was moved as single waits are kept of.
+    ``growth`` is how much of itself the time beside it grows over the recording, and its error.
     """
-    files = _files(recording, times)
-    leftovers = [_left(file) for file in files]
-    low, about, high, held, before = (float(sum(row)) for row in zip(*leftovers, strict=True))
-    written = float(sum(file.size[file.write].sum() for file in files))
-    return Unread(low, about, high, held, before, written)
 
-
-def _files(recording: Recording, times: Mapping[str, float]) -> Sequence[_File]:
-    held = {sized.file: sized.bytes for sized in recording.meta.temp_before}
-    waits = recording.temp_waits
-    bursts = recording.meta.raw.slices_s
-    if bursts and recording.meta.raw.rows == recording.meta.raw.rows_seen:
-        # It is known what files held when the last of them began.
-        began_ns = round(bursts[-1][0] * 1e9)
-        waits = waits.filter(pa.compute.greater_equal(waits["start_ns"], began_ns))
-    write = equals(waits["op"], "write")
-    offset = waits["offset"].fill_null(0).to_numpy()
-    size = waits["bytes"].fill_null(0).to_numpy() * np.where(write, times["write"], times["read"])
-    start = waits["start_ns"].to_numpy()
-    gone = _gone(recording)
-    files = []
-    for path, rows in _by_file(waits["file"]):
-        ended = gone.get(path, -1) >= start[rows[-1]]
-        files.append(
-            _File(
-                held=float(held.pop(path, 0)),
-                write=write[rows],
-                offset=offset[rows],
-                size=size[rows],
-                gone=bool(ended),
-            )
-        )
-    nothing = np.zeros(0, dtype=np.int64)
-    files += [
-        _File(float(size), nothing > 0, nothing, nothing, file in gone)
-        for file, size in held.items()
-    ]
-    return files or [_File(0.0, nothing > 0, nothing, nothing, False)]
-
-
-def _by_file(names: pa.ChunkedArray) -> Sequence[tuple[str, np.ndarray]]:
-    """The rows of each file, by its name; the name of none is None."""
-    number = codes(names)
-    order = grouped(number)
-    parts = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
-    by_name = [(str(names[int(rows[0])]), rows) for rows in parts if len(rows)]
-    return sorted(by_name, key=lambda each: each[0])
-
-
-def _gone(recording: Recording) -> Mapping[str, int]:
-    """When each file was removed or cut to nothing, ns."""
-    changes = recording.temp_changes
-    event = changes["event"].cast(pa.string())
-    cut = pa.compute.and_(
-        pa.compute.match_substring(event, "truncate"), pa.compute.equal(changes["offset"], 0)
-    )
-    ends = pa.compute.or_(
-        pa.compute.match_substring(event, "unlink"), pa.compute.fill_null(cut, False)
-    )
-    rows = changes.filter(ends)
-    names = rows["file"].cast(pa.string()).to_pylist()
-    return dict(zip(names, rows["start_ns"].to_pylist(), strict=True))
-
-
-def _left(file: _File) -> tuple[float, float, float, float, float]:
-    """Unread bytes at the end: low, about, high; and held and unread ones before."""
-    held, reads = file.held, ~file.write
-    written, read = (float(file.size[which].sum()) for which in (file.write, reads))
-    if not read:
-        left = 0.0 if file.gone else held + written
-        return left, left, left, held, held
-    if not held:
-        left = 0.0 if file.gone else max(written - read, 0.0)
-        return left, left, left, 0.0, 0.0
-    if written > STRAY * read:
-        before = min(held, max(read - written, 0.0))
-        most = 0.0 if file.gone else max(held + written - read, 0.0)
-        return most / 2, most * 0.9, most, held, max(held * 0.9, before)
-    most = max(held + written - read, 0.0)
-    if file.gone:
-        return 0.0, 0.0, 0.0, held, read
-    # Where several runs are read side by side, each is as far as the others.
-    first = float(file.offset[reads].min())
-    last = max(held - float((file.offset + file.size)[reads].max()), 0.0)
-    if not _in_order(file.offset[reads]):
-        if first > TOP * held:
-            low, about, high = (most * share for share in BEGUN)
-            return low, about, high, held, about + read
-        if first + last < most * ANYWHERE[1]:
-            about = most * (last / (first + last) if first + last else ANYWHERE[1])
-            about = (about + most * ANYWHERE[1]) / 2
-            return 0.0, about, most, held, about + read
-    about = most * last / (first + last) if first + last else 0.0
-    return about * 0.9, about, min(about * 1.1, most), held, about + read
-
-
-def _in_order(offset: np.ndarray) -> bool:
-    """Whether hardly any operation goes back."""
-    return len(offset) < 2 or float((np.diff(offset) < 0).mean()) < 0.1
-
-
-#: The last part of a recording, by which it is told whether its query writes or reads.
-LAST = 0.2
-#: Of the bytes moved in that part, what is less is no phase.
-HARDLY = 0.1
-#: Of all bytes recorded, an op that moved less was not seen: a few operations tell no rate.
-SEEN_MIN = 0.01
-#: A session that is hardly older than its query did nothing else.
-ALONE, ALONE_S = 1.1, 0.5
-#: Beside CPU time there are other waits, at most so many times as long in all.
-WAITING_MOST = 2.0
+    io_s: float
+    rest_s: float
+    growth: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Bytes on temp files and seconds; an op that was not recorded has no rate."""
+    """Bytes on temp files and seconds, within the recording and before it."""
 
     recorded_s: float
-    #: Elapsed time of the query before the recording.
+    #: Elapsed time of the query before the recording, and how much of it was no temp I/O; None
+    #: where nothing shows that.
     before_s: float
-    #: Bytes by op within the recording, and before it.
+    rest_before_s: float | None
+    #: Bytes by op within the recording and before it, and the relative error of the latter.
     bytes: Mapping[str, float]
     before: Mapping[str, float]
-    #: What was written by the end and is likely to be read yet.
-    unread: Unread
-    #: Elapsed time that goes with a byte, by op: of the operation itself, and beside it.
-    io_s_per_byte: Mapping[str, float]
-    rest_s_per_byte: Mapping[str, float]
-    #: Ops that the last part of the recording did; all of it where that did none.
-    doing: frozenset[str]
-    #: How far off ``before`` may be, as a share of it.
     before_error: float
-    #: Elapsed time before the recording that was no temp I/O; None where nothing tells.
-    rest_before_s: float | None
+    unread: Unread
+    #: By op; an op that was not recorded has none.
+    rates: Mapping[str, Rate]
+    #: Ops in the last part of the recording, or in all of it where that has none.
+    doing: frozenset[str]
+    #: Whether nothing at the end of the recording shows that writing will end.
+    writes_at_full_rate: bool
     #: Seconds of latency, of all threads together, for one of elapsed time.
     overlap: float
-    #: Of the time recorded, that before the query's first temp I/O: it goes with no byte.
+    #: Recorded time before the first temp I/O of the query: it goes with no byte.
     ahead_s: float
 
     @property
@@ -213,7 +98,7 @@ class Progress:
     @property
     def rest_s(self) -> float:
         """Elapsed time outside temp I/O within the recording."""
-        io_s = sum(self.bytes[op] * rate for op, rate in self.io_s_per_byte.items())
+        io_s = sum(self.bytes[op] * rate.io_s for op, rate in self.rates.items())
         return max(self.recorded_s - io_s, 0.0)
 
     def done(self, op: str) -> float:
@@ -223,101 +108,136 @@ class Progress:
 
 def progress_of(recording: Recording, threads: RecordedThreads) -> Progress | None:
     """None where the recording holds no single waits that could tell."""
-    waits = recording.temp_waits
-    raw = recording.meta.raw
-    if raw.slices_of_all or not waits.num_rows or (raw.slices_s is None and _some_missing(raw)):
+    waits, raw = recording.temp_waits, recording.meta.raw
+    some_missing = raw.rows < raw.rows_seen
+    if raw.slices_of_all or not waits.num_rows or (raw.slices_s is None and some_missing):
         return None
-    op = np.array(OPS)[equals(waits["op"], OPS[1]).astype(int)]
-    size = waits["bytes"].fill_null(0).to_numpy().astype(float)
-    start_s = waits["start_ns"].to_numpy() / 1e9
-    end_s = start_s + waits["elapsed_ns"].to_numpy() / 1e9
-    kept = {name: float(size[op == name].sum()) for name in OPS}
-    moved = _moved_bytes(recording, kept) if _some_missing(raw) else kept
-    files = unread(recording, {name: moved[name] / max(kept[name], 1.0) for name in OPS})
-    before_s = _before_s(recording)
-    last = start_s >= (1 - LAST) * recording.elapsed_s
-    late = {name: float(size[last & (op == name)].sum()) for name in OPS}
+    rows = _Rows.of(recording, waits, some_missing=some_missing)
+    kept = {op: rows.moved(op) for op in OPS}
+    moved = _moved_bytes(recording, kept) if some_missing else kept
+    files = unread(recording, {op: moved[op] / max(kept[op], 1.0) for op in OPS})
     fresh = raw.slices_s is None and not files.held_before
-    ahead_s = float(start_s.min()) if fresh else 0.0
-    rates = _s_per_byte(op, size, *_end_to_end(recording, start_s, end_s), ahead_s)
-    if not rates:
-        return None
+    ahead_s = float(rows.start_s.min()) if fresh else 0.0
     overlap = 1 / simulated_threads(threads).of_waits
-    io_s = {
-        name: min(float((end_s - start_s)[op == name].sum()) / overlap / kept[name], rate)
-        for name, rate in rates.items()
-    }
+    if not (rates := rows.rates(overlap, ahead_s)):
+        return None
+    before_s = _before_s(recording)
+    counted = _counted_before(recording, before_s)
     earlier = max(moved["write"] - files.written_since, 0.0)
-    before, error = _done_before(recording, files, earlier, before_s, rates)
-    recorded_io_s = sum(moved[name] * io_s[name] for name in io_s)
+    before, error = _bytes_before(counted, files, earlier, before_s, rates)
+    recorded_io_s = sum(moved[op] * rate.io_s for op, rate in rates.items())
+    late = {op: rows.moved(op, after=1 - LATE) for op in OPS}
     return Progress(
         recorded_s=recording.elapsed_s,
         before_s=before_s,
+        rest_before_s=_rest_before_s(recording, counted, before_s, recorded_io_s),
         bytes=moved,
         before=before,
-        unread=files,
-        io_s_per_byte=io_s,
-        rest_s_per_byte={name: rate - io_s[name] for name, rate in rates.items()},
-        doing=_doing(late) or _doing(kept),
         before_error=error,
-        rest_before_s=_rest_before_s(recording, before_s, recorded_io_s),
+        unread=files,
+        rates=rates,
+        doing=_phases(late) or _phases(kept),
+        writes_at_full_rate=_at_full_rate(rows, late),
         overlap=overlap,
         ahead_s=ahead_s,
     )
 
 
-def _doing(moved: Mapping[str, float]) -> frozenset[str]:
-    """Ops that moved more than hardly anything."""
-    return frozenset(name for name in OPS if moved[name] > HARDLY * sum(moved.values()))
+@dataclass(frozen=True)
+class _Rows:
+    """Temp operations in the order of their ends; times without those between kept slices."""
+
+    op: NDArray[np.str_]
+    size: Array
+    start_s: Array
+    end_s: Array
+    latency_s: Array
+    elapsed_s: float
+
+    @classmethod
+    def of(cls, recording: Recording, waits: pa.Table, *, some_missing: bool) -> "_Rows":
+        start_s, latency_s = (waits[name].to_numpy() / 1e9 for name in ("start_ns", "elapsed_ns"))
+        end_s, elapsed_s = start_s + latency_s, recording.elapsed_s
+        if some_missing:
+            edges = np.array(recording.meta.raw.slices_s)
+            before_s = np.concatenate([[0.0], np.cumsum(edges[:, 1] - edges[:, 0])])
+            at = np.clip(np.searchsorted(edges[:, 0], start_s, side="right") - 1, 0, len(edges) - 1)
+            end_s = before_s[at] + np.clip(end_s, edges[at, 0], edges[at, 1]) - edges[at, 0]
+            elapsed_s = float(before_s[-1])
+        op = np.array(OPS)[equals(waits["op"], OPS[1]).astype(int)]
+        size = waits["bytes"].fill_null(0).to_numpy().astype(float)
+        order = np.argsort(end_s, kind="stable")
+        columns = (column[order] for column in (op, size, start_s, end_s, latency_s))
+        return cls(*columns, elapsed_s)
+
+    def moved(self, op: str, after: float = 0.0) -> float:
+        """Bytes of an op that ended after a share of the time."""
+        return float(self.size[(self.op == op) & (self.end_s >= after * self.elapsed_s)].sum())
+
+    def rates(self, overlap: float, ahead_s: float) -> dict[str, Rate]:
+        """By op; all that passes until an operation ends goes with it, but for ``ahead_s``."""
+        passed_s = np.diff(self.end_s, prepend=ahead_s)
+        passed_s[-1] += max(self.elapsed_s - self.end_s[-1], 0.0)
+        rates = {}
+        for op in OPS:
+            which = self.op == op
+            moved = float(self.size[which].sum())
+            if moved <= MIN_SEEN * self.size.sum():
+                continue
+            elapsed_s, io_s = passed_s[which], self.latency_s[which] / overlap
+            each_s = float(elapsed_s.sum()) / moved
+            io_each_s = min(float(io_s.sum()) / moved, each_s)
+            growth = _growth(elapsed_s - io_s, self.size[which])
+            rates[op] = Rate(io_each_s, each_s - io_each_s, growth)
+        return rates
 
 
-def _some_missing(raw: KeptWaits) -> bool:
-    """Whether single waits are kept of some slices alone."""
-    return raw.rows < raw.rows_seen
+def _growth(rest_s: Array, size: Array) -> tuple[float, float]:
+    """How much of itself a time per byte grows from first to last, and its standard error.
+
+    The slope of a line through groups of operations. It is shrunk as far as their scatter explains
+    it (James and Stein), so that what only scatters has none.
+    """
+    if len(size) < GROUPS * MIN_OPERATIONS:
+        return 0.0, 0.0
+    parts = np.array_split(np.arange(len(size)), GROUPS)
+    per_byte_s = np.array([rest_s[part].sum() / max(size[part].sum(), 1.0) for part in parts])
+    if (mean_s := float(per_byte_s.mean())) <= 0:
+        return 0.0, 0.0
+    at = (np.arange(GROUPS) + 0.5) / GROUPS - 0.5
+    slope = float(at @ per_byte_s / (at @ at))
+    scatter_s = per_byte_s - mean_s - slope * at
+    error = float(np.sqrt(scatter_s @ scatter_s / (GROUPS - 2) / (at @ at)))
+    kept = max(1 - (error / slope) ** 2, 0.0) if slope else 0.0
+    return kept * slope / mean_s, kept * error / mean_s
+
+
+def _phases(moved: Mapping[str, float]) -> frozenset[str]:
+    return frozenset(op for op in OPS if moved[op] > MIN_PHASE * sum(moved.values()))
+
+
+def _at_full_rate(rows: _Rows, late: Mapping[str, float]) -> bool:
+    """Whether late writes have not slowed, and reads do not drain what they leave."""
+    writes = rows.op == "write"
+    if "write" not in _phases(late):
+        return False
+    began_s = float(rows.start_s[writes].min())
+    earlier_s = (1 - LATE) * rows.elapsed_s - began_s
+    earlier = rows.moved("write") - late["write"]
+    slowed = earlier_s > 0 and late["write"] * earlier_s < (
+        MIN_RATE * earlier * LATE * rows.elapsed_s
+    )
+    return not slowed and late["write"] >= MIN_WRITES_PER_READ * late["read"]
 
 
 def _moved_bytes(recording: Recording, kept: Mapping[str, float]) -> dict[str, float]:
-    """Bytes by op where single waits are kept of some slices alone: each second tells them all."""
+    """Bytes by op where single waits are kept of some slices alone: each second has them all."""
     rows = recording.temp_seconds
-    op, size = rows["op"].cast(pa.string()).to_pylist(), rows["bytes"].to_pylist()
     moved = dict(kept)
-    for name in OPS:
-        single_bytes = sum(each for each, of in zip(size, op, strict=True) if of == name)
-        moved[name] = max(moved[name], float(single_bytes)) if moved[name] else 0.0
+    for op in OPS:
+        of_op = rows.filter(pc.equal(rows["op"].cast(pa.string()), op))
+        moved[op] = max(kept[op], float(pc.sum(of_op["bytes"]).as_py() or 0)) if kept[op] else 0.0
     return moved
-
-
-def _end_to_end(
-    recording: Recording, start_s: np.ndarray, end_s: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """When operations ended and how long was recorded, without the time between slices."""
-    raw = recording.meta.raw
-    if raw.slices_s is None or not _some_missing(raw):
-        return end_s, recording.elapsed_s
-    edges = np.array(raw.slices_s)
-    before_s = np.concatenate([[0.0], np.cumsum(edges[:, 1] - edges[:, 0])])
-    at = np.clip(np.searchsorted(edges[:, 0], start_s, side="right") - 1, 0, len(edges) - 1)
-    within_s = np.clip(end_s, edges[at, 0], edges[at, 1]) - edges[at, 0]
-    return before_s[at] + within_s, float(before_s[-1])
-
-
-def _done_by_query_before(recording: Recording, before_s: float) -> DoneBefore | None:
-    """What the kernel counted of the query alone: its process, or its session, began with it."""
-    before = recording.meta.before
-    if before is None or before_s <= 0:
-        return None
-    if recording.meta.server_query is None or before.ran_s < ALONE * before_s + ALONE_S:
-        return before
-    return None
-
-
-def _rest_before_s(recording: Recording, before_s: float, io_s: float) -> float | None:
-    """By the CPU time until then, with as much other waiting beside it as there was later."""
-    before, cpu_s = _done_by_query_before(recording, before_s), recording.meta.cpu_s
-    if before is None or not cpu_s:
-        return None
-    times = max(recording.elapsed_s - io_s, 0.0) / cpu_s
-    return min(before.cpu_s * min(times, WAITING_MOST), before_s)
 
 
 def _before_s(recording: Recording) -> float:
@@ -330,55 +250,141 @@ def _before_s(recording: Recording) -> float:
     return meta.before.ran_s
 
 
-def _s_per_byte(
-    op: np.ndarray, size: np.ndarray, end_s: np.ndarray, elapsed_s: float, ahead_s: float
-) -> dict[str, float]:
-    """Elapsed time by op: all that passes until an operation ends goes with it.
-
-    But for ``ahead_s``, before the first one of all.
-    """
-    order = np.argsort(end_s, kind="stable")
-    passed_s = np.diff(end_s[order], prepend=ahead_s)
-    # What comes after the last one goes with it too.
-    passed_s[-1] += max(elapsed_s - end_s[order][-1], 0.0)
-    rates = {}
-    for name in OPS:
-        which = op[order] == name
-        moved = float(size[order][which].sum())
-        if moved > SEEN_MIN * size.sum():
-            rates[name] = float(passed_s[which].sum()) / moved
-    return rates
+def _counted_before(recording: Recording, before_s: float) -> DoneBefore | None:
+    """What the kernel counted of the query alone: its process, or its session, began with it."""
+    before = recording.meta.before
+    if before is None or before_s <= 0:
+        return None
+    if recording.meta.server_query is None or before.ran_s < ALONE * before_s + ALONE_S:
+        return before
+    return None
 
 
-def _done_before(
-    recording: Recording,
+def _rest_before_s(
+    recording: Recording, counted: DoneBefore | None, before_s: float, io_s: float
+) -> float | None:
+    """By the CPU time until then, with as much other waiting beside it as in the recording."""
+    if counted is None or not recording.meta.cpu_s:
+        return None
+    waiting = max(recording.elapsed_s - io_s, 0.0) / recording.meta.cpu_s
+    return min(counted.cpu_s * min(waiting, MAX_WAITING), before_s)
+
+
+def _bytes_before(
+    counted: DoneBefore | None,
     files: Unread,
     earlier: float,
     before_s: float,
-    rates: Mapping[str, float],
+    rates: Mapping[str, Rate],
 ) -> tuple[dict[str, float], float]:
-    """Bytes written and read before, and how far off that is.
+    """Bytes written and read before, and their relative error.
 
-    What was written and not read is there still. Of a process that did nothing else the kernel
-    counts all that it wrote; else the time that is left had other files written and read.
+    Files still hold what was written and not read. Of a process that did nothing else the kernel
+    counts all that it wrote; else other files were written and read in the time that is left.
     """
     if before_s <= 0:
         return dict.fromkeys(OPS, 0.0), 0.0
-    counted = _done_by_query_before(recording, before_s)
     # Of what files held when the last burst began, ``earlier`` bytes were written in bursts before.
     held, unread_then = (
         max(before - earlier, 0.0) for before in (files.held_before, files.unread_before)
     )
-    counted_bytes = None if counted is None else counted.written_bytes
-    error = 0.05
-    if counted_bytes is not None:
-        written = max(float(counted_bytes), held)
+    if counted is not None and counted.written_bytes is not None:
+        written, error = max(float(counted.written_bytes), held), COUNTED_ERROR
     else:
-        write_s, read_s = (rates.get(name, max(rates.values())) for name in ("write", "read"))
+        each_s = {op: rate.io_s + rate.rest_s for op, rate in rates.items()}
+        write_s, read_s = (each_s.get(op, max(each_s.values())) for op in ("write", "read"))
         left_s = before_s - held * write_s - (held - unread_then) * read_s
-        written, error = held + max(left_s, 0.0) / (write_s + read_s), 0.3
+        written, error = held + max(left_s, 0.0) / (write_s + read_s), TIMED_ERROR
     read = max(written - unread_then, 0.0)
-    most = None if counted is None else counted.read_bytes
-    if most is not None:
-        read = min(read, float(most))
+    if counted is not None and counted.read_bytes is not None:
+        read = min(read, float(counted.read_bytes))
     return {"write": written, "read": read}, error
+
+
+#: Where reading is in a file that was there before and is read out of order: unknown, unless it
+#: reads nothing before this share of the file. What was written last is read first, so it has just
+#: begun, and these shares are unread.
+TOP, BEGUN = 0.6, (0.6, 0.9, 1.0)
+#: Writes to a file below this share of its reads say nothing of where reading is.
+STRAY = 0.01
+#: Reads that go back at most so often are in order.
+MAX_BACKWARD = 0.1
+
+
+def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
+    """What of a recording's temp files is yet to be read at its end.
+
+    Of each op ``times`` as much was moved as single waits are kept of.
+    """
+    held = {sized.file: float(sized.bytes) for sized in recording.meta.temp_before}
+    waits, raw = recording.temp_waits, recording.meta.raw
+    if raw.slices_s and raw.rows == raw.rows_seen:
+        # It is known what files held when the last burst began.
+        began_ns = round(raw.slices_s[-1][0] * 1e9)
+        waits = waits.filter(pc.greater_equal(waits["start_ns"], began_ns))
+    write = equals(waits["op"], "write")
+    offset, start_ns = waits["offset"].fill_null(0).to_numpy(), waits["start_ns"].to_numpy()
+    size = waits["bytes"].fill_null(0).to_numpy() * np.where(write, times["write"], times["read"])
+    ended_ns = _ends_ns(recording)
+    files = []
+    for path, rows in _by_file(waits["file"]):
+        gone = ended_ns.get(path, -1) >= start_ns[rows[-1]]
+        files.append(_of_file(held.pop(path, 0.0), write[rows], offset[rows], size[rows], gone))
+    for path, bytes_before in held.items():
+        left = 0.0 if path in ended_ns else bytes_before
+        files.append((left, left, left, bytes_before, bytes_before))
+    sums = np.array(files).sum(axis=0).tolist() if files else [0.0] * 5
+    return Unread(*sums, float(size[write].sum()))
+
+
+def _by_file(names: pa.ChunkedArray) -> Sequence[tuple[str, NDArray[np.int64]]]:
+    """The rows of each file, by its name."""
+    number = codes(names)
+    order = grouped(number)
+    parts = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
+    by_name = [(str(names[int(rows[0])]), rows) for rows in parts if len(rows)]
+    return sorted(by_name, key=lambda pair: pair[0])
+
+
+def _ends_ns(recording: Recording) -> Mapping[str, int]:
+    """When each file was removed or cut to nothing."""
+    changes = recording.temp_changes
+    event = changes["event"].cast(pa.string())
+    cut = pc.and_(pc.match_substring(event, "truncate"), pc.equal(changes["offset"], 0))
+    rows = changes.filter(pc.or_(pc.match_substring(event, "unlink"), pc.fill_null(cut, False)))
+    names = rows["file"].cast(pa.string()).to_pylist()
+    return dict(zip(names, rows["start_ns"].to_pylist(), strict=True))
+
+
+def _of_file(
+    held: float, write: NDArray[np.bool_], offset: NDArray[np.int64], size: Array, gone: bool
+) -> tuple[float, float, float, float, float]:
+    """Unread bytes at the end: lower, middle, upper; and held and unread ones before."""
+    written, read = float(size[write].sum()), float(size[~write].sum())
+    left = 0.0 if gone else max(held + written - read, 0.0)
+    if not read or not held:
+        return left, left, left, held, held
+    if written > STRAY * read:
+        before = max(held * 0.9, min(held, max(read - written, 0.0)))
+        return left / 2, left * 0.9, left, held, before
+    if gone:
+        return 0.0, 0.0, 0.0, held, read
+    # Where several runs are read side by side, each is as far as the others.
+    first = float(offset[~write].min())
+    last = max(held - float((offset + size)[~write].max()), 0.0)
+    share = last / (first + last) if first + last else 0.0
+    in_order = read_in_order(offset[~write])
+    if not in_order and first > TOP * held:
+        lower, middle, upper = (left * begun for begun in BEGUN)
+    elif not in_order and first + last < left / 2:
+        middle = left * ((share if first + last else 0.5) + 0.5) / 2
+        lower, upper = 0.0, left
+    else:
+        middle = left * share
+        lower, upper = middle * 0.9, min(middle * 1.1, left)
+    return lower, middle, upper, held, middle + read
+
+
+def read_in_order(offset: NDArray[np.int64]) -> bool:
+    """Whether hardly any operation goes back."""
+    return len(offset) < 2 or float((np.diff(offset) < 0).mean()) < MAX_BACKWARD
