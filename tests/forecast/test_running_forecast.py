@@ -103,7 +103,7 @@ def test_what_memory_keeps_of_single_waits_tells_as_much(tmp_path, monkeypatch):
     assert seen.bytes == {"read": 1000 * 8192, "write": 4000 * 8192}
     assert fewer.bytes == seen.bytes
     assert fewer.done_s == seen.done_s
-    assert fewer.unread.about == pytest.approx(3000 * 8192, rel=0.01)
+    assert fewer.unread.middle == pytest.approx(3000 * 8192, rel=0.01)
     for op in seen.bytes:
-        assert fewer.io_s_per_byte[op] == pytest.approx(0.002 / 8192, rel=0.01)
-        assert fewer.rest_s_per_byte[op] == pytest.approx(0.002 / 8192, rel=0.05)
+        assert fewer.rates[op].io_s == pytest.approx(0.002 / 8192, rel=0.01)
+        assert fewer.rates[op].rest_s == pytest.approx(0.002 / 8192, rel=0.05)

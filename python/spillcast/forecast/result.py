@@ -105,17 +105,6 @@ class RemainingQuantity:
     done: float | None = key("", optional=True)
     recorded: float | None = key("", optional=True)
 
-    def without_end(self) -> "RemainingQuantity":
-        """Its lower bound alone."""
-        return replace(self, centre=None, high=None)
-
-
-#: What bounds the time of a query that was seen in part.
-BOUND_IT = (
-    "give --elapsed TIME of the entire query, --written SIZE or a previous run (--history), or "
-    "record until its temp writes slow down"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Remaining:
@@ -137,12 +126,12 @@ class Remaining:
 
     @property
     def open_ended_words(self) -> str:
-        """Why only a lower bound is known, and what gives an upper one."""
-        reason = "the recording does not show how much temp I/O is to come"
+        """Why only a lower bound is known, and which."""
+        reason = "nothing shows how much will still be written to temp files"
         if self.still_writing:
             reason = "temp files were still written at full rate when the recording ended"
         low = format_duration(self.elapsed_s.low)
-        return f"no upper bound: {reason}. Left running it takes at least another {low}; {BOUND_IT}"
+        return f"no upper bound: {reason}, and to read what they hold takes at least {low} more"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -19,6 +19,11 @@ from spillcast.forecast.work_memory import WorkMemory
 from spillcast.recording.completeness import recorded_words
 from spillcast.units import format_duration, format_setting
 
+#: What bounds the time of a query that was seen in part.
+BOUND_IT = (
+    "For the entire query give --elapsed TIME, --written SIZE or a previous run (--history), or "
+    "record until its temp writes slow down."
+)
 #: Share of the time that storage can save from which on it is the problem.
 PROBLEM = 0.5
 #: Share of the time that a sentence names.
@@ -95,7 +100,7 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
     lines += _warm(query) if place == "data" else []
     if query.to_come is not None and query.to_come.open_ended:
         words = query.to_come.open_ended_words
-        lines.insert(0, f"{words[0].upper()}{words[1:]}.")
+        lines.insert(0, f"{words[0].upper()}{words[1:]}. {BOUND_IT}")
     if cached:
         lines += in_memory_sentences(cached, query.baseline_s)
     if not cached or any(fix.gains(query.baseline_s) for fix in fixes):

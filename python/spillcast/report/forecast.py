@@ -351,7 +351,7 @@ def left_words(forecast: Forecast, coming: Remaining) -> str:
     """What is gained by moving it now, which loses what was done."""
     alone = coming.elapsed_s
     if alone.centre is None or alone.high is None:
-        return f"left running it takes at least another {format_duration(alone.low)}"
+        return f"left running it takes at least another {format_duration(alone.low)} to read them"
     about, low, high = map(format_duration, (alone.centre, alone.low, alone.high))
     words = f"left running it takes about another {about} ({low} to {high})"
     if forecast.forecast_s is None:

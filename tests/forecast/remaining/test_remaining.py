@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from evidence import storage
@@ -16,6 +17,7 @@ from spillcast.forecast.recorded_io import recorded_threads
 from spillcast.forecast.remaining import RemainingWorkHints, UserEstimate
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.threads.overlap import simulated_threads
+from spillcast.forecast.verdict import verdict
 from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import DoneBefore, SizedFile
@@ -32,10 +34,83 @@ def written(tmp_path):
 
 def test_without_any_source_the_sentence_names_the_part(written):
     said = forecast(written, SAME)
-    assert said.to_come is None
     assert said.sentence().startswith("1.60 s were recorded of a run that went on")
     # 400 blocks of 8 KiB.
-    assert "at least 3.12 MiB in temp files remain to be read" in said.warnings[0].message
+    assert "at least 3.12 MiB in temp files remain to be read" in said.warnings[1].message
+
+
+def spread_out(kinds):
+    """Operations by letter: w writes the next block, r reads the next one, - reads data."""
+    numbers = {letter: iter(range(len(kinds))) for letter in "wr-"}
+    names = {"w": ("write", FILE), "r": ("read", FILE), "-": ("read", DATA)}
+    return [(*names[kind], next(numbers[kind])) for kind in kinds]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    ["w" * 200, "w" * 100 + "wwr" * 60, "w-" * 100, "-" * 180 + "w" * 20],
+)
+def test_while_writing_goes_on_at_full_rate_there_is_a_lower_bound_alone(tmp_path, kinds):
+    part = recorded(tmp_path / "part.spill", spread_out(kinds))
+    left = forecast(part, SAME).to_come
+    assert left.open_ended
+    assert left.still_writing
+    unread = kinds.count("w") - kinds.count("r")
+    assert left.reads_bytes.low == pytest.approx(unread * BLOCK)
+    assert (left.reads_bytes.high, left.writes_bytes.high) == (None, None)
+    # Each read is yet to be done, and what one takes is a guess where none was seen.
+    assert 0 < left.elapsed_s.low <= unread * STEP_S
+    code, *_ = (warning.code for warning in forecast(part, SAME).warnings)
+    assert code == "still-writing"
+    assert verdict([forecast(part, SAME)]).text.startswith("No upper bound")
+
+
+@pytest.mark.parametrize("kinds", ["w" * 100 + "rrw" * 20 + "r" * 20, "w" * 100 + "rrrw" * 30])
+def test_files_that_drain_bound_what_is_to_come(tmp_path, kinds):
+    """Writing has ended, or reads outrun it."""
+    left = forecast(recorded(tmp_path / "part.spill", spread_out(kinds)), SAME).to_come
+    assert not left.open_ended
+    assert not left.still_writing
+    unread = kinds.count("w") - kinds.count("r")
+    assert left.reads_bytes.low <= unread * BLOCK * 1.1 < left.reads_bytes.high * 1.2
+
+
+def slower(made, factor):
+    """The recording with its operations ever further apart, ``factor`` times at the end."""
+    start_s = made.waits["start_ns"].to_numpy() / 1e9
+    share = start_s / made.elapsed_s
+    stretched_s = start_s * (1 + (factor - 1) * share / 2)
+    column = made.waits.schema.get_field_index("start_ns")
+    starts = pa.array(np.round(stretched_s * 1e9).astype(np.int64))
+    made.waits = made.waits.set_column(column, "start_ns", starts)
+    elapsed_s = made.elapsed_s * (1 + factor) / 2
+    made.meta = replace(made.meta, elapsed_s=elapsed_s, recorded_s=elapsed_s)
+    return made
+
+
+def test_time_beside_temp_io_that_grows_goes_on_to_grow(tmp_path):
+    """2 ms of each 4 ms are I/O; of a run seen for a fifth the time beside it grows to 4 ms."""
+    operations = [("write", FILE, n) for n in range(400)]
+    shares = []
+    for name, factor in (("even", 1.0), ("slower", 1.5)):
+        part = slower(recorded(tmp_path / name, operations), factor)
+        left_s = workload_of_recording(part, elapsed_s=5 * part.elapsed_s).remaining
+        rest = left_s.rest_s / left_s.elapsed_s
+        shares.append((float(np.median(rest)), float(np.quantile(rest, 0.95))))
+        seen = progress_of(part, recorded_threads(part))
+    # From 2 to 4 ms around a mean of 3 ms.
+    assert seen.rates["write"].growth[0] == pytest.approx(2 / 3, rel=0.1)
+    own = [0.5, 0.6]
+    above = [share - of for (share, _), of in zip(shares, own, strict=True)]
+    assert above[1] > above[0] + 0.02
+    assert shares[1][1] > shares[0][1]
+
+
+def test_the_end_of_another_phase_goes_with_no_byte(tmp_path):
+    """A second passes between the last write and the first read; then each takes 4 ms."""
+    part = recorded(tmp_path / "part.spill", spread_out("w" * 200 + "-" * 250 + "r" * 40))
+    rate = progress_of(part, recorded_threads(part)).rates["read"]
+    assert (rate.io_s + rate.rest_s) * BLOCK == pytest.approx(STEP_S, rel=0.1)
 
 
 def test_the_loads_of_the_entire_query_leave_its_threads_as_recorded(tmp_path):
@@ -51,8 +126,8 @@ def test_time_before_the_first_spill_goes_with_no_byte(tmp_path):
     part = recorded(tmp_path / "part.spill", scan + [("write", FILE, n) for n in range(400)])
     seen = progress_of(part, recorded_threads(part))
     assert seen.ahead_s == pytest.approx(400.5 * STEP_S)
-    own = seen.io_s_per_byte["write"] + seen.rest_s_per_byte["write"]
-    assert own * BLOCK == pytest.approx(STEP_S, rel=0.01)
+    rate = seen.rates["write"]
+    assert (rate.io_s + rate.rest_s) * BLOCK == pytest.approx(STEP_S, rel=0.01)
 
 
 def test_what_a_scan_feeds_comes_as_fast_as_it_did(tmp_path):
@@ -174,7 +249,7 @@ def test_a_run_of_another_engine_is_said_and_not_used(tmp_path):
     said = forecast(part, SAME, known=RemainingWorkHints(history=[former.path]))
     messages = [one.message for one in said.warnings]
     assert "not used: former.spill: it is of postgresql, this one of duckdb" in messages
-    assert said.to_come is None
+    assert said.to_come.open_ended
 
 
 def test_a_run_that_did_less_beside_its_temp_io_than_was_seen_is_not_used(tmp_path, written):

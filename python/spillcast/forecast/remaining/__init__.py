@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import EvidenceUnknown, InputError, OptionInvalid, Refusal
 from spillcast.evidence.counts import Counts
-from spillcast.gate import reading
 from spillcast.forecast.result import Remaining
+from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.completeness import went_on
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE

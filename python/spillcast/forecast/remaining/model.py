@@ -67,7 +67,7 @@ class RemainingWork:
     unused: Sequence[str]
     #: Whether no previous run gave the time outside temp I/O.
     guessed: bool
-    #: Whether the elapsed time was given: operations that were not recorded take what is left of it.
+    #: Whether the elapsed time was given: unrecorded operations take what is left of it.
     timed: bool
 
     def whole_s(self, loads: Sequence[Load]) -> float:
@@ -162,15 +162,27 @@ MAX_LONGER = 2.0
 
 
 def lower_bound(progress: Progress) -> Remaining:
-    """What is at least to come, with no end above: no more writes, and reads of what is unread."""
-    least = extrapolate(progress, [Estimate("writes", 0.0, 0.0, 0.0, FILES_SOURCE)])
-    assert isinstance(least, RemainingWork)
-    remaining = least.summary()
-    return replace(
-        remaining,
-        reads_bytes=replace(remaining.reads_bytes, low=progress.unread.lower).without_end(),
-        writes_bytes=remaining.writes_bytes.without_end(),
-        elapsed_s=remaining.elapsed_s.without_end(),
+    """What is at least to come, with no upper end: the reads of what lies unread, and no CPU."""
+    draws = np.random.default_rng(0)
+    done, _ = _moved_bytes(progress, {}, draws)
+    _, io_each_s = _passed(progress, done, draws)
+    unread = progress.unread.lower
+
+    def at_least(low: float, op: str | None = None) -> RemainingQuantity:
+        return RemainingQuantity(
+            low=low,
+            centre=None,
+            high=None,
+            source=FILES_SOURCE,
+            done=None if op is None else float(np.median(done[op])),
+            recorded=None if op is None else progress.bytes[op],
+        )
+
+    return Remaining(
+        done_s=progress.done_s,
+        reads_bytes=at_least(unread, "read"),
+        writes_bytes=at_least(0.0, "write"),
+        elapsed_s=at_least(float(np.quantile(unread * io_each_s["read"], 0.05))),
         still_writing=progress.writes_at_full_rate,
     )
 

@@ -184,11 +184,14 @@ class _Rows:
             moved = float(self.size[which].sum())
             if moved <= MIN_SEEN * self.size.sum():
                 continue
-            elapsed_s, io_s = passed_s[which], self.latency_s[which] / overlap
-            each_s = float(elapsed_s.sum()) / moved
-            io_each_s = min(float(io_s.sum()) / moved, each_s)
-            growth = _growth(elapsed_s - io_s, self.size[which])
-            rates[op] = Rate(io_each_s, each_s - io_each_s, growth)
+            io_s, size = self.latency_s[which] / overlap, self.size[which]
+            elapsed_s = passed_s[which]
+            if size[1:].sum():
+                # What precedes the first one, such as the end of another phase, goes with no byte.
+                elapsed_s, io_s, size = elapsed_s[1:], io_s[1:], size[1:]
+            each_s = float(elapsed_s.sum() / size.sum())
+            io_each_s = min(float(io_s.sum() / size.sum()), each_s)
+            rates[op] = Rate(io_each_s, each_s - io_each_s, _growth(elapsed_s - io_s, size))
         return rates
 
 

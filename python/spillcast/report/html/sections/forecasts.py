@@ -189,10 +189,13 @@ def remaining(forecasts: Sequence[Forecast]) -> list[Section]:
     """Of a query recorded in part; the same whatever the target, none of queries seen in full."""
     for forecast in ranked(forecasts):
         if (rest := forecast.to_come) is not None:
+            parts = to_come_parts(forecast)
+            if rest.open_ended:
+                return [Section.of("What remains", parts)]
             caption = "Each bar is the entire query; the line is the 90 % interval of its end."
             chart = _progress(forecast.recorded_s, rest)
             figure = Figure("Progress, and what remains", caption, chart, to_come_table(rest))
-            return [Section.of("What remains", to_come_parts(forecast), [figure])]
+            return [Section.of("What remains", parts, [figure])]
     return []
 
 
