@@ -167,8 +167,9 @@ class _Rows:
         op = np.array(OPS)[equals(waits["op"], OPS[1]).astype(int)]
         size = waits["bytes"].fill_null(0).to_numpy().astype(float)
         order = np.argsort(end_s, kind="stable")
-        columns = (column[order] for column in (op, size, start_s, end_s, latency_s))
-        return cls(*columns, elapsed_s)
+        return cls(
+            op[order], size[order], start_s[order], end_s[order], latency_s[order], elapsed_s
+        )
 
     def moved(self, op: str, after: float = 0.0) -> float:
         """Bytes of an op that ended after a share of the time."""
@@ -329,15 +330,18 @@ def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
     offset, start_ns = waits["offset"].fill_null(0).to_numpy(), waits["start_ns"].to_numpy()
     size = waits["bytes"].fill_null(0).to_numpy() * np.where(write, times["write"], times["read"])
     ended_ns = _ends_ns(recording)
-    files = []
+    files = list[tuple[float, ...]]()
     for path, rows in _by_file(waits["file"]):
         gone = ended_ns.get(path, -1) >= start_ns[rows[-1]]
         files.append(_of_file(held.pop(path, 0.0), write[rows], offset[rows], size[rows], gone))
     for path, bytes_before in held.items():
         left = 0.0 if path in ended_ns else bytes_before
         files.append((left, left, left, bytes_before, bytes_before))
-    sums = np.array(files).sum(axis=0).tolist() if files else [0.0] * 5
-    return Unread(*sums, float(size[write].sum()))
+    lower, middle, upper, held_before, unread_before = (
+        np.array(files).reshape(-1, 5).sum(axis=0).tolist()
+    )
+    written = float(size[write].sum())
+    return Unread(lower, middle, upper, held_before, unread_before, written)
 
 
 def _by_file(names: pa.ChunkedArray) -> Sequence[tuple[str, NDArray[np.int64]]]:
