@@ -16,7 +16,7 @@ from bench.queries import QUERIES, recordings
 from bench.result import Result
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import lab_of
-from spillcast.forecast.projection import projection
+from spillcast.forecast.projection import baseline_of, projection
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.lab.storages import Place, named_places
 from spillcast.recording import Recording
@@ -83,7 +83,7 @@ def _moves(engine: Lab, query: Workload, places: list[Place], room: Path) -> Mov
 
 def _likely_s(baseline: Recording, target: Recording) -> float:
     """What caches and compression move."""
-    return projection(workload_of_recording(baseline), observed(target)).drift_s
+    return projection(baseline_of(workload_of_recording(baseline)), observed(target)).drift_s
 
 
 def _result(moves: Moves) -> Result:

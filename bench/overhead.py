@@ -16,7 +16,7 @@ from spillcast.engines.duckdb import lab as duckdb
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.postgres import lab as postgres
 from spillcast.engines.registry import lab_of
-from spillcast.forecast.projection import breakdown
+from spillcast.forecast.projection import baseline_of
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
@@ -133,4 +133,4 @@ def _compare(lab: Lab, workload: Workload, place: Place, output: Path) -> Result
 
 def _said_s(recording: Recording) -> float:
     """What a recording says that it cost the elapsed time."""
-    return breakdown(workload_of_recording(recording)).cost_s
+    return baseline_of(workload_of_recording(recording)).cost_s

@@ -19,7 +19,7 @@ from bench.result import Result
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.ask import forecast
-from spillcast.forecast.projection import projection, total_s
+from spillcast.forecast.projection import baseline_of, projection
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
@@ -96,8 +96,8 @@ def of_query(engine: Lab, query: Workload, room: Path) -> Iterator[tuple]:
 
 def uncached_s(recording: Recording, known: Storage) -> float:
     """The elapsed time without any page cache."""
-    workload = workload_of_recording(recording)
-    return total_s(workload, projection(workload, known))
+    baseline = baseline_of(workload_of_recording(recording))
+    return projection(baseline, known).total_s
 
 
 class Held:

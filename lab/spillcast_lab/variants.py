@@ -4,15 +4,14 @@ from collections.abc import Callable, Mapping
 
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast import Forecast, forecast
+from spillcast.forecast.projection import ESTIMATORS, REHEARSAL
 from spillcast.lab.case import Variant
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 
 #: What a forecast can be made without, and what each is.
 LEFT_OUT: Mapping[str, str] = {
-    "machine": "what a wait costs on this machine",
-    "recording": "what a wait costs in this recording",
-    "cost": "what recording cost, taken off",
+    estimator.name: estimator.summary for estimator in ESTIMATORS if estimator is not REHEARSAL
 }
 REHEARSED = "rehearsed"
 #: A rehearsal is a part of the run: at most so long, and of its temp I/O such a share of it.

@@ -9,7 +9,8 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.evidence.open import open_evidence
 from spillcast.forecast.counted import timed_on, workload_of_counts
-from spillcast.forecast.project import project, refused
+from spillcast.forecast.project import Projector
+from spillcast.forecast.projection import estimators_without
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.recorded import sample_of, too_unsure, workload_of_recording
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
@@ -45,7 +46,7 @@ def forecast(
 
     ``elapsed_s`` is the wall time of the whole query where the recording covers a part of it, and
     ``known`` what else tells of the rest. The target has ``cpus`` CPUs, and a quota of
-    ``cpu_quota`` CPUs, where given, else those of the recording. ``without`` names estimates that
+    ``cpu_quota`` CPUs, where given, else those of the recording. ``without`` names estimators that
     experiments leave out. A large recording is forecast from a sample of its waits unless
     ``exact``. InputError when there was no temp I/O, Refusal when none could be recorded.
     """
@@ -148,7 +149,6 @@ def _forecasts(
             cpu_quota=question.cpu_quota,
             hints=question.known,
             rehearsed=rehearsed,
-            without=question.without,
         )
 
     exact = question.exact or question.rehearse is not None
@@ -168,12 +168,13 @@ def _answers(
 ) -> list[Answer]:
     """A forecast for each target, by its name; or why there is none."""
     confidence, answers = question.confidence, list[Answer]()
-    memory = work_memory(workload, confidence)
+    projector = Projector(workload, estimators_without(question.without))
+    memory = work_memory(projector, confidence)
     for name, storage in storages:
         if isinstance(storage, Refusal):
-            forecast, target = refused(workload, name, confidence, storage), None
+            forecast, target = projector.refused(name, confidence, storage), None
         else:
-            forecast, target = project(workload, storage, confidence), storage
+            forecast, target = projector.forecast(storage, confidence), storage
         forecast = replace(forecast, work_memory=memory, statement=workload.statement)
         answers.append((forecast, target))
     return answers

@@ -13,7 +13,6 @@ Three estimates are pooled, each as sure as it is:
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from spillcast import _core
 from spillcast.columns import batch_of
 from spillcast.forecast.assumptions import WITHIN_RUN_BEYOND, WITHIN_RUN_SPREAD
 from spillcast.forecast.load import Latency, Load, counts
-from spillcast.forecast.workload import CpuTime, Workload
+from spillcast.forecast.workload import CpuTime
 from spillcast.recording.bursts import Bursts, TempOperations
 from spillcast.recording.calibration import WaitCost, weights_of
 from spillcast.recording.event_names import OPS
@@ -31,8 +30,8 @@ from spillcast.stats import inverse_variance
 from spillcast.storage.rehearse import Rehearsal
 
 Array = NDArray[np.float64]
-#: An estimate is never surer than this share of what it says: nothing of the kind repeats better.
-LEAST_ERROR = 0.05
+#: Least standard error of an estimate as a share of it: no measurement of the kind repeats better.
+MIN_ERROR = 0.05
 #: A root is halved in so many times, to a millionth of a millionth.
 HALVINGS = 40
 #: Where the machine was not calibrated: memory that a query goes through in its CPU time, over what
@@ -44,12 +43,12 @@ GUESS_ERROR = 0.6
 STRETCHES = 20
 #: Fewer bursts, or stretches with some that can be compared, tell nothing.
 BURSTS_MIN, STRETCHES_MIN = 200, 5
-#: Quantiles between which waits were seen.
-SEEN = (0.05, 0.95)
+#: Quantiles of the weights of waits between which the run tells the slope.
+QUANTILES = (0.05, 0.95)
 #: Sizes are alike within an eighth of their power of two.
 SIZES = 8
 #: Fewer operations of a kind tell nothing of it.
-ENOUGH = 100
+OPERATIONS_MIN = 100
 #: The prefix is cut into so many stretches, whose differences tell how sure their mean is.
 REHEARSED_STRETCHES = 10
 #: Two runs on the same storage differ by this share of their CPU time.
@@ -78,16 +77,19 @@ class CpuChange:
         return float(self.count @ self.each_s)
 
 
-def blended(estimates: Sequence[CpuChange]) -> CpuChange:
-    """One estimate of several of the same loads, each with a weight of one over its error squared.
+def blended(loads: Sequence[Load], changes: Sequence[CpuChange | None]) -> CpuChange:
+    """One estimate of several of the same loads, each weighted by one over its error squared.
 
-    They are taken to be wrong for reasons of their own; where they are further apart than their
-    errors explain, the error grows by as much (Birge).
+    They are taken to be wrong for reasons of their own. Where they differ by more than their errors
+    explain, the error grows by as much (Birge).
     """
+    estimates = [change for change in changes if change is not None]
+    if not estimates:
+        return CpuChange("", np.zeros(len(loads)), counts(loads), 0.0)
     if len(estimates) == 1:
         return estimates[0]
     errors = np.array(
-        [max(estimate.error_s, LEAST_ERROR * abs(estimate.total_s)) for estimate in estimates]
+        [max(estimate.error_s, MIN_ERROR * abs(estimate.total_s)) for estimate in estimates]
     )
     if not errors.all():
         return estimates[int(np.argmin(errors))]
@@ -99,30 +101,6 @@ def blended(estimates: Sequence[CpuChange]) -> CpuChange:
         estimates[0].count,
         error_s,
     )
-
-
-def cpu_change(
-    workload: Workload,
-    latencies: Sequence[Latency],
-    rehearsal: Rehearsal | None = None,
-    compressing_s: float = 0.0,
-) -> CpuChange:
-    """CPU time that operations take more with these latencies than with those recorded.
-
-    What compressing takes more, ``compressing_s``, is a change of its own and not a part of it.
-    """
-    cpu, loads, without = workload.cpu, workload.loads, workload.without
-    changes: list[CpuChange | None] = []
-    if "machine" not in without:
-        changes.append(machine_change(cpu, loads, latencies, workload.threads.cores_each))
-    if "recording" not in without and cpu.bursts is not None:
-        changes.append(within_run_change(cpu.bursts, loads, latencies))
-    if rehearsal is not None and "rehearsal" not in without:
-        changes.append(rehearsed_change(cpu, loads, rehearsal, compressing_s))
-    estimates = [change for change in changes if change is not None]
-    if not estimates:
-        return CpuChange("", np.zeros(len(loads)), counts(loads), 0.0)
-    return blended(estimates)
 
 
 def machine_change(
@@ -178,43 +156,23 @@ def _guess_s(caches: Sequence[CpuCache], wait_s: Array, warm_cpu_s: float) -> Ar
 
 def _warm_cpu_s(caches: Sequence[CpuCache], recorded_s: Array, count: Array, cpu_s: float) -> float:
     """CPU time between two waits, less what waits added: what is ``cpu_s`` with that."""
-    least_s, most_s = 0.0, cpu_s
+    lower_s, upper_s = 0.0, cpu_s
     for _ in range(HALVINGS):
-        middle_s = (least_s + most_s) / 2
+        middle_s = (lower_s + upper_s) / 2
         added_s = float(count @ _guess_s(caches, recorded_s, middle_s) / count.sum())
         if middle_s + added_s > cpu_s:
-            most_s = middle_s
+            upper_s = middle_s
         else:
-            least_s = middle_s
-    return (least_s + most_s) / 2
-
-
-def within_run_change(
-    bursts: Bursts, loads: Sequence[Load], latencies: Sequence[Latency]
-) -> CpuChange | None:
-    """What bursts of the run tell; None where they are too few, or waited all as long."""
-    if len(bursts) < BURSTS_MIN:
-        return None
-    within_run = _fitted(bursts)
-    if within_run is None:
-        return None
-    count = counts(loads)
-    target_weights = weights_of(np.array([latency.mean_s for latency in latencies]))
-    weights = target_weights - [within_run.mean_weight(load) for load in loads]
-    moved = float(count @ weights)
-    change = CpuChange("recording", within_run.slope_s * weights, count, 0.0)
-    beyond_s = (
-        WITHIN_RUN_BEYOND * within_run.cpu_s * float(count @ within_run.beyond(target_weights))
-    )
-    errors_s = (within_run.error_s * abs(moved), WITHIN_RUN_SPREAD * abs(change.total_s), beyond_s)
-    return CpuChange(change.source, change.each_s, count, float(np.linalg.norm(errors_s)))
+            lower_s = middle_s
+    return (lower_s + upper_s) / 2
 
 
 @dataclass(frozen=True)
-class _WithinRun:
-    """What bursts tell, whatever is asked of them: it takes no time to ask again."""
+class CpuSlope:
+    """CPU time after an operation by the weight of its wait, as the bursts of a run tell it."""
 
-    #: Seconds of CPU by weight of the wait, within what is alike, and its standard error.
+    #: Seconds of CPU for a unit of weight, among bursts that do the same work, and its standard
+    #: error.
     slope_s: float
     error_s: float
     #: Mean CPU time.
@@ -222,53 +180,62 @@ class _WithinRun:
     #: Weights of waits: the mean, that after each op, and those between which most lie.
     mean: float
     mean_after: Mapping[str, float]
-    seen: tuple[float, float]
+    range: tuple[float, float]
 
-    def mean_weight(self, load: Load) -> float:
-        """Of the waits of a load's op; of its own mean wait where none was seen."""
-        waited = self.mean_after.get(load.op)
-        return float(weights_of(np.array([load.mean_s]))[0]) if waited is None else waited
+    def change(self, loads: Sequence[Load], latencies: Sequence[Latency]) -> CpuChange:
+        """CPU time that operations take more with these latencies."""
+        count = counts(loads)
+        target_weights = weights_of(np.array([latency.mean_s for latency in latencies]))
+        weights = target_weights - [self._recorded_weight(load) for load in loads]
+        change_s = self.slope_s * weights
+        outside_s = WITHIN_RUN_BEYOND * self.cpu_s * float(count @ self._outside(target_weights))
+        errors_s = (
+            self.error_s * abs(float(count @ weights)),
+            WITHIN_RUN_SPREAD * abs(float(count @ change_s)),
+            outside_s,
+        )
+        return CpuChange("recording", change_s, count, float(np.linalg.norm(errors_s)))
 
-    def beyond(self, target_weights: Array) -> Array:
-        """Share of the way to weights of waits ``there`` on which no wait of the run was seen."""
-        least, most = self.seen
-        outside = np.maximum(0.0, np.maximum(least - target_weights, target_weights - most))
+    def _recorded_weight(self, load: Load) -> float:
+        """Mean weight of the waits of a load's op; of its own mean wait where there was none."""
+        weight = self.mean_after.get(load.op)
+        return float(weights_of(np.array([load.mean_s]))[0]) if weight is None else weight
+
+    def _outside(self, target_weights: Array) -> Array:
+        """Share of the way from the mean weight to these that lies outside of the run's range."""
+        lower, upper = self.range
+        outside = np.maximum(0.0, np.maximum(lower - target_weights, target_weights - upper))
         return np.asarray(outside / np.maximum(np.abs(target_weights - self.mean), outside + 1e-9))
 
 
-#: By bursts, which are asked for each target.
-_FITTED = WeakKeyDictionary[Bursts, _WithinRun | None]()
+def cpu_slope(bursts: Bursts) -> CpuSlope | None:
+    """The slope within a run; None for too few bursts, or too few that can be compared.
 
-
-def _fitted(bursts: Bursts) -> _WithinRun | None:
-    if bursts not in _FITTED:
-        _FITTED[bursts] = _fit(bursts)
-    return _FITTED[bursts]
-
-
-def _fit(bursts: Bursts) -> _WithinRun | None:
-    """None where too few of them can be compared. The error is a jackknife over stretches."""
+    The error is a jackknife over stretches.
+    """
+    if len(bursts) < BURSTS_MIN:
+        return None
     weight = weights_of(bursts.wait_s)
     columns = {"weight": weight} | {
         name: getattr(bursts, name)
         for name in ("cpu_s", "end_s", "bytes", "op", "next_op", "session")
     }
     rows = batch_of(columns)
-    whole_s = max(float(bursts.end_s.max()), 1e-9)
-    xx, xy = map(np.array, _core.burst_moments(rows, whole_s, STRETCHES, SIZES))
+    total_s = max(float(bursts.end_s.max()), 1e-9)
+    xx, xy = map(np.array, _core.burst_moments(rows, total_s, STRETCHES, SIZES))
     if (xx > 0).sum() < STRETCHES_MIN:
         return None
     without = (xy.sum() - xy) / np.maximum(xx.sum() - xx, 1e-30)
     scatter = ((without - without.mean()) ** 2).sum()
     after = {op: weight[bursts.after(op)] for op in OPS}
-    least, most = np.quantile(weight, SEEN)
-    return _WithinRun(
+    lower, upper = np.quantile(weight, QUANTILES)
+    return CpuSlope(
         slope_s=float(xy.sum() / xx.sum()),
         error_s=float(np.sqrt((STRETCHES - 1) / STRETCHES * scatter)),
         cpu_s=float(bursts.cpu_s.mean()),
         mean=float(weight.mean()),
-        mean_after={op: float(its.mean()) for op, its in after.items() if its.size},
-        seen=(float(least), float(most)),
+        mean_after={op: float(weights.mean()) for op, weights in after.items() if weights.size},
+        range=(float(lower), float(upper)),
     )
 
 
@@ -292,48 +259,56 @@ def rehearsed_change(
     source, same = _prefix(cpu.operations, by_gaps, len(target))
     if same:
         target, source = target.first(len(source)), source.first(len(target))
-    seen = [op for op in OPS if min(source.count(op), target.count(op)) >= ENOUGH]
-    if not seen:
+    rehearsed = [op for op in OPS if min(source.count(op), target.count(op)) >= OPERATIONS_MIN]
+    if not rehearsed:
         return None
-    change_s = {op: target.mean_s(op) - source.mean_s(op) for op in seen}
-    usual_s = float(np.average(list(change_s.values()), weights=[source.count(op) for op in seen]))
-    each_s = np.array([change_s.get(load.op, usual_s) for load in loads])
+    change_s = {op: target.mean_s(op) - source.mean_s(op) for op in rehearsed}
+    weights = [source.count(op) for op in rehearsed]
+    mean_change_s = float(np.average(list(change_s.values()), weights=weights))
+    each_s = np.array([change_s.get(load.op, mean_change_s) for load in loads])
     count = counts(loads)
-    error_s = _error_s(loads, each_s, source, target, set(seen), same=same)
+    error_s = float(
+        np.linalg.norm(
+            [
+                _prefix_error_s(source, target, same=same) * count.sum(),
+                _later_error_s(loads, each_s, source, target, set(rehearsed)),
+                REPEATED * float(source.cpu_s.mean()) * count.sum(),
+            ]
+        )
+    )
     writes = np.array([load.op == "write" for load in loads])
     if compressing_s and (written := float(count[writes].sum())):
         each_s = each_s - np.where(writes, compressing_s / written, 0.0)
     return CpuChange("rehearsal", each_s, count, error_s)
 
 
-def _error_s(
+def _prefix_error_s(source: "_Operations", target: "_Operations", *, same: bool) -> float:
+    """Standard error of the mean change of an operation, by how much stretches of both differ."""
+    source_s, target_s = source.stretches_s(), target.stretches_s()
+    if same:
+        varied = np.std(target_s - source_s, ddof=1)
+    else:
+        varied = np.hypot(source_s.std(ddof=1), target_s.std(ddof=1))
+    return float(varied / REHEARSED_STRETCHES**0.5)
+
+
+def _later_error_s(
     loads: Sequence[Load],
     each_s: Array,
-    source_operations: "_Operations",
-    target_operations: "_Operations",
-    seen: set[str],
-    *,
-    same: bool,
+    source: "_Operations",
+    target: "_Operations",
+    rehearsed: set[str],
 ) -> float:
-    """Of the whole: the prefix's own, what runs differ by, and what was not rehearsed."""
-    count = counts(loads)
-    mean_s = float(source_operations.cpu_s.mean())
-    source_s, other = source_operations.stretches_s(), target_operations.stretches_s()
-    varied = (
-        np.std(other - source_s, ddof=1)
-        if same
-        else np.hypot(source_s.std(ddof=1), other.std(ddof=1))
-    )
-    prefix_s = float(varied) / REHEARSED_STRETCHES**0.5 * count.sum()
-    later_s = 0.0
+    """What the operations that were not rehearsed may differ by."""
+    mean_s, error_s = float(source.cpu_s.mean()), 0.0
     for load, change_s in zip(loads, each_s, strict=True):
-        if load.op not in seen:
-            later_s += load.count * float(np.hypot(OTHER_KIND * change_s, OTHER_KIND_CPU * mean_s))
+        if load.op not in rehearsed:
+            error_s += load.count * float(np.hypot(OTHER_KIND * change_s, OTHER_KIND_CPU * mean_s))
             continue
-        of_op = sum(source_s.count for source_s in loads if source_s.op == load.op)
-        left = max(1 - target_operations.count(load.op) / of_op, 0.0)
-        later_s += load.count * left * LATER * abs(change_s)
-    return float(np.linalg.norm([prefix_s, later_s, REPEATED * mean_s * count.sum()]))
+        of_op = sum(other.count for other in loads if other.op == load.op)
+        left = max(1 - target.count(load.op) / of_op, 0.0)
+        error_s += load.count * left * LATER * abs(change_s)
+    return error_s
 
 
 @dataclass(frozen=True)
@@ -351,23 +326,21 @@ class _Operations:
     def __len__(self) -> int:
         return len(self.is_read)
 
-    def first(self, many: int) -> "_Operations":
-        """The first of them."""
-        return _Operations(self.is_read[:many], self.cpu_s[:many])
+    def first(self, count: int) -> "_Operations":
+        return _Operations(self.is_read[:count], self.cpu_s[:count])
 
     def _of(self, op: str) -> NDArray[np.bool_]:
         return self.is_read if op == OPS[0] else ~self.is_read
 
     def count(self, op: str) -> int:
-        """How many of an op."""
         return int(self._of(op).sum())
 
     def mean_s(self, op: str) -> float:
-        """CPU time after one of an op."""
+        """CPU time after an operation of an op."""
         return float(self.cpu_s[self._of(op)].mean())
 
     def stretches_s(self) -> Array:
-        """Mean CPU time after one, in consecutive stretches of equal count."""
+        """Mean CPU time after an operation, in consecutive stretches of equal count."""
         parts = np.array_split(self.cpu_s, REHEARSED_STRETCHES)
         return np.array([part.mean() if len(part) else 0.0 for part in parts])
 
@@ -383,6 +356,6 @@ def _prefix(recorded: TempOperations, by_gaps: bool, target: int) -> tuple[_Oper
     begin_s, end_s = slices[0] if slices else (0.0, 0.0)
     before = int(np.searchsorted(recorded.start_ns, end_s * 1e9))
     # Nothing was done before the first slice where that begins with the run.
-    if begin_s * 1e9 > 1e6 or before < min(ENOUGH, target):
+    if begin_s * 1e9 > 1e6 or before < min(OPERATIONS_MIN, target):
         return operations, False
     return operations.first(before), True

@@ -23,16 +23,9 @@ from spillcast.forecast.assumptions import (
 )
 from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
 from spillcast.forecast.load import Latency, Load, operations
-from spillcast.forecast.projection import (
-    ZERO_LATENCY,
-    Breakdown,
-    Projection,
-    breakdown,
-    projection,
-    total_s,
-)
+from spillcast.forecast.projection import ZERO_LATENCY, Baseline, Projection, projection
 from spillcast.forecast.result import Sampled
-from spillcast.forecast.workload import Workload, per_workload
+from spillcast.forecast.workload import Workload
 from spillcast.recording.event_names import OPS
 from spillcast.stats import NORMAL_95
 from spillcast.storage.rehearse import Rehearsal
@@ -60,7 +53,6 @@ class Elapsed:
 
     forecast_s: float
     uncertainty: Uncertainty
-    projection: Projection
     sample: Sampled | None = None
 
     def at_most(self, other_s: float) -> "Elapsed":
@@ -76,14 +68,13 @@ class Elapsed:
         return min(low_s, self.forecast_s, max_lower_s), max(high_s, self.forecast_s)
 
 
-@per_workload
-def zero_latency(workload: Workload) -> Elapsed:
+def zero_latency(baseline: Baseline) -> Elapsed:
     """The elapsed time on storage of no latency, which no other storage can beat."""
-    return elapsed_on(workload, ZERO_LATENCY, projection(workload, ZERO_LATENCY))
+    return elapsed_on(baseline, ZERO_LATENCY, projection(baseline, ZERO_LATENCY))
 
 
 def elapsed_on(
-    workload: Workload,
+    baseline: Baseline,
     storage: Storage,
     projected: Projection,
     *,
@@ -96,11 +87,11 @@ def elapsed_on(
     ``uncached_s`` is the elapsed time without the page cache that the target is taken to have, and
     ``measured`` the rehearsal in which the entire query ran there.
     """
-    forecast_s = float(total_s(workload, projected))
+    workload, forecast_s = baseline.workload, float(projected.total_s)
     sample = None
     if measured is None:
-        sample = _sampled(workload, storage, cached=cached)
-        drawn_s = _drawn_s(workload, storage, projected, forecast_s, uncached_s, sample)
+        sample = _sampled(baseline, storage, cached=cached)
+        drawn_s = _drawn_s(baseline, storage, projected, uncached_s, sample)
     else:
         drawn_s = _drawn_run_s(measured)
     uncertainty = Uncertainty.of(
@@ -110,23 +101,22 @@ def elapsed_on(
         workload.kind,
         _direction(workload.loads, projected.latencies),
     )
-    return Elapsed(forecast_s, uncertainty, projected, sample)
+    return Elapsed(forecast_s, uncertainty, sample)
 
 
 def _drawn_s(
-    workload: Workload,
+    baseline: Baseline,
     storage: Storage,
     projected: Projection,
-    forecast_s: float,
     uncached_s: float | None,
     sample: Sampled | None,
 ) -> Array:
     """Elapsed times in which what is known to vary does."""
-    draws, today = np.random.default_rng(0), breakdown(workload)
-    rest_s = _drawn_rest_s(workload, today, projected, draws)
+    draws, workload = np.random.default_rng(0), baseline.workload
+    rest_s = _drawn_rest_s(baseline, projected, draws)
     if projected.changes_s:
         rest_s += projected.changes_s * np.exp(draws.normal(0, storage.source.noise, DRAWS))
-    terms = zip(workload.loads, today.io_s, projected.io_s, projected.latencies, strict=True)
+    terms = zip(workload.loads, baseline.io_s, projected.io_s, projected.latencies, strict=True)
     drawn_s = drawn_totals(
         rest_s,
         [
@@ -145,8 +135,8 @@ def _drawn_s(
     )
     if uncached_s is not None and projected.missed is not None:
         half = 2 * sqrt(projected.missed * (1 - projected.missed))
-        off_s = PAGE_CACHE_ERROR * half * abs(uncached_s - forecast_s)
-        drawn_s = np.maximum(drawn_s + draws.normal(0, off_s, DRAWS), today.remainder_s / 2)
+        off_s = PAGE_CACHE_ERROR * half * abs(uncached_s - projected.total_s)
+        drawn_s = np.maximum(drawn_s + draws.normal(0, off_s, DRAWS), baseline.remainder_s / 2)
     apart = MODELS_APART * log(projected.overlap.apart)
     drawn_s *= np.exp(draws.normal(0, apart, DRAWS))
     if projected.spinning_s:
@@ -162,25 +152,23 @@ def _disturbed(storage: Storage) -> float:
     return DISTURBED_ERROR * (storage.facts.get("others_cpu_share") or 0.0)
 
 
-def _drawn_rest_s(
-    workload: Workload, today: Breakdown, projected: Projection, draws: np.random.Generator
-) -> Array:
+def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Generator) -> Array:
     """Draws of the time outside temp I/O.
 
     CPU time changes by its drift, with a standard error; any part of the time without a CPU may
     go, and what recording cost is only known as far as it was measured.
     """
     drift_s = projected.drift_s + projected.drift_error_s * draws.standard_normal(DRAWS)
-    rest_s: Array = today.remainder_s + np.maximum(drift_s, today.min_drift_s)
-    rest_s += today.limits_s
-    rest_s -= today.ready_s * draws.uniform(0, 1, DRAWS)
-    if today.cost_error_s:
-        cost_s = today.outside_cost_s
-        off_s = today.cost_error_s * draws.standard_normal(DRAWS)
+    rest_s: Array = baseline.remainder_s + np.maximum(drift_s, baseline.min_drift_s)
+    rest_s += baseline.limits_s
+    rest_s -= baseline.ready_s * draws.uniform(0, 1, DRAWS)
+    if baseline.cost_error_s:
+        cost_s = baseline.outside_cost_s
+        off_s = baseline.cost_error_s * draws.standard_normal(DRAWS)
         rest_s += cost_s - np.maximum(cost_s + off_s, 0.0)
-    if workload.remaining is not None:
-        min_s = MIN_REST * today.remainder_s
-        rest_s = np.maximum(rest_s + workload.remaining.rest_off_s(), min_s)
+    if (remaining := baseline.workload.remaining) is not None:
+        min_s = MIN_REST * baseline.remainder_s
+        rest_s = np.maximum(rest_s + remaining.rest_off_s(), min_s)
     return rest_s
 
 
@@ -216,20 +204,20 @@ def _part_factors(workload: Workload, draws: np.random.Generator) -> Mapping[str
     return {op: seen[:, number] * elsewhere[:, number] for number, op in enumerate(OPS)}
 
 
-def _sampled(workload: Workload, storage: Storage, *, cached: bool) -> Sampled | None:
+def _sampled(baseline: Baseline, storage: Storage, *, cached: bool) -> Sampled | None:
     """What a sample leaves open; None where all waits were taken, or the workload is such a part.
 
     Its error is how far apart the forecasts of its parts are, each of which rests on a share of
     the waits. What all parts have in common is that threads of a window seem to work less side by
     side at its ends, where what one of them does lies outside.
     """
-    sample, parts = workload.sample, workload.sample_parts
+    sample, parts = baseline.workload.sample, baseline.sample_parts
     if sample is None or not parts:
         return None
-    times_s = (total_s(part, projection(part, storage, cached=cached)) for part in parts)
+    times_s = (projection(part, storage, cached=cached).total_s for part in parts)
     log_elapsed = np.log([max(part_s, 1e-9) for part_s in times_s])
     scatter = FEW_PARTS * float(log_elapsed.std(ddof=1)) / sqrt(len(parts))
-    threads = workload.recorded_threads.threads
+    threads = baseline.workload.recorded_threads.threads
     ends = threads * sample.slices / sample.rows if threads > 1 else 0.0
     error = hypot(scatter, ends, MIN_SAMPLE_ERROR if threads > 1 else 0.0)
     return Sampled(sample.rows, sample.of_rows, error)

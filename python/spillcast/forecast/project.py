@@ -6,65 +6,160 @@ interval over those at either bound.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import inf
 
 from spillcast.errors import CpuTimeUnknown, IntervalTooWide, RecordingInsufficient, Refusal
 from spillcast.forecast.elapsed import Elapsed, elapsed_on, run_s, zero_latency
 from spillcast.forecast.interval import too_wide
-from spillcast.forecast.projection import Breakdown, breakdown, projection, total_s
+from spillcast.forecast.projection import (
+    ESTIMATORS,
+    Baseline,
+    Estimator,
+    Projection,
+    baseline_of,
+    projection,
+)
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, Warm
-from spillcast.forecast.warnings import (
-    page_cache_holds,
-    page_cache_warning,
-    refusal,
-    skipped_cache_warning,
-    unknown_cpu_limits,
-    warnings_of,
-)
+from spillcast.forecast.warnings import page_cache_holds, refusal, unknown_cpu_limits, warnings_of
 from spillcast.forecast.workload import Workload
 from spillcast.storage.storage import Storage
 from spillcast.units import format_duration
 
 
-def project(workload: Workload, storage: Storage, confidence: float = CONFIDENCE) -> Forecast:
-    """The elapsed time of a workload with its temp files on a storage."""
-    forecast = _between_bounds(workload, storage, confidence, cached=storage.source.uncached)
-    if workload.counted and forecast.without_cache_s is not None:
-        # No count tells how much memory there is, so the page cache may hold nothing.
-        without = _between_bounds(workload, storage, confidence, cached=False)
-        forecast = _with_and_without(forecast, without)
-    return forecast
+class Projector:
+    """Forecasts of a workload on storages. What no storage changes is worked out once."""
 
+    def __init__(self, workload: Workload, estimators: Sequence[Estimator] = ESTIMATORS) -> None:
+        self.workload, self.baseline = workload, baseline_of(workload, estimators)
+        #: The same at each bound of what has only bounds.
+        self.at_bounds = [Projector(bound, estimators) for bound in workload.at_bounds]
+        self._refusal = refusal(self.baseline)
 
-def _between_bounds(
-    workload: Workload, storage: Storage, confidence: float, *, cached: bool
-) -> Forecast:
-    """The forecast of the workload, with an interval from the lowest to the highest bound."""
-    central = _project(workload, storage, confidence, cached=cached)
-    if not workload.at_bounds:
-        return central
-    at_bounds = [_project(at, storage, confidence, cached=cached) for at in workload.at_bounds]
-    intervals = list[Interval]()
-    for forecast in (central, *at_bounds):
-        if (interval_s := interval_of(forecast)) is None:
-            return forecast
-        intervals.append(interval_s)
-    low_s, high_s = _around(intervals)
-    ceilings = [f.ceiling_interval_s for f in (central, *at_bounds) if f.ceiling_interval_s]
-    ceiling_s = _around(ceilings, max(central.baseline_s, central.ceiling_s))
-    central = replace(central, uncertainty=None, ceiling_interval_s=ceiling_s)
-    unknown = workload.quality.unknown
-    # Of times that are not known bounds are the answer, however wide.
-    if unknown is None or workload.quality.time_unknown or too_wide(low_s, high_s) is None:
-        return replace(central, interval_s=(low_s, high_s))
-    reason = (
-        f"{unknown.words}, so that it may take {format_duration(low_s)} or "
-        f"{format_duration(high_s)}; {unknown.remedy}"
-    )
-    terms = breakdown(workload).rest
-    central = replace(central, forecast_s=None, interval_s=None, terms=terms, warnings=[])
-    return central.refused_by(IntervalTooWide(reason))
+    @cached_property
+    def zero_latency(self) -> Elapsed:
+        """The elapsed time on storage of no latency."""
+        return zero_latency(self.baseline)
+
+    def forecast(self, storage: Storage, confidence: float = CONFIDENCE) -> Forecast:
+        """The elapsed time with the temp files on a storage."""
+        forecast = self._between_bounds(storage, confidence, cached=storage.source.uncached)
+        if self.workload.counted and forecast.without_cache_s is not None:
+            # No count tells how much memory there is, so the page cache may hold nothing.
+            without = self._between_bounds(storage, confidence, cached=False)
+            forecast = _with_and_without(forecast, without)
+        return forecast
+
+    def refused(self, target: str, confidence: float, reason: Refusal) -> Forecast:
+        """A forecast that gives no number for a target, and the reason."""
+        forecast = self._unprojected(target, confidence)
+        if self._refusal is None:
+            forecast = _with_ceiling(forecast, self.zero_latency)
+        return forecast.refused_by(reason)
+
+    def _between_bounds(self, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
+        """The forecast, with an interval from the lowest to the highest bound."""
+        central = self._central(storage, confidence, cached=cached)
+        if not self.at_bounds:
+            return central
+        at_bounds = [at._central(storage, confidence, cached=cached) for at in self.at_bounds]
+        intervals = list[Interval]()
+        for forecast in (central, *at_bounds):
+            if (interval_s := interval_of(forecast)) is None:
+                return forecast
+            intervals.append(interval_s)
+        low_s, high_s = _around(intervals)
+        ceilings = [f.ceiling_interval_s for f in (central, *at_bounds) if f.ceiling_interval_s]
+        ceiling_s = _around(ceilings, max(central.baseline_s, central.ceiling_s))
+        central = replace(central, uncertainty=None, ceiling_interval_s=ceiling_s)
+        quality = self.workload.quality
+        unknown = quality.unknown
+        # Of times that are not known bounds are the answer, however wide.
+        if unknown is None or quality.time_unknown or too_wide(low_s, high_s) is None:
+            return replace(central, interval_s=(low_s, high_s))
+        reason = (
+            f"{unknown.words}, so that it may take {format_duration(low_s)} or "
+            f"{format_duration(high_s)}; {unknown.remedy}"
+        )
+        terms = self.baseline.rest
+        central = replace(central, forecast_s=None, interval_s=None, terms=terms, warnings=[])
+        return central.refused_by(IntervalTooWide(reason))
+
+    def _central(self, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
+        """The forecast without regard to bounds, through the page cache or not."""
+        workload, baseline = self.workload, self.baseline
+        forecast = self._unprojected(storage.name, confidence)
+        try:
+            if self._refusal is not None:
+                raise RecordingInsufficient(self._refusal)
+            zero = self.zero_latency
+            forecast = _with_ceiling(forecast, zero)
+            projected = projection(baseline, storage, cached=cached)
+            if (text := unknown_cpu_limits(workload, projected.throttled_share)) is not None:
+                raise CpuTimeUnknown(text)
+        except Refusal as error:
+            return forecast.refused_by(error)
+        uncached_s = None
+        if projected.missed is not None:
+            uncached_s = projection(baseline, storage).total_s
+        rehearsed = _rehearsed(baseline, storage)
+        measured = storage.rehearsal if rehearsed is not None and rehearsed.ended else None
+        if measured is not None:
+            projected = projected.with_total(run_s(measured))
+        if (forecast_s := projected.total_s) <= 0:
+            text = "all of the time recorded was temp I/O: nothing is left of it"
+            return forecast.refused_by(RecordingInsufficient(text))
+        zero = zero.at_most(forecast_s)
+        elapsed = elapsed_on(
+            baseline, storage, projected, cached=cached, uncached_s=uncached_s, measured=measured
+        )
+        uncertainty = elapsed.uncertainty
+        if rehearsed is not None:
+            uncertainty = replace(uncertainty, residual_share=1 - rehearsed.share)
+        low_s, high_s = uncertainty.bounds_s(confidence)
+        forecast = replace(
+            forecast,
+            uncertainty=uncertainty,
+            sampled=elapsed.sample,
+            without_cache_s=_without_cache_s(projected, uncached_s),
+            warnings=warnings_of(baseline, storage, projected, zero.forecast_s, uncached_s),
+        )
+        # What is refused for its interval keeps its warnings: they tell why it is so wide.
+        if (reason := too_wide(low_s, high_s, workload.total_s)) is not None:
+            return forecast.refused_by(reason)
+        return replace(
+            forecast,
+            forecast_s=forecast_s,
+            rehearsed=rehearsed,
+            interval_s=(low_s, high_s),
+            ceiling_s=zero.forecast_s,
+            ceiling_interval_s=zero.interval_s(confidence, low_s),
+            terms=_terms(baseline, projected),
+            advice=storage.facts.get("advice", ()),
+            warm=_warm(baseline, forecast_s),
+        )
+
+    def _unprojected(self, target: str, confidence: float) -> Forecast:
+        """What is known of the workload whatever the target."""
+        workload, baseline = self.workload, self.baseline
+        remaining = workload.remaining
+        recorded_s = workload.elapsed_s if workload.part is None and workload.is_part else None
+        return Forecast(
+            target=target,
+            baseline_s=workload.total_s,
+            forecast_s=None,
+            interval_s=None,
+            confidence=confidence,
+            ceiling_s=baseline.remainder_s,
+            terms=baseline.rest,
+            warnings=(),
+            refused=None,
+            part=workload.part,
+            recorded_s=recorded_s,
+            to_come=workload.min_remaining if remaining is None else remaining.summary(),
+            warm=_warm(baseline, None),
+        )
 
 
 def _with_and_without(cached: Forecast, without: Forecast) -> Forecast:
@@ -88,109 +183,23 @@ def _around(intervals: Sequence[Interval], max_s: float = inf) -> Interval:
     return min(low_s, max_s), min(high_s, max_s)
 
 
-def refused(workload: Workload, target: str, confidence: float, reason: Refusal) -> Forecast:
-    """A forecast that gives no number for a target, and the reason."""
-    forecast = _unprojected(workload, target, confidence)
-    if refusal(workload) is None:
-        forecast = _with_ceiling(forecast, zero_latency(workload))
-    return forecast.refused_by(reason)
-
-
-def _project(workload: Workload, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
-    """The forecast of a workload without regard to bounds, through the page cache or not."""
-    forecast = _unprojected(workload, storage.name, confidence)
-    try:
-        if (text := refusal(workload)) is not None:
-            raise RecordingInsufficient(text)
-        zero = zero_latency(workload)
-        forecast = _with_ceiling(forecast, zero)
-        projected = projection(workload, storage, cached=cached)
-        if (text := unknown_cpu_limits(workload, projected.throttled_share)) is not None:
-            raise CpuTimeUnknown(text)
-    except Refusal as error:
-        return forecast.refused_by(error)
-    uncached_s = None
-    if projected.missed is not None:
-        uncached_s = total_s(workload, projection(workload, storage))
-    rehearsed = _rehearsed(workload, storage)
-    measured = storage.rehearsal if rehearsed is not None and rehearsed.ended else None
-    if measured is not None:
-        projected = projected.taking(workload, run_s(measured))
-    if (forecast_s := total_s(workload, projected)) <= 0:
-        text = "all of the time recorded was temp I/O: nothing is left of it"
-        return forecast.refused_by(RecordingInsufficient(text))
-    zero = zero.at_most(forecast_s)
-    elapsed = elapsed_on(
-        workload, storage, projected, cached=cached, uncached_s=uncached_s, measured=measured
-    )
-    uncertainty = elapsed.uncertainty
-    if rehearsed is not None:
-        uncertainty = replace(uncertainty, residual_share=1 - rehearsed.share)
-    low_s, high_s = uncertainty.bounds_s(confidence)
-    held = page_cache_holds(projected) and uncached_s is not None
-    forecast = replace(
-        forecast,
-        uncertainty=uncertainty,
-        sampled=elapsed.sample,
-        # Memory is never slower than the storage behind it, whatever a model says of that storage.
-        without_cache_s=max(forecast_s, uncached_s) if held and uncached_s is not None else None,
-        warnings=[
-            *warnings_of(workload, storage, projected, zero.forecast_s),
-            *page_cache_warning(workload, projected, forecast_s, uncached_s),
-            *skipped_cache_warning(workload, storage, forecast_s),
-        ],
-    )
-    # What is refused for its interval keeps its warnings: they tell why it is so wide.
-    if (reason := too_wide(low_s, high_s, workload.total_s)) is not None:
-        return forecast.refused_by(reason)
-    today = breakdown(workload)
-    return replace(
-        forecast,
-        forecast_s=forecast_s,
-        rehearsed=rehearsed,
-        interval_s=(low_s, high_s),
-        ceiling_s=zero.forecast_s,
-        ceiling_interval_s=zero.interval_s(confidence, low_s),
-        terms=[
-            *_with_drift(today.rest, projected.drift_s),
-            *_io_terms(workload, today, projected.io_s),
-            *_changes_term(workload, today, projected.changes_s),
-        ],
-        advice=storage.facts.get("advice", ()),
-        warm=_warm(workload, forecast_s),
-    )
-
-
-def _unprojected(workload: Workload, target: str, confidence: float) -> Forecast:
-    """What is known of the workload whatever the target."""
-    today, remaining = breakdown(workload), workload.remaining
-    recorded_s = workload.elapsed_s if workload.part is None and workload.is_part else None
-    return Forecast(
-        target=target,
-        baseline_s=workload.total_s,
-        forecast_s=None,
-        interval_s=None,
-        confidence=confidence,
-        ceiling_s=today.remainder_s,
-        terms=today.rest,
-        warnings=(),
-        refused=None,
-        part=workload.part,
-        recorded_s=recorded_s,
-        to_come=workload.min_remaining if remaining is None else remaining.summary(),
-        warm=_warm(workload, None),
-    )
-
-
 def _with_ceiling(forecast: Forecast, zero: Elapsed) -> Forecast:
     interval_s = zero.interval_s(forecast.confidence)
     return replace(forecast, ceiling_s=zero.forecast_s, ceiling_interval_s=interval_s)
 
 
-def _rehearsed(workload: Workload, storage: Storage) -> Rehearsed | None:
+def _without_cache_s(projected: Projection, uncached_s: float | None) -> float | None:
+    """The elapsed time without a page cache that holds the temp files; None if none does."""
+    if uncached_s is None or not page_cache_holds(projected):
+        return None
+    # Memory is never slower than the storage behind it, whatever a model says of that storage.
+    return max(projected.total_s, uncached_s)
+
+
+def _rehearsed(baseline: Baseline, storage: Storage) -> Rehearsed | None:
     """What was rehearsed on the target; None where nothing was, or it is not to be used."""
-    rehearsal = storage.rehearsal
-    if rehearsal is None or "rehearsal" in workload.without:
+    rehearsal, workload = baseline.rehearsal_on(storage), baseline.workload
+    if rehearsal is None:
         return None
     recorded = workload.io_scale * sum(load.count for load in workload.loads)
     # A recording of an unknown part of a query is forecast as that part.
@@ -199,12 +208,28 @@ def _rehearsed(workload: Workload, storage: Storage) -> Rehearsed | None:
     return Rehearsed(rehearsal.elapsed_s, rehearsal.operations, share, ended)
 
 
-def _warm(workload: Workload, forecast_s: float | None) -> Warm | None:
+def _warm(baseline: Baseline, forecast_s: float | None) -> Warm | None:
     """A run on warm data, which takes ``forecast_s`` on the target as it is."""
-    if (cold := breakdown(workload).cold_data) is None:
+    if (cold := baseline.cold_data) is None:
         return None
     target_s = None if forecast_s is None else max(forecast_s - cold.forecast_s, 0.0)
-    return Warm(workload.total_s - cold.baseline_s, target_s)
+    return Warm(baseline.workload.total_s - cold.baseline_s, target_s)
+
+
+def _terms(baseline: Baseline, projected: Projection) -> list[Term]:
+    """The terms that the elapsed time is the sum of, today and on the target."""
+    workload = baseline.workload
+    io_terms = [
+        Term(f"temp {load.op}", load.op, load.bytes, load.count, today_s, target_s)
+        for load, today_s, target_s in zip(
+            workload.loads, baseline.io_s, projected.io_s, strict=True
+        )
+    ]
+    terms = [*_with_drift(baseline.rest, projected.drift_s), *io_terms]
+    if count := sum(change.count for change in workload.changes):
+        changes_s = baseline.changes_s, projected.changes_s
+        terms.append(Term(CHANGES, None, None, count, *changes_s))
+    return terms
 
 
 def _with_drift(rest: Sequence[Term], drift_s: float) -> list[Term]:
@@ -223,16 +248,3 @@ def _with_drift(rest: Sequence[Term], drift_s: float) -> list[Term]:
             for term in others
         ]
     return [replace(cpu, forecast_s=cpu.forecast_s + moved_s), *others]
-
-
-def _io_terms(workload: Workload, today: Breakdown, target_s: Sequence[float]) -> list[Term]:
-    return [
-        Term(f"temp {load.op}", load.op, load.bytes, load.count, today_s, s)
-        for load, today_s, s in zip(workload.loads, today.io_s, target_s, strict=True)
-    ]
-
-
-def _changes_term(workload: Workload, today: Breakdown, target_s: float) -> list[Term]:
-    if not (count := sum(change.count for change in workload.changes)):
-        return []
-    return [Term(CHANGES, None, None, count, today.changes_s, target_s)]

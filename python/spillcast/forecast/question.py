@@ -51,8 +51,8 @@ class Question:
     or both (``60s,4G``).
 
     Before that ``rehearse`` runs the query there. ``known`` tells the whole of a query that was
-    recorded in part. ``exact`` takes all waits of a large recording, not a sample. ``without`` is
-    for experiments: what is not asked of the time outside temp I/O.
+    recorded in part. ``exact`` takes all waits of a large recording, not a sample. ``without``
+    names estimators that experiments leave out (``projection.ESTIMATORS``, ``rest`` of Oracle).
     """
 
     elapsed_s: float | None = None

@@ -1,6 +1,6 @@
 """A recording -> a workload. All that a forecast needs of the files is read here, once."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import hypot
 
@@ -74,7 +74,6 @@ def workload_of_recording(
     cpu_quota: float | None = None,
     hints: RemainingWorkHints = NO_HINTS,
     rehearsed: bool = False,
-    without: Collection[str] = (),
 ) -> Workload:
     """The workload of a recording, or of a sample of its waits.
 
@@ -115,7 +114,6 @@ def workload_of_recording(
     if remaining is not None:
         # With a previous run, what is not known of the rest is drawn well enough.
         kind = "part" if remaining.guessed else "recording"
-    cost = CaptureCost() if "cost" in without else capture_cost(recording, recorded_loads)
     workload = Workload(
         name=recording.path.name,
         elapsed_s=recording.elapsed_s,
@@ -132,7 +130,7 @@ def workload_of_recording(
         cpu=cpu_time(recording, rehearsed=rehearsed),
         changes=temp_changes(recording),
         data_reads=data_reads(recording),
-        capture_cost=cost,
+        capture_cost=capture_cost(recording, recorded_loads),
         compression=compression(recording, loads),
         held_bytes=spill_bytes(recording),
         written_bytes=recording.written_bytes.temp,
@@ -141,7 +139,6 @@ def workload_of_recording(
         quality=_quality(recording),
         statement=meta.of_statement,
         plan=plan_spills(recording),
-        without=without,
     )
     if (sample := recording.sample) is None:
         return workload
@@ -154,7 +151,7 @@ def workload_of_recording(
 
 def _of_part(workload: Workload, part: Recording) -> Workload:
     """The same run by the waits of a part of a sample."""
-    loads, without_cost = temp_load(part), "cost" in workload.without
+    loads = temp_load(part)
     return replace(
         workload,
         loads=loads,
@@ -163,7 +160,7 @@ def _of_part(workload: Workload, part: Recording) -> Workload:
         cpu=replace(workload.cpu, bursts=part.bursts),
         changes=temp_changes(part),
         data_reads=data_reads(part),
-        capture_cost=CaptureCost() if without_cost else capture_cost(part, loads),
+        capture_cost=capture_cost(part, loads),
         compression=compression(part, loads),
     )
 

@@ -17,7 +17,7 @@ from spillcast.forecast.assumptions import (
     UNCALIBRATED,
 )
 from spillcast.forecast.load import Latency, Load
-from spillcast.forecast.projection import Projection, breakdown, projection, total_s
+from spillcast.forecast.projection import Baseline, Projection, projection
 from spillcast.forecast.result import Warned
 from spillcast.forecast.storage_warnings import storage_warnings
 from spillcast.forecast.threads.cpus import Cpus
@@ -31,8 +31,9 @@ from spillcast.units import format_bytes, format_duration
 _RECORD_AGAIN = "record it again"
 
 
-def refusal(workload: Workload) -> str | None:
+def refusal(baseline: Baseline) -> str | None:
     """Why a workload carries no number for the query; None where it does."""
+    workload = baseline.workload
     quality, total = workload.quality, workload.total_s
     if quality.unseen.excessive:
         return f"{quality.unseen.text}; {quality.unseen.remedy}"
@@ -45,7 +46,7 @@ def refusal(workload: Workload) -> str | None:
     if quality.io_uring_busy_s:
         busy = format_duration(quality.io_uring_busy_s)
         return f"while temp I/O was under way in io_uring, its threads did other work for {busy}"
-    temp_s = breakdown(workload).temp_s
+    temp_s = baseline.temp_s
     if temp_s > IO_MOST * total:
         io, elapsed = format_duration(temp_s), format_duration(total)
         return (
@@ -62,16 +63,25 @@ def refusal(workload: Workload) -> str | None:
 
 
 def warnings_of(
-    workload: Workload, storage: Storage, projected: Projection, ceiling_s: float
+    baseline: Baseline,
+    storage: Storage,
+    projected: Projection,
+    ceiling_s: float,
+    uncached_s: float | None,
 ) -> list[Warned]:
-    """Everything a reader of the number should know. ``ceiling_s`` is with no latency at all."""
+    """Everything a reader of the number should know.
+
+    ``ceiling_s`` is the elapsed time with no latency at all, and ``uncached_s`` that without the
+    page cache; None where no page cache is taken to be there.
+    """
+    workload = baseline.workload
     loads, latencies = workload.loads, projected.latencies
     warnings = [
         *_about_part(workload),
-        *_about_evidence(workload),
+        *_about_evidence(baseline),
         *_about_cpu_limits(workload, projected.throttled_share),
-        *_about_cold_data(workload),
-        *_about_little_io(workload, ceiling_s),
+        *_about_cold_data(baseline),
+        *_about_little_io(baseline, ceiling_s),
         *_about_threads(workload, projected),
         *_about_compression(workload, projected),
         *_about_machine(workload, projected),
@@ -93,16 +103,21 @@ def warnings_of(
     if target_s > AMPLIFIED * recorded_s > 0:
         text = f"latency grows {target_s / recorded_s:.0f}-fold: threads may overlap differently"
         warnings.append(Warned("amplified", text))
-    return warnings
+    return [
+        *warnings,
+        *_about_page_cache(workload, projected, uncached_s),
+        *_about_skipped_cache(baseline, storage, projected.total_s),
+    ]
 
 
-def _about_evidence(workload: Workload) -> list[Warned]:
+def _about_evidence(baseline: Baseline) -> list[Warned]:
+    workload = baseline.workload
     quality, warnings = workload.quality, []
     unseen = quality.unseen
     if unseen.notable:
         warnings.append(Warned("unseen", f"{unseen.text}; {unseen.remedy}"))
     warnings += [Warned("contradiction", check.text) for check in quality.contradictions]
-    others_s = breakdown(workload).others_s
+    others_s = baseline.others_s
     if others_s > BUSY_REPORTED * workload.elapsed_s:
         text = (
             f"the query was runnable but not scheduled for {format_duration(others_s)}, because "
@@ -189,9 +204,9 @@ def _quota(cpus: Cpus) -> str:
     return f"a CPU quota of {cpus.quota_cpus:g} CPUs"
 
 
-def _about_cold_data(workload: Workload) -> list[Warned]:
+def _about_cold_data(baseline: Baseline) -> list[Warned]:
     """Warn that data came from storage, which a second run may find in memory."""
-    cold, total = breakdown(workload).cold_data, workload.total_s
+    cold, total = baseline.cold_data, baseline.workload.total_s
     if cold is None or cold.baseline_s <= SHARE_REPORTED * total:
         return []
     took, whole = map(format_duration, (cold.baseline_s, total))
@@ -204,10 +219,10 @@ def _about_cold_data(workload: Workload) -> list[Warned]:
     return [Warned("cold-data", text)]
 
 
-def _about_little_io(workload: Workload, ceiling_s: float) -> list[Warned]:
+def _about_little_io(baseline: Baseline, ceiling_s: float) -> list[Warned]:
     """Warn that temp I/O is a small part of the run, or of its I/O."""
-    quality, total = workload.quality, workload.total_s
-    little = f"temp I/O is only {breakdown(workload).temp_s / total:.0%} of the time"
+    quality, total = baseline.workload.quality, baseline.workload.total_s
+    little = f"temp I/O is only {baseline.temp_s / total:.0%} of the time"
     if quality.unrecognised is not None:
         return [Warned("other-io", quality.unrecognised)]
     if ceiling_s <= LITTLE * total or quality.time_unknown:
@@ -317,8 +332,7 @@ def _about_machine(workload: Workload, projected: Projection) -> list[Warned]:
     """Warn that the CPU cost of waits is not calibrated on the machine, if much depends on it."""
     if workload.cpu.wait_cost is not None:
         return []
-    forecast_s = total_s(workload, projected) - projected.changes_s
-    if projected.drift_error_s <= UNCALIBRATED * forecast_s:
+    if projected.drift_error_s <= UNCALIBRATED * (projected.total_s - projected.changes_s):
         return []
     text = (
         "the interval is wide because how waits change CPU time was never measured on the "
@@ -350,17 +364,14 @@ def page_cache_holds(projected: Projection) -> bool:
     return projected.missed is not None and projected.missed <= SHARE_REPORTED
 
 
-def page_cache_warning(
-    workload: Workload, projected: Projection, forecast_s: float, uncached_s: float | None
+def _about_page_cache(
+    workload: Workload, projected: Projection, uncached_s: float | None
 ) -> list[Warned]:
-    """Warn that memory answers temp I/O there, where that makes a difference.
-
-    ``uncached_s`` is the elapsed time without; None where no page cache is taken to be there.
-    """
+    """Warn that memory serves temp I/O on the target, where that makes a difference."""
     cache, missed = workload.threads.page_cache(workload.loads), projected.missed
     if cache is None or missed is None or uncached_s is None:
         return []
-    if abs(uncached_s - forecast_s) <= SHARE_REPORTED * forecast_s:
+    if abs(uncached_s - projected.total_s) <= SHARE_REPORTED * projected.total_s:
         return []
     without = f"without it the run would take about {format_duration(uncached_s)}"
     if workload.counted:
@@ -378,14 +389,15 @@ def page_cache_warning(
     return [Warned("page-cache-answers", text)]
 
 
-def skipped_cache_warning(workload: Workload, storage: Storage, forecast_s: float) -> list[Warned]:
+def _about_skipped_cache(baseline: Baseline, storage: Storage, forecast_s: float) -> list[Warned]:
     """Warn that an assumed latency also applies to I/O that the page cache served."""
+    workload = baseline.workload
     on_disk = any(place.filesystem not in IN_MEMORY for place in workload.temp_places)
     if storage.source is not ASSUMED or not on_disk:
         return []
     if workload.threads.page_cache(workload.loads) is None:
         return []
-    cached_s = total_s(workload, projection(workload, storage, cached=True))
+    cached_s = projection(baseline, storage, cached=True).total_s
     if abs(cached_s - forecast_s) <= SHARE_REPORTED * forecast_s:
         return []
     text = (

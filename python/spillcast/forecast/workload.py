@@ -4,11 +4,9 @@ Everything below is plain values and arrays. Nothing in it names a file to read 
 that ``project`` works alike on recordings, plans, reports and stated figures.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +14,7 @@ from numpy.typing import NDArray
 from spillcast.evidence.counts import Unknown
 from spillcast.forecast.load import Load
 from spillcast.forecast.result import Remaining
-from spillcast.forecast.threads.overlap import RecordedThreads, Threads, simulated_threads
+from spillcast.forecast.threads.overlap import RecordedThreads, Threads
 from spillcast.forecast.work_memory import Spill
 from spillcast.recording.bursts import Bursts, TempOperations
 from spillcast.recording.calibration import WaitCost
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from spillcast.forecast.duckdb import Compression
     from spillcast.forecast.remaining.model import RemainingWork
 
-T = TypeVar("T")
 #: Kinds of evidence: of an entire query; of a part of it, in slices of all of it, in one stretch,
 #: or in one that hardly read again what it wrote; counts alone; of a part whose whole is told
 #: neither by its elapsed time nor by a previous run.
@@ -198,8 +195,6 @@ class Workload:
     sample: WaitSample | None = None
     #: The same by each part of the sample.
     sample_parts: "Sequence[Workload]" = ()
-    #: Estimates that experiments leave out.
-    without: Collection[str] = ()
 
     @property
     def counted(self) -> bool:
@@ -209,7 +204,7 @@ class Workload:
     @property
     def threads(self) -> Threads:
         """The simulation of its threads."""
-        return simulated_threads(self.recorded_threads)
+        return self.recorded_threads.simulation
 
     @property
     def is_part(self) -> bool:
@@ -229,16 +224,3 @@ class Workload:
     def moved_bytes(self, op: str) -> int:
         """Bytes that the recorded reads or writes moved."""
         return sum(load.bytes for load in self.recorded_loads if load.op == op)
-
-
-def per_workload(function: Callable[[Workload], T]) -> Callable[[Workload], T]:
-    """Keep what a function of a workload returns, for as long as the workload is there."""
-    kept = WeakKeyDictionary[Workload, T]()
-
-    @wraps(function)
-    def of(workload: Workload) -> T:
-        if workload not in kept:
-            kept[workload] = function(workload)
-        return kept[workload]
-
-    return of

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from spillcast.errors import OptionInvalid
 from spillcast.forecast.cpu import CpuChange, blended
+from spillcast.forecast.load import Load
+from spillcast.forecast.projection import ESTIMATORS, estimators_without
 
 COUNT = np.array([100.0, 300.0])
 
@@ -15,12 +18,12 @@ def said(total_s, error_s, source="machine"):
 
 def test_one_is_what_it_says():
     one = said(-2.0, 0.5)
-    assert blended([one]) is one
+    assert blended([], [one]) is one
 
 
 def test_the_surer_counts_for_more():
     """Weights of 1/1 and 1/4: four fifths of -2 and a fifth of -3; errors add as 1/e squared."""
-    found = blended([said(-2.0, 1.0), said(-3.0, 2.0, "recording")])
+    found = blended([], [said(-2.0, 1.0), said(-3.0, 2.0, "recording")])
     assert found.total_s == pytest.approx(-2.2)
     assert found.error_s == pytest.approx(0.8**0.5)
     assert found.source == "machine and recording"
@@ -28,10 +31,22 @@ def test_the_surer_counts_for_more():
 
 def test_where_they_contradict_each_other_the_error_grows():
     """10 apart with errors of 1 each: (5^2 + 5^2) / 1 = 50 times the variance of 1/2."""
-    assert blended([said(-10.0, 1.0), said(0.0, 1.0)]).error_s == pytest.approx(5.0)
+    assert blended([], [said(-10.0, 1.0), said(0.0, 1.0)]).error_s == pytest.approx(5.0)
 
 
 def test_a_wild_guess_does_not_matter():
     sure, wild = said(-1.0, 0.1), said(-50.0, 60.0)
-    assert blended([sure, wild]).total_s == pytest.approx(-1.0, abs=0.001)
-    assert blended([sure, wild]).error_s == pytest.approx(0.1, rel=0.01)
+    assert blended([], [sure, wild]).total_s == pytest.approx(-1.0, abs=0.001)
+    assert blended([], [sure, wild]).error_s == pytest.approx(0.1, rel=0.01)
+
+
+def test_an_estimator_is_left_out_by_its_name():
+    names = {estimator.name for estimator in estimators_without(["machine"])}
+    assert names == {estimator.name for estimator in ESTIMATORS} - {"machine"}
+    with pytest.raises(OptionInvalid):
+        estimators_without(["a machine"])
+
+
+def test_without_estimates_no_cpu_time_changes():
+    load = Load("read", 8192, 100, 819200, 0.1)
+    assert blended([load], [None, None]).total_s == 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evidence import known, table
-from spillcast.forecast.cpu import within_run_change
+from spillcast.forecast.cpu import cpu_slope
 from spillcast.forecast.load import Latency, Load
 from spillcast.recording.calibration import SHORT_S
 from spillcast.recording.schema import WAITS_SCHEMA
@@ -35,9 +35,9 @@ def ran(path, waits_s, work_s, *, slope_s=SLOPE_S):
 
 def asked(run, there_s, waits_s):
     load = Load("read", 8192, COUNT, COUNT * 8192, float(np.sum(waits_s)))
-    return within_run_change(
-        run.bursts, [load], [Latency(there_s, np.zeros((0, 2)), 0.0, True, False)]
-    )
+    slope = cpu_slope(run.bursts)
+    there = Latency(there_s, np.zeros((0, 2)), 0.0, True, False)
+    return None if slope is None else slope.change([load], [there])
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from bench import oracle_pairs, oracle_traces
 
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real
 from spillcast.calibrated import calibrated
-from spillcast.forecast.cpu import LEAST_ERROR
+from spillcast.forecast.cpu import MIN_ERROR
 from spillcast.forecast.oracle.events import read_shares, read_traces
 from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.oracle.forecast import forecast_events
@@ -55,7 +55,7 @@ def test_the_rest_is_what_the_target_takes(tmp_path):
     # The trace is of the whole run on either side: each is off by the least error, and what is
     # likely without is a spread that grows with the logarithm of a gain of 50.
     spread, moves = calibrated().oracle_rest_spread, calibrated().oracle_rest_moves * log(50)
-    likely, error = spread**2 + moves**2, 2 * LEAST_ERROR**2
+    likely, error = spread**2 + moves**2, 2 * MIN_ERROR**2
     there_us = 200 * (80 / 200) ** (likely / (likely + error))
     assert rest_of(said).baseline_s == pytest.approx(COUNT * 200e-6)
     assert rest_of(said).forecast_s == pytest.approx(COUNT * there_us * 1e-6)
@@ -164,7 +164,7 @@ def test_a_mean_is_surer_the_more_of_the_run_it_is_of():
     level = (0.1, 2.0)
     assert window_error(level, 100, 1e9) == pytest.approx((0.1**2 + 2**2 / 100) ** 0.5)
     assert window_error(level, 100, 200) == pytest.approx((0.01 + 0.04) ** 0.5 * 0.5**0.5)
-    assert window_error(level, 100, 100) == LEAST_ERROR
+    assert window_error(level, 100, 100) == MIN_ERROR
 
 
 def test_real_traces_above_ten_fold():

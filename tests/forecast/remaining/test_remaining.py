@@ -16,7 +16,6 @@ from spillcast.forecast.recorded import workload_of_recording
 from spillcast.forecast.recorded_io import recorded_threads
 from spillcast.forecast.remaining import RemainingWorkHints, UserEstimate
 from spillcast.forecast.remaining.progress import progress_of
-from spillcast.forecast.threads.overlap import simulated_threads
 from spillcast.forecast.verdict import verdict
 from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine
@@ -117,7 +116,7 @@ def test_the_loads_of_the_entire_query_leave_its_threads_as_recorded(tmp_path):
     part = recorded_late(tmp_path, [("read", FILE, n) for n in range(300, 500)], 1300, threads=2)
     workload = workload_of_recording(part)
     assert sum(load.count for load in workload.loads) > 2 * 200
-    assert workload.threads.recorded == simulated_threads(recorded_threads(part)).recorded
+    assert workload.threads.recorded == recorded_threads(part).simulation.recorded
 
 
 def test_time_before_the_first_spill_goes_with_no_byte(tmp_path):

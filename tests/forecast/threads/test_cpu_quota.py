@@ -9,7 +9,7 @@ from evidence import change, known, seconds, storage, table
 from harness import spillcast
 from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
-from spillcast.forecast.projection import breakdown
+from spillcast.forecast.projection import baseline_of
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.forecast.result import QUOTA
 from spillcast.recording import Recording
@@ -199,7 +199,7 @@ def test_throttled_time_is_no_busy_machine(tmp_path):
     limits = replace(run.meta.cpu_limits, throttled_s=4.5)
     capture = replace(run.meta.capture, run_queue_delay_s=4.6, run_queue_others_s=4.6)
     change(run, cpu_limits=limits, capture=capture)
-    assert breakdown(workload_of_recording(run)).others_s == pytest.approx(0.1)
+    assert baseline_of(workload_of_recording(run)).others_s == pytest.approx(0.1)
     assert "run-queue" not in {warning.code for warning in forecast(run, on(FAST_NS)).warnings}
 
 

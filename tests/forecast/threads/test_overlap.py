@@ -6,10 +6,9 @@ import pytest
 
 from evidence import known, seconds, storage, table
 from spillcast.forecast import forecast
-from spillcast.forecast.projection import projection
+from spillcast.forecast.projection import baseline_of, projection
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.forecast.recorded_io import recorded_threads, temp_load
-from spillcast.forecast.threads.overlap import simulated_threads
 from spillcast.recording.meta import Machine
 from spillcast.recording.schema import WAITS_SCHEMA
 from spillcast.recording.writer import RecordingWriter
@@ -124,7 +123,7 @@ def test_only_a_replay_of_all_of_the_run_is_a_time_of_it(tmp_path, cut):
         "think_scale": 1.0, "prefilled_bytes": 0, "elapsed_ns": 20 * 10**9,
     }  # fmt: skip
     target = replace(storage({("read", 4096): 9 * MS}), facts={**facts, **cut})
-    overlap = projection(workload_of_recording(run), target).overlap
+    overlap = projection(baseline_of(workload_of_recording(run)), target).overlap
     assert overlap.replayed_s == (None if cut else 20.0)
     # They take turns, so that both models hold them apart; what is beyond is not the storage's.
     assert overlap.elapsed_s == pytest.approx(2 * TURNS * 10 / 1e3, rel=0.01)
@@ -138,8 +137,8 @@ def test_loads_of_the_entire_query_leave_what_is_known_of_the_threads(tmp_path):
     writer.add_seconds(seconds([("write", 4096, 300, MS), ("read", 4096, 300, 2 * MS)], 2))
     recording = writer.finish(known(1.5, 600, 600, cpu_s=0.2))
     recorded = recorded_threads(recording)
-    threads, loads = simulated_threads(recorded), temp_load(recording)
-    assert simulated_threads(recorded) is threads
+    threads, loads = recorded.simulation, temp_load(recording)
+    assert recorded.simulation is threads
     assert len(threads.trace.temp) == 1200
     whole = [replace(load, count=7 * load.count) for load in loads]
     assert threads.quota_s(whole) == threads.quota_s(loads) == (0.0, 0.0)

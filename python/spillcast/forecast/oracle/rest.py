@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
 from spillcast.forecast.assumptions import SAME_WORK, WHOLE
-from spillcast.forecast.cpu import LEAST_ERROR
+from spillcast.forecast.cpu import MIN_ERROR
 from spillcast.forecast.interval import DRAWS
 from spillcast.forecast.oracle.events import TraceEvidence
 from spillcast.forecast.oracle.evidence import OracleEvidence
@@ -80,7 +80,7 @@ def window_error(level: Sequence[float], count: float, whole: float) -> float:
     ``level`` is what of it is left however many they are, and the error of a single one.
     """
     unseen = max(0.0, 1.0 - count / whole)
-    return max(LEAST_ERROR, hypot(level[0], level[1] / sqrt(count)) * sqrt(unseen))
+    return max(MIN_ERROR, hypot(level[0], level[1] / sqrt(count)) * sqrt(unseen))
 
 
 def latency_error(count: float, whole: float) -> float:
@@ -117,7 +117,7 @@ def target_rest(
     covers = evidence.ash is None and source_rest.count >= WHOLE * count
     level = known.oracle_rest_error
     error = hypot(
-        LEAST_ERROR
+        MIN_ERROR
         if covers
         else hypot(window_error(level, source_rest.count, count), source_rest.apart),
         hypot(window_error(level, target_rest.count, count), target_rest.apart),

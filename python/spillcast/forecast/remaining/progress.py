@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spillcast.forecast.threads.overlap import RecordedThreads, simulated_threads
+from spillcast.forecast.threads.overlap import RecordedThreads
 from spillcast.recording import Recording
 from spillcast.recording.completeness import had_worked
 from spillcast.recording.distinct import grouped
@@ -118,7 +118,7 @@ def progress_of(recording: Recording, threads: RecordedThreads) -> Progress | No
     files = unread(recording, {op: moved[op] / max(kept[op], 1.0) for op in OPS})
     fresh = raw.slices_s is None and not files.held_before
     ahead_s = float(rows.start_s.min()) if fresh else 0.0
-    overlap = 1 / simulated_threads(threads).of_waits
+    overlap = 1 / threads.simulation.of_waits
     if not (rates := rows.rates(overlap, ahead_s)):
         return None
     before_s = _before_s(recording)

@@ -25,7 +25,6 @@ from spillcast.forecast.remaining.estimate import (
     Quantity,
 )
 from spillcast.forecast.remaining.progress import Array, Progress
-from spillcast.forecast.threads.overlap import simulated_threads
 from spillcast.recording import Recording
 from spillcast.recording.completeness import Part
 from spillcast.recording.meta import NOBODY
@@ -212,7 +211,7 @@ def estimate_from_history(
     if isinstance(history, Counts):
         of_waits = 1 / history.processes
     else:
-        of_waits = simulated_threads(recorded_threads(history)).of_waits
+        of_waits = recorded_threads(history).simulation.of_waits
     rest_s = history.elapsed_s - of_waits * io_s
     if rest_s < HISTORY_LESS_REST * progress.rest_s:
         took, seen = format_duration(max(rest_s, 0.0)), format_duration(progress.rest_s)

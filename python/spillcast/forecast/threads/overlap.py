@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,12 +118,10 @@ class RecordedThreads:
     #: By call that changes a file, its name.
     change_events: Sequence[str] = ()
 
-
-def simulated_threads(recorded: RecordedThreads) -> "Threads":
-    """The simulation of recorded threads, which keeps what it was asked before."""
-    if recorded not in _THREADS:
-        _THREADS[recorded] = Threads(recorded)
-    return _THREADS[recorded]
+    @cached_property
+    def simulation(self) -> "Threads":
+        """The simulation of these threads."""
+        return Threads(self)
 
 
 class Threads:
@@ -492,7 +489,3 @@ class CpuAfter:
         order = grouped(thread)
         same = thread[order][1:] == thread[order][:-1]
         return order[:-1][same], order[1:][same]
-
-
-#: By what was recorded, which is asked for each target.
-_THREADS = WeakKeyDictionary[RecordedThreads, Threads]()

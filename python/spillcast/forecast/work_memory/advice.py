@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.assumptions import MEMORY_SPREAD
-from spillcast.forecast.elapsed import Elapsed, zero_latency
+from spillcast.forecast.elapsed import Elapsed
+from spillcast.forecast.project import Projector
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.work_memory import (
@@ -70,9 +71,9 @@ def _spills(
     return PlanSpills(spills, current, available_bytes)
 
 
-def work_memory(workload: Workload, confidence: float = CONFIDENCE) -> WorkMemory | None:
+def work_memory(projector: Projector, confidence: float = CONFIDENCE) -> WorkMemory | None:
     """What more work_mem would do; None where no plan with its counts is known."""
-    plan = workload.plan
+    plan = projector.workload.plan
     if plan is None:
         return None
     spills, current = plan.spills, plan.current_bytes
@@ -80,10 +81,10 @@ def work_memory(workload: Workload, confidence: float = CONFIDENCE) -> WorkMemor
     # It did spill, whatever the figures say.
     enough = rounded_up(max(SPARE * needed, (current or 0) + 1))
     one_pass = _single_pass_bytes(spills, current or 0, enough)
-    without = _without_spill(workload, enough, confidence)
+    without = _without_spill(projector, enough, confidence)
     fewer = None
     if one_pass is not None:
-        fewer = _between(workload, without, one_pass, io_share(spills, one_pass))
+        fewer = _between(projector.workload, without, one_pass, io_share(spills, one_pass))
     return WorkMemory(
         current_bytes=current,
         spills=spills,
@@ -94,7 +95,9 @@ def work_memory(workload: Workload, confidence: float = CONFIDENCE) -> WorkMemor
     )
 
 
-def _without_spill(workload: Workload, work_mem_bytes: int, confidence: float) -> WorkMemorySetting:
+def _without_spill(
+    projector: Projector, work_mem_bytes: int, confidence: float
+) -> WorkMemorySetting:
     """With what is enough: as on storage of no latency, as far as other memory is no other work."""
 
     def bounds_s(elapsed: Elapsed) -> tuple[float, float]:
@@ -102,11 +105,11 @@ def _without_spill(workload: Workload, work_mem_bytes: int, confidence: float) -
         below, above = (hypot(spread, MEMORY_SPREAD) for spread in (known.below, known.above))
         return replace(known, below=below, above=above).bounds_s(confidence)
 
-    zero = zero_latency(workload)
-    intervals = [bounds_s(zero), *(bounds_s(zero_latency(at)) for at in workload.at_bounds)]
+    zero = projector.zero_latency
+    intervals = [bounds_s(zero), *(bounds_s(at.zero_latency) for at in projector.at_bounds)]
     low_s, high_s = intervals[0]
-    if workload.at_bounds:
-        max_s = max(workload.total_s, zero.forecast_s)
+    if projector.at_bounds:
+        max_s = max(projector.workload.total_s, zero.forecast_s)
         low_s = min(*(low for low, _ in intervals), max_s)
         high_s = min(max(high for _, high in intervals), max_s)
     return WorkMemorySetting(work_mem_bytes, zero.forecast_s, (low_s, high_s))

@@ -25,7 +25,6 @@ from spillcast.forecast.interval import (
     drawn_totals,
 )
 from spillcast.forecast.recorded_io import recorded_threads
-from spillcast.forecast.threads.overlap import simulated_threads
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.storage.observed import observed
@@ -94,7 +93,7 @@ def memory_run(
     """A run from what was recorded of it; None: it spilled nothing."""
     if recording is None:
         return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, {})
-    weight = simulated_threads(recorded_threads(recording)).recorded.of_waits
+    weight = recorded_threads(recording).simulation.recorded.of_waits
     return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, _ops(recording), weight)
 
 
