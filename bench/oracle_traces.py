@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from spillcast.evidence.oracle.trace import open_reader
 from spillcast.forecast.interval import NINE_IN_TEN
-from spillcast.forecast.oracle.events import TraceEvidence, read_traces
+from spillcast.forecast.oracle.evidence import TraceEvidence, read_traces
 
 Array = NDArray[np.float64]
 FOLDER = Path(__file__).parents[2] / "shared" / "traces"

@@ -21,7 +21,7 @@ from spillcast.evidence.oracle.statistics import read_statistics
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.postgres.statements import read_statements
-from spillcast.forecast.oracle.events import read_traces
+from spillcast.forecast.oracle.evidence import read_traces
 from spillcast.storage import Storage
 
 #: Linear work of ten times as much input takes ten times as long, a square a hundred times.

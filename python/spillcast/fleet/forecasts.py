@@ -33,8 +33,12 @@ from spillcast.fleet.dataset import (
 from spillcast.fleet.facts import ASH_KINDS, TRACE, unpacked
 from spillcast.fleet.place import Place
 from spillcast.forecast import forecast as estimate
-from spillcast.forecast.oracle.events import AshEvidence, EventLatency, TraceEvidence
-from spillcast.forecast.oracle.evidence import OracleEvidence
+from spillcast.forecast.oracle.evidence import (
+    AshEvidence,
+    EventLatency,
+    OracleEvidence,
+    TraceEvidence,
+)
 from spillcast.forecast.oracle.forecast import forecast_events
 from spillcast.forecast.oracle.parts import Target
 from spillcast.forecast.question import Question

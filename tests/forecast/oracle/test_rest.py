@@ -8,8 +8,7 @@ from bench import oracle_pairs, oracle_traces
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real
 from spillcast.calibrated import calibrated
 from spillcast.forecast.cpu import MIN_ERROR
-from spillcast.forecast.oracle.events import read_shares, read_traces
-from spillcast.forecast.oracle.evidence import OracleEvidence
+from spillcast.forecast.oracle.evidence import OracleEvidence, read_shares, read_traces
 from spillcast.forecast.oracle.forecast import forecast_events
 from spillcast.forecast.oracle.parts import resolve_target
 from spillcast.forecast.oracle.rest import window_error

@@ -1,27 +1,117 @@
-"""What Oracle's evidence says of one run: traces of it, ASH, and what a flash cache serves."""
+"""Oracle's evidence of one run: traces of it, ASH, a flash cache's statistics, what spilled."""
 
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from spillcast.errors import InputError
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spillcast.errors import InputError, NoTempIo, SelectionEmpty
 from spillcast.evidence.find import Evidence
-from spillcast.evidence.oracle.block_size import ASSUMED_BLOCK, BlockSize, block_size
-from spillcast.evidence.oracle.statistics import TempOnFlash, read_statistics, temp_on_flash
-from spillcast.evidence.oracle.trace_run import recording_of_traces
-from spillcast.forecast.oracle.events import (
-    AshEvidence,
-    TraceEvidence,
-    read_shares,
-    read_traces,
-    statements_of,
+from spillcast.evidence.oracle.ash import (
+    ALL,
+    Ash,
+    Chosen,
+    check_single_execution,
+    hints,
+    profile_ash,
+    read_ash,
+    wall_clock_share,
 )
-from spillcast.forecast.oracle.spilled import spilled_of
+from spillcast.evidence.oracle.block_size import (
+    ASSUMED_BLOCK,
+    BLOCKS_MAX,
+    BlockSize,
+    block_size,
+    bytes_of,
+    read_parameters,
+)
+from spillcast.evidence.oracle.row_sources import (
+    RowSource,
+    row_sources_of_samples,
+    row_sources_of_trace,
+    spilling,
+)
+from spillcast.evidence.oracle.statistics import (
+    TempOnFlash,
+    read_statistics,
+    read_work_areas,
+    temp_on_flash,
+)
+from spillcast.evidence.oracle.trace import Progress, Traces, profile_traces, spool_traces
+from spillcast.evidence.oracle.trace_run import recording_of_traces
+from spillcast.evidence.text import repeated_words
 from spillcast.forecast.question import Question
-from spillcast.forecast.work_memory import Spilled
-from spillcast.recording.event_names import TEMP_EVENTS
+from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
+from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.recording.spill import sequential_share
+
+#: STAT lines stand at the end of a trace, which is read once more for them; not of a larger one.
+_TRACES_BYTES_MAX = 64 << 20
+
+
+@dataclass(frozen=True)
+class EventLatency:
+    """One event as traces saw it."""
+
+    event: str
+    op: str | None
+    idle: bool
+    count: int
+    total_s: float
+    #: Mean number of database blocks an operation moves; None where the trace does not tell.
+    blocks: float | None
+    #: Count and mean latency (s) of each second.
+    stretches: NDArray[np.float64]
+    #: The seconds of these, of the database's clock.
+    seconds: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    #: Operations by the number of blocks they move, where the trace tells it.
+    sizes: dict[float, int] = field(default_factory=dict)
+
+    @property
+    def mean_s(self) -> float:
+        """Mean latency."""
+        return self.total_s / self.count
+
+
+@dataclass(frozen=True)
+class TraceEvidence:
+    """All events of some traces, and how long they cover.
+
+    ``sessions_s`` is the time of all sessions added up: more than ``elapsed_s`` where they ran side
+    by side. ``calls`` is how many there were of each kind of database call; None where the time is
+    not that of whole sessions. Of the damaged lines, ``unmeasured`` are waits whose length cannot
+    be. ``notes`` is what a reader should know of the files.
+    """
+
+    name: str
+    elapsed_s: float
+    sessions_s: float
+    events: dict[str, EventLatency]
+    damaged: int
+    calls: dict[str, int] | None = None
+    unmeasured: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class AshEvidence:
+    """Shares of wall clock by event, and how many instants they rest on."""
+
+    elapsed_s: float
+    instants: int
+    share: dict[str, float]
+    latency_s: dict[str, float]
+    notes: list[str] = field(default_factory=list)
+    #: SQL_IDs, as far as the export has them.
+    statements: frozenset[str] = frozenset()
+    #: What was read, where it was not put together from sums.
+    samples: pa.Table | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,3 +195,245 @@ def read_evidence(
         lenient=question.lenient,
         spilled=spilled,
     )
+
+
+def read_traces(
+    paths: Sequence[Path],
+    *,
+    sql_id: str | None = None,
+    lenient: bool = False,
+    on_progress: Progress | None = None,
+) -> TraceEvidence:
+    """Latencies and sizes by event, of one statement or of all.
+
+    A statement's time is the CPU time of its calls and its waits that are not idle. InputError
+    where there are no trace lines, or none of that statement.
+    """
+    by = ["event", "blocks", "second"] + (["sql"] if sql_id is not None else [])
+    read = profile_traces(paths, by, lenient=lenient, on_progress=on_progress)
+    groups = read.groups
+    if sql_id is not None:
+        groups = _of_statement(groups, sql_id)
+        elapsed_s = wall_s = sum(g["total_us"] for g in groups if not g["idle"]) / 1e6
+    else:
+        elapsed_s = sum(session["elapsed_us"] for session in read.sessions()) / 1e6
+        wall_s = _wall_s(read)
+    by_event: dict[str, list[dict[str, Any]]] = {}
+    for group in groups:
+        if group["event"] is not None:
+            by_event.setdefault(group["event"], []).append(group)
+    events = {name: _latency(name, event_groups) for name, event_groups in by_event.items()}
+    names = [path.name for path in read.paths]
+    return TraceEvidence(
+        ", ".join(names[:2]) + (", ..." if len(names) > 2 else ""),
+        wall_s,
+        elapsed_s,
+        events,
+        read.damaged_count(),
+        calls=_calls(groups) if sql_id is None else None,
+        unmeasured=read.unmeasured(),
+        notes=repeated_words(read.repeated),
+    )
+
+
+def statements_of(
+    paths: Sequence[Path], temp_events: str, *, lenient: bool = False
+) -> frozenset[str]:
+    """SQL_IDs of the statements that waited for events like ``temp_events``, as far as traces tell.
+
+    InputError where there are no trace lines.
+    """
+    groups = profile_traces(paths, ["event", "sql"], lenient=lenient).groups
+    waits = [group for group in groups if group["event"] is not None and group["sql"]]
+    return frozenset(group["sql"] for group in waits if is_like(group["event"], temp_events))
+
+
+def _of_statement(groups: list[dict[str, Any]], sql_id: str) -> list[dict[str, Any]]:
+    """The groups of one statement; InputError names those there are, the longest first."""
+    matching_groups = [group for group in groups if group["sql"] == sql_id]
+    if not matching_groups:
+        total_us: dict[str, int] = {}
+        for group in groups:
+            if group["sql"] and not group["idle"]:
+                total_us[group["sql"]] = total_us.get(group["sql"], 0) + group["total_us"]
+        known_ids = sorted(total_us, key=lambda sql: -total_us[sql])[:5]
+        raise SelectionEmpty(
+            f"no line of the traces is of SQL_ID {sql_id}",
+            f"there are: {', '.join(known_ids) or 'none'}",
+        )
+    return matching_groups
+
+
+def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:
+    count = np.array([group["count"] for group in groups])
+    total_us = np.array([group["total_us"] for group in groups], dtype=float)
+    blocks = np.array([_blocks(group) for group in groups], dtype=float)
+    known = blocks > 0
+    seconds, second_of = np.unique([group["second"] for group in groups], return_inverse=True)
+    counts = np.bincount(second_of, weights=count, minlength=len(seconds))
+    totals_s = np.bincount(second_of, weights=total_us, minlength=len(seconds)) / 1e6
+    return EventLatency(
+        event=name,
+        op=groups[0]["op"],
+        idle=bool(groups[0]["idle"]),
+        count=int(count.sum()),
+        total_s=float(total_us.sum() / 1e6),
+        blocks=float(np.average(blocks[known], weights=count[known])) if known.any() else None,
+        stretches=np.column_stack([counts, totals_s / counts]),
+        seconds=seconds.astype(np.int64),
+        sizes=_sizes(groups),
+    )
+
+
+def _sizes(groups: list[dict[str, Any]]) -> dict[float, int]:
+    sizes: dict[float, int] = {}
+    for group in groups:
+        if blocks := _blocks(group):
+            sizes[blocks] = sizes.get(blocks, 0) + group["count"]
+    return sizes
+
+
+def _blocks(group: Mapping[str, Any]) -> int:
+    """How many blocks each operation moves; 0 where no line, or a damaged one, tells it."""
+    blocks = group["blocks"] or 0
+    return blocks if 0 < blocks <= BLOCKS_MAX else 0
+
+
+def _calls(groups: list[dict[str, Any]]) -> dict[str, int]:
+    calls: dict[str, int] = {}
+    for group in groups:
+        if group["event"] is None:
+            calls[group["call"]] = calls.get(group["call"], 0) + group["count"]
+    return calls
+
+
+def _wall_s(read: Traces) -> float:
+    """Time that any session covers; sessions of one job run side by side or one after another."""
+    times = [session for session in read.sessions() if session["first_tim_us"] is not None]
+    if any(session["steps_back"] for session in times):
+        return float(sum(session["elapsed_us"] for session in times) / 1e6)
+    covered_us, until = 0, 0
+    for first, last in sorted((s["first_tim_us"], s["last_tim_us"]) for s in times):
+        covered_us += max(0, last - max(first, until))
+        until = max(until, last)
+    return covered_us / 1e6
+
+
+def read_shares(
+    paths: Sequence[Path],
+    temp_events: str,
+    chosen: Chosen = ALL,
+    on_progress: Progress | None = None,
+) -> AshEvidence:
+    """Shares of wall clock of each event like ``temp_events``, from ASH exports of one execution.
+
+    InputError lists the executions where what is chosen is of several.
+    """
+    ash = read_ash(list(paths), chosen, on_progress=on_progress)
+    check_single_execution(ash)
+    whole = wall_clock_share(ash, temp_events)
+    share = {event: _share_of(ash, event) for event in whole.events}
+    latency_s = {
+        row["event"]: row["latency_us"] / 1e6
+        for row in profile_ash(ash).to_pylist()
+        if row["latency_us"] is not None
+    }
+    statements = frozenset(map(str, ash.samples["sql_id"].drop_null().unique().to_pylist()))
+    notes = [*ash.notes, *hints(ash)]
+    return AshEvidence(
+        whole.elapsed_s, whole.instants, share, latency_s, notes, statements, ash.samples
+    )
+
+
+def _share_of(ash: Ash, event: str) -> float:
+    """Share of one event, whose name may hold characters of patterns."""
+    literal = "".join(f"[{char}]" if char in "*?[" else char for char in event)
+    return wall_clock_share(ash, literal).share
+
+
+def matching(names: Sequence[str], temp_events: str) -> list[str]:
+    """Names like ``temp_events``, upper and lower case alike. InputError where there is none."""
+    matches = [name for name in names if is_like(name, temp_events)]
+    if not matches:
+        hint = f"the events are {', '.join(sorted(names)) or 'none'}"
+        remark = " (the default)" if temp_events == TEMP_EVENTS else ""
+        raise NoTempIo(
+            f"--temp-events '{temp_events}'{remark} matches no event of the baseline", hint
+        )
+    return matches
+
+
+def spilled_of(
+    evidence: Evidence, samples: pa.Table | None, block_bytes: int, *, lenient: bool
+) -> Spilled | None:
+    """What the evidence tells of it; None where that is nothing."""
+    areas = read_work_areas(evidence.work_areas).to_pylist() if evidence.work_areas else []
+    try:
+        if samples is not None:
+            sources = row_sources_of_samples(samples, block_bytes)
+        else:
+            sources = _of_traces(evidence.traces, lenient)
+    except ModuleNotFoundError:
+        # The base install has no SQL; a forecast from traces needs none.
+        sources = []
+    lines = _lines(sources, areas)
+    more = _more_pga([row for row in areas if row["temp_bytes"]], evidence.parameters)
+    return Spilled(lines, more) if lines or more is not None else None
+
+
+def _of_traces(paths: Sequence[Path], lenient: bool) -> list[RowSource]:
+    files = [path for path in paths if path.is_file()]
+    whole = sum(path.stat().st_size for path in files)
+    if len(files) < len(paths) or not 0 < whole < _TRACES_BYTES_MAX:
+        return []
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
+        spool_traces(files, Path(folder), lenient=lenient)
+        # Shares do not depend on how large a block is.
+        return row_sources_of_trace(Path(folder), 1)
+
+
+def _lines(sources: Sequence[RowSource], areas: Sequence[dict[str, Any]]) -> list[SpillingLine]:
+    """Of samples or STAT lines; else of the work areas, by their temp segments."""
+    passes: dict[tuple[str | None, int | None], int] = {}
+    names: dict[tuple[str | None, int | None], str] = {}
+    temp: dict[tuple[str | None, int | None], int] = {}
+    for area in areas:
+        key = area["sql_id"], area["plan_line"]
+        passes[key] = max(passes.get(key, 0), area["passes"] or 0)
+        names[key] = (area["operation"] or "").replace("-", " ")
+        temp[key] = temp.get(key, 0) + (area["temp_bytes"] or 0)
+    shares: list[tuple[str | None, int | None, str, float, int | None]] = [
+        (source.sql_id, source.plan_line, source.operation, share, source.passes)
+        for source, share in spilling(sources)
+        if source.plan_line is not None
+    ]
+    if not shares and (whole := sum(temp.values())):
+        ranked = sorted(temp, key=lambda key: -temp[key])
+        shares = [(*key, "", temp[key] / whole, None) for key in ranked if temp[key]]
+    return [
+        SpillingLine(
+            sql,
+            line,
+            name or names.get((sql, line), ""),
+            share,
+            passes.get((sql, line), operation_line),
+        )
+        for sql, line, name, share, operation_line in shares
+    ]
+
+
+def _more_pga(areas: Sequence[dict[str, Any]], parameters: Sequence[Path]) -> MorePga | None:
+    """Of the work areas that had spilled when they were looked at."""
+    if not areas:
+        return None
+    needed, estimated = 0, True
+    for area in areas:
+        held = area["memory_bytes_max"] or 0
+        optimal = area["optimal_bytes"] or 0
+        # What it held was too little, whatever the optimizer thought.
+        known = optimal > held
+        needed += optimal if known else held + area["temp_bytes"]
+        estimated = estimated and known
+    targets = [size for path in parameters if (size := bytes_of(read_parameters(path), PGA_TARGET))]
+    held = sum(area["memory_bytes_max"] or 0 for area in areas)
+    return MorePga(held, needed, estimated, len(areas), targets[0] if targets else None)

@@ -15,14 +15,14 @@ from spillcast.errors import (
     TargetUnsuited,
 )
 from spillcast.evidence.find import find_evidence, traces_below
-from spillcast.forecast.oracle.events import (
+from spillcast.forecast.oracle.evidence import (
     EventLatency,
+    OracleEvidence,
     TraceEvidence,
     matching,
     read_traces,
     statements_of,
 )
-from spillcast.forecast.oracle.evidence import OracleEvidence
 from spillcast.forecast.question import Question
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.storage import Storage

@@ -15,8 +15,7 @@ from spillcast.calibrated import calibrated
 from spillcast.forecast.assumptions import SAME_WORK, WHOLE
 from spillcast.forecast.cpu import MIN_ERROR
 from spillcast.forecast.interval import DRAWS
-from spillcast.forecast.oracle.events import TraceEvidence
-from spillcast.forecast.oracle.evidence import OracleEvidence
+from spillcast.forecast.oracle.evidence import OracleEvidence, TraceEvidence
 from spillcast.forecast.oracle.parts import Part, Target
 
 Array = NDArray[np.float64]
