@@ -1,19 +1,30 @@
 """A PostgreSQL server with a slow tablespace for temp files, its clients, and recorders of them."""
 
+import atexit
+import functools
 import json
+import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psycopg
 
 from emulator import skip_without_fuse
 from harness import spillcast_command, until
+from leftovers import SESSION
 from spillcast._core import partial_folders
-from spillcast.engines.postgres.server import PrivateServer, installed, make_cluster, serve
+from spillcast.engines.postgres.server import (
+    PrivateServer,
+    embedded,
+    installed,
+    make_cluster,
+    serve,
+)
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
 from spillcast.workspace import workspace
@@ -32,13 +43,32 @@ ALL_ROLES = "local all all trust\nhost all all all trust\n"
 SPILLING = {"work_mem": "128kB", "temp_tablespaces": "slow"}
 
 
+@functools.cache
+def template(installation):
+    """A cluster that is never served: initdb takes longer than a copy of what it makes."""
+    room = Path(tempfile.mkdtemp(prefix=f"spillcast-template-{SESSION}-"))
+    atexit.register(shutil.rmtree, room, ignore_errors=True)
+    return make_cluster(room, installation)
+
+
+def copied_cluster(room, installation=None):
+    """A cluster in ``room`` with the system identifier of all others of its version.
+
+    It lets every user in as any role.
+    """
+    made = template(installation or embedded())
+    room.chmod(0o711)
+    home = room / "postgres"
+    subprocess.run(["cp", "-a", made.home, home], check=True)
+    home.chmod(0o755)
+    (home / "data" / "pg_hba.conf").write_text(ALL_ROLES)
+    return replace(made, home=home)
+
+
 @contextmanager
 def private_server(room, settings=None, installation=None):
     """A server with new data in ``room``, which lets every user in as any role."""
-    cluster = make_cluster(room, installation)
-    cluster.home.chmod(0o755)
-    (cluster.home / "data" / "pg_hba.conf").write_text(ALL_ROLES)
-    with serve(cluster, settings) as server:
+    with serve(copied_cluster(room, installation), settings) as server:
         yield server
 
 

@@ -1,7 +1,8 @@
 """The fuzzer: damaged evidence for every reader for some minutes, and what came of it, counted.
 
 python -m fuzz --minutes 5            # with tests/ on PYTHONPATH, as make fuzz has it
-python -m fuzz --known                # whole, cut and missing files, and what once broke
+python -m fuzz --known                # complete, cut and missing files, and what once broke
+python -m fuzz --known --brief        # each file cut or missing once
 python -m fuzz --only 4711 --keep DIR # one input again, and its damaged file
 """
 
@@ -29,6 +30,7 @@ def main():
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--shape", default="", help="only shapes whose names begin so")
     parser.add_argument("--known", action="store_true", help="inputs that need no draw")
+    parser.add_argument("--brief", action="store_true", help="of --known, each file once")
     parser.add_argument("--only", type=int, nargs="*", help="these inputs alone, with their words")
     parser.add_argument("--keep", type=Path, help="keep the first input of each failure here")
     said = parser.parse_args()
@@ -37,7 +39,7 @@ def main():
         os.environ |= {"XDG_CACHE_HOME": f"{name}/cache", "XDG_STATE_HOME": f"{name}/state"}
         root = Path(name)
         if said.known:
-            inputs = Known(root, said.shape)
+            inputs = Known(root, said.shape, said.brief)
             return _run(inputs, range(len(inputs)), said, None)
         inputs = Damaged(root, said.seed, said.shape)
         numbers = range(said.count or 1 << 40) if said.only is None else said.only

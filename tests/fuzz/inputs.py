@@ -3,6 +3,7 @@
 import random
 import shutil
 from collections import namedtuple
+from itertools import count
 from pathlib import Path
 
 from fuzz.corpus import shapes
@@ -42,15 +43,21 @@ class Damaged:
 
 
 class Known:
-    """Whole inputs, which must be answered; files that lack or are cut; what once broke one."""
+    """Complete inputs, which must be answered; files that are missing or cut; what once broke one.
 
-    def __init__(self, root, only=""):
+    ``brief`` damages each file in one of the ways, by turns, and runs each kept file once.
+    """
+
+    def __init__(self, root, only="", brief=False):
         self._root, self._inputs = root, []
+        turn = count()
         for shape in shapes(root / "shapes"):
             if shape.name.startswith(only):
                 self._inputs += [Input(shape, None, None, command) for command in shape.commands]
-                self._inputs += _cut(shape)
-                self._inputs += _broken(shape)
+                for damages in (*_cut(shape), *_broken(shape)):
+                    if brief:
+                        damages = [damages[next(turn) % len(damages)]]
+                    self._inputs += damages
 
     def __len__(self):
         return len(self._inputs)
@@ -68,22 +75,22 @@ class Known:
 
 
 def _cut(shape):
+    """The cuts of each file."""
     for number, file in enumerate(shape.files):
-        whole = (shape.folder / file).read_bytes()
+        content = (shape.folder / file).read_bytes()
         command = shape.commands[number % len(shape.commands)]
-        contents = [None, b"", whole[:1], whole[: len(whole) // 2], whole[:-5]]
+        contents = [None, b"", content[:1], content[: len(content) // 2], content[:-5]]
         if file.endswith(".json"):
             contents += [b"[" * DEEP, b'{"x":' * DEEP, b"[" * DEEP + b"]" * DEEP]
-        for content in contents:
-            yield Input(shape, file, content, command)
+        yield [Input(shape, file, content, command) for content in contents]
 
 
 def _broken(shape):
     """Each kept file with all command lines of its shape."""
     for kept in sorted((BROKEN / shape.name).glob("*")):
         for file in (path for path in kept.rglob("*") if path.is_file()):
-            for command in shape.commands:
-                yield Input(shape, str(file.relative_to(kept)), file.read_bytes(), command)
+            name, content = str(file.relative_to(kept)), file.read_bytes()
+            yield [Input(shape, name, content, command) for command in shape.commands]
 
 
 def run(folder, one):

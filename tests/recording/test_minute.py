@@ -1,5 +1,6 @@
 """Bursts at growing distances: what they are put together to, and that nothing is paid between."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from itertools import pairwise
 import pytest
 
 from evidence import recording
-from harness import spillcast_command
+from harness import until
+from spillcast.cli.recording import record_minute
+from spillcast.engines.engine import SessionSelector
 from spillcast.errors import SpillcastError
 from spillcast.forecast.recorded_io import recorded_threads
 from spillcast.forecast.remaining.progress import progress_of
@@ -174,21 +177,43 @@ def burst_of(pid, temp):
     return recorder.finish()
 
 
+class Interrupting:
+    """A view that sends SIGINT to this process once: in a burst, or in a pause."""
+
+    def __init__(self, while_detached):
+        self._while_detached = while_detached
+
+    def look(self, _recorder, status):
+        if not self._while_detached and status["temp_writes"]:
+            interrupt()
+
+    def say(self, text):
+        if self._while_detached and text.startswith("detached"):
+            interrupt()
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 @pytest.mark.parametrize("while_detached", [False, True])
-def test_a_second_ctrl_c_loses_nothing(tmp_path, while_detached):
-    output = tmp_path / "run.spill"
-    options = ["--minute", "--temp", tmp_path]
-    with subprocess.Popen([sys.executable, "-c", WRITES, tmp_path / "spilled"]) as running:
-        command = spillcast_command("record", *options, "--pid", running.pid, "-o", output)
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as recorder:
-            if while_detached:
-                assert "detached" in recorder.stderr.readline()
-            else:
-                time.sleep(3)
-            recorder.send_signal(signal.SIGINT)
-            time.sleep(0.03)
-            recorder.send_signal(signal.SIGINT)
-            said = recorder.stderr.read()
-        running.kill()
-    assert recorder.returncode == 0, said
+def test_a_second_ctrl_c_loses_nothing(tmp_path, monkeypatch, signals_by_default, while_detached):
+    """It comes while the recording is written."""
+    monkeypatch.setattr(minute, "BURST_S", 0.3 if while_detached else 60.0)
+    keep = minute.keep
+
+    def interrupted_keep(*arguments, **options):
+        interrupt()
+        return keep(*arguments, **options)
+
+    monkeypatch.setattr(minute, "keep", interrupted_keep)
+    output, spilled = tmp_path / "run.spill", tmp_path / "spilled"
+    with subprocess.Popen([sys.executable, "-c", WRITES, spilled]) as running:
+        try:
+            until(spilled.exists, "the first write")
+            options = RecordOptions((tmp_path,))
+            view = Interrupting(while_detached)
+            record_minute(running.pid, None, output, options, SessionSelector(), view)
+        finally:
+            running.kill()
     assert Recording.open(output).meta.temp.writes > 0

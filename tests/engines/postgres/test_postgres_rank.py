@@ -10,6 +10,7 @@ from harness import environment, only_line, spillcast
 from plans import INSTALLATIONS
 from postgres_rig import private_server
 from spillcast.engines.postgres.rank.command import _record
+from spillcast.engines.postgres.server import make_cluster, serve
 from spillcast.engines.ranking import Ranked
 from spillcast.workspace import workspace
 
@@ -178,7 +179,7 @@ def test_a_snapshot_taken_in_another_time_zone_counts_as_well(dsn, tmp_path):
 
 def test_a_snapshot_of_another_server_is_refused(dsn, tmp_path):
     kept = tmp_path / "look.json"
-    with workspace() as room, private_server(room) as other:
+    with workspace() as room, serve(make_cluster(room)) as other:
         spillcast("postgres", other.dsn, "--save", kept)
         assert kept.is_file()
     told = only_line(spillcast("postgres", dsn, "--since", kept), 2)

@@ -7,12 +7,12 @@ import pytest
 
 from harness import spillcast, until
 from plans import INSTALLATIONS
-from postgres_rig import ALL_ROLES
+from postgres_rig import copied_cluster
 from spillcast.engines.postgres.connection import EXPLAINER, open_session
 from spillcast.engines.postgres.rank import enable
 from spillcast.engines.postgres.rank.command import rank_postgres
 from spillcast.engines.postgres.rank.enable import enabling
-from spillcast.engines.postgres.server import make_cluster, serve
+from spillcast.engines.postgres.server import serve
 from spillcast.engines.ranking import Gain, Ranked, ServerRanking
 from spillcast.report.postgres import ranking_page
 from spillcast.workspace import workspace
@@ -30,9 +30,7 @@ def spill(connection, query=SPILLING):
 @pytest.fixture(params=INSTALLATIONS, ids=lambda i: i.version)
 def cluster(request):
     with workspace() as room:
-        made = make_cluster(room, request.param)
-        (made.home / "data" / "pg_hba.conf").write_text(ALL_ROLES)
-        yield made
+        yield copied_cluster(room, request.param)
 
 
 def test_databases_tell_what_statements_do_not(cluster):
