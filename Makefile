@@ -70,6 +70,7 @@ test: build ## the tests; what wants a missing system package is skipped by name
 	$(BIN)/pytest $(PARALLEL) -m "not nightly" $(addprefix --ignore=,$(TIMED) $(LONG)) || $(AGAIN)
 
 nightly: export SPILLCAST_SERVERS = all
+nightly: export SPILLCAST_KILLS = 10
 nightly: build ## the tests that take long, and five minutes of damaged evidence
 	rm -rf .pytest_cache
 	$(BIN)/pytest $(PARALLEL) $(LONG) tests/engines/postgres/move || $(AGAIN)
@@ -82,6 +83,7 @@ nightly: build ## the tests that take long, and five minutes of damaged evidence
 	$(MAKE) fuzz
 
 fuzz: build ## damaged evidence for every reader, MINUTES=5; prints a count of outcomes
+	PYTHONPATH=tests $(BIN)/python -m fuzz --known
 	PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),5)
 
 check: build ## formatting, lints, types
