@@ -80,8 +80,8 @@ def test_what_needs_all_waits_is_taken_whole(tmp_path):
 def test_of_a_page_cache_a_sample_says_what_all_waits_say(tmp_path, monkeypatch, share):
     """Memory for a share of what was written; some reads come again in time, and others do not."""
     waits = WAITS // 6
-    monkeypatch.setattr(sampling, "WHOLE_ROWS", waits // 2)
-    monkeypatch.setattr(sampling, "SAMPLE_ROWS", waits // 4)
+    monkeypatch.setattr(recorded, "WHOLE_ROWS", waits // 2)
+    monkeypatch.setattr(recorded, "SAMPLE_ROWS", waits // 4)
     path = write_varied_recording(tmp_path / "run.spill", waits, 3, wait_us=3)
     room = int(share * Recording.open(path).meta.temp.bytes / 2)
     recording = edited(path, machine={"memory_available_bytes": room})
