@@ -210,6 +210,7 @@ def test_every_verb_is_a_file_and_every_file_a_verb():
         "output",
         "passwords",
         "progress",
+        "question",
         "recording",
         "rehearse",
         "usage",

@@ -27,39 +27,52 @@ def cache(
     size: Annotated[
         str | None,
         typer.Option(
-            help="Size of the cache, such as 10G; without it only the miss curve is shown."
+            metavar="SIZE",
+            help="Size of the cache, such as 10G; without it only the miss curve is shown.",
         ),
     ] = None,
     policy: Annotated[
-        str, typer.Option(help="keep (Exadata's rules), bypass, lru, fifo, sieve, s3fifo or arc.")
+        str,
+        typer.Option(
+            metavar="NAME", help="keep (Exadata's rules), bypass, lru, fifo, sieve, s3fifo or arc."
+        ),
     ] = "lru",
     keep: Annotated[
-        list[str] | None, typer.Option(help="Object marked KEEP, with --policy keep. Repeatable.")
+        list[str] | None,
+        typer.Option(metavar="OBJECT", help="Object marked KEEP, with --policy keep. Repeatable."),
     ] = None,
     temp_writes: Annotated[
         bool, typer.Option("--temp-writes", help="Also cache temp data.")
     ] = False,
     temp_share: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Share that temp data may take, with --policy keep."),
+        typer.Option(
+            metavar="SHARE", min=0, max=1, help="Share that temp data may take, with --policy keep."
+        ),
     ] = 0.5,
     line: Annotated[
         str | None,
-        typer.Option(help="Size of a cache line (default: 64K; for oracleGeneral one id)."),
+        typer.Option(
+            metavar="SIZE", help="Size of a cache line (default: 64K; for oracleGeneral one id)."
+        ),
     ] = None,
     flash: Annotated[
         str | None,
         typer.Option(
-            help="9G/s, or 9G/s,3.4G/s for reads and writes, a storage.json, catalogue:NAME."
+            metavar="RATE",
+            help="9G/s, or 9G/s,3.4G/s for reads and writes, a storage.json, catalogue:NAME.",
         ),
     ] = None,
     disk: Annotated[
-        str | None, typer.Option(help="The same for the disk behind the cache.")
+        str | None, typer.Option(metavar="RATE", help="The same for the disk behind the cache.")
     ] = None,
     from_flash: Annotated[
         float,
         typer.Option(
-            min=0, max=1, help="Share of the hits served by flash; the disk serves the others."
+            metavar="SHARE",
+            min=0,
+            max=1,
+            help="Share of the hits served by flash; the disk serves the others.",
         ),
     ] = 1.0,
     runs: Annotated[
@@ -70,16 +83,22 @@ def cache(
     ] = 1,
     sample: Annotated[
         float | None,
-        typer.Option(help="Share of the cache lines sampled for the curve (SHARDS; default: all)."),
+        typer.Option(
+            metavar="SHARE",
+            help="Share of the cache lines sampled for the curve (SHARDS; default: all).",
+        ),
     ] = None,
     error: Annotated[
         float | None,
         typer.Option(
+            metavar="POINTS",
             help="Mean error allowed for the curve, in percentage points, such as 0.2: several "
-            "times as fast for large traces (default: exact)."
+            "times as fast for large traces (default: exact).",
         ),
     ] = None,
-    block: Annotated[str, typer.Option(help="Block size of Oracle's traces.")] = "8K",
+    block: Annotated[
+        str, typer.Option(metavar="SIZE", help="Block size of Oracle's traces.")
+    ] = "8K",
     lenient: Lenient = False,
 ) -> Answer:
     """Simulate a flash cache in front of a disk.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spillcast.cli.options import Json, Work
+from spillcast.cli.usage import Grouped
 
 if TYPE_CHECKING:
     from spillcast.recording.calibration import Calibration
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("calibrate")(calibrate)
+    application.command("calibrate", cls=Grouped)(calibrate)
 
 
 def calibrate(

@@ -22,13 +22,16 @@ def check(
     after: Annotated[
         list[str],
         typer.Argument(
-            metavar="AFTER...",
+            metavar="AFTER",
             help="A recording, plan, trace or statement counts of the query after the move; or the "
             "DSN of the server that runs it.",
         ),
     ],
     target: Annotated[
-        str | None, typer.Option(help="Which of the forecast's targets temp files are on now.")
+        str | None,
+        typer.Option(
+            metavar="TARGET", help="Which of the forecast's targets temp files are on now."
+        ),
     ] = None,
     elapsed: Elapsed = None,
     queryid: Queryid = None,
@@ -43,19 +46,23 @@ def check(
     since: Annotated[
         str | None,
         typer.Option(
+            metavar="TIME|FILE",
             help="With a DSN: count only calls since a snapshot that spillcast postgres --save "
-            "kept, or from now on for this long, such as 10m."
+            "kept, or from now on for this long, such as 10m.",
         ),
     ] = None,
     backend: Annotated[
         int | None,
         typer.Option(
-            help="With a DSN: the query that this session runs, or runs next, once it has ended."
+            metavar="PID",
+            help="With a DSN: the query that this session runs, or runs next, once it has ended.",
         ),
     ] = None,
     log: Annotated[
         Path | None,
-        typer.Option(help="Add it to this file of cases (.parquet), for verify --from."),
+        typer.Option(
+            metavar="FILE", help="Add it to this file of cases (.parquet), for verify --from."
+        ),
     ] = None,
 ) -> Answer:
     """Compare a forecast with the query after the move.

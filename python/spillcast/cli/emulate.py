@@ -24,11 +24,20 @@ def emulate(
     ] = None,
     storage: Annotated[
         str | None,
-        typer.Option(help="Storage to imitate: a storage.json, a recording, catalogue:NAME."),
+        typer.Option(
+            metavar="STORAGE",
+            help="Storage to imitate: a storage.json, a recording, catalogue:NAME.",
+        ),
     ] = None,
-    read: Annotated[str | None, typer.Option(help="Latency of every read, such as 9ms.")] = None,
-    write: Annotated[str | None, typer.Option(help="Latency of every write, such as 4ms.")] = None,
-    bandwidth: Annotated[str | None, typer.Option(help="Total bandwidth, such as 200MB/s.")] = None,
+    read: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Latency of every read, such as 9ms.")
+    ] = None,
+    write: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Latency of every write, such as 4ms.")
+    ] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option(metavar="RATE", help="Total bandwidth, such as 200MB/s.")
+    ] = None,
     servers: Annotated[
         int | None, typer.Option(min=1, help="Operations served at once; the others queue.")
     ] = None,
@@ -37,7 +46,9 @@ def emulate(
     ] = False,
     backing: Annotated[
         Path | None,
-        typer.Option(help="Directory that stores the files; they remain after the unmount."),
+        typer.Option(
+            metavar="DIR", help="Directory that stores the files; they remain after the unmount."
+        ),
     ] = None,
 ) -> Answer:
     """Mount a directory that is as slow as storage you do not own.

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperOption
 
+from spillcast.cli.usage import Grouped
 from spillcast.engines.registry import engines
 
 #: Those on which experiments are made; the first is the usual one.
@@ -22,7 +23,7 @@ Engine = Annotated[_Name, typer.Option(help="The engine, with data and processes
 EngineOrAll = Annotated[_NameOrAll, typer.Option(help="Which engine's queries.")]
 
 
-class EngineCommand(TyperCommand):
+class EngineCommand(Grouped):
     """A command whose function an engine offers; ``print_result`` prints what that returns.
 
     The function's parameters are options of the engine, ``shared`` those of all engines.

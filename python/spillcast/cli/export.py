@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 import typer
 
 from spillcast.cli.options import Json, Where
+from spillcast.cli.usage import Grouped
 
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("export")(export)
+    application.command("export", cls=Grouped)(export)
 
 
 def export(
@@ -25,11 +26,15 @@ def export(
         typer.Option("--format", help="A time line for ui.perfetto.dev, or metrics as text."),
     ],
     by: Annotated[
-        str | None, typer.Option(help="Labels of metrics, as in profile --by (default: event).")
+        str | None,
+        typer.Option(
+            metavar="COLUMNS", help="Labels of metrics, as in profile --by (default: event)."
+        ),
     ] = None,
     where: Where = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write (default: stdout).")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="File to write (default: stdout)."),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -18,12 +18,14 @@ def fleet(
     to: Annotated[
         str,
         typer.Option(
-            "--to", help="storage.json, catalogue:NAME, recording, trace, latency:150us, factor:60."
+            "--to",
+            metavar="STORAGE",
+            help="storage.json, catalogue:NAME, recording, trace, latency:150us, factor:60.",
         ),
     ],
     temp_events: TempEvents = None,
     cost: Annotated[
-        float | None, typer.Option(min=0, help="Price of the target for 30 days.")
+        float | None, typer.Option(metavar="PRICE", min=0, help="Price of the target for 30 days.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of statements in the table.")] = 20,
     confidence: Confidence = 0.9,

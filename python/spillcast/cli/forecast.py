@@ -2,34 +2,16 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import (
-    ORACLE,
-    RECORDING,
-    REHEARSAL,
-    TARGET,
-    Block,
-    Budget,
-    Confidence,
-    Elapsed,
-    ExecId,
-    History,
-    Item,
-    Lenient,
-    Origin,
-    Progress,
-    Queryid,
-    RecordedTemp,
-    Since,
-    SqlId,
-    TempEvents,
-    Until,
-    Written,
-)
+from spillcast.cli.options import ORACLE, RECORDING, REHEARSAL, TARGET
+from spillcast.cli.question import with_question
 from spillcast.cli.usage import Answer, AnswerCommand
+
+if TYPE_CHECKING:
+    from spillcast.forecast.question import Question
 
 
 def add_to(application: typer.Typer) -> None:
@@ -37,6 +19,7 @@ def add_to(application: typer.Typer) -> None:
     application.command("forecast", cls=AnswerCommand)(forecast)
 
 
+@with_question
 def forecast(
     baseline: Annotated[
         list[str],
@@ -50,22 +33,42 @@ def forecast(
         list[str],
         typer.Option(
             "--to",
+            metavar="STORAGE",
             help="Directory, tmpfs, storage.json, fio's JSON, catalogue:NAME, recording, trace, "
             "latency:150us, limits:iops=12k,latency=1ms, factor:60, cache:FLASH+DISK?size=2T. "
             "Repeatable.",
         ),
     ],
-    elapsed: Elapsed = None,
-    history: History = None,
-    progress: Progress = None,
-    written: Written = None,
-    temp_events: TempEvents = None,
-    sql_id: SqlId = None,
-    exec_id: ExecId = None,
-    item: Item = None,
-    since: Since = None,
-    until: Until = None,
-    block: Block = None,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TARGET=PRICE",
+            help="Price of a target, as TARGET=96: marks the best value. Repeatable.",
+        ),
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Time limit: name the cheapest work memory and storage that meet it.",
+        ),
+    ] = None,
+    details: Annotated[
+        bool,
+        typer.Option(
+            "--details", help="Also show what each number is made of, and what each warning means."
+        ),
+    ] = False,
+    *,
+    question: "Question",
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="For a large recording: use all waits instead of a sample.",
+            rich_help_panel=RECORDING,
+        ),
+    ] = False,
     method: Annotated[
         Literal["counts", "seed"],
         typer.Option(
@@ -73,10 +76,6 @@ def forecast(
             rich_help_panel=ORACLE,
         ),
     ] = "counts",
-    queryid: Queryid = None,
-    origin: Origin = None,
-    temp: RecordedTemp = None,
-    lenient: Lenient = False,
     cpus: Annotated[
         int | None,
         typer.Option(
@@ -88,22 +87,16 @@ def forecast(
     cpu_quota: Annotated[
         float | None,
         typer.Option(
+            metavar="CPUS",
             help="CPU quota on the target machine, such as 0.4 (default: as recorded); the number "
             "of CPUs means none.",
             rich_help_panel=TARGET,
         ),
     ] = None,
-    cost: Annotated[
-        list[str] | None,
-        typer.Option(help="Price of a target, as TARGET=96: marks the best value. Repeatable."),
-    ] = None,
-    within: Annotated[
-        str | None,
-        typer.Option(help="Time limit: name the cheapest work memory and storage that meet it."),
-    ] = None,
     rehearse: Annotated[
         str | None,
         typer.Option(
+            metavar="TIME",
             help="Run the query for this long on each directory, such as 10s.",
             rich_help_panel=REHEARSAL,
         ),
@@ -111,6 +104,7 @@ def forecast(
     command: Annotated[
         str | None,
         typer.Option(
+            metavar="COMMAND",
             help="Command or statement to rehearse, if the recording does not contain all of it, "
             "or it is not known to write nothing.",
             rich_help_panel=REHEARSAL,
@@ -125,22 +119,6 @@ def forecast(
             rich_help_panel=REHEARSAL,
         ),
     ] = None,
-    exact: Annotated[
-        bool,
-        typer.Option(
-            "--exact",
-            help="For a large recording: use all waits instead of a sample.",
-            rich_help_panel=RECORDING,
-        ),
-    ] = False,
-    confidence: Confidence = 0.9,
-    budget: Budget = "60s",
-    details: Annotated[
-        bool,
-        typer.Option(
-            "--details", help="Also show what each number is made of, and what each warning means."
-        ),
-    ] = False,
 ) -> Answer:
     """Forecast a run with its temp files on other storage.
 
@@ -161,13 +139,10 @@ def forecast(
     """
     from dataclasses import replace
 
-    from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.cli.rehearse import check_options, rehearsing
     from spillcast.errors import Refusal
     from spillcast.evidence.find import recordings_in
     from spillcast.forecast.ask import ask, forecasts_of
-    from spillcast.forecast.question import Question
-    from spillcast.forecast.remaining import hints_of
     from spillcast.forecast.verdict import (
         forecasts_document,
         parse_costs,
@@ -184,29 +159,7 @@ def forecast(
     check_options(rehearse, command, server, to)
     costs = parse_costs(cost or (), to)
     within_s = None if within is None else parse_duration_s(within, "--within")
-    question = Question(
-        elapsed_s=None if elapsed is None else parse_duration_s(elapsed, "--elapsed"),
-        temp_events=temp_events,
-        sql_id=sql_id,
-        exec_id=exec_id,
-        item=item,
-        since=since,
-        until=until,
-        block=block,
-        method=method,
-        queryid=queryid,
-        origin=origin,
-        temp_dirs=temp or (),
-        lenient=lenient,
-        exact=exact,
-        cpus=cpus,
-        cpu_quota=cpu_quota,
-        confidence=confidence,
-        known=hints_of(history or (), progress, written),
-        budget=budget,
-        watch=lambda name: progress_bar(f"probing {name}"),
-        reading=reading_bar,
-    )
+    question = replace(question, method=method, exact=exact, cpus=cpus, cpu_quota=cpu_quota)
     with ExitStack() as stack:
         if rehearse is not None:
             duration_s = parse_duration_s(rehearse, "--rehearse")

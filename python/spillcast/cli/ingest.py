@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from spillcast.cli.options import Json
+from spillcast.cli.usage import Grouped
 
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("ingest")(ingest)
+    application.command("ingest", cls=Grouped)(ingest)
 
 
 def ingest(
@@ -22,10 +23,14 @@ def ingest(
         ),
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", help="The dataset: a directory or an address.")
+        str,
+        typer.Option(
+            "--output", "-o", metavar="DATASET", help="The dataset: a directory or an address."
+        ),
     ],
     database: Annotated[
-        str | None, typer.Option(help="Name of the database, if the evidence has none.")
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the database, if the evidence has none."),
     ] = None,
     json: Json = False,
 ) -> None:

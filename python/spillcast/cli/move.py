@@ -23,9 +23,11 @@ def add_to(application: typer.Typer) -> None:
 
 
 def tmpfs(
-    to: Annotated[Path, typer.Option(help="Mount point.")],
-    size: Annotated[str, typer.Option(help="Largest size, such as 8G.")],
-    owner: Annotated[str | None, typer.Option(help="User it is for (default: everybody).")] = None,
+    to: Annotated[Path, typer.Option(metavar="DIR", help="Mount point.")],
+    size: Annotated[str, typer.Option(metavar="SIZE", help="Largest size, such as 8G.")],
+    owner: Annotated[
+        str | None, typer.Option(metavar="USER", help="User it is for (default: everybody).")
+    ] = None,
 ) -> Move:
     """tmpfs: a mount in memory for temp files, on this machine. Only prints the steps.
 

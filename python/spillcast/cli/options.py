@@ -8,10 +8,10 @@ import typer
 from spillcast.cli.usage import single_format
 
 #: Headings of the help of verbs that take many kinds of evidence.
-IN_PART, ORACLE = "A query recorded in part", "Oracle's traces, ASH exports and reports"
-POSTGRES, RECORDING = "PostgreSQL's statements and sessions", "A recording"
-TARGET, REHEARSAL = "The target machine", "A trial run on the target"
-KEPT, CAPTURE, LIVE = "What is written", "What is observed", "A live view"
+RECORDING, IN_PART = "Recordings", "Queries recorded in part"
+POSTGRES, ORACLE = "PostgreSQL statements and sessions", "Oracle traces, ASH exports and reports"
+TARGET, REHEARSAL = "The target machine", "A rehearsal on the target"
+KEPT, CAPTURE, LIVE = "Output", "Capture", "Live view"
 
 
 Json = Annotated[
@@ -29,28 +29,36 @@ Confidence = Annotated[
 Budget = Annotated[
     str,
     typer.Option(
-        help="Time and bytes a probe may take: 60s, 4G or 60s,4G; bytes by default 10 % of the "
-        "free space."
+        metavar="LIMIT",
+        help="Time and bytes that a probe may take: 60s, 4G or 60s,4G; by default at most 10 % of "
+        "the free space.",
     ),
 ]
 Work = Annotated[
-    Path | None, typer.Option(help="Directory for data and slow storage (default: TMPDIR).")
+    Path | None,
+    typer.Option(metavar="DIR", help="Directory for data and slow storage (default: TMPDIR)."),
 ]
 Temp = Annotated[
     list[Path] | None,
-    typer.Option(help="Only files under this directory are temp files.", rich_help_panel=CAPTURE),
+    typer.Option(
+        metavar="DIR",
+        help="Only files under this directory are temp files. Repeatable.",
+        rich_help_panel=CAPTURE,
+    ),
 ]
 RecordedTemp = Annotated[
     list[Path] | None,
     typer.Option(
         "--temp",
-        help="For a recording: only files under this directory are temp files. Repeatable.",
+        metavar="DIR",
+        help="Only files under this directory are temp files. Repeatable.",
         rich_help_panel=RECORDING,
     ),
 ]
 Duration = Annotated[
     str | None,
     typer.Option(
+        metavar="TIME",
         help="Stop after this time, such as 5m; a query that it waits for must begin within it.",
         rich_help_panel=CAPTURE,
     ),
@@ -66,54 +74,67 @@ Query = Annotated[
 Elapsed = Annotated[
     str | None,
     typer.Option(
-        help="Elapsed time of the whole query, such as 12m53s, if only part of it was recorded.",
+        metavar="TIME",
+        help="Elapsed time of the entire query, such as 12m53s, if the evidence covers only part "
+        "of it.",
         rich_help_panel=IN_PART,
     ),
 ]
 History = Annotated[
     list[Path] | None,
     typer.Option(
-        help="For a query recorded in part: a previous run of it (recording, plan, row of "
-        "pg_stat_statements), or its plan by EXPLAIN without ANALYZE. Repeatable.",
+        metavar="FILE",
+        help="An earlier run of the query (recording, plan, row of pg_stat_statements), or its "
+        "plan by EXPLAIN without ANALYZE. Repeatable.",
         rich_help_panel=IN_PART,
     ),
 ]
 Progress = Annotated[
     str | None,
     typer.Option(
-        help="How much of the query was done when the recording ended, such as 20%.",
+        metavar="SHARE",
+        help="Share of the query that was done when the recording ended, such as 20%.",
         rich_help_panel=IN_PART,
     ),
 ]
 Written = Annotated[
     str | None,
     typer.Option(
-        help="Bytes that the whole query writes to temp files, such as 40G.",
+        metavar="SIZE",
+        help="Bytes that the entire query writes to temp files, such as 40G.",
         rich_help_panel=IN_PART,
     ),
 ]
 TempEvents = Annotated[
     str | None,
     typer.Option(
-        help="Wait events that the move makes faster, such as 'direct path * temp'.",
+        metavar="PATTERN",
+        help="Wait events that take less time on the target, such as 'direct path * temp'.",
         rich_help_panel=ORACLE,
     ),
 ]
 SqlId = Annotated[
     str | None,
     typer.Option(
-        help="Only this statement of an ASH export, or of traces.", rich_help_panel=ORACLE
+        metavar="SQL_ID",
+        help="Only this statement of an ASH export, or of traces.",
+        rich_help_panel=ORACLE,
     ),
 ]
 Queryid = Annotated[
     str | None,
-    typer.Option(help="Only this query of pg_stat_statements.", rich_help_panel=POSTGRES),
+    typer.Option(
+        metavar="QUERYID",
+        help="Only this statement of pg_stat_statements.",
+        rich_help_panel=POSTGRES,
+    ),
 ]
 Origin = Annotated[
     str | None,
     typer.Option(
         "--from",
-        help="Storage that temp files were on, if the plan has no I/O times.",
+        metavar="STORAGE",
+        help="Present storage of the temp files, if the plan has no I/O times.",
         rich_help_panel=POSTGRES,
     ),
 ]
@@ -125,26 +146,39 @@ ExecId = Annotated[
     ),
 ]
 Item = Annotated[
-    int | None,
-    typer.Option(help="Of several runs in a file the one with this number in their list.", min=1),
+    int | None, typer.Option(help="Number of the run in a file of several, as listed.", min=1)
 ]
 Since = Annotated[
     str | None,
     typer.Option(
+        metavar="TIME",
         help="Only samples of an ASH export from this time on, such as 20:30.",
         rich_help_panel=ORACLE,
     ),
 ]
 Until = Annotated[
     str | None,
-    typer.Option(help="Only samples of an ASH export up to this time.", rich_help_panel=ORACLE),
+    typer.Option(
+        metavar="TIME",
+        help="Only samples of an ASH export up to this time.",
+        rich_help_panel=ORACLE,
+    ),
 ]
 Block = Annotated[
     str | None,
-    typer.Option(help="Block size of Oracle's evidence, such as 16K.", rich_help_panel=ORACLE),
+    typer.Option(
+        metavar="SIZE", help="Block size of the database, such as 16K.", rich_help_panel=ORACLE
+    ),
 ]
 Lenient = Annotated[
     bool,
-    typer.Option(help="Also find WAIT lines in the middle of other text.", rich_help_panel=ORACLE),
+    typer.Option(
+        "--lenient",
+        help="Also read WAIT lines in the middle of other text.",
+        rich_help_panel=ORACLE,
+    ),
 ]
-Where = Annotated[str | None, typer.Option(help="Only waits that meet this SQL condition.")]
+Where = Annotated[
+    str | None,
+    typer.Option(metavar="CONDITION", help="Only waits that meet this SQL condition."),
+]

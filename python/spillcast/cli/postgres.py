@@ -28,6 +28,7 @@ def postgres(
         list[str] | None,
         typer.Option(
             "--to",
+            metavar="STORAGE",
             help="Storage to forecast for: storage.json, catalogue:NAME, "
             "a recording, latency:150us, "
             "factor:60. Repeatable; by default ten times as fast.",
@@ -36,20 +37,30 @@ def postgres(
     since: Annotated[
         str | None,
         typer.Option(
+            metavar="TIME|FILE",
             help="Count only what happens from now on, for this long, such as 10m; or since a "
-            "snapshot that --save kept."
+            "snapshot that --save kept.",
         ),
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="Save this snapshot of the counters, for a later --since.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Save this snapshot of the counters, for a later --since."
+        ),
     ] = None,
     log: Annotated[
         str | None,
-        typer.Option(help="The server's log or a folder of logs; its plans show work_mem."),
+        typer.Option(
+            metavar="PATH", help="The server's log or a folder of logs; its plans show work_mem."
+        ),
     ] = None,
     origin: Annotated[
         str | None,
-        typer.Option("--from", help="Storage that temp files are on now, if I/O was not timed."),
+        typer.Option(
+            "--from",
+            metavar="STORAGE",
+            help="Storage that temp files are on now, if I/O was not timed.",
+        ),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of statements in the table.")] = 10,
     per: Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spillcast.cli.options import Budget, Csv, Elapsed, Item, Json, Markdown
+from spillcast.cli.usage import Grouped
 
 if TYPE_CHECKING:
     from spillcast.evidence.counts import Counts
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_to(application: typer.Typer) -> None:
     """Register the verb."""
-    application.command("probe")(probe)
+    application.command("probe", cls=Grouped)(probe)
 
 
 def probe(
@@ -25,19 +26,23 @@ def probe(
     ] = None,
     like: Annotated[
         Path | None,
-        typer.Option(help="Recording, plan or Oracle trace whose temp I/O is replayed."),
+        typer.Option(
+            metavar="FILE", help="Recording, plan or Oracle trace whose temp I/O is replayed."
+        ),
     ] = None,
     grid: Annotated[
         bool, typer.Option("--grid", help="Measure op by size, depth, pattern and page cache.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write, such as storage.json.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="File to write, such as storage.json."),
     ] = None,
     iolog: Annotated[
-        Path | None, typer.Option(help="Write the recorded I/O as a log for fio --read_iolog.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the recorded I/O as a log for fio --read_iolog."),
     ] = None,
     block: Annotated[
-        str | None, typer.Option(help="Block size of an Oracle trace, such as 16K.")
+        str | None, typer.Option(metavar="SIZE", help="Block size of an Oracle trace, such as 16K.")
     ] = None,
     item: Item = None,
     elapsed: Elapsed = None,

@@ -32,17 +32,21 @@ def profile(
     by: Annotated[
         str | None,
         typer.Option(
+            metavar="COLUMNS",
             help="event (default), op, size, file, object, sql, session, second, minute, or any "
             "SQL over the columns of a wait; row-source for the lines of a plan; call, with sql, "
-            "statement, caller, depth. Several with a comma."
+            "statement, caller, depth. Several with a comma.",
         ),
     ] = None,
     event: Annotated[
-        str | None, typer.Option(help="Only events like this; * stands for any text.")
+        str | None,
+        typer.Option(metavar="PATTERN", help="Only events like this; * stands for any text."),
     ] = None,
     where: Where = None,
     top: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows.")] = None,
-    histogram: Annotated[bool, typer.Option(help="Show the distribution of latencies.")] = False,
+    histogram: Annotated[
+        bool, typer.Option("--histogram", help="Show the distribution of latencies.")
+    ] = False,
     sql: Annotated[
         str | None,
         typer.Option(

@@ -56,7 +56,9 @@ def record(
     command: Annotated[
         list[str] | None, typer.Argument(help="Command to run and record, after --.")
     ] = None,
-    pid: Annotated[int | None, typer.Option(help="Running process to record.")] = None,
+    pid: Annotated[
+        int | None, typer.Option(metavar="PID", help="Running process to record.")
+    ] = None,
     server: Annotated[
         str | None,
         typer.Option(
@@ -113,6 +115,7 @@ def record(
         typer.Option(
             "--output",
             "-o",
+            metavar="DIR",
             help="Folder to write: by default run.spill, or run-2.spill and so on if that exists; "
             "for --all server.spills, to which recordings are added.",
             rich_help_panel=KEPT,
@@ -179,6 +182,7 @@ def record(
         str | None,
         typer.Option(
             "--to",
+            metavar="STORAGE",
             help="Also show a forecast for this: storage.json, catalogue:NAME, a recording, "
             "latency:150us, factor:60.",
             rich_help_panel=LIVE,

@@ -5,31 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import (
-    Block,
-    Budget,
-    Confidence,
-    Elapsed,
-    ExecId,
-    History,
-    Item,
-    Json,
-    Lenient,
-    Origin,
-    Progress,
-    Queryid,
-    RecordedTemp,
-    Since,
-    SqlId,
-    TempEvents,
-    Until,
-    Written,
-)
+from spillcast.cli.options import Json
+from spillcast.cli.question import with_question
 from spillcast.cli.usage import Grouped
 from spillcast.units import format_count
 
 if TYPE_CHECKING:
     from spillcast.forecast.ask import Answer
+    from spillcast.forecast.question import Question
     from spillcast.report.html.inputs import Inputs
 
 
@@ -38,38 +21,26 @@ def add_to(application: typer.Typer) -> None:
     application.command("report", cls=Grouped)(report)
 
 
+@with_question
 def report(
     inputs: Annotated[
         list[str],
         typer.Argument(
-            metavar="INPUT...",
+            metavar="INPUT",
             help="Recordings, Oracle traces, ASH exports, plans, and what other verbs print with "
             "--json: profile, forecast, postgres, verify, storage, sweep, cache, fleet; "
             "- for stdin.",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")],
     to: Annotated[
         list[str] | None,
         typer.Option(
-            "--to", help="Forecast the run for this target, as the verb forecast does. Repeatable."
+            "--to",
+            metavar="STORAGE",
+            help="Forecast the run for this target, as the verb forecast does. Repeatable.",
         ),
     ] = None,
-    elapsed: Elapsed = None,
-    history: History = None,
-    progress: Progress = None,
-    written: Written = None,
-    temp_events: TempEvents = None,
-    sql_id: SqlId = None,
-    queryid: Queryid = None,
-    origin: Origin = None,
-    exec_id: ExecId = None,
-    item: Item = None,
-    since: Since = None,
-    until: Until = None,
-    block: Block = None,
-    temp: RecordedTemp = None,
-    lenient: Lenient = False,
     redact: Annotated[
         bool,
         typer.Option(
@@ -82,9 +53,9 @@ def report(
             "--each", help="Treat each input as a run of its own instead of combining traces."
         ),
     ] = False,
-    confidence: Confidence = 0.9,
-    budget: Budget = "60s",
     json: Json = False,
+    *,
+    question: "Question",
 ) -> None:
     """Write one self-contained page of answers and charts.
 
@@ -101,18 +72,13 @@ def report(
     Example: spillcast report sweep.json cache.json --redact -o report.html
     """
     from spillcast.cli.output import emit, terminal_columns
-    from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.errors import EvidenceUnsuited, OptionConflict
     from spillcast.evidence.find import Evidence, find_evidence
-    from spillcast.evidence.oracle.ash import Chosen
     from spillcast.forecast.ask import ask
-    from spillcast.forecast.question import Question
-    from spillcast.forecast.remaining import hints_of
     from spillcast.report.html.inputs import Inputs, split_inputs
     from spillcast.report.html.runs import add_runs, target_latencies
     from spillcast.report.html.write import write_report
     from spillcast.storage import Storage
-    from spillcast.units import parse_duration_s
     from spillcast.workspace import check_output_file
 
     check_output_file(output)
@@ -124,9 +90,9 @@ def report(
     for document in page.storages:
         storage = Storage.from_json(document, document["name"])
         page.latencies.append(target_latencies(storage.name, storage))
-    chosen = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
+    dirs = [Path(directory) for directory in question.temp_dirs]
     for part in [find_evidence([word]) for word in words] if each else [evidence]:
-        add_runs(page, part, chosen, temp_dirs=temp or (), lenient=lenient)
+        add_runs(page, part, question.chosen, temp_dirs=dirs, lenient=question.lenient)
     if to and each:
         raise OptionConflict(
             "--each compares runs", "a forecast is for one run: leave out --each or --to"
@@ -134,27 +100,11 @@ def report(
     if to and not words:
         raise OptionConflict("--to is for evidence", "a forecast's document has its target already")
     if to:
-        question = Question(
-            elapsed_s=None if elapsed is None else parse_duration_s(elapsed, "--elapsed"),
-            temp_events=temp_events,
-            sql_id=sql_id,
-            queryid=queryid,
-            origin=origin,
-            exec_id=exec_id,
-            item=item,
-            since=since,
-            until=until,
-            block=block,
-            temp_dirs=temp or (),
-            lenient=lenient,
-            confidence=confidence,
-            budget=budget,
-            known=hints_of(history or (), progress, written),
-            watch=lambda name: progress_bar(f"probing {name}"),
-            reading=reading_bar,
-        )
-        _add_forecasts(page, to, ask(words, to, question), lenient=lenient)
-    elif elapsed or temp_events or queryid or origin or history or progress or written:
+        _add_forecasts(page, to, ask(words, to, question), lenient=question.lenient)
+    elif (
+        any((question.elapsed_s, question.temp_events, question.queryid, question.origin))
+        or question.known.options
+    ):
         given = "--elapsed, --history, --progress, --written, --temp-events, --queryid and --from"
         raise OptionConflict(f"{given} are for a forecast", "name a target with --to")
     elif evidence.plans or evidence.statements or evidence.figures:

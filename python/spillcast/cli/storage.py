@@ -44,7 +44,9 @@ def list_storages(
 def show(
     storage: Annotated[str, typer.Argument(help=STORAGE_HELP)],
     op: Annotated[Literal["read", "write"] | None, typer.Option(help="Only this op.")] = None,
-    size: Annotated[str | None, typer.Option(help="Histogram of this size, such as 256K.")] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Histogram of this size, such as 256K.")
+    ] = None,
 ) -> Answer:
     """Show a storage: latencies, servers and ceilings.
 

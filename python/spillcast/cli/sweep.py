@@ -30,26 +30,41 @@ def io_size(
         str, typer.Argument(help="Directory to measure, a storage.json, or catalogue:NAME.")
     ],
     like: Annotated[
-        Path | None, typer.Option(help="Recording whose temp I/O is replayed in each size.")
+        Path | None,
+        typer.Option(
+            metavar="RECORDING", help="Recording whose temp I/O is replayed in each size."
+        ),
     ] = None,
     min_sizes: Annotated[
         str,
-        typer.Option("--min", help="Minimum I/O sizes: a range, in powers of two, or 48K,240K."),
+        typer.Option(
+            "--min",
+            metavar="SIZES",
+            help="Minimum I/O sizes: a range, in powers of two, or 48K,240K.",
+        ),
     ] = "48K..1M",
     max_sizes: Annotated[
         str,
-        typer.Option("--max", help="Maximum I/O sizes: a range, in powers of two, or 48K,240K."),
+        typer.Option(
+            "--max",
+            metavar="SIZES",
+            help="Maximum I/O sizes: a range, in powers of two, or 48K,240K.",
+        ),
     ] = "48K..4M",
     block: Annotated[
-        str, typer.Option(help="Block size, of which all sizes are multiples.")
+        str, typer.Option(metavar="SIZE", help="Block size, of which all sizes are multiples.")
     ] = "8K",
     data: Annotated[
         str | None,
-        typer.Option(help=f"Data of a synthetic sort, without --like (default: {DATA})."),
+        typer.Option(
+            metavar="SIZE", help=f"Data of a synthetic sort, without --like (default: {DATA})."
+        ),
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option(help=f"Work memory: with --like the query's, without it {MEMORY}."),
+        typer.Option(
+            metavar="SIZE", help=f"Work memory: with --like the query's, without it {MEMORY}."
+        ),
     ] = None,
     budget: Budget = "60s",
 ) -> Answer:
@@ -87,17 +102,24 @@ def io_size(
 def memory(
     engine: Engine = DEFAULT,
     workload: Annotated[
-        str, typer.Option(help="A built-in query: 'hash join', sort, 'group by', window and more.")
+        str,
+        typer.Option(
+            metavar="NAME", help="A built-in query: 'hash join', sort, 'group by', window and more."
+        ),
     ] = "sort",
     sql: Annotated[
-        Path | None, typer.Option(help="A file with your own query instead; DuckDB only.")
+        Path | None,
+        typer.Option(metavar="FILE", help="A file with your own query instead; DuckDB only."),
     ] = None,
     database: Annotated[
-        Path | None, typer.Option(help="DuckDB database for --sql; it is only read.")
+        Path | None,
+        typer.Option(metavar="FILE", help="DuckDB database for --sql; it is only read."),
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option("--memory", help="From far too little to enough, such as 1M..256M."),
+        typer.Option(
+            "--memory", metavar="SIZES", help="From far too little to enough, such as 1M..256M."
+        ),
     ] = None,
     points: Annotated[
         int | None, typer.Option(min=2, help="Sizes in the range; powers of two by default.")
@@ -109,15 +131,18 @@ def memory(
     on: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="STORAGE",
             help="Directory, tmpfs, latency:1ms, storage.json, recording, catalogue:NAME; whatever "
-            "is not a directory is emulated. Repeatable. Default: tmpfs and latency:1ms."
+            "is not a directory is emulated. Repeatable. Default: tmpfs and latency:1ms.",
         ),
     ] = None,
     within: Annotated[
-        str | None, typer.Option(help="Time limit: name the cheapest way to meet it.")
+        str | None,
+        typer.Option(metavar="TIME", help="Time limit: name the cheapest way to meet it."),
     ] = None,
     cost: Annotated[
-        list[str] | None, typer.Option(help="Price of a storage, as NAME=96. Repeatable.")
+        list[str] | None,
+        typer.Option(metavar="STORAGE=PRICE", help="Price of a storage, as NAME=96. Repeatable."),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Also measure what was forecast, and show the errors.")
@@ -125,7 +150,10 @@ def memory(
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="Threads or processes of the query.")] = 1,
     budget: Annotated[
-        str, typer.Option(help="Time after which no further size is measured, such as 5m.")
+        str,
+        typer.Option(
+            metavar="TIME", help="Time after which no further size is measured, such as 5m."
+        ),
     ] = "10m",
     confidence: Confidence = 0.9,
     work: Work = None,

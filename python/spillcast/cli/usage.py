@@ -47,15 +47,20 @@ class Answer:
 class Grouped(TyperCommand):
     """Lists options under the heading of their panel, those without one first."""
 
+    def format_usage(self, context: Any, formatter: Any) -> None:
+        """The arguments and the options that are required."""
+        parameters = tuple(map(_parameter, self.get_params(context)))
+        usage = Command(tuple(context.command_path.split()), "", parameters).usage
+        formatter.write_usage(context.command_path, usage.removeprefix(context.command_path)[1:])
+
     def format_options(self, context: Any, formatter: Any) -> None:
         """Arguments, options, and a section for each panel."""
         sections: dict[str, list[Any]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(context):
-            if (record := parameter.get_help_record(context)) is not None:
-                is_argument = parameter.param_type_name == "argument"
-                panel = getattr(parameter, "rich_help_panel", None)
-                heading = panel or ("Arguments" if is_argument else "Options")
-                sections.setdefault(heading, []).append(record)
+            known = _parameter(parameter)
+            panel = getattr(parameter, "rich_help_panel", None)
+            heading = panel or ("Options" if known.is_option else "Arguments")
+            sections.setdefault(heading, []).append((known.term, known.about))
         for heading, records in sections.items():
             if records:
                 with formatter.section(heading):
@@ -169,6 +174,17 @@ class Parameter:
     default: str | None = None
 
     @property
+    def term(self) -> str:
+        """Its names, and what stands for its value."""
+        value = f" {self.metavar}" if self.is_option and self.metavar else ""
+        return ", ".join(sorted(self.names, key=len)) + value
+
+    @property
+    def about(self) -> str:
+        """Its help with its default."""
+        return self.help + (f" [default: {self.default}]" if self.default else "")
+
+    @property
     def is_option(self) -> bool:
         """Whether it is named on the command line."""
         return self.names[0].startswith("-")
@@ -271,4 +287,4 @@ def _parameter(parameter: Any) -> Parameter:
 
 def _kind(name: str) -> str:
     """What stands for a value of a type of click."""
-    return {"str": "TEXT", "path": "PATH"}.get(name, "NUMBER")
+    return {"str": "TEXT", "path": "PATH", "int": "N", "int range": "N"}.get(name, "NUMBER")
