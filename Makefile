@@ -124,10 +124,10 @@ bench-wide: build ## captures on 64 emulated CPUs, ten minutes; wants QEMU
 constants: build ## measure the constants of forecasts, some minutes; NAMES="memory residuals" for some
 	$(BIN)/python -m bench calibrate $(NAMES)
 
-truth: build ## forecasts against measured runs, MINUTES=52; rewrites docs/accuracy.md
+truth: build ## forecasts against measured runs, MINUTES=52; rewrites docs/accuracy.md and README's table
 	mkdir -p docs/accuracy
-	$(BIN)/spillcast verify --engine all --minutes $(MINUTES) \
-		--output docs/accuracy/cases.parquet --markdown docs/accuracy.md
+	$(BIN)/spillcast verify --engine all --minutes $(MINUTES) --output docs/accuracy/cases.parquet
+	$(BIN)/python docs/generate_accuracy.py
 
 truth-quick: build ## the same in 5 minutes, one run of each; prints it
 	$(BIN)/spillcast verify --engine all --minutes 5.5 --repeat 1

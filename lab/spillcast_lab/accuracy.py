@@ -19,6 +19,7 @@ from spillcast_lab.accuracy_figures import (
     figures_table,
     headline,
     noise,
+    readme_table,
     slow_to_fast,
 )
 from spillcast_lab.calibrate import calibration
@@ -118,6 +119,20 @@ def _introduction(truth: Truth) -> str:
     return "\n\n".join([paragraph(how), paragraph(again), f"```sh\n{command}\n```"])
 
 
+def readme_section(truth: Truth) -> str:
+    """What the README states of the cases of a verification."""
+    about = truth.about
+    engines = " and ".join(sorted({case.engine for case in truth.cases}))
+    text = (
+        f"`spillcast verify --seed {about.get('seed', 0)}` of "
+        f"{str(about.get('started_at', ''))[:10]}, with {engines}: errors of forecasts for storage "
+        "on which the queries had not run, relative to the measured time. *signs*: p-value of a "
+        "sign test of the errors. *held*: share of the intervals that hold the measured time. "
+        "*width*: half-width of the intervals. *formula*: median error of the blog post's formula."
+    )
+    return f"{paragraph(text)}\n\n{readme_table(truth.cases)}"
+
+
 def _aims(aims: Sequence[Aim]) -> str:
     words = {True: "met", False: "**missed**", None: "no cases"}
     rows = [
@@ -158,7 +173,9 @@ def _figure(aim: Aim, value: float | None) -> str:
 def _reading() -> str:
     return paragraph(
         "*cases*: *28 of 29* means that one forecast was refused. *median* and *90th*: median and "
-        "90th percentile of the absolute error, relative to the measured time. *held*: share of "
+        "90th percentile of the absolute error, relative to the measured time. *bias*: median of "
+        "the signed errors, above 0 where forecasts are too long. *signs*: p-value of a sign test: "
+        "the probability of so many errors of one sign without a bias. *held*: share of "
         "the intervals that contain the measured time. *width*: half-width of the interval over "
         "the forecast (median). *below*: share of cases measured below the interval of the "
         "ceiling, the forecast for storage without latency. *repeat*: difference between a run on "

@@ -6,7 +6,7 @@ from statistics import median
 
 import numpy as np
 
-from spillcast.lab.case import DIRECTIONS, SUITES, Case
+from spillcast.lab.case import DIRECTIONS, FALLING, SUITES, Case
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import percent, share
 from spillcast.units import format_count
@@ -21,14 +21,19 @@ from spillcast_lab.summary import (
     without_estimate,
 )
 from spillcast_lab.variants import LEFT_OUT, REHEARSED, without
-from spillcast_lab.verify_page import by_way, engine_of, summary_row, threads_of
+from spillcast_lab.verify_page import (
+    SUMMARY_HEADER,
+    by_way,
+    engine_of,
+    summary_row,
+    threads_of,
+)
 
 MEDIAN, P90 = "median error", "90th percentile of the error"
 HELD, WIDTH = "intervals that hold", "median half-width"
 SEED, BELOW = "median error of the blog post's formula", "measured below the ceiling"
 BIAS, SIGNS = "median signed error", "p-value of the errors' signs"
 BIAS_MAX, SIGNS_MIN = 0.03, 0.05
-FALLING = DIRECTIONS[0]
 #: The suites that the public has.
 PUBLIC = " and ".join(SUITES.values())
 HELD_LEAST, HELD_MOST = 0.85, 0.95
@@ -72,11 +77,16 @@ def aims(cases: Sequence[Case]) -> list[Aim]:
     """All of them, from the cases of a verification."""
     whole = of_evidence(cases)
     engines, summary = sorted({case.engine_kind for case in whole}), summarise(whole)
-    return [
+    of_whole = [
         *(aim for engine in engines for aim in _falling(engine, whole)),
         *(aim for engine in engines for aim in _other_ways(engine, whole)),
         _aim("all", WIDTH, summary.half_width, summary, most=0.12),
         _below("all", summary),
+    ]
+    if len(whole) == len(cases):
+        return of_whole
+    return [
+        *of_whole,
         _slices(cases),
         _time(of_evidence(cases, "slices")),
         *(
@@ -213,6 +223,7 @@ FIGURES = (
     "median",
     "90th",
     "bias",
+    "signs",
     "held",
     "width",
     "below",
@@ -232,7 +243,7 @@ def figures(name: str, cases: Sequence[Case]) -> list[str]:
     """One row a group, under FIGURES."""
     summary = summarise(cases)
     row = summary_row(name, summary)
-    return [*row[:7], share(summary.below_ceiling, 0), share(summary.run_apart), *row[7:]]
+    return [*row[:8], share(summary.below_ceiling, 0), share(summary.run_apart), *row[8:]]
 
 
 def figures_table(of: str, groups: Mapping[str, Sequence[Case]]) -> str:
@@ -300,6 +311,20 @@ def by_direction(cases: Sequence[Case]) -> str:
     return figures_table("direction", groups)
 
 
+def readme_table(cases: Sequence[Case]) -> str:
+    """The table of the README: by direction and engine, from slow to fast also by threads."""
+    rows = []
+    for way, its in by_way(of_evidence(cases)).items():
+        for engine, some in grouped(its, lambda case: case.engine_kind).items():
+            rows.append(summary_row(f"{way}, {engine}", summarise(some))[:-1])
+            if way == FALLING:
+                rows += [
+                    summary_row(f"{way}, {engine}, {threads}", summarise(few))[:-1]
+                    for threads, few in grouped(some, threads_of).items()
+                ]
+    return markdown_table(("forecasts", *SUMMARY_HEADER[1:-1]), rows)
+
+
 def by_means(cases: Sequence[Case]) -> str:
     """By what makes the slow storage slow, as far as that is known."""
     known = [case for case in cases if case.source_means and case.target_means]
@@ -317,7 +342,7 @@ def _means(case: Case) -> str:
     return " to ".join(dict.fromkeys(means)) or MEANS["none"]
 
 
-ESTIMATES_HEADER = ("of", "forecast", "differ", *FIGURES[:6])
+ESTIMATES_HEADER = ("of", "forecast", "differ", *FIGURES[:7])
 
 
 def estimates(cases: Sequence[Case]) -> str:
@@ -326,16 +351,16 @@ def estimates(cases: Sequence[Case]) -> str:
         return "The file of these cases contains no forecasts without an estimate."
     rows = []
     for of, its in _falling_or_not(cases).items():
-        rows.append([of, "today", "", *figures("", its)[1:7]])
+        rows.append([of, "today", "", *figures("", its)[1:8]])
         for name, words in LEFT_OUT.items():
             differ = sum(without(name) in case.variants for case in its)
             if differ:
-                figured = figures("", without_estimate(its, name))[1:7]
+                figured = figures("", without_estimate(its, name))[1:8]
                 rows.append([of, f"without {words}", f"{differ}", *figured])
         if few := rehearsed(its):
             same = [case for case in its if REHEARSED in case.variants]
-            rows.append([of, "rehearsed", f"{len(few)}", *figures("", few)[1:7]])
-            rows.append([of, "the same, not rehearsed", "", *figures("", same)[1:7]])
+            rows.append([of, "rehearsed", f"{len(few)}", *figures("", few)[1:8]])
+            rows.append([of, "the same, not rehearsed", "", *figures("", same)[1:8]])
     return markdown_table(ESTIMATES_HEADER, rows)
 
 

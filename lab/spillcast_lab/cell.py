@@ -8,12 +8,12 @@ from random import Random
 
 from spillcast.engines.engine import Explains, Lab
 from spillcast.engines.held import RunResult
-from spillcast.errors import InputError, Refusal, SpillcastError, TimesUnknown
+from spillcast.errors import SpillcastError, TimesUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
-from spillcast.lab.case import Case, Evidence, Runs, Variant, evidence_of
+from spillcast.lab.case import FALLING, Case, Evidence, Runs, Variant, evidence_of
 from spillcast.lab.demo import Stage
 from spillcast.lab.run import Series, run, run_recorded, take_turns
 from spillcast.lab.seed import seed_formula_s
@@ -25,7 +25,7 @@ from spillcast.storage.budget import OWNED
 from spillcast.storage.observed import TempEvidence
 from spillcast.storage.probe import probe
 from spillcast.workspace import workspace
-from spillcast_lab.matrix import AGREEING, Cell
+from spillcast_lab.matrix import PART_PROBE_S, PROBE_S, Cell, recordings
 from spillcast_lab.partial_runs import (
     AGAIN,
     MINUTE,
@@ -37,8 +37,6 @@ from spillcast_lab.partial_runs import (
 )
 from spillcast_lab.variants import rehearsed_s, variants
 
-#: Time that a probe may take: with the I/O of a whole run, or of a part of one.
-PROBE_S, PART_PROBE_S = 4.0, 2.0
 #: A recorder comes at most so long before the query: forecasts must not depend on when.
 AHEAD_S = 1.0
 
@@ -65,18 +63,23 @@ class CellRun:
         self._title = title
         self._engine = engine
         self._workload = cell.workload
-        self._pairs = cell.directed
+        self._pairs, self._sources, self._targets = cell.directed, cell.sources, cell.targets
         self._places = {place.name: place for place in places}
         #: By storage, another recorded run there.
         self._former = dict[str, Path]()
 
-    def verify(self, room: Path, repeat: int) -> list[Case]:
-        """Its cases. Recorded and bare runs take turns; no forecast is told of a bare one."""
+    def verify(self, room: Path, repeat: int, parts: bool) -> list[Case]:
+        """Its cases, with ``parts`` also from parts of runs and from plans.
+
+        Recorded and bare runs take turns; no forecast is told of a bare one. A storage that is no
+        target has one bare run.
+        """
         with workspace(room) as recordings:
             self._warm_up()
-            bare, evidence = self._run(recordings, repeat)
+            repeats = {name: repeat if name in self._targets else 1 for name in self._places}
+            bare, evidence = self._run(recordings, repeats, repeat, parts)
             answers = list(self._forecasts(evidence))
-        runs = {name: Runs(made, repeat) for name, made in bare.items()}
+        runs = {name: Runs(made, repeats[name]) for name, made in bare.items()}
         return [
             Case(
                 engine=self._engine.label,
@@ -113,28 +116,39 @@ class CellRun:
                     run(self._engine, self._workload, place, self._stage.tick)
 
     def _run(
-        self, folder: Path, repeat: int
+        self, folder: Path, repeats: Mapping[str, int], repeat: int, parts: bool
     ) -> tuple[dict[str, list[RunResult]], dict[str, dict[str, TempEvidence]]]:
         """By storage: its bare runs, and the evidence by name."""
-        names, agreeing = list(self._places), min(AGREEING, repeat)
-        sources = list(dict.fromkeys(source for source, _ in self._pairs))
-        bare = {name: Series(name, repeat, self._bare(name)) for name in names}
-        recorded = {name: Series(name, agreeing, self._recorded(name, folder)) for name in sources}
-        explained = list(self._explained(sources[0], agreeing))
+        wanted, sources = recordings(repeat, parts), self._sources
+        bare = {name: Series(name, repeats[name], self._bare(name)) for name in self._places}
+        recorded = {name: Series(name, wanted, self._recorded(name, folder)) for name in sources}
+        explained = list(self._explained(sources[0], wanted)) if parts else []
         take_turns(self._workload, [*recorded.values(), *explained, *bare.values()])
         # As calm as the bare run that counts, which is the median of the calmest.
         rank = (repeat - 1) // 2
         plan = next((series.calmest(rank)[1] for series in explained), None)
-        evidence = {name: _evidence(series.calmest(rank)[1]) for name, series in recorded.items()}
+        evidence = dict[str, dict[str, TempEvidence]]()
         for name, series in recorded.items():
-            whole = series.calmest(rank)[1]
-            evidence[name] |= parts(whole, Random(f"{self._title} {name}"), plan)
-            former = [made.path for _, made in series.done if made is not whole]
-            if MINUTE in evidence[name] and former:
-                evidence[name][AGAIN], self._former[name] = evidence[name][MINUTE], former[0]
+            recording = series.calmest(rank)[1]
+            evidence[name] = {"recording": recording}
+            if parts:
+                former = [made for _, made in series.done if made is not recording]
+                evidence[name] |= self._parts(name, recording, former, plan)
         if plan is not None:
             evidence[sources[0]]["plan"] = plan
         return {name: series.runs for name, series in bare.items()}, evidence
+
+    def _parts(
+        self, name: str, whole: Recording, former: Sequence[Recording], plan: Counts | None
+    ) -> dict[str, TempEvidence]:
+        """Parts of a recorded run on a storage, and one that has a ``former`` run beside it."""
+        evidence: dict[str, TempEvidence] = {"first_fifth": first_fifth(whole)}
+        if (slices := ten_slices(whole)) is not None:
+            evidence["slices"] = slices
+        evidence |= parts(whole, Random(f"{self._title} {name}"), plan)
+        if MINUTE in evidence and former:
+            evidence[AGAIN], self._former[name] = evidence[MINUTE], former[0].path
+        return evidence
 
     def _bare(self, name: str) -> Callable[[int], tuple[RunResult, None]]:
         def attempt(number: int) -> tuple[RunResult, None]:
@@ -205,16 +219,21 @@ class CellRun:
                 raise TimesUnknown("nothing tells how long the whole query takes")
             if name == "recording" and isinstance(evidence, Recording):
                 seed_s = seed_formula_s(evidence, storage)
-                rehearsed = partial(self._rehearsed, evidence, storage)
+                rehearsed = partial(self._rehearsed, source, evidence, storage)
                 others = variants(evidence, storage, answer, rehearsed)
-        except (InputError, Refusal) as error:
+        except SpillcastError as error:
             reason = str(error).removeprefix(f"{evidence.path}: ")
             whole_s = elapsed_s if part else evidence.elapsed_s
             answer = Forecast.refusal(target, whole_s, CONFIDENCE, reason, error.code)
         return _Answer(source, target, evidence_of(name, evidence, storage), answer, seed_s, others)
 
-    def _rehearsed(self, recording: Recording, storage: Storage) -> Storage | None:
-        """The target with what the first seconds of the query tell there; None without such."""
+    def _rehearsed(self, source: str, recording: Recording, storage: Storage) -> Storage | None:
+        """The target with what the first seconds of the query tell there; None without such.
+
+        Only what is forecast from slow storage for fast is rehearsed.
+        """
+        if direction(self._places[source], self._places[storage.name]) != FALLING:
+            return None
         self._step(f"{storage.name}, rehearsed")
         try:
             rehearsal = rehearse(
@@ -229,10 +248,3 @@ class CellRun:
             return None
         # A query that ended was measured, and a forecast of it would be none.
         return None if rehearsal.ended else replace(storage, rehearsal=rehearsal)
-
-
-def _evidence(whole: Recording) -> dict[str, TempEvidence]:
-    """What forecasts are made from, of one recorded run."""
-    recordings: dict[str, TempEvidence] = {"recording": whole, "first_fifth": first_fifth(whole)}
-    slices = ten_slices(whole)
-    return recordings if slices is None else {**recordings, "slices": slices}

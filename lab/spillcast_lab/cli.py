@@ -44,10 +44,23 @@ def verify(
             help="Seed for drawing cases and random storages; the same seed draws the same cases."
         ),
     ] = 0,
+    parts: Annotated[
+        bool,
+        typer.Option(
+            help="Also forecast from parts of runs and from plans; takes half as long again."
+        ),
+    ] = True,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write all cases as Parquet, as they come."),
     ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue the interrupted run in the file of -o; give the same other options.",
+        ),
+    ] = False,
     from_: Annotated[
         Path | None, typer.Option("--from", help="Read the cases of an earlier run; run nothing.")
     ] = None,
@@ -66,12 +79,13 @@ def verify(
     Built-in queries, TPC-H and TPC-DS spill with 1, 2 and 4 threads or processes on twenty
     storages: emulated ones (some with random parameters from the seed), some slowed by the kernel,
     the disk and memory. All cases would take hours, so storages are drawn for each query until the
-    time is used up; at least half of the forecasts are from slow to fast. If it is interrupted, the
-    cases of completed queries are kept.
+    time is used up; at least half of the forecasts are from slow to fast. A query that fails is
+    skipped. If it is interrupted, the cases of completed queries are kept, and --resume continues.
     """
     from spillcast.cli.output import show
-    from spillcast.errors import OptionConflict, OptionInvalid
+    from spillcast.errors import OptionConflict, OptionInvalid, OptionMissing
     from spillcast.lab.case import document
+    from spillcast.lab.truth_file import read_truth
     from spillcast.workspace import check_output_file
     from spillcast_lab.verify_page import verify_page
 
@@ -86,9 +100,9 @@ def verify(
     if markdown is not None and not markdown.suffix:
         hint = f"its charts go to {markdown}/: {markdown}.md"
         raise OptionInvalid(f"--markdown {markdown}: name it with a suffix", hint)
+    if resume and output is None:
+        raise OptionMissing("--resume: name the file of the interrupted run with -o FILE")
     if from_ is not None:
-        from spillcast.lab.truth_file import read_truth
-
         truth = read_truth(from_)
     else:
         from spillcast_lab.draw import draw
@@ -104,8 +118,9 @@ def verify(
         cells = all_cells(NAMES if engine == ALL else [engine], threads or THREADS, workload)
         if workload is None:
             cells = _that_can_be_made(cells)
-        drawn = draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
-        truth = _run(drawn, storages, minutes, repeat, output, work)
+        drawn = draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed, parts=parts)
+        former = read_truth(output) if resume and output is not None and output.exists() else None
+        truth = _run(drawn, storages, minutes, repeat, parts, former, output, work)
     if markdown is not None:
         from spillcast_lab.accuracy import write_accuracy
 
@@ -136,6 +151,8 @@ def _run(
     storages: "Sequence[Storage]",
     minutes: float,
     repeat: int,
+    parts: bool,
+    former: "Truth | None",
     output: Path | None,
     work: Path | None,
 ) -> "Truth":
@@ -155,6 +172,8 @@ def _run(
             storages,
             work,
             repeat=repeat,
+            parts=parts,
             budget_s=60 * minutes,
+            former=former,
             on_truth=lambda truth: None if output is None else write_truth(output, truth),
         )

@@ -1,9 +1,9 @@
 """Selects the queries and storages of a verification: random by a seed, balanced, within a time.
 
-Every query between every two storages would take hours. So storages are drawn for each query until
-its time is used up: each about equally often, and half of the forecasts from a slow storage to a
-fast one. The kernel itself slows a third of the slow storages (``kernel_slowed.py``), with no FUSE
-server on the query's cores.
+Every query between every two storages would take hours. Storages are drawn for each query until the
+time is used up, each about equally often, and half of the forecasts are from a slow storage to a
+fast one. The kernel itself slows a third of the slow storages (``kernel_slowed.py``), without a
+FUSE server on the query's cores.
 """
 
 from collections import Counter
@@ -15,14 +15,24 @@ from random import Random
 from spillcast.engines.engine import Lab
 from spillcast.lab.storages import Plain
 from spillcast_lab.kernel_slowed import KernelSlowed
-from spillcast_lab.matrix import STORAGES_MIN, Cell, Pair, Storage, cell_s, unavailable
+from spillcast_lab.matrix import (
+    Cell,
+    Pair,
+    Storage,
+    cell_s,
+    run_s,
+    unavailable,
+)
 
 #: Share of the time that is drawn for: tables are built in the rest, and disturbed runs repeated.
 DRAWN = 0.9
-#: What a cell's storages are, in the order in which it gets them.
+#: Kinds of a cell's storages, in the order in which it gets them.
 KINDS = ("slow", "fast", "slow", "slow", "fast")
-#: A cell begins with few storages, and gets more while there is time.
-STORAGES_MAX = 5
+#: A cell begins with three slow storages and a fast one, and gets another while there is time.
+STORAGES_FIRST, STORAGES_MAX = 4, 5
+#: A query is not drawn on a storage on which one run takes more than this part of the time, or
+#: than this many seconds where the time is short.
+MAX_RUN, SHORT_RUN_S = 1 / 250, 4.0
 
 
 @dataclass(frozen=True)
@@ -38,52 +48,108 @@ class Drawn:
 
 
 def draw(
-    cells: Sequence[Cell], storages: Sequence[Storage], *, budget_s: float, repeat: int, seed: int
+    cells: Sequence[Cell],
+    storages: Sequence[Storage],
+    *,
+    budget_s: float,
+    repeat: int,
+    seed: int,
+    parts: bool = True,
 ) -> Drawn:
-    """Give storages to cells until the time is used up, so that every one comes equally often.
+    """Give storages to cells until the time is used up, so that each is drawn equally often.
 
-    First a slow and a fast one to every cell, then a third, and so on, by KINDS. Half of a cell's
-    forecasts are from slow to fast. Among equals chance decides, by ``seed``. Storages that cannot
-    be made here are not drawn.
+    First three slow storages and a fast one to every cell, then a fifth, by KINDS; engines and
+    thread counts take turns. Half of a cell's forecasts are from slow to fast. Among equals chance
+    decides, by ``seed``. Storages that cannot be made here are not drawn, nor those on which one
+    run takes a large part of the time.
     """
     chance = Random(seed)
     cost = {storage.name: storage for storage in storages if unavailable(storage) is None}
-    fast = {name for name, storage in cost.items() if isinstance(storage, Plain)}
-    drawn: list[Cell] = list(cells)
-    beside: Counter[frozenset[str]] = Counter()
-    single: Counter[str] = Counter()
-    directed: Counter[Pair] = Counter()
+    max_run_s = max(MAX_RUN * budget_s, SHORT_RUN_S)
+    drawn: list[Cell] = []
+    used = _Used()
     spent_s, loaded = 0.0, set[type[Lab]]()
-    for count in range(STORAGES_MIN, min(STORAGES_MAX, len(cost)) + 1):
-        for number, cell in enumerate(drawn):
-            if len(cell.storages) != (count - 1 if count > STORAGES_MIN else 0):
-                continue
-            grown = cell
-            while len(grown.storages) < count:
-                names = [name for name in cost if _suits(cost[name], grown, cost)]
-                if not names:
-                    break
-                wanted = KINDS[len(grown.storages)]
-                names = [name for name in names if (name in fast) == (wanted == "fast")] or names
-                chance.shuffle(names)
-                name = min(names, key=lambda n: _use(n, grown, beside, single))
-                grown = replace(grown, storages=(*grown.storages, name))
-            if len(grown.storages) < count:
-                continue
-            used = directed - Counter(cell.pairs)
-            grown = replace(grown, pairs=_half_to_fast(grown.storages, cost, used, chance))
-            added_s = cell_s(grown, cost, repeat) - cell_s(cell, cost, repeat)
-            # Tables are made once, for the first query that is drawn on them.
-            added_s += 0.0 if cell.lab in loaded else cell.workload.load_s
-            if spent_s + added_s <= DRAWN * budget_s:
-                spent_s += added_s
-                loaded.add(cell.lab)
-                drawn[number] = grown
-                single.update(set(grown.storages) - set(cell.storages))
-                beside.update(_together(grown) - _together(cell))
-                directed = used + Counter(grown.pairs)
+
+    def grow(cell: Cell, count: int) -> Cell:
+        """The cell with so many storages, or as it is where there is no time for them."""
+        nonlocal spent_s
+        grown = _grown(cell, count, cost, max_run_s, used, chance)
+        if len(grown.storages) < count:
+            return cell
+        directed = used.directed - Counter(cell.pairs)
+        grown = replace(grown, pairs=_half_to_fast(grown.storages, cost, directed, chance))
+        added_s = cell_s(grown, cost, repeat, parts=parts) - cell_s(cell, cost, repeat, parts=parts)
+        # Tables are made once, for the first query that is drawn on them.
+        added_s += 0.0 if cell.lab in loaded else cell.workload.load_s
+        if spent_s + added_s > DRAWN * budget_s:
+            return cell
+        spent_s += added_s
+        loaded.add(cell.lab)
+        used.replace(cell, grown)
+        return grown
+
+    first = min(STORAGES_FIRST, len(cost))
+    pending = dict[tuple[str, int], list[Cell]]()
+    for cell in cells:
+        pending.setdefault((cell.engine, cell.workload.threads), []).append(cell)
+    counts = Counter[tuple[str, int]]()
+    while pending:
+        rarest = min(pending, key=counts.__getitem__)
+        drawn.append(grow(pending[rarest].pop(0), first))
+        counts[rarest] += bool(drawn[-1].storages)
+        if not pending[rarest]:
+            del pending[rarest]
+    for count in range(first + 1, min(STORAGES_MAX, len(cost)) + 1):
+        drawn = [grow(cell, count) if cell.storages else cell for cell in drawn]
     chosen = [cell for cell in drawn if cell.storages]
     return Drawn(chosen, [cell for cell in drawn if not cell.storages], spent_s, seed)
+
+
+class _Used:
+    """How often storages were drawn: each, two in one cell, and as source and target."""
+
+    def __init__(self) -> None:
+        self.single = Counter[str]()
+        self.beside = Counter[frozenset[str]]()
+        self.directed = Counter[Pair]()
+
+    def replace(self, cell: Cell, grown: Cell) -> None:
+        """Count a cell with the storages that it has now."""
+        self.single.update(set(grown.storages) - set(cell.storages))
+        self.beside.update(_together(grown) - _together(cell))
+        self.directed -= Counter(cell.pairs)
+        self.directed += Counter(grown.pairs)
+
+    def times(self, name: str, cell: Cell) -> tuple[int, int]:
+        """How often a storage was drawn, with those of the cell and at all."""
+        together = sum(self.beside[frozenset((name, other))] for other in cell.storages)
+        return together, self.single[name]
+
+
+def _grown(
+    cell: Cell,
+    count: int,
+    storages: Mapping[str, Storage],
+    max_run_s: float,
+    used: _Used,
+    chance: Random,
+) -> Cell:
+    """The cell with ``count`` storages, or as many as suit it and take no longer a run."""
+    while len(cell.storages) < count:
+        fast = KINDS[len(cell.storages)] == "fast"
+        kind = [name for name, storage in storages.items() if isinstance(storage, Plain) == fast]
+        names = [
+            name
+            for name in kind or storages
+            if _suits(storages[name], cell, storages)
+            and run_s(storages[name], cell.workload) <= max_run_s
+        ]
+        if not names:
+            break
+        chance.shuffle(names)
+        name = min(names, key=lambda n: used.times(n, cell))
+        cell = replace(cell, storages=(*cell.storages, name))
+    return cell
 
 
 def _suits(storage: Storage, cell: Cell, storages: Mapping[str, Storage]) -> bool:
@@ -109,7 +175,7 @@ def _comparable(pair: Pair, storages: Mapping[str, Storage]) -> bool:
 def _half_to_fast(
     names: Sequence[str], storages: Mapping[str, Storage], used: Counter[Pair], chance: Random
 ) -> tuple[Pair, ...]:
-    """All pairs from slow to fast, and as many of the others: half back, half between slow ones.
+    """All pairs from slow to fast and fewer others: at least one back and one between slow ones.
 
     Those that were ``used`` least. All pairs where there is nothing fast, or nothing else.
     """
@@ -125,16 +191,13 @@ def _half_to_fast(
     first = {source: (source, target) for source, target in reversed(back)}.values()
     back = [*first, *(pair for pair in back if pair not in first)]
     between = [(a, b) for a, b in pairs if a not in fast and b not in fast]
-    slow_to_slow = between[: len(to_fast) // 2]
-    return (*to_fast, *back[: len(to_fast) - len(slow_to_slow)], *slow_to_slow)
+    # A storage that is a target already needs no more measured runs.
+    targets = {target for _, target in back[:1]}
+    between.sort(key=lambda pair: pair[1] not in targets)
+    half = max(len(to_fast) // 4, 1)
+    # Each fast storage is a source.
+    return (*to_fast, *back[: max(half, len(fast))], *between[:half])
 
 
 def _together(cell: Cell) -> set[frozenset[str]]:
     return {frozenset(pair) for pair in combinations(cell.storages, 2)}
-
-
-def _use(
-    name: str, cell: Cell, beside: Counter[frozenset[str]], single: Counter[str]
-) -> tuple[int, int]:
-    """How often a storage was drawn, with those of the cell and at all."""
-    return sum(beside[frozenset((name, other))] for other in cell.storages), single[name]

@@ -36,16 +36,19 @@ STORAGES_MIN = 2
 
 #: Of each suite so many queries are verified after each of the others.
 AFTER_EACH = {"tpch": 1, "tpcds": 2}
-#: Runs to record from that are to agree: one alone does not tell what neighbours took from it.
-AGREEING = 2
+#: Recorded runs on a source where forecasts are also made from parts with a previous run.
+RECORDINGS_FOR_PARTS = 2
 #: Runs made for one that counts, where others work on the machine.
-REPEATED = 1.3
+REPEATED = 1.15
 #: Threads share the operations of a query, but not all of the time.
 SHARED = 0.8
 #: A process or a server started; a recording begun and ended. Seconds.
 START_S, RECORD_S = 0.6, 2.5
-#: A probe with the I/O of a whole run, or of a part of one.
-REPLAY_S, PART_REPLAY_S = 3.2, 0.9
+#: Time that a probe may take: with the I/O of an entire run, which it repeats at the pace of the
+#: query, or of a part of one; and what it takes of a part, usually.
+PROBE_S, PART_PROBE_S, PART_REPLAY_S = 4.0, 2.0, 0.9
+#: A rehearsal, usually.
+REHEARSAL_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,18 @@ class Cell:
         return self.pairs or tuple(permutations(self.storages, 2))
 
     @property
+    def sources(self) -> list[str]:
+        """The storages that are recorded on."""
+        return list(dict.fromkeys(source for source, _ in self.directed))
+
+    @property
+    def targets(self) -> set[str]:
+        """The storages that are forecast."""
+        return {target for _, target in self.directed}
+
+    @property
     def words(self) -> str:
-        """What it is, for people."""
+        """Engine, query and threads."""
         return f"{self.engine} {self.workload.name} x{self.workload.threads}"
 
 
@@ -160,22 +173,38 @@ def _names(workload: Workload) -> list[str]:
     return [name for name in (workload.suite, workload.kind, workload.name) if name]
 
 
-def cell_s(cell: Cell, storages: Mapping[str, Storage], repeat: int) -> float:
-    """How long a cell takes, roughly: a warm-up, recordings, probes and bare runs."""
+def cell_s(
+    cell: Cell, storages: Mapping[str, Storage], repeat: int, *, parts: bool = True
+) -> float:
+    """Approximate duration of a cell: a warm-up, recordings, probes and bare runs."""
     if not cell.storages:
         return 0.0
     runs_s = {name: run_s(storages[name], cell.workload) for name in cell.storages}
-    count = len(cell.storages)
-    sources = len({source for source, _ in cell.directed})
-    probes_s = len(cell.directed) * REPLAY_S + 2 * sources * PART_REPLAY_S
-    agreeing = min(AGREEING, repeat)
-    # Where the engine explains the query, that is probed too.
-    explains = issubclass(cell.lab, Explains)
-    plan_s = agreeing * runs_s[cell.storages[0]] + REPLAY_S if explains else 0.0
-    each_s = (repeat + agreeing) * sum(runs_s.values()) + agreeing * count * RECORD_S + plan_s
+    targets = cell.targets
+    bare_s = sum(s * (repeat if name in targets else 1) for name, s in runs_s.items())
+    sources = cell.sources
+    recorded_s = recordings(repeat, parts) * sum(runs_s[name] + RECORD_S for name in sources)
+    probes_s = sum(min(runs_s[target], PROBE_S) for _, target in cell.directed)
+    if parts:
+        probes_s += 2 * len(sources) * PART_REPLAY_S
+        # Where the engine explains the query, that is probed too.
+        if issubclass(cell.lab, Explains):
+            recorded_s += recordings(repeat, parts) * runs_s[cell.storages[0]]
+            probes_s += PROBE_S
+    to_fast = sum(
+        isinstance(storages[target], Plain) and not isinstance(storages[source], Plain)
+        for source, target in cell.directed
+    )
+    rehearsals_s = to_fast * REHEARSAL_S
     # Runs that show what memory the engine takes.
     ahead_s = sum(runs_s[n] for n in cell.storages if isinstance(storages[n], KernelSlowed))
-    return cell.workload.cpu_s + ahead_s + REPEATED * each_s + probes_s
+    runs_s_total = REPEATED * (bare_s + recorded_s)
+    return START_S + cell.workload.cpu_s + ahead_s + runs_s_total + probes_s + rehearsals_s
+
+
+def recordings(repeat: int, parts: bool) -> int:
+    """Recorded runs on each source: a former run is the evidence of parts only."""
+    return min(RECORDINGS_FOR_PARTS, repeat) if parts else 1
 
 
 def run_s(storage: Storage, workload: Workload) -> float:

@@ -6,15 +6,21 @@ slices or to its first fifth comes from the whole one, so both are compared on t
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from spillcast.engines.engine import Lab
-from spillcast.errors import InputError, SpaceInsufficient, SpillcastError
-from spillcast.lab.case import Case, Truth
+from spillcast.errors import (
+    ExperimentFailed,
+    InputError,
+    OptionConflict,
+    SpaceInsufficient,
+    SpillcastError,
+)
+from spillcast.lab.case import Truth
 from spillcast.lab.demo import Stage
 from spillcast.lab.storages import Place, Plain, emulated, fast_parent, plain
 from spillcast.recording.meta import describe_machine
@@ -35,54 +41,70 @@ def verify(
     work: Path | None = None,
     *,
     repeat: int = 3,
+    parts: bool = True,
     budget_s: float | None = None,
+    former: Truth | None = None,
     on_truth: Callable[[Truth], None] = lambda _truth: None,
 ) -> Truth:
     """Verify cells one after the other; ``on_truth`` gets all that is known after each.
 
-    A cell that the budget has no time for any more is skipped, and so is one whose engine fails;
-    both are said. InputError where a package is missing, or no room in memory to emulate in.
+    ``former`` are the cases of an interrupted run of the same draw, which is continued. A cell that
+    fails, or that the budget has no time for, is skipped and reported. InputError where a package
+    is missing, or there is no room in memory to emulate in.
     """
     memory = fast_parent(NEED_BYTES)
     if memory is None:
         raise SpaceInsufficient(
             "verify needs 4 GiB of space in /dev/shm", "run demo for a smaller check"
         )
-    end = None if budget_s is None else time.monotonic() + budget_s
     with workspace(memory) as fast, workspace(work) as room:
-        cases: list[Case] = []
-        left_out = [_named(cell, "the budget has no time for it") for cell in drawn.without_time]
-        truth = Truth(cases, _about(drawn, storages, repeat, budget_s, left_out))
+        about = _about(drawn, storages, repeat, parts, budget_s)
+        if former is not None:
+            _check_same_draw(former.about, about)
+            about = dict(former.about)
+        cases = [] if former is None else list(former.cases)
+        truth = Truth(cases, about)
         labs: dict[type[Lab], Lab | SpillcastError] = {}
-        for cell in drawn.cells:
+        left = drawn.cells[about["handled"] :]
+        for cell in left:
             if cell.lab not in labs:
                 stage.step(f"{cell.engine} made ready")
                 labs[cell.lab] = _made_ready(cell.lab, room)
-        used = {name for cell in drawn.cells for name in cell.storages}
+        used = {name for cell in left for name in cell.storages}
         stage.step(f"{format_count(len(used), 'storage')} made ready")
-        with _places(
-            [cell_run for cell_run in storages if cell_run.name in used], room, fast
-        ) as places:
-            clock = _Clock(end, storages, repeat)
-            for number, cell in enumerate(drawn.cells):
-                title = f"{number + 1}/{len(drawn.cells)} {cell.words}"
-                if not clock.has_time_for(cell):
-                    left_out.append(_named(cell, "no time was left"))
-                    continue
-                cell_places = [places[name] for name in cell.storages]
+        with _places([storage for storage in storages if storage.name in used], room, fast) as made:
+            clock = _Clock(budget_s, about["spent_s"], storages, repeat, parts)
+            for cell in left:
+                title = f"{about['handled'] + 1}/{len(drawn.cells)} {cell.words}"
                 try:
+                    if not clock.has_time_for(cell):
+                        raise ExperimentFailed("no time was left")
                     lab = labs[cell.lab]
                     if isinstance(lab, SpillcastError):
                         raise lab
-                    cell_run = CellRun(stage, title, lab, cell, cell_places)
-                    cases.extend(cell_run.verify(room, repeat))
-                except InputError:
-                    raise
-                except SpillcastError as error:
-                    left_out.append(_named(cell, str(error)))
-                clock.done(cell)
+                    places = [made[name] for name in cell.storages]
+                    cases.extend(
+                        CellRun(stage, title, lab, cell, places).verify(room, repeat, parts)
+                    )
+                except Exception as error:
+                    # Whatever fails in one cell, an error of the program too, the others go on.
+                    reason = str(error) if isinstance(error, SpillcastError) else repr(error)
+                    stage.step(f"{title}: skipped: {reason}")
+                    about["left_out"].append(_named(cell, reason))
+                about["handled"] += 1
+                about["spent_s"] = clock.spent_s(cell)
                 on_truth(truth)
     return truth
+
+
+def _check_same_draw(former: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """InputError unless an interrupted run has the options of this one."""
+    for key in ("seed", "repeat", "parts", "budget_s", "storages", "drawn"):
+        if former.get(key) != about[key]:
+            raise OptionConflict(
+                f"--resume: {key} is not that of the interrupted run",
+                "give the options of the interrupted run",
+            )
 
 
 def _made_ready(lab: type[Lab], room: Path) -> Lab | SpillcastError:
@@ -96,26 +118,41 @@ def _made_ready(lab: type[Lab], room: Path) -> Lab | SpillcastError:
 
 
 class _Clock:
-    """Whether there is time for a cell, by how long the ones before took."""
+    """Tells whether there is time for a cell, by how long those before took."""
 
-    def __init__(self, end: float | None, storages: Sequence[Storage], repeat: int) -> None:
-        self._end = end
+    def __init__(
+        self,
+        budget_s: float | None,
+        spent_s: float,
+        storages: Sequence[Storage],
+        repeat: int,
+        parts: bool,
+    ) -> None:
+        """``spent_s`` of the budget were spent before."""
+        self._budget_s, self._before_s = budget_s, spent_s
         self._storages = {storage.name: storage for storage in storages}
-        self._repeat = repeat
+        self._repeat, self._parts = repeat, parts
         self._begun = time.monotonic()
         self._expected_s = 0.0
+        self._loaded = set[type[Lab]]()
 
     def has_time_for(self, cell: Cell) -> bool:
-        """Whether it will be over before the budget is."""
-        if self._end is None:
+        """Whether it ends before the budget does."""
+        if self._budget_s is None:
             return True
-        now = time.monotonic()
-        pace = (now - self._begun) / self._expected_s if self._expected_s else 1.0
-        return now + pace * cell_s(cell, self._storages, self._repeat) <= self._end
+        elapsed_s = time.monotonic() - self._begun
+        pace = elapsed_s / self._expected_s if self._expected_s else 1.0
+        return self._before_s + elapsed_s + pace * self._cell_s(cell) <= self._budget_s
 
-    def done(self, cell: Cell) -> None:
-        """A cell is over."""
-        self._expected_s += cell_s(cell, self._storages, self._repeat)
+    def spent_s(self, cell: Cell) -> float:
+        """Time spent of the budget, now that ``cell`` has ended."""
+        self._expected_s += self._cell_s(cell)
+        self._loaded.add(cell.lab)
+        return self._before_s + time.monotonic() - self._begun
+
+    def _cell_s(self, cell: Cell) -> float:
+        load_s = 0.0 if cell.lab in self._loaded else cell.workload.load_s
+        return load_s + cell_s(cell, self._storages, self._repeat, parts=self._parts)
 
 
 @contextmanager
@@ -154,13 +191,9 @@ def _document_of(storage: Storage) -> dict[str, Any]:
 
 
 def _about(
-    drawn: Drawn,
-    storages: Sequence[Storage],
-    repeat: int,
-    budget_s: float | None,
-    left_out: list[dict[str, Any]],
+    drawn: Drawn, storages: Sequence[Storage], repeat: int, parts: bool, budget_s: float | None
 ) -> dict[str, Any]:
-    """As docs/schema.md tells; ``left_out`` grows."""
+    """The document of docs/schema.md; ``left_out``, ``handled`` and ``spent_s`` grow."""
     machine = describe_machine()
     return {
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -168,7 +201,10 @@ def _about(
         "budget_s": budget_s,
         "seed": drawn.seed,
         "repeat": repeat,
+        "parts": parts,
         "storages": [_document_of(storage) for storage in storages],
         "drawn": [_named(cell) for cell in drawn.cells],
-        "left_out": left_out,
+        "left_out": [_named(cell, "the budget has no time for it") for cell in drawn.without_time],
+        "handled": 0,
+        "spent_s": 0.0,
     }

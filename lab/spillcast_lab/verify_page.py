@@ -21,7 +21,9 @@ _CASE = (
     Column("", None),
 )
 CASE_NOTE = "  said: the forecast, s; took: the measured median, s; !: interval missed"
-SUMMARY_HEADER = ("", "cases", "median", "90th", "bias", "held", "width", "formula", "ratio")
+SUMMARY_HEADER = (
+    "", "cases", "median", "90th", "bias", "signs", "held", "width", "formula", "ratio",
+)  # fmt: skip
 _SUMMARY = (Column("", None), *(Column(name, None, "raw") for name in SUMMARY_HEADER[1:]))
 EVIDENCE = {
     "recording": "whole recording",
@@ -83,6 +85,7 @@ def summary_row(name: str, summary: Summary) -> list[str]:
         share(summary.median),
         share(summary.p90),
         percent(summary.bias),
+        "-" if summary.sign_test is None else f"{summary.sign_test:.2f}",
         share(summary.coverage, 0),
         share(summary.half_width),
         share(summary.seed_median),

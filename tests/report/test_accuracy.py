@@ -1,5 +1,6 @@
 """The page of a verification: made from the file of its cases alone, the same each time."""
 
+import importlib.util
 import json
 import re
 import xml.etree.ElementTree as xml
@@ -15,8 +16,10 @@ from made_up import case, otherwise, runs
 from spillcast.forecast.interval import Uncertainty
 from spillcast.lab.case import Truth
 from spillcast.lab.truth_file import COLUMNS, NOT_NEEDED, read_truth, write_truth
+from spillcast_lab.accuracy import readme_section
 
-SCHEMA_PAGE = Path(__file__).parents[2] / "docs" / "schema.md"
+ROOT = Path(__file__).parents[2]
+SCHEMA_PAGE = ROOT / "docs" / "schema.md"
 ABOUT = {
     "started_at": "2026-11-21T17:03:13+00:00",
     "machine": {"cpus": 2, "memory_bytes": 8 << 30, "kernel": "6.1"},
@@ -210,8 +213,23 @@ def test_the_page_tells_what_made_storage_slow(page):
 
 def test_the_figures_of_a_group_are_its_own(page):
     row = next(line for line in page.splitlines() if line.startswith("| merge join |"))
-    assert row.split(" | ")[1:6] == ["1", "75.0 %", "75.0 %", "-75.0 %", "0 %"]
-    assert "| group by | 0 of 1 | - | - | - | - | - |" in page
+    assert row.split(" | ")[1:7] == ["1", "75.0 %", "75.0 %", "-75.0 %", "1.00", "0 %"]
+    assert "| group by | 0 of 1 | - | - | - | - | - | - |" in page
+
+
+def test_the_table_of_the_readme_stands_between_its_markers():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs/generate_accuracy.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    readme = (ROOT / "README.md").read_text()
+    written = generate.with_table(readme, readme_section(made_up_truth()))
+    before, _, after = readme.partition("<!-- accuracy -->")
+    assert written.startswith(before)
+    assert written.endswith(after.partition("<!-- end of accuracy -->")[2])
+    [row] = [line for line in written.splitlines() if line.startswith("| slow to fast, DuckDB |")]
+    whole = [one for one in made_up_truth().cases if one.evidence.name == "recording"]
+    count = sum(one.direction == "slow to fast" for one in whole)
+    assert row.split(" | ")[1].split(" of ")[-1] == str(count)
 
 
 def test_charts_are_pictures_beside_the_page(page, tmp_path):

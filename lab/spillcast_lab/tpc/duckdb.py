@@ -52,7 +52,7 @@ class DuckDbTpch(DuckDbLab):
     spilling: ClassVar[Sequence[Spilling]] = TPCH_SPILLING
     rows: ClassVar[int] = 6_000_000
     #: Tables generated and loaded.
-    load_s: ClassVar[float] = 60.0
+    load_s: ClassVar[float] = 25.0
 
     @classmethod
     def verified(cls, threads: int) -> Sequence[Workload]:
@@ -99,4 +99,4 @@ class DuckDbTpcds(DuckDbTpch):
     suite = TPCDS
     spilling = TPCDS_SPILLING
     rows = 5_760_000
-    load_s = 75.0
+    load_s = 25.0

@@ -55,7 +55,7 @@ class PostgresTpch(PostgresLab):
     spilling: ClassVar[Sequence[Spilling]] = TPCH_SPILLING
     rows: ClassVar[int] = 6_000_000
     #: Tables generated and loaded.
-    load_s: ClassVar[float] = 50.0
+    load_s: ClassVar[float] = 45.0
 
     def __init__(self, room: Path) -> None:
         installation = self._installation()
@@ -127,7 +127,7 @@ class PostgresTpcds(PostgresTpch):
     suite = TPCDS
     spilling = TPCDS_SPILLING
     rows = 1_440_000
-    load_s = 30.0
+    load_s = 20.0
 
 
 def load(connection: "psycopg.Connection[tuple[Any, ...]]", suite: Suite, folder: Path) -> None:

@@ -46,6 +46,7 @@ class Variant:
 VERIFY_SCHEMA = "spillcast.verify/1"
 #: Directions in the order in which people ask for them.
 DIRECTIONS = ("slow to fast", "fast to slow", "slow to slow", "fast to fast")
+FALLING = DIRECTIONS[0]
 #: Titles of the public suites by the first word of their queries' names, and of the others.
 SUITES = {"tpch": "TPC-H", "tpcds": "TPC-DS"}
 OTHERS = "other queries"
