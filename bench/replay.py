@@ -1,10 +1,12 @@
-"""The temp I/O of real engines on memory, beside the probe's replay of it there, by turns.
+"""The temp I/O of engines on memory, beside a replay there of a recording from slow storage.
 
 On storage as fast as memory, latency is the copy of the bytes, and depends on how warm an engine's
-buffers are and on who else has the core. Each round records a query on tmpfs and replays the
-recording there; a ratio is the replay's sum of latencies over the recording's. With more threads
-than cores the recorded latencies hold time without a core, which the replay's do not: the ratio of
-the median latencies says what is left.
+buffers are and on who else has the core. A forecast from slow storage takes it from a replay of the
+slow recording. Each round records a query on slow storage and on tmpfs, and replays the slow
+recording on tmpfs; a ratio is the replay's sum of latencies over the engine's own on tmpfs. With
+more threads than cores the engine's latencies hold time without a core, which the replay's do not:
+the ratio of the median latencies says what is left. A query may spill more or less in a slow run,
+so the ratio is per byte.
 """
 
 from collections import Counter
@@ -21,38 +23,42 @@ from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
-from spillcast.lab.storages import plain
+from spillcast.lab.storages import Emulated, Place, emulated, plain
 from spillcast.recording import Recording
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.storage.storage import Storage
 from spillcast.workspace import workspace
 
-ROUNDS = 5
+ROUNDS = 3
 THREADS = (1, 2, 4)
 AIM = 0.10
 MEMORY = Path("/dev/shm")
+SLOW = Emulated("slow", read_s=0.0005, write_s=0.0005)
 
 
 def run() -> Iterator[Result]:
     """Each engine with 1, 2 and 4 threads."""
-    for name, workload in (("duckdb", of_duckdb), ("postgres", of_postgres)):
-        with workspace(MEMORY) as room:
-            engine = lab_of(name)(room)
+    with workspace() as room, workspace(MEMORY) as fast, emulated(SLOW, room, fast) as slow:
+        places = slow, plain("memory", fast / "spill")
+        for name, workload in (("duckdb", of_duckdb), ("postgres", of_postgres)):
+            engine = lab_of(name)(fast)
             for threads in THREADS:
-                yield _compared(engine, f"{name}, {threads} threads", workload(threads, True), room)
+                yield _compared(
+                    engine, f"{name}, {threads} threads", workload(threads, True), places
+                )
 
 
-def _compared(engine: Lab, name: str, query: Workload, room: Path) -> Result:
+def _compared(engine: Lab, name: str, query: Workload, places: tuple[Place, Place]) -> Result:
     engine.build(query.rows)
-    place = plain("memory", room)
-    run_bare(engine, query, place)
-    rounds = [_round(engine, query, room / f"{name} {number}.spill") for number in range(ROUNDS)]
-    engine_s, probe_s, medians, disturbed = zip(*rounds, strict=True)
-    ratio = median(b / a for a, b in zip(engine_s, probe_s, strict=True))
+    run_bare(engine, query, places[1])
+    rounds = [_round(engine, query, places, number) for number in range(ROUNDS)]
+    engine_s, probe_s, ratios, medians, disturbed = zip(*rounds, strict=True)
+    ratio = median(ratios)
     return Result(
-        f"replay: {name}, sum of latencies on memory, {ROUNDS} rounds",
-        f"{median(probe_s):.3f} s",
+        f"replay: {name}, sum of latencies on memory, replayed from a recording on storage of "
+        f"500 us, {ROUNDS} rounds",
+        f"{median(probe_s):.3f} s, {min(ratios):.2f} to {max(ratios):.2f} times",
         f"{median(engine_s):.3f} s (the engine's own), median latencies {median(medians):.2f}, "
         f"others had {median(disturbed):.0%} of the CPUs",
         ratio,
@@ -61,18 +67,25 @@ def _compared(engine: Lab, name: str, query: Workload, room: Path) -> Result:
     )
 
 
-def _round(engine: Lab, query: Workload, output: Path) -> tuple[float, float, float, float]:
-    """Sums of the engine's and the probe's latencies, the ratio of their medians, others' share."""
-    place = plain("memory", output.parent)
-    _, recording = run_recorded(engine, query, place, output)
-    found = probe(output.parent, recording, budget=OWNED)
-    own_s = recording.meta.temp.total_s
-    probed_s = sum(group.total_ns for group in found.groups) / 1e9
-    return own_s, probed_s, _medians(recording, found), float(found.facts["others_cpu_share"])
+def _round(
+    engine: Lab, query: Workload, places: tuple[Place, Place], number: int
+) -> tuple[float, float, float, float, float]:
+    """Seconds of engine and probe, their ratio per byte, that of medians, others' CPU share."""
+    with workspace() as folder:
+        from_slow, own = (
+            run_recorded(engine, query, place, folder / f"{place.name}-{number}.spill")[1]
+            for place in places
+        )
+        found = probe(places[1].directory, from_slow, budget=OWNED)
+        own_s, own_bytes = own.meta.temp.total_s, own.meta.temp.bytes
+        probed_s = sum(group.total_ns for group in found.groups) / 1e9
+        probed_bytes = sum(group.bytes for group in found.groups)
+        ratio = (probed_s / probed_bytes) / (own_s / own_bytes)
+        return own_s, probed_s, ratio, _medians(own, found), float(found.facts["others_cpu_share"])
 
 
 def _medians(recording: Recording, found: Storage) -> float:
-    """The replay's median latencies of reads and writes over the recorded ones, by their number."""
+    """The replay's median latencies over the engine's, weighted by the engine's operations."""
     recorded = recording.temp_columns("op", "elapsed_ns")
     replayed_ns = recorded_ns = 0.0
     for op in ("read", "write"):

@@ -82,8 +82,32 @@ def test_only_what_is_before_the_right_operation_counts():
         fit("duckdb", [], WAITS_S)
 
 
-def test_each_engine_has_its_own_and_others_that_of_all():
-    kinds = {"duckdb": made("a", 1) + made("b", 2), "postgres": made("c", 3), "none": []}
-    assert [(one.engine, one.queries) for one in pooled(kinds, WAITS_S)] == [
-        ("duckdb", 2), ("postgres", 1), ("any", 3),
+def test_each_engine_and_version_has_its_own_and_others_that_of_all():
+    kinds = {
+        ("duckdb", "2.0.0"): made("a", 1) + made("b", 2),
+        ("duckdb", "1.5.6"): made("a", 4),
+        ("postgres", "18.6"): made("a", 3),
+        ("none", "1"): [],
+    }
+    found = pooled(kinds, WAITS_S)
+    assert [(one.engine, one.version, one.queries) for one in found] == [
+        ("duckdb", "2.0.0", 2), ("duckdb", "1.5.6", 1), ("postgres", "18.6", 1), ("any", "", 3),
     ]  # fmt: skip
+
+
+def test_an_engine_that_was_not_measured_is_less_sure():
+    """All engines agree, so the cost of one of them is as sure as queries tell."""
+    kinds = {(engine, "1"): made("a", 1) + made("b", 2) for engine in ("duckdb", "postgres")}
+    *engines, others = pooled(kinds, WAITS_S)
+    assert all(others.spread > engine.spread for engine in engines)
+
+
+def test_engines_that_differ_make_the_cost_of_others_less_sure():
+    """A wait costs one of them three times as much as the other."""
+    kinds = {("duckdb", "1"): made("a", 1) + made("b", 2)}
+    alike = pooled(kinds, WAITS_S)[-1].spread
+    odd = [
+        replace(kind, cpu_s=kind.cpu_s[0] + 3 * (kind.cpu_s - kind.cpu_s[0]))
+        for kind in made("c", 3)
+    ]
+    assert pooled({**kinds, ("postgres", "1"): odd}, WAITS_S)[-1].spread > alike

@@ -41,7 +41,8 @@ CELLS = [
 def answer(case):
     """What a report takes from a case."""
     said = case.forecast
-    return keys([case], case.evidence.name), case.error, said.interval_s, said.warnings, said.terms
+    terms = list(said.warnings), list(said.terms)
+    return keys([case], case.evidence.name), case.error, said.interval_s, terms
 
 
 def verified(cells, **options):

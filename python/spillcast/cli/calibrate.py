@@ -24,6 +24,14 @@ def calibrate(
         int | None, typer.Option(min=1, help="Only the first N queries of each engine.")
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each query on each storage.")] = 2,
+    postgres: Annotated[
+        str | None,
+        typer.Option(
+            "--postgres",
+            metavar="DSN",
+            help="Measure the version of PostgreSQL of this server, which runs on this machine.",
+        ),
+    ] = None,
     work: Work = None,
     json: Json = False,
 ) -> None:
@@ -31,17 +39,24 @@ def calibrate(
 
     Later forecasts have narrower intervals.
 
-    Takes two minutes: small queries spill to memory and to storage with two delays. It keeps about
-    two cores busy, so do not run it at peak time. The result is stored for this user and in every
-    new recording.
+    Takes three minutes: small queries spill to memory and to storage with two delays, on the DuckDB
+    of this Python, on the duckdb on the PATH if that is another version, and on PostgreSQL. It
+    keeps about two cores busy, so do not run it at peak time. With --postgres the queries run on a
+    private server of the same programs: the server is only asked for its version and process. The
+    result is stored for this user and in every new recording.
 
     Example: spillcast calibrate
+
+    Example: spillcast calibrate --postgres 'host=/run/postgresql dbname=dw'
     """
     from spillcast.cli.output import show as print_out
     from spillcast.document import written
+    from spillcast.errors import OptionConflict
     from spillcast.report.machine import machine_page
 
-    calibration = _kept() if show else _measured(work, repeat, queries)
+    if show and postgres is not None:
+        raise OptionConflict("--show and --postgres: --show runs nothing, give one")
+    calibration = _kept() if show else _measured(work, repeat, queries, postgres)
     print_out(lambda: written(calibration), lambda: machine_page(calibration), json=json)
 
 
@@ -56,7 +71,7 @@ def _kept() -> "Calibration":
     return calibration
 
 
-def _measured(work: Work, repeat: int, queries: int | None) -> "Calibration":
+def _measured(work: Work, repeat: int, queries: int | None, postgres: str | None) -> "Calibration":
     from spillcast.cli.progress import TerminalStage
     from spillcast.lab.machine import measure_machine
     from spillcast.recording.calibration import calibration_path, keep
@@ -64,6 +79,6 @@ def _measured(work: Work, repeat: int, queries: int | None) -> "Calibration":
     # Whether it can be kept is known before the work.
     calibration_path().parent.mkdir(parents=True, exist_ok=True)
     with TerminalStage() as stage:
-        calibration = measure_machine(stage, work, repeat, queries)
+        calibration = measure_machine(stage, work, repeat, queries, postgres)
     keep(calibration)
     return calibration

@@ -126,6 +126,18 @@ class Lab(Protocol):
     def describe(self, workload: Workload) -> "ObservedEngine":
         """Engine, version, query and settings, as a recording's meta.json keeps them."""
 
+    @classmethod
+    def calibrators(
+        cls,
+        room: Path,  # noqa: ARG003
+        server: str | None,  # noqa: ARG003
+    ) -> "Sequence[Calibrates]":
+        """The versions of the engine to calibrate with; none where it has no queries for that.
+
+        They are those on this machine, or that of the server that the DSN ``server`` leads to.
+        """
+        return ()
+
 
 @runtime_checkable
 class OpensOwn(Protocol):
@@ -151,7 +163,7 @@ class Explains(Protocol):
 
 
 @runtime_checkable
-class Calibrates(Protocol):
+class Calibrates(Lab, Protocol):
     """A lab that has queries for measuring a machine."""
 
     #: Whether the CPU time before a write depends on how long writes take.

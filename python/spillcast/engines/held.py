@@ -125,10 +125,9 @@ class Session(Protocol):
 def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> None:
     """Prepare the query, report its PID, run it at a line of input, print the result.
 
-
     The process ends with its parent. An exception of type ``failure`` becomes the engine's error.
     """
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     try:
         session = open_session(json.loads(sys.argv[1]))
         _say({"pid": session.pid})
@@ -148,6 +147,11 @@ def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> N
         )
     except failure as error:
         _say({"error": first_line(error)})
+
+
+def end_with_parent() -> None:
+    """Let this process end when its parent does."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def scheduled(tasks: Iterable[Path]) -> Scheduled:

@@ -64,7 +64,9 @@ def _workload(counts: Counts) -> Workload:
             between_s=cpu_between_s(
                 counts.cpu_s, counts.elapsed_s, counts.total_s, counts.operations
             ),
-            wait_cost=None if calibration is None else calibration.cost_of(counts.engine.name),
+            wait_cost=None
+            if calibration is None
+            else calibration.cost_of(counts.engine.name, counts.engine.version),
         ),
         data_reads=DataReads(None, None, counts.data_read_s) if counts.data_read_s else None,
         held_bytes=counts.held_bytes,

@@ -57,7 +57,7 @@ from spillcast.recording.completeness import (
 from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import named_temp_places
 from spillcast.recording.sample import parts_of, sampled
-from spillcast.recording.spill import equals, spill_bytes
+from spillcast.recording.spill import equals, spill_bytes, spilling_engine
 from spillcast.recording.thread_trace import wakings_seen
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
@@ -173,7 +173,8 @@ def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
     return CpuTime(
         total_s=meta.cpu_s,
         between_s=cpu_between_s(meta.cpu_s, recording.elapsed_s, temp.total_s, temp.operations),
-        wait_cost=None if calibration is None else calibration.cost_of(meta.engine.name),
+        wait_cost=calibration
+        and calibration.cost_of(spilling_engine(recording), meta.engine.version),
         caches=meta.machine.caches,
         bursts=recording.bursts,
         operations=TempOperations.of(recording) if rehearsed else None,

@@ -1,16 +1,17 @@
 """What a wait costs, fitted to the same queries on memory and on delays."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.engines.engine import Calibrates, Lab, Workload
+from spillcast.engines.engine import Calibrates, Workload
 from spillcast.engines.registry import engines
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
 from spillcast.forecast.load import Load
@@ -33,6 +34,7 @@ from spillcast.stats import nonnegative_least_squares
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace
 
+T = TypeVar("T")
 Floats = NDArray[np.float64]
 #: CPU times in which parts of memory are gone through that are tried: half a power of ten apart.
 FILL_S = tuple(float(f"{fill_s:.3g}") for fill_s in np.geomspace(1e-6, 1e-2, 9))
@@ -42,6 +44,8 @@ QUANTILES, BURSTS_MIN = 12, 4
 OFF_SHARE, OFF_S = 0.08, 0.5e-6
 #: Bounds of the spread over queries: few of them tell it roughly.
 SPREAD_MIN, SPREAD_MAX = 0.2, 1.5
+#: The least spread of a cost that is taken for an engine that was not measured.
+OTHER_ENGINE_SPREAD = 0.6
 #: By where it spilled, of the same query and kind of burst, from memory on: mean wait of each.
 Waits = Sequence[float]
 
@@ -84,38 +88,40 @@ def kinds_of(query: str, runs: Sequence[Sequence[Bursts]], before: Sequence[int]
     return kinds
 
 
-def fit(engine: str, kinds: Sequence[Kind], waits_s: Waits) -> WaitCost:
-    """Centre over all queries, and their spread around what the others say.
+def fit(engine: str, kinds: Sequence[Kind], waits_s: Waits, version: str = "") -> WaitCost:
+    """Centre over all queries, and their spread around the cost of the other queries.
 
     InputError without any.
     """
     if not kinds:
         raise EvidenceUnsuited(f"{engine}: too few temp operations to tell what a wait costs")
-    queries = sorted({kind.query for kind in kinds})
-    return WaitCost(
-        engine,
-        len(queries),
-        _spread(kinds, queries),
-        FILL_S,
-        list(waits_s),
-        [[float(share) for share in row] for row in _shares(kinds)],
-    )
+    shares = [[float(share) for share in row] for row in _shares(kinds)]
+    by_query = _grouped([(kind.query, kind) for kind in kinds])
+    spread = _spread(by_query)
+    return WaitCost(engine, len(by_query), spread, FILL_S, list(waits_s), shares, version)
 
 
-def _spread(kinds: Sequence[Kind], queries: Sequence[str]) -> float:
-    """How far queries are off what the others say, relative, less what runs of the same differ by.
+def _grouped(kinds: Iterable[tuple[T, Kind]]) -> list[list[Kind]]:
+    groups = dict[T, list[Kind]]()
+    for name, kind in kinds:
+        groups.setdefault(name, []).append(kind)
+    return list(groups.values())
 
-    Of one query nothing is known.
+
+def _spread(groups: Sequence[Sequence[Kind]]) -> float:
+    """How far groups are off the cost of the others, relative, less what equal runs differ by.
+
+    Of a single group nothing is known.
     """
     off, noise = list[float](), list[float]()
-    for query in queries:
-        its = [kind for kind in kinds if kind.query == query]
-        others = [kind for kind in kinds if kind.query != query]
+    for number, members in enumerate(groups):
+        others = [kind for at, group in enumerate(groups) if at != number for kind in group]
         if others:
-            predicted = sum(_total(kind, _predicted(kind, _shares(others))[-1]) for kind in its)
-            seen = sum(_total(kind, kind.extra_s[-1]) for kind in its)
+            shares = _shares(others)
+            predicted = sum(_total(kind, _predicted(kind, shares)[-1]) for kind in members)
+            seen = sum(_total(kind, kind.extra_s[-1]) for kind in members)
             off.append(((seen - predicted) / predicted) ** 2 if predicted > 0 else SPREAD_MAX**2)
-            noise.append(sum(kind.noise for kind in its) / predicted**2 if predicted > 0 else 0.0)
+            noise.append(sum(k.noise for k in members) / predicted**2 if predicted > 0 else 0.0)
     if not off:
         return SPREAD_MAX
     squared = float(np.mean(off)) - float(np.mean(noise))
@@ -168,11 +174,24 @@ def _shares(kinds: Sequence[Kind]) -> Floats:
     return np.asarray(np.cumsum(shares, axis=0))
 
 
-def pooled(costs: Mapping[str, Sequence[Kind]], waits_s: Waits) -> list[WaitCost]:
-    """A cost for each engine, and one of all together for what else spills."""
-    every = [kind for kinds in costs.values() for kind in kinds]
-    fits = [fit(engine, kinds, waits_s) for engine, kinds in costs.items() if kinds]
-    return [*fits, fit(ANY, every, waits_s)]
+def pooled(costs: Mapping[tuple[str, str], Sequence[Kind]], waits_s: Waits) -> list[WaitCost]:
+    """A cost for each engine and version, and one of all together for engines not measured.
+
+    The spread of the latter is that of engines around the cost of the others.
+    """
+    measured = {name: kinds for name, kinds in costs.items() if kinds}
+    fits = [fit(name, kinds, waits_s, version) for (name, version), kinds in measured.items()]
+    every = [
+        (engine, replace(kind, query=f"{engine} {kind.query}"))
+        for (engine, _), kinds in measured.items()
+        for kind in kinds
+    ]
+    together = fit(ANY, [kind for _, kind in every], waits_s)
+    by_engine = _grouped(every)
+    spread = max(together.spread, OTHER_ENGINE_SPREAD)
+    if len(by_engine) > 1:
+        spread = max(spread, _spread(by_engine))
+    return [*fits, replace(together, spread=spread)]
 
 
 STORAGES = ("tmpfs", "latency:0.25ms", "latency:1.5ms")
@@ -183,27 +202,32 @@ DATA_BYTES, SPILL_BYTES = 1 << 30, 1 << 30
 
 @dataclass(frozen=True)
 class _Measured:
-    """An engine, its queries, and what was measured of them: bursts by query and storage."""
+    """An engine of a version, its queries, and their bursts by query and storage."""
 
     name: str
-    lab: Lab
+    lab: Calibrates
     queries: Sequence[Workload]
     bursts: dict[str, dict[str, list[Bursts]]] = field(default_factory=dict)
 
 
 def measure_machine(
-    stage: Stage, work: Path | None = None, repeat: int = REPEAT, queries: int | None = None
+    stage: Stage,
+    work: Path | None = None,
+    repeat: int = REPEAT,
+    queries: int | None = None,
+    server: str | None = None,
 ) -> Calibration:
     """Run the engines' queries by turns, the first so many of each; leaves nothing behind.
 
-    InputError where there is no room, or no engine.
+    PostgreSQL's run on the programs of the server that the DSN ``server`` leads to, where there is
+    one. InputError where there is no room, or no engine.
     """
     started_s = time.monotonic()
     stage.step("reading memory after waits")
     chases = [Chase(*measured) for measured in _core.chases()]
     with workspace(work) as room:
         _check_room(room)
-        opened, skipped = _opened(room, queries)
+        opened, skipped = _opened(room, queries, server)
         with named_places(STORAGES, room) as places:
             points = list(_points(stage, opened, places, room, repeat))
     costs = _costs(opened, points)
@@ -230,20 +254,22 @@ def _check_room(room: Path) -> None:
         )
 
 
-def _opened(room: Path, queries: int | None) -> tuple[list[_Measured], list[str]]:
+def _opened(
+    room: Path, queries: int | None, server: str | None
+) -> tuple[list[_Measured], list[str]]:
     """The engines that there are, and why others are not."""
     opened, skipped = list[_Measured](), list[str]()
     for engine in engines("lab"):
         assert engine.lab is not None
         try:
-            lab = engine.lab()(room)
+            for lab in engine.lab().calibrators(room, server if engine.server else None):
+                opened.append(_Measured(engine.name, lab, lab.calibrating()[:queries]))
         except InputError as error:
+            if server is not None and engine.server:
+                raise
             skipped.append(f"{engine.label}: {error.message}; {error.hint}".rstrip("; "))
         except ImportError as error:
             skipped.append(f"{engine.label}: {error}; pip install spillcast")
-        else:
-            if isinstance(lab, Calibrates):
-                opened.append(_Measured(engine.name, lab, lab.calibrating()[:queries]))
     if not opened:
         raise ProgramMissing("no engine to calibrate with is installed", ". ".join(skipped))
     return opened, skipped
@@ -305,13 +331,15 @@ def _costs(opened: Sequence[_Measured], points: Sequence[Point]) -> list[WaitCos
         median(point.latency_s for point in points if point.storage == name)
         for name in STORAGES[1:]
     ]
-    kinds = {engine.name: _kinds(engine) for engine in opened}
+    kinds = {
+        (engine.name, engine.lab.describe(engine.queries[0]).version or ""): _kinds(engine)
+        for engine in opened
+    }
     return pooled(kinds, waits_s) if any(kinds.values()) else []
 
 
 def _kinds(engine: _Measured) -> list[Kind]:
     """What its queries' bursts are compared by. What compressing takes is no cost of waits."""
-    assert isinstance(engine.lab, Calibrates)
     before = [READ] if engine.lab.compresses_writes else [READ, WRITE]
     seen = {query: runs for query, runs in engine.bursts.items() if len(runs) == len(STORAGES)}
     return [

@@ -50,6 +50,12 @@ class WaitCost:
     shares: Sequence[Sequence[float]] = key(
         "shares s: a list for each wait, with an entry for each f", example=[[1.0, 0.2]]
     )
+    version: str = key(
+        "version of the engine; empty for all engines together",
+        example="18.1",
+        default="",
+        later=True,
+    )
 
     def extra_s(self, warm_s: "Floats", wait_s: float) -> "Floats":
         """CPU time that work takes more after a wait than warm, where it takes ``warm_s``."""
@@ -101,9 +107,17 @@ class MachineCalibration:
         "cost of a wait by engine; the last entry is for all engines together"
     )
 
-    def cost_of(self, engine: str) -> WaitCost:
-        """The cost for an engine, or that for all if it was not measured."""
-        return next((cost for cost in self.costs if cost.engine == engine), self.costs[-1])
+    def cost_of(self, engine: str, version: str | None) -> WaitCost:
+        """The cost for an engine of a version.
+
+        For a version that was not measured, that of another version of the engine; for an engine
+        that was not measured, that of all others, whose spread is larger.
+        """
+        of_engine = [cost for cost in self.costs if cost.engine == engine]
+        # A server adds the package's name to its version.
+        number = (version or "").partition(" ")[0]
+        same = [cost for cost in of_engine if cost.version and cost.version == number]
+        return (same or of_engine or [self.costs[-1]])[0]
 
 
 def weights_of(waits_s: "Floats") -> "Floats":

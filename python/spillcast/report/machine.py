@@ -73,7 +73,7 @@ def _cost(cost: WaitCost) -> str:
         f"{format_duration(work_s)} of work takes {format_duration(work_s + added_s)}"
         for work_s, added_s in zip(WORK_S, cost.extra_s(np.array(WORK_S), WAIT_S), strict=True)
     ]
-    whose = "any engine" if cost.engine == ANY else cost.engine
+    whose = "other engines" if cost.engine == ANY else f"{cost.engine} {cost.version}".rstrip()
     after = f"{whose}: after a wait of {format_duration(WAIT_S)}, {', '.join(takes)}"
     return f"{after}; the added time differs by {cost.spread:.0%} between queries"
 

@@ -1,13 +1,15 @@
 """DuckDB in experiments: queries that spill, a database for each size of table."""
 
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import ClassVar, Self
 
-from spillcast.engines.engine import Calibrates, Lab, OpensOwn, Workload
+from spillcast.engines.engine import Calibrates, OpensOwn, Workload
 from spillcast.engines.held import HeldQuery
-from spillcast.errors import PathMissing
+from spillcast.errors import ExperimentFailed, PathMissing
 from spillcast.recording.meta import ObservedEngine
 
 #: id, a business date and three amounts, as in the query that started this: about 40 bytes a row.
@@ -56,6 +58,8 @@ def verified(threads: int) -> tuple[Workload, ...]:
     )
 
 
+#: The command line on the PATH.
+PROGRAM = "duckdb"
 CALIBRATION_ROWS = 1_500_000
 CALIBRATION_QUERIES = (
     Workload(
@@ -93,14 +97,24 @@ CALIBRATION_QUERIES = (
         CALIBRATION_ROWS,
         "36MB",
     ),
+    # A hash table of more memory than caches hold.
+    Workload(
+        "join of many rows",
+        "select count(*), sum(a.amount01 - b.amount03) from t a join t b "
+        "on a.id = b.id and a.amount02 >= b.amount01",
+        5_000_000,
+        "110MB",
+    ),
 )
 
 
-class DuckDbLab(Lab, Calibrates, OpensOwn):
+class DuckDbLab(Calibrates, OpensOwn):
     """DuckDB with its databases in a directory, or with one that somebody has."""
 
     demo: ClassVar[Workload] = DEMO
     compresses_writes: ClassVar[bool] = True
+    #: The command line in place of this interpreter's library.
+    _program: Path | None = None
 
     def __init__(self, room: Path, database: Path | None = None) -> None:
         import duckdb
@@ -130,6 +144,17 @@ class DuckDbLab(Lab, Calibrates, OpensOwn):
     def calibrating() -> Sequence[Workload]:
         """The queries that measure a machine."""
         return CALIBRATION_QUERIES
+
+    @classmethod
+    def calibrators(cls, room: Path, server: str | None) -> Sequence[Calibrates]:  # noqa: ARG003
+        """DuckDB of this interpreter, and the command line on the PATH if its version differs."""
+        labs: list[DuckDbLab] = [cls(room)]
+        program = shutil.which(PROGRAM)
+        if program is not None:
+            command_line = DuckDbCli(room, Path(program))
+            if command_line._version != labs[0]._version:
+                labs.append(command_line)
+        return labs
 
     @property
     def label(self) -> str:
@@ -163,6 +188,7 @@ class DuckDbLab(Lab, Calibrates, OpensOwn):
             "sql": workload.sql,
             "database": str(self._database(workload.rows)),
             "settings": settings,
+            "program": self._program,
         }
         module = "spillcast.engines.duckdb.process"
         with closing(HeldQuery("DuckDB", module, query, environment)) as held:
@@ -179,3 +205,37 @@ class DuckDbLab(Lab, Calibrates, OpensOwn):
 
     def _database(self, rows: int) -> Path:
         return self._given or self._room / f"{rows}.db"
+
+
+class DuckDbCli(DuckDbLab):
+    """The command line of DuckDB, with databases of its own: versions write other files.
+
+    ExperimentFailed where the program is none.
+    """
+
+    def __init__(self, room: Path, program: Path) -> None:
+        self._room = room / "duckdb-command-line"
+        self._room.mkdir()
+        self._given = None
+        self._program = program
+        words = self._ran("--version").split()
+        self._version = words[0].removeprefix("v") if words else ""
+
+    @property
+    def label(self) -> str:
+        """Name and version, and that it is the command line."""
+        return f"DuckDB {self._version} command line"
+
+    def build(self, rows: int) -> None:
+        """Make the table in a new database file, if it is not there."""
+        database = self._database(rows)
+        if not database.exists():
+            self._ran("-init", "/dev/null", str(database), TABLE.format(rows=rows))
+
+    def _ran(self, *words: str) -> str:
+        assert self._program is not None
+        command = [str(self._program), *words]
+        ran = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if ran.returncode:
+            raise ExperimentFailed(f"{self._program}: {ran.stderr.strip() or ran.returncode}")
+        return ran.stdout

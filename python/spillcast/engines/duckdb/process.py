@@ -2,12 +2,16 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from spillcast.engines.held import Scheduled, Session, scheduled, serve
+from spillcast.engines.held import Scheduled, Session, end_with_parent, scheduled, serve
+
+#: What the command line prints after the rows of a statement.
+ANSWERED = "spillcast: answered"
 
 
 class DuckDbSession(Session):
@@ -39,5 +43,51 @@ class DuckDbSession(Session):
         return int(document["system"]["peak_buffer_memory"])
 
 
+class CommandLineSession(Session):
+    """The query in DuckDB's command line, a process that reads statements from a pipe."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._sql = settings["sql"]
+        command = [settings["program"], "-init", "/dev/null", "-bail", "-readonly", "-csv",
+                   "-noheader", settings["database"]]  # fmt: skip
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=end_with_parent,
+        )
+        self.pid = self._process.pid
+        values = settings["settings"] | {"preserve_insertion_order": "false"}
+        self._answer("".join(f"set {name} = '{value}';\n" for name, value in values.items()))
+
+    def run(self) -> list[tuple[Any, ...]]:
+        """Run the query; its rows."""
+        return [tuple(line.split(",")) for line in self._answer(f"{self._sql};\n")]
+
+    def scheduled(self) -> Scheduled:
+        """All threads of the command line."""
+        return scheduled(Path(f"/proc/{self.pid}/task").iterdir())
+
+    def _answer(self, statements: str) -> list[str]:
+        """The lines that statements print. duckdb.Error where they fail, for the process ends."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{statements}select '{ANSWERED}';\n")
+        self._process.stdin.flush()
+        lines = list[str]()
+        for line in map(str.rstrip, self._process.stdout):
+            if line == ANSWERED:
+                return lines
+            lines.append(line)
+        raise duckdb.Error("\n".join(lines) or "the command line ended")
+
+
+def open_session(settings: dict[str, Any]) -> Session:
+    """In the command line where a program is named, else in this process."""
+    return CommandLineSession(settings) if settings.get("program") else DuckDbSession(settings)
+
+
 if __name__ == "__main__":
-    serve(DuckDbSession, duckdb.Error)
+    serve(open_session, duckdb.Error)

@@ -36,6 +36,7 @@ VERSION_MIN = 13
 SAMPLER = "spillcast sampler"
 EXPLAINER = "spillcast explain"
 MOVER = "spillcast move"
+CALIBRATOR = "spillcast calibrate"
 #: Where pg_stat_statements is, if this database has it.
 STATEMENTS_SCHEMA = (
     "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace "

