@@ -67,7 +67,7 @@ def _kept() -> "Calibration":
     calibration = kept_calibration()
     if calibration is None:
         message = f"{calibration_path()}: there is no calibration for this machine as it is now"
-        raise CalibrationMissing(message, "run `spillcast calibrate`, two minutes")
+        raise CalibrationMissing(message, "run `spillcast calibrate`, three minutes")
     return calibration
 
 

@@ -173,8 +173,9 @@ def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
     return CpuTime(
         total_s=meta.cpu_s,
         between_s=cpu_between_s(meta.cpu_s, recording.elapsed_s, temp.total_s, temp.operations),
-        wait_cost=calibration
-        and calibration.cost_of(spilling_engine(recording), meta.engine.version),
+        wait_cost=calibration.cost_of(spilling_engine(recording), meta.engine.version)
+        if calibration
+        else None,
         caches=meta.machine.caches,
         bursts=recording.bursts,
         operations=TempOperations.of(recording) if rehearsed else None,

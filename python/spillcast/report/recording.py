@@ -80,7 +80,7 @@ def recording_text(recording: Recording) -> str:
 
 
 #: What is said where a machine was never calibrated.
-PROPOSAL = "run `spillcast calibrate` (two minutes) for narrower forecasts"
+PROPOSAL = "run `spillcast calibrate` (three minutes) for narrower forecasts"
 
 
 def calibration_wanted(meta: Meta) -> str | None:
