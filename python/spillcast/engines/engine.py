@@ -57,6 +57,8 @@ class Engine:
     label: str
     #: Further names in meta.json.
     aliases: tuple[str, ...] = ()
+    #: A part of the paths of its temp files; empty if unknown.
+    temp_path: str = ""
     #: Settings in meta.json that affect spills.
     settings: tuple[str, ...] = ()
     #: Advice and statements that set the minimum and maximum bytes of a temp I/O.

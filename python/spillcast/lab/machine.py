@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.engines.engine import Calibrates, Workload
+from spillcast.engines.engine import Calibrates, Engine, Workload
 from spillcast.engines.registry import engines
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
 from spillcast.forecast.load import Load
@@ -204,7 +204,7 @@ DATA_BYTES, SPILL_BYTES = 1 << 30, 1 << 30
 class _Measured:
     """An engine of a version, its queries, and their bursts by query and storage."""
 
-    name: str
+    engine: Engine
     lab: Calibrates
     queries: Sequence[Workload]
     bursts: dict[str, dict[str, list[Bursts]]] = field(default_factory=dict)
@@ -263,7 +263,7 @@ def _opened(
         assert engine.lab is not None
         try:
             for lab in engine.lab().calibrators(room, server if engine.server else None):
-                opened.append(_Measured(engine.name, lab, lab.calibrating()[:queries]))
+                opened.append(_Measured(engine, lab, lab.calibrating()[:queries]))
         except InputError as error:
             if server is not None and engine.server:
                 raise
@@ -332,10 +332,15 @@ def _costs(opened: Sequence[_Measured], points: Sequence[Point]) -> list[WaitCos
         for name in STORAGES[1:]
     ]
     kinds = {
-        (engine.name, engine.lab.describe(engine.queries[0]).version or ""): _kinds(engine)
-        for engine in opened
+        (measured.engine.name, measured.lab.describe(measured.queries[0]).version or ""): _kinds(
+            measured
+        )
+        for measured in opened
     }
-    return pooled(kinds, waits_s) if any(kinds.values()) else []
+    if not any(kinds.values()):
+        return []
+    paths = {measured.engine.name: measured.engine.temp_path for measured in opened}
+    return [replace(cost, temp_path=paths.get(cost.engine, "")) for cost in pooled(kinds, waits_s)]
 
 
 def _kinds(engine: _Measured) -> list[Kind]:

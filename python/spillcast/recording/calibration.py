@@ -56,6 +56,12 @@ class WaitCost:
         default="",
         later=True,
     )
+    temp_path: str = key(
+        "part of the paths of the engine's temp files; empty if unknown",
+        example="/pgsql_tmp",
+        default="",
+        later=True,
+    )
 
     def extra_s(self, warm_s: "Floats", wait_s: float) -> "Floats":
         """CPU time that work takes more after a wait than warm, where it takes ``warm_s``."""
@@ -107,13 +113,17 @@ class MachineCalibration:
         "cost of a wait by engine; the last entry is for all engines together"
     )
 
-    def cost_of(self, engine: str, version: str | None) -> WaitCost:
-        """The cost for an engine of a version.
+    def cost_of(self, engine: str, version: str | None, temp_paths: Sequence[str] = ()) -> WaitCost:
+        """The cost for an engine of a version, which is also known by its temp files' paths.
 
         For a version that was not measured, that of another version of the engine; for an engine
         that was not measured, that of all others, whose spread is larger.
         """
-        of_engine = [cost for cost in self.costs if cost.engine == engine]
+        of_engine = [cost for cost in self.costs if cost.engine == engine] or [
+            cost
+            for cost in self.costs
+            if cost.temp_path and any(cost.temp_path in path for path in temp_paths)
+        ]
         # A server adds the package's name to its version.
         number = (version or "").partition(" ")[0]
         same = [cost for cost in of_engine if cost.version and cost.version == number]

@@ -9,26 +9,16 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.recording.distinct import Numbers, distinct, grouped
-from spillcast.recording.meta import NOBODY
 from spillcast.recording.recording import Recording
 
 Array = NDArray[np.int64]
 
 
-#: A part of the paths of an engine's temp files.
-PATHS = {"duckdb": "/duckdb_temp_", "postgres": "pgsql_tmp"}
-
-
-def spilling_engine(recording: Recording) -> str:
-    """The name of the engine that spilled: as recorded, or by its temp files where none was."""
-    name = recording.meta.engine.name
-    if name != NOBODY.name:
-        return name
+def temp_paths(recording: Recording) -> list[str]:
+    """The paths of the temp files of which single operations were kept."""
     files = pa.compute.unique(recording.temp_columns("file")["file"]).drop_null()
-    paths = files.cast(pa.string()).to_pylist()
-    return next(
-        (engine for engine, part in PATHS.items() if any(part in path for path in paths)), name
-    )
+    paths: list[str] = files.cast(pa.string()).to_pylist()
+    return paths
 
 
 def spill_bytes(recording: Recording) -> int:

@@ -59,8 +59,10 @@ def of_server(dsn: str) -> Installation:
     with suppress(OSError):
         folders.insert(0, Path(os.readlink(f"/proc/{pid}/exe")).parent)
     for folder in folders:
-        if (folder / "initdb").exists() and (found := installed(folder)).version == version:
-            return found
+        if (folder / "initdb").exists():
+            installation = installed(folder)
+            if installation.version == version:
+                return installation
     raise ProgramMissing(
         f"--postgres: the programs of PostgreSQL {version} (initdb, postgres) are not in "
         f"{' or '.join(map(str, folders))}",
