@@ -38,7 +38,7 @@ def test_imports_go_down():
 
 #: What turns a workload and a storage into a forecast.
 PROJECTING = ("workload", "load", "projection", "elapsed", "interval", "project",
-              "warnings", "storage_warnings", "cpu", "threads/overlap", "threads/cpus",
+              "warnings", "cpu", "threads/overlap", "threads/cpus",
               "threads/page_cache", "remaining/model")  # fmt: skip
 
 

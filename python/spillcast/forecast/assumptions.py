@@ -7,7 +7,7 @@ WHOLE = 0.95
 #: wrong.
 SHORTER = 0.5
 #: Temp I/O that takes so many times the whole elapsed time is not that of the same run.
-IO_MOST = 1.25
+IO_MAX = 1.25
 #: In a part that was not looked at, an op may take so much less or more of the time than it was
 #: seen to: anything from nothing to twice as much.
 UNSEEN = 1.0

@@ -10,6 +10,7 @@ from functools import cached_property
 from math import inf
 
 from spillcast.errors import CpuTimeUnknown, IntervalTooWide, RecordingInsufficient, Refusal
+from spillcast.forecast.assumptions import IO_MAX, SEEN_MIN, SHARE_REPORTED, THROTTLED_REPORTED
 from spillcast.forecast.elapsed import Elapsed, elapsed_on, run_s, zero_latency
 from spillcast.forecast.interval import too_wide
 from spillcast.forecast.projection import (
@@ -22,8 +23,9 @@ from spillcast.forecast.projection import (
 )
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, Warm
-from spillcast.forecast.warnings import page_cache_holds, refusal, unknown_cpu_limits, warnings_of
+from spillcast.forecast.warnings import quota_words, warnings_of
 from spillcast.forecast.workload import Workload
+from spillcast.recording.completeness import DIFFERENCE_MAX
 from spillcast.storage.storage import Storage
 from spillcast.units import format_duration
 
@@ -35,7 +37,7 @@ class Projector:
         self.workload, self.baseline = workload, baseline_of(workload, estimators)
         #: The same at each bound of what has only bounds.
         self.at_bounds = [Projector(bound, estimators) for bound in workload.at_bounds]
-        self._refusal = refusal(self.baseline)
+        self._refusal = _refusal(self.baseline)
 
     @cached_property
     def zero_latency(self) -> Elapsed:
@@ -96,7 +98,7 @@ class Projector:
             zero = self.zero_latency
             forecast = _with_ceiling(forecast, zero)
             projected = projection(baseline, storage, cached=cached)
-            if (text := unknown_cpu_limits(workload, projected.throttled_share)) is not None:
+            if (text := _unknown_cpu_limits(workload, projected.throttled_share)) is not None:
                 raise CpuTimeUnknown(text)
         except Refusal as error:
             return forecast.refused_by(error)
@@ -183,6 +185,58 @@ def _around(intervals: Sequence[Interval], max_s: float = inf) -> Interval:
     return min(low_s, max_s), min(high_s, max_s)
 
 
+def _refusal(baseline: Baseline) -> str | None:
+    """Why a workload carries no number for the query; None where it does."""
+    workload = baseline.workload
+    quality, total_s = workload.quality, workload.total_s
+    if quality.unseen.excessive:
+        return f"{quality.unseen.text}; {quality.unseen.remedy}"
+    for check in quality.contradictions:
+        if check.difference > DIFFERENCE_MAX:
+            return f"parts of the recording contradict each other: {check.text}; record again"
+    if quality.io_uring_depth > 1:
+        at_once = f"up to {quality.io_uring_depth:,} at once"
+        return f"temp files are read or written through io_uring, {at_once}: their times overlap"
+    if quality.io_uring_busy_s:
+        busy = format_duration(quality.io_uring_busy_s)
+        return f"while temp I/O was under way in io_uring, its threads did other work for {busy}"
+    temp_s = baseline.temp_s
+    if temp_s > IO_MAX * total_s:
+        io, elapsed = format_duration(temp_s), format_duration(total_s)
+        return (
+            f"its temp I/O takes {io}, longer than the elapsed time of {elapsed}: give the time of "
+            "the whole query with --elapsed"
+        )
+    share = workload.elapsed_s / total_s
+    if workload.remaining is None and share < SEEN_MIN and workload.kind == "unread":
+        return (
+            f"only {share:.1%} of the query was recorded, and hardly any temp data had been read "
+            "back"
+        )
+    return None
+
+
+def _unknown_cpu_limits(workload: Workload, throttled_share: float) -> str | None:
+    """Why CPU limits leave no number for a target; None where they do.
+
+    Where it was not seen how much CPU time threads had between waits, it may be all the time.
+    """
+    threads = workload.threads
+    limited = threads.source.quota_ns or threads.target.quota_ns or threads.source != threads.target
+    if not limited or threads.cpu_known:
+        return None
+    unseen = "the recording does not contain the CPU time of the threads"
+    if threads.source != threads.target:
+        return f"--cpus or --cpu-quota differ from the recording, and {unseen}: record it again"
+    throttled_s = workload.cpu.throttled_s or 0.0
+    if throttled_s > THROTTLED_REPORTED * workload.elapsed_s:
+        throttled = f"{quota_words(threads.source)} throttled it for {format_duration(throttled_s)}"
+        return f"{throttled}, and {unseen}: record it again"
+    if throttled_share > THROTTLED_REPORTED:
+        return f"{quota_words(threads.target)} may throttle it there, and {unseen}: record it again"
+    return None
+
+
 def _with_ceiling(forecast: Forecast, zero: Elapsed) -> Forecast:
     interval_s = zero.interval_s(forecast.confidence)
     return replace(forecast, ceiling_s=zero.forecast_s, ceiling_interval_s=interval_s)
@@ -190,7 +244,7 @@ def _with_ceiling(forecast: Forecast, zero: Elapsed) -> Forecast:
 
 def _without_cache_s(projected: Projection, uncached_s: float | None) -> float | None:
     """The elapsed time without a page cache that holds the temp files; None if none does."""
-    if uncached_s is None or not page_cache_holds(projected):
+    if uncached_s is None or projected.missed is None or projected.missed > SHARE_REPORTED:
         return None
     # Memory is never slower than the storage behind it, whatever a model says of that storage.
     return max(projected.total_s, uncached_s)

@@ -1,6 +1,12 @@
-"""What weakens a forecast in its workload, and what forbids one; storages have their own."""
+"""What weakens a forecast: a table of checks of the evidence, of the storage, and of both.
 
-from collections.abc import Sequence
+A check yields its warnings. ``explained.toml`` has a title and a next step for each code.
+"""
+
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from spillcast.forecast.assumptions import (
     AMPLIFIED,
@@ -9,57 +15,46 @@ from spillcast.forecast.assumptions import (
     CHANGES_REPORTED,
     COMPRESSED_ALIKE,
     DEPENDENT,
-    IO_MOST,
     LITTLE,
-    SEEN_MIN,
     SHARE_REPORTED,
     THROTTLED_REPORTED,
     UNCALIBRATED,
 )
-from spillcast.forecast.load import Latency, Load
+from spillcast.forecast.load import Load, operations
 from spillcast.forecast.projection import Baseline, Projection, projection
 from spillcast.forecast.result import Warned
-from spillcast.forecast.storage_warnings import storage_warnings
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.workload import Workload
-from spillcast.recording.completeness import DIFFERENCE_MAX
-from spillcast.storage.memory import IN_MEMORY
-from spillcast.storage.source import ASSUMED
-from spillcast.storage.storage import Storage
+from spillcast.recording.observed import mounted
+from spillcast.storage import Storage
+from spillcast.storage.memory import HEADROOM, IN_MEMORY
+from spillcast.storage.source import ASSUMED, Provenance
 from spillcast.units import format_bytes, format_duration
 
-_RECORD_AGAIN = "record it again"
+Facts = Mapping[str, Any]
+#: A storage that was measured longer ago may be another by now.
+DAYS_MAX = 30
+#: Share of the CPUs that other programs may have during a probe.
+OTHERS_MAX = 0.1
+#: Share of the bytes read of which a probe had to write the files itself.
+PREFILLED_MAX = 0.1
 
 
-def refusal(baseline: Baseline) -> str | None:
-    """Why a workload carries no number for the query; None where it does."""
-    workload = baseline.workload
-    quality, total = workload.quality, workload.total_s
-    if quality.unseen.excessive:
-        return f"{quality.unseen.text}; {quality.unseen.remedy}"
-    for check in quality.contradictions:
-        if check.difference > DIFFERENCE_MAX:
-            return f"parts of the recording contradict each other: {check.text}; record again"
-    if quality.io_uring_depth > 1:
-        at_once = f"up to {quality.io_uring_depth:,} at once"
-        return f"temp files are read or written through io_uring, {at_once}: their times overlap"
-    if quality.io_uring_busy_s:
-        busy = format_duration(quality.io_uring_busy_s)
-        return f"while temp I/O was under way in io_uring, its threads did other work for {busy}"
-    temp_s = baseline.temp_s
-    if temp_s > IO_MOST * total:
-        io, elapsed = format_duration(temp_s), format_duration(total)
-        return (
-            f"its temp I/O takes {io}, longer than the elapsed time of {elapsed}: give the time of "
-            "the whole query with --elapsed"
-        )
-    share = workload.elapsed_s / total
-    if workload.remaining is None and share < SEEN_MIN and workload.kind == "unread":
-        return (
-            f"only {share:.1%} of the query was recorded, and hardly any temp data had been read "
-            "back"
-        )
-    return None
+@dataclass(frozen=True)
+class _Case:
+    """A forecast with a number: what it starts from, and what it is made of."""
+
+    baseline: Baseline
+    storage: Storage
+    projected: Projection
+    #: Elapsed time on storage of no latency.
+    ceiling_s: float
+    #: Elapsed time without the page cache; None where no page cache is taken to be there.
+    uncached_s: float | None
+
+    @property
+    def workload(self) -> Workload:
+        return self.baseline.workload
 
 
 def warnings_of(
@@ -71,175 +66,22 @@ def warnings_of(
 ) -> list[Warned]:
     """Everything a reader of the number should know.
 
-    ``ceiling_s`` is the elapsed time with no latency at all, and ``uncached_s`` that without the
+    ``ceiling_s`` is the elapsed time on storage of no latency, and ``uncached_s`` that without the
     page cache; None where no page cache is taken to be there.
     """
-    workload = baseline.workload
-    loads, latencies = workload.loads, projected.latencies
-    warnings = [
-        *_about_part(workload),
-        *_about_evidence(baseline),
-        *_about_cpu_limits(workload, projected.throttled_share),
-        *_about_cold_data(baseline),
-        *_about_little_io(baseline, ceiling_s),
-        *_about_threads(workload, projected),
-        *_about_compression(workload, projected),
-        *_about_machine(workload, projected),
-        *(Warned(*warning) for warning in storage.source.warnings),
-        *(_about_sizes(loads, latencies) if not storage.source.any_size else []),
-        *storage_warnings(workload, storage),
-    ]
-    if projected.saturated:
-        text = f"the query would wait for the limit of {storage.name}: {projected.saturated}"
-        warnings.append(Warned("limit", text))
-    if projected.changes_kept_s > CHANGES_REPORTED * workload.total_s:
-        text = (
-            "the time to create, resize and remove temp files there is not known: "
-            f"{format_duration(projected.changes_kept_s)} is assumed, as recorded"
-        )
-        warnings.append(Warned("changes-kept", text))
-    recorded_s = sum(load.total_s for load in loads)
-    target_s = sum(load.count * lat.mean_s for load, lat in zip(loads, latencies, strict=True))
-    if target_s > AMPLIFIED * recorded_s > 0:
-        text = f"latency grows {target_s / recorded_s:.0f}-fold: threads may overlap differently"
-        warnings.append(Warned("amplified", text))
-    return [
-        *warnings,
-        *_about_page_cache(workload, projected, uncached_s),
-        *_about_skipped_cache(baseline, storage, projected.total_s),
-    ]
+    case = _Case(baseline, storage, projected, ceiling_s, uncached_s)
+    return [warned for check in _CHECKS for warned in check(case)]
 
 
-def _about_evidence(baseline: Baseline) -> list[Warned]:
-    workload = baseline.workload
-    quality, warnings = workload.quality, []
-    unseen = quality.unseen
-    if unseen.notable:
-        warnings.append(Warned("unseen", f"{unseen.text}; {unseen.remedy}"))
-    warnings += [Warned("contradiction", check.text) for check in quality.contradictions]
-    others_s = baseline.others_s
-    if others_s > BUSY_REPORTED * workload.elapsed_s:
-        text = (
-            f"the query was runnable but not scheduled for {format_duration(others_s)}, because "
-            "other "
-            "programs used the CPUs"
-        )
-        warnings.append(Warned("run-queue", text))
-    if quality.file_faults:
-        text = (
-            f"{quality.file_faults:,} page faults read files: this is not temp I/O, and its time "
-            "is kept"
-        )
-        warnings.append(Warned("file-faults", text))
-    if workload.counted:
-        text = (
-            "only total counts and times are known, not caching, other load on the machine or the "
-            "order of operations"
-        )
-        if quality.absent_because is not None:
-            text = f"no I/O was recorded ({quality.absent_because}), so the plan is used: {text}"
-        warnings.append(Warned("counts-only", text))
-    warnings += [Warned("untold", text) for text in quality.notes]
-    if (unknown := quality.unknown) is not None:
-        text = f"{unknown.words}; the interval covers both bounds, and {unknown.remedy}"
-        warnings.append(Warned(unknown.code, text))
-    if quality.timed_on is not None:
-        text = f"temp I/O was not timed: the latency of {quality.timed_on} is assumed"
-        warnings.append(Warned("assumed", text))
-    return warnings
-
-
-def unknown_cpu_limits(workload: Workload, throttled_share: float) -> str | None:
-    """Why CPU limits leave no number for a target; None where they do.
-
-    Where it was not seen how much CPU time threads had between waits, it may be all the time.
-    """
-    threads = workload.threads
-    limited = threads.source.quota_ns or threads.target.quota_ns or threads.source != threads.target
-    if not limited or threads.cpu_known:
-        return None
-    unseen = "the recording does not contain the CPU time of the threads"
-    if threads.source != threads.target:
-        return f"--cpus or --cpu-quota differ from the recording, and {unseen}: {_RECORD_AGAIN}"
-    throttled_s = workload.cpu.throttled_s or 0.0
-    if throttled_s > THROTTLED_REPORTED * workload.elapsed_s:
-        held = f"{_quota(threads.source)} throttled it for {format_duration(throttled_s)}"
-        return f"{held}, and {unseen}: {_RECORD_AGAIN}"
-    if throttled_share > THROTTLED_REPORTED:
-        return f"{_quota(threads.target)} may throttle it there, and {unseen}: {_RECORD_AGAIN}"
-    return None
-
-
-def _about_cpu_limits(workload: Workload, throttled_share: float) -> list[Warned]:
-    """Warn that a quota held the run back, or would on the target."""
-    threads = workload.threads
-    exceeded = workload.cpu.exceeded_quota_cpus
-    if exceeded is not None and threads.target.quota_ns is None:
-        quota = f"a CPU quota of {exceeded:g} CPUs"
-        text = f"{quota} was seen, but the query had more CPU time: the forecast is without one"
-        return [Warned("quota", text)]
-    if threads.source.quota_ns is None and threads.target.quota_ns is None:
-        return []
-    throttled_s = workload.cpu.throttled_s or 0.0
-    was = throttled_s > THROTTLED_REPORTED * workload.elapsed_s
-    would = throttled_share > THROTTLED_REPORTED
-    if not (was or would):
-        return []
-    text = "no CPU quota was in force"
-    if threads.source.quota_ns is not None:
-        held = f", throttled {format_duration(throttled_s)}" if was else ", hardly throttled"
-        text = f"{_quota(threads.source)} was in force{held}"
-    if threads.target == threads.source:
-        text += "; the forecast keeps it"
-    elif threads.target.quota_ns is None:
-        text += "; the forecast is without one"
-    else:
-        text += f"; the forecast is for {_quota(threads.target)}"
-    if would and not was:
-        text += ", which throttles the query there"
-    return [Warned("quota", text)]
-
-
-def _quota(cpus: Cpus) -> str:
-    return f"a CPU quota of {cpus.quota_cpus:g} CPUs"
-
-
-def _about_cold_data(baseline: Baseline) -> list[Warned]:
-    """Warn that data came from storage, which a second run may find in memory."""
-    cold, total = baseline.cold_data, baseline.workload.total_s
-    if cold is None or cold.baseline_s <= SHARE_REPORTED * total:
-        return []
-    took, whole = map(format_duration, (cold.baseline_s, total))
-    warm = format_duration(total - cold.baseline_s)
-    text = (
-        f"{took} of the {whole} were reads of data files that were not cached: moving temp files "
-        f"does not change that, and with warm caches the run takes about {warm} today; to "
-        "compare runs, record one with caches as warm as theirs"
-    )
-    return [Warned("cold-data", text)]
-
-
-def _about_little_io(baseline: Baseline, ceiling_s: float) -> list[Warned]:
-    """Warn that temp I/O is a small part of the run, or of its I/O."""
-    quality, total = baseline.workload.quality, baseline.workload.total_s
-    little = f"temp I/O is only {baseline.temp_s / total:.0%} of the time"
-    if quality.unrecognised is not None:
-        return [Warned("other-io", quality.unrecognised)]
-    if ceiling_s <= LITTLE * total or quality.time_unknown:
-        return []
-    if quality.other_io_s is not None:
-        other = format_duration(quality.other_io_s)
-        text = f"{little}, I/O on other files took {other}: the forecast keeps that unchanged"
-        return [Warned("other-io", text)]
-    return [Warned("little-io", f"{little}: no storage for temp files can help much")]
-
-
-def _about_part(workload: Workload) -> list[Warned]:
-    """A recording that saw a part of the query, and what the rest may hold."""
-    part, share = workload.part, workload.elapsed_s / workload.total_s
+def _part(case: _Case) -> Iterator[Warned]:
+    """A recording that covers a part of the query, and what the rest may hold."""
+    workload = case.workload
+    part, left = workload.part, workload.min_remaining
     unused = [Warned("not-used", f"not used: {reason}") for reason in workload.unused_hints]
     if part is not None:
-        text, left = "this forecast is only for the recorded part; ", workload.min_remaining
+        if left is not None and left.still_writing:
+            yield Warned("still-writing", left.open_ended_words)
+        text = "this forecast is only for the recorded part; "
         if left is not None and left.reads_bytes.low:
             low = format_bytes(left.reads_bytes.low)
             text += f"at least {low} in temp files remain to be read; "
@@ -247,161 +89,412 @@ def _about_part(workload: Workload) -> list[Warned]:
         if part.what == "process" and part.because == "late":
             life_s = (part.before_s or 0.0) + part.recorded_s
             text += f" (--elapsed {life_s:.1f}s if the query started with its process)"
-        warnings = [Warned("part-only", text), *unused]
-        if left is not None and left.still_writing:
-            warnings.insert(0, Warned("still-writing", left.open_ended_words))
-        return warnings
+        yield Warned("part-only", text)
+    elif workload.remaining is not None or workload.is_part:
+        recorded = f"{workload.elapsed_s / workload.total_s:.1%} of the query was recorded"
+        rest = "the rest is assumed to do temp I/O at the same rate"
+        if workload.remaining is not None:
+            rest = "the rest is forecast from what is known of it"
+        yield Warned("part", f"{recorded}: {rest}")
+    yield from unused
+    if part is None:
+        yield from _unread(workload)
+
+
+def _unread(workload: Workload) -> Iterator[Warned]:
     if workload.remaining is not None:
-        text = (
-            f"{share:.1%} of the query was recorded: the rest is forecast from what is known of it"
-        )
-        warnings = [Warned("part", text), *unused]
         if not any(load.op == "read" for load in workload.recorded_loads):
-            text = (
-                "no temp read was recorded: read latency here is a guess, and so is the elapsed "
-                "time "
-                "as it is; record a later part too"
+            yield Warned(
+                "unread",
+                "no temp read was recorded: the read latency here is a guess, and so is the "
+                "elapsed time today; record a later part too",
             )
-            warnings.append(Warned("unread", text))
-        return warnings
-    if not workload.is_part:
-        return unused
-    text = (
-        f"{share:.1%} of the query was recorded: the rest is assumed to do temp I/O at the same "
-        "rate"
-    )
-    warnings = [Warned("part", text), *unused]
-    if workload.kind == "unread":
+    elif workload.is_part and workload.kind == "unread":
         unread_bytes = max(0, workload.moved_bytes("write") - workload.moved_bytes("read"))
-        text = (
-            f"{format_bytes(unread_bytes)} of temp files had been written and not yet "
-            "read: "
-            "more reads will follow; record a later part too"
+        yield Warned(
+            "unread",
+            f"{format_bytes(unread_bytes)} of temp files were written and not yet read: more reads "
+            "will follow; record a later part too",
         )
-        warnings.append(Warned("unread", text))
-    return warnings
 
 
-def _about_threads(workload: Workload, projected: Projection) -> list[Warned]:
-    """Threads of which it is not known, or much depends on, who waits for whom."""
-    if workload.recorded_threads.threads == 1 or workload.quality.processes_unknown:
-        return []
-    if projected.spinning_s > SHARE_REPORTED * workload.elapsed_s:
-        text = (
-            "a thread used a CPU for longer than "
-            f"{format_duration(BURST_MIN_S)} without a call while others did temp I/O, and no "
-            "samples tell work from spinning: if it only waited for them, the run is "
-            f"{format_duration(projected.spinning_s)} shorter; record with eBPF or perf events"
+def _evidence(case: _Case) -> Iterator[Warned]:
+    workload, quality = case.workload, case.workload.quality
+    if (unseen := quality.unseen).notable:
+        yield Warned("unseen", f"{unseen.text}; {unseen.remedy}")
+    for check in quality.contradictions:
+        yield Warned("contradiction", check.text)
+    others_s = case.baseline.others_s
+    if others_s > BUSY_REPORTED * workload.elapsed_s:
+        yield Warned(
+            "run-queue",
+            f"the query was runnable but not scheduled for {format_duration(others_s)}, because "
+            "other programs used the CPUs",
         )
-        return [Warned("spinning", text)]
-    if not workload.quality.wakings_seen:
-        text = "several threads do temp I/O, and how they wait for each other was not recorded"
-        return [Warned("threads", text)]
-    overlap = projected.overlap
-    if overlap.apart > 1 + DEPENDENT:
-        text = (
-            "threads wait for each other: the run takes "
-            f"{format_duration(overlap.moving_s)} if a free thread can take over work, "
-            f"{format_duration(overlap.fixed_s)} if not"
+    if quality.file_faults:
+        yield Warned(
+            "file-faults",
+            f"{quality.file_faults:,} page faults read files: their time is not known, and stays "
+            "the same in the forecast",
         )
-        if overlap.replayed_s is not None:
-            text += (
-                "; a replay of all threads on the target took "
-                f"{format_duration(overlap.replayed_s)}"
-            )
-        return [Warned("dependent", text)]
-    return []
-
-
-def _about_compression(workload: Workload, projected: Projection) -> list[Warned]:
-    """Warn that an engine adapts compression to write speed, and so differs on the target."""
-    if workload.compression is None or projected.compressed is None:
-        return []
-    was = workload.compression.share
-    if abs(projected.compressed - was) < COMPRESSED_ALIKE:
-        return []
-    more = "more" if projected.compressed > was else "less"
-    text = (
-        f"{workload.compression.explained(more)}: about {projected.compressed:.0%} of its blocks "
-        f"instead of {was:.0%}"
-    )
-    return [Warned("compression", text)]
-
-
-def _about_machine(workload: Workload, projected: Projection) -> list[Warned]:
-    """Warn that the CPU cost of waits is not calibrated on the machine, if much depends on it."""
-    if workload.cpu.wait_cost is not None:
-        return []
-    if projected.drift_error_s <= UNCALIBRATED * (projected.total_s - projected.changes_s):
-        return []
-    text = (
-        "the interval is wide because how waits change CPU time was never measured on the "
-        "recording machine: run `spillcast calibrate` there"
-    )
-    return [Warned("uncalibrated", text)]
-
-
-def _about_sizes(loads: Sequence[Load], latencies: Sequence[Latency]) -> list[Warned]:
-    pairs, whole = list(zip(loads, latencies, strict=True)), sum(load.count for load in loads)
-    beyond = sum(load.count for load, lat in pairs if lat.extrapolated) / whole
-    between = sum(load.count for load, lat in pairs if not lat.measured) / whole - beyond
-    warnings = []
-    if beyond > SHARE_REPORTED:
-        text = f"{beyond:.0%} of the I/O has sizes outside the measured range: extrapolated"
-        warnings.append(Warned("extrapolated", text))
-    if between > SHARE_REPORTED:
-        error = max(lat.error for lat in latencies)
-        text = (
-            f"{between:.0%} of the I/O has sizes between the measured ones: interpolated, up to "
-            f"{error:.0%} off"
-        )
-        warnings.append(Warned("sizes", text))
-    return warnings
-
-
-def page_cache_holds(projected: Projection) -> bool:
-    """Whether the page cache before the target is taken to hold the temp files."""
-    return projected.missed is not None and projected.missed <= SHARE_REPORTED
-
-
-def _about_page_cache(
-    workload: Workload, projected: Projection, uncached_s: float | None
-) -> list[Warned]:
-    """Warn that memory serves temp I/O on the target, where that makes a difference."""
-    cache, missed = workload.threads.page_cache(workload.loads), projected.missed
-    if cache is None or missed is None or uncached_s is None:
-        return []
-    if abs(uncached_s - projected.total_s) <= SHARE_REPORTED * projected.total_s:
-        return []
-    without = f"without it the run would take about {format_duration(uncached_s)}"
     if workload.counted:
         text = (
-            "temp I/O was as fast as memory, so the page cache probably held the temp files; it is "
-            f"assumed to hold all of them on the target too; {without}"
+            "only total counts and times are known, not caching, other load on the machine or the "
+            "order of operations"
         )
+        if quality.absent_because is not None:
+            text = f"no I/O was recorded ({quality.absent_because}), so the plan is used: {text}"
+        yield Warned("counts-only", text)
+    for note in quality.notes:
+        yield Warned("untold", note)
+    if (unknown := quality.unknown) is not None:
+        text = f"{unknown.words}; the interval covers both bounds, and {unknown.remedy}"
+        yield Warned(unknown.code, text)
+    if quality.timed_on is not None:
+        text = f"temp I/O was not timed: the latency of {quality.timed_on} is assumed"
+        yield Warned("assumed", text)
+
+
+def _cpu_limits(case: _Case) -> Iterator[Warned]:
+    cpu, threads = case.workload.cpu, case.workload.threads
+    source, target = threads.source, threads.target
+    if cpu.exceeded_quota_cpus is not None and target.quota_ns is None:
+        quota = f"a CPU quota of {cpu.exceeded_quota_cpus:g} CPUs"
+        text = f"{quota} was seen, but the query had more CPU time: the forecast is without one"
+        yield Warned("quota", text)
+        return
+    throttled_s = cpu.throttled_s or 0.0
+    was = throttled_s > THROTTLED_REPORTED * case.workload.elapsed_s
+    would = case.projected.throttled_share > THROTTLED_REPORTED
+    if (source.quota_ns is None and target.quota_ns is None) or not (was or would):
+        return
+    text = "no CPU quota was in force"
+    if source.quota_ns is not None:
+        how_long = f"throttled {format_duration(throttled_s)}" if was else "hardly throttled"
+        text = f"{quota_words(source)} was in force, {how_long}"
+    if target == source:
+        text += "; the forecast keeps it"
+    elif target.quota_ns is None:
+        text += "; the forecast is without one"
     else:
+        text += f"; the forecast is for {quota_words(target)}"
+    if would and not was:
+        text += ", which throttles the query there"
+    yield Warned("quota", text)
+
+
+def quota_words(cpus: Cpus) -> str:
+    """``a CPU quota of 0.5 CPUs``."""
+    return f"a CPU quota of {cpus.quota_cpus:g} CPUs"
+
+
+def _other_io(case: _Case) -> Iterator[Warned]:
+    """I/O on other files, and temp I/O that is a small part of the run."""
+    quality, cold, total_s = case.workload.quality, case.baseline.cold_data, case.workload.total_s
+    if cold is not None and cold.baseline_s > SHARE_REPORTED * total_s:
+        took, total = map(format_duration, (cold.baseline_s, total_s))
+        warm = format_duration(total_s - cold.baseline_s)
+        yield Warned(
+            "cold-data",
+            f"{took} of the {total} were reads of data files that were not cached: moving temp "
+            f"files does not change that, and with warm caches the run takes about {warm} today; "
+            "to compare runs, record one with caches as warm as theirs",
+        )
+    little = f"temp I/O is only {case.baseline.temp_s / total_s:.0%} of the time"
+    if quality.unrecognised is not None:
+        yield Warned("other-io", quality.unrecognised)
+    elif case.ceiling_s <= LITTLE * total_s or quality.time_unknown:
+        return
+    elif quality.other_io_s is not None:
+        other = format_duration(quality.other_io_s)
+        text = f"{little}, I/O on other files took {other}: the forecast keeps that unchanged"
+        yield Warned("other-io", text)
+    else:
+        yield Warned("little-io", f"{little}: no storage for temp files can help much")
+
+
+def _threads(case: _Case) -> Iterator[Warned]:
+    workload, projected, overlap = case.workload, case.projected, case.projected.overlap
+    if workload.recorded_threads.threads == 1 or workload.quality.processes_unknown:
+        return
+    if projected.spinning_s > SHARE_REPORTED * workload.elapsed_s:
+        yield Warned(
+            "spinning",
+            f"a thread used a CPU for longer than {format_duration(BURST_MIN_S)} without a call "
+            "while others did temp I/O, and no samples tell work from spinning: if it only waited "
+            f"for them, the run is {format_duration(projected.spinning_s)} shorter; record with "
+            "eBPF or perf events",
+        )
+    elif not workload.quality.wakings_seen:
+        text = "several threads do temp I/O, and how they wait for each other was not recorded"
+        yield Warned("threads", text)
+    elif overlap.apart > 1 + DEPENDENT:
+        text = (
+            f"threads wait for each other: the run takes {format_duration(overlap.moving_s)} if a "
+            f"free thread can take over work, {format_duration(overlap.fixed_s)} if not"
+        )
+        if overlap.replayed_s is not None:
+            took = format_duration(overlap.replayed_s)
+            text += f"; a replay of all threads on the target took {took}"
+        yield Warned("dependent", text)
+
+
+def _cpu_time(case: _Case) -> Iterator[Warned]:
+    workload, projected = case.workload, case.projected
+    compression, compressed = workload.compression, projected.compressed
+    if (
+        compression is not None
+        and compressed is not None
+        and abs(compressed - compression.share) >= COMPRESSED_ALIKE
+    ):
+        why = compression.explained("more" if compressed > compression.share else "less")
+        shares = f"about {compressed:.0%} of its blocks instead of {compression.share:.0%}"
+        yield Warned("compression", f"{why}: {shares}")
+    notable_s = UNCALIBRATED * (projected.total_s - projected.changes_s)
+    if workload.cpu.wait_cost is None and projected.drift_error_s > notable_s:
+        yield Warned(
+            "uncalibrated",
+            "the interval is wide because how waits change CPU time was never measured on the "
+            "recording machine: run `spillcast calibrate` there",
+        )
+
+
+def _figures(case: _Case) -> Iterator[Warned]:
+    for code, text in case.storage.source.warnings:
+        yield Warned(code, text)
+    if case.storage.source.any_size:
+        return
+    latencies = case.projected.latencies
+    pairs = list(zip(case.workload.loads, latencies, strict=True))
+    total = operations(case.workload.loads)
+    beyond = sum(load.count for load, lat in pairs if lat.extrapolated) / total
+    between = sum(load.count for load, lat in pairs if not lat.measured) / total - beyond
+    error = max(latency.error for latency in latencies)
+    yield from _sizes("the", beyond, between, error)
+
+
+def _sizes(
+    whose: str, beyond: float, between: float, error: float, remedy: str = ""
+) -> Iterator[Warned]:
+    """I/O of sizes that were not measured: a share beyond the measured ones, and one between."""
+    if beyond > SHARE_REPORTED:
+        text = f"{beyond:.0%} of {whose} I/O has sizes outside the measured range: extrapolated"
+        yield Warned("extrapolated", text + remedy)
+    if between > SHARE_REPORTED:
+        text = f"{between:.0%} of {whose} I/O has sizes between the measured ones: interpolated"
+        yield Warned("sizes", f"{text}, up to {error:.0%} off")
+
+
+def _source(case: _Case) -> Iterator[Warned]:
+    places = case.workload.temp_places
+    if shared := [place for place in places if place.network]:
+        where = ", ".join(f"{place.directory} ({place.filesystem})" for place in shared)
+        yield Warned(
+            "source-network",
+            f"temp files were on network storage, {where}: the recorded time includes the load of "
+            "others; record again when it is quiet",
+        )
+    total_bytes = sum(place.bytes for place in places)
+    several = [place for place in places if place.bytes > SHARE_REPORTED * total_bytes]
+    if len(several) > 1:
+        shares = ", ".join(
+            f"{place.bytes / total_bytes:.0%} in {place.directory} ({place.filesystem})"
+            for place in several
+        )
+        options = " or ".join(f"--temp {place.directory}" for place in several)
+        yield Warned(
+            "devices",
+            f"temp files were on {len(several)} devices: {shares}; the forecast moves them all to "
+            f"the target; to move only one, use {options}",
+        )
+
+
+def _target(case: _Case) -> Iterator[Warned]:
+    workload, storage = case.workload, case.storage
+    yield from about_measuring(storage.facts, workload.loads)
+    yield from about_provenance(storage, workload.host)
+    yield from _room(workload, storage.facts)
+    for part in storage.facts.get("parts", ()):
+        shares = part.get("extrapolated_share", 0.0), part.get("between_share", 0.0)
+        remedy = ": probe it with the recording (--like)"
+        for warned in (
+            *about_measuring(part["facts"], workload.loads),
+            *_sizes("its", *shares, part.get("error", 0.0), remedy),
+        ):
+            yield Warned(warned.code, f"{part['name']}: {warned.message}")
+
+
+def about_measuring(facts: Facts, loads: Sequence[Load] = ()) -> Iterator[Warned]:
+    """What a probe left open, and that others share the way to a storage."""
+    replayed, skipped = facts.get("steps_replayed", 0), facts.get("steps_skipped", 0)
+    if facts.get("steps_from") == "counts":
+        share = min(1.0, (replayed + skipped) / operations(loads))
+        yield Warned(
+            "made-up",
+            f"the probe's I/O is synthetic, made from {share:.0%} of the counts: files written "
+            "sequentially, then read back",
+        )
+    if skipped:
+        share = replayed / (replayed + skipped)
+        yield Warned("budget", f"the probe's budget was enough for {share:.0%} of the I/O")
+    others_share = facts.get("others_cpu_share") or 0.0
+    if others_share > OTHERS_MAX and replayed:
+        yield Warned(
+            "disturbed",
+            f"other programs had {others_share:.0%} of the CPUs during the probe: its latencies "
+            "may be too long; probe again when the machine is quiet",
+        )
+    prefilled = facts.get("prefilled_bytes", 0)
+    read = sum(load.bytes for load in loads if load.op == "read")
+    if read and prefilled > PREFILLED_MAX * read:
+        yield Warned(
+            "prefilled",
+            f"{format_bytes(prefilled)} were read without a recorded write: more of it was cached "
+            "than in the real run",
+        )
+    share, total = facts.get("byte_share", 1.0), facts.get("working_set_bytes", 0)
+    if share < 1:
+        text = f"the byte budget was enough for {share:.1%} of {format_bytes(total)} of temp files"
+        if facts.get("memory_bound") is None:
+            text += "; whether all of it fits the page cache was not tested"
+        enough = f"{-(-total >> 30)}G"
+        yield Warned("byte-budget", f"{text}; --budget {enough} is enough for all")
+    if (reason := facts.get("memory_bound_reason")) is not None:
+        yield Warned(
+            "page-cache",
+            f"the engine had {format_bytes(facts['page_cache_bytes'] or 0)} of page cache and the "
+            f"probe more, because no memory cgroup could be made ({reason})",
+        )
+    if facts.get("network"):
+        yield Warned(
+            "network",
+            f"{facts['filesystem']} is network storage that others use too, and it was measured "
+            "once: probe it again at a busy time",
+        )
+
+
+def about_provenance(storage: Storage, recorded_host: str | None = None) -> Iterator[Warned]:
+    """When and where latencies were measured; ``recorded_host`` is where the query ran."""
+    origin = storage.provenance
+    if origin is None:
+        return
+    if (days := origin.age_days) is not None and days > DAYS_MAX:
+        date = (origin.measured_at or "")[:10]
+        yield Warned(
+            "stale",
+            f"its latencies are {days:,} days old ({date}): measure again if anything may have "
+            "changed",
+        )
+    # Another host's storage may well be meant, but not its CPUs and memory.
+    query_host = recorded_host or platform.node()
+    if origin.host not in (None, query_host):
+        purpose = "the query was recorded" if recorded_host else "this runs"
+        yield Warned(
+            "another-host",
+            f"its latencies were measured on host {origin.host}, and {purpose} on host "
+            f"{query_host}",
+        )
+    if origin.directory is None or origin.mount_point is None or origin.host != platform.node():
+        return
+    mount = mounted(origin.directory)
+    if mount is not None and origin.on(mount).where != origin.where:
+        was, now = _mount_words(origin), _mount_words(origin.on(mount))
+        text = f"{origin.directory} was {was} when it was measured, and is {now} now"
+        yield Warned("another-mount", f"{text}: probe it again")
+
+
+def _mount_words(origin: Provenance) -> str:
+    device = f" on {origin.device_name}" if origin.device_name else ""
+    return f"{origin.filesystem}{device} at {origin.mount_point} ({origin.mount_options})"
+
+
+def _room(workload: Workload, facts: Facts) -> Iterator[Warned]:
+    quota = f" by the quota of {facts.get('quota_of')}"
+    rooms = (facts.get("free_bytes"), ""), (facts.get("quota_free_bytes"), quota)
+    room, limit = min(((room, of) for room, of in rooms if room is not None), default=(None, ""))
+    spill = workload.held_bytes
+    needed = round(spill * HEADROOM)
+    if room is None or room >= needed:
+        return
+    # All that was written is no less than what the files held.
+    if workload.written_bytes is not None and workload.written_bytes * HEADROOM <= room:
+        return
+    free = f"{facts.get('directory', 'it')} had {format_bytes(room)} free{limit}"
+    size = f"temp files take up to {format_bytes(spill)}, {free}"
+    hint = f"free {format_bytes(needed)} there, or choose larger storage"
+    if room < spill:
+        yield Warned("no-room", f"{size}: the query would fail; {hint}")
+        return
+    text = f"{size}: a run that spills a little more, or a second one beside it, would fail"
+    yield Warned("little-room", f"{text}; {hint}")
+
+
+def _limits(case: _Case) -> Iterator[Warned]:
+    workload, projected = case.workload, case.projected
+    if projected.saturated:
+        text = f"the query would wait for the limit of {case.storage.name}: {projected.saturated}"
+        yield Warned("limit", text)
+    if projected.changes_kept_s > CHANGES_REPORTED * workload.total_s:
+        yield Warned(
+            "changes-kept",
+            "the target has no figures for creating, resizing and removing temp files: the "
+            f"recorded {format_duration(projected.changes_kept_s)} is assumed",
+        )
+    pairs = zip(workload.loads, projected.latencies, strict=True)
+    recorded_s = sum(load.total_s for load in workload.loads)
+    target_s = sum(load.count * latency.mean_s for load, latency in pairs)
+    if target_s > AMPLIFIED * recorded_s > 0:
+        times = f"temp I/O takes {target_s / recorded_s:.0f} times as long on the target"
+        text = f"{times}: an error of the recording grows as much, and threads may overlap less"
+        yield Warned("amplified", text)
+
+
+def _page_cache(case: _Case) -> Iterator[Warned]:
+    """Memory that serves temp I/O on the target or did in the recording, if it matters."""
+    workload, projected, forecast_s = case.workload, case.projected, case.projected.total_s
+    cache = workload.threads.page_cache(workload.loads)
+
+    def differs(elapsed_s: float) -> bool:
+        return abs(elapsed_s - forecast_s) > SHARE_REPORTED * forecast_s
+
+    if cache is None:
+        return
+    if projected.missed is not None and case.uncached_s is not None and differs(case.uncached_s):
         room, spill = format_bytes(cache.room_bytes), format_bytes(workload.held_bytes)
         text = (
-            f"the page cache serves {1 - missed:.0%} of the temp I/O: temp files hold up to "
-            f"{spill}, "
-            f"and {room} of memory were free; {without}"
+            f"the page cache serves {1 - projected.missed:.0%} of the temp I/O: temp files hold up "
+            f"to {spill}, and {room} of memory were free"
         )
-    return [Warned("page-cache-answers", text)]
-
-
-def _about_skipped_cache(baseline: Baseline, storage: Storage, forecast_s: float) -> list[Warned]:
-    """Warn that an assumed latency also applies to I/O that the page cache served."""
-    workload = baseline.workload
+        if workload.counted:
+            text = (
+                "temp I/O was as fast as memory, so the page cache probably held the temp files; "
+                "it is assumed to hold all of them on the target too"
+            )
+        without = f"without it the run would take about {format_duration(case.uncached_s)}"
+        yield Warned("page-cache-answers", f"{text}; {without}")
     on_disk = any(place.filesystem not in IN_MEMORY for place in workload.temp_places)
-    if storage.source is not ASSUMED or not on_disk:
-        return []
-    if workload.threads.page_cache(workload.loads) is None:
-        return []
-    cached_s = projection(baseline, storage, cached=True).total_s
-    if abs(cached_s - forecast_s) <= SHARE_REPORTED * forecast_s:
-        return []
-    text = (
-        "every operation is assumed to take this long, even those that the page cache served in "
-        f"the recording; if it serves them again, the run takes about {format_duration(cached_s)}"
-    )
-    return [Warned("page-cache-skipped", text)]
+    if case.storage.source is not ASSUMED or not on_disk:
+        return
+    cached_s = projection(case.baseline, case.storage, cached=True).total_s
+    if differs(cached_s):
+        yield Warned(
+            "page-cache-skipped",
+            "every operation is assumed to take this long, even those that the page cache served "
+            "in the recording; if it serves them again, the run takes about "
+            f"{format_duration(cached_s)}",
+        )
+
+
+_CHECKS: Sequence[Callable[[_Case], Iterator[Warned]]] = (
+    _part,
+    _evidence,
+    _cpu_limits,
+    _other_io,
+    _threads,
+    _cpu_time,
+    _figures,
+    _source,
+    _target,
+    _limits,
+    _page_cache,
+)
