@@ -90,4 +90,4 @@ def test_details_tell_each_case_and_what_to_do():
     assert "  warning: a busy machine (run-queue)\n    next: Record it again" in text
     assert text.count("a busy machine") == 1
     assert "  warning: nothing was measured (not-measured)" in text
-    assert "  to do: mount it" in text
+    assert "  to do: nvme: mount it" in text

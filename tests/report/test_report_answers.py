@@ -14,7 +14,10 @@ from cases import cases
 from harness import only_line, spillcast
 from large_recording import SPACE_NS, write_large_recording
 from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep, save
+from spillcast.document import read
 from spillcast.engines.ranking import DatabaseSpill, Gain, Ranked, ServerRanking
+from spillcast.forecast import Forecast
+from spillcast.forecast.verdict import ranked, verdict
 from spillcast.profile import timeline
 from spillcast.recording import Recording
 from spillcast.report.html.axes import clock, duration_ticks
@@ -155,6 +158,31 @@ def test_no_middle_is_shown_where_only_bounds_are_known():
     shown = [page.numbers, figure.chart, *(Cells.of(table) for table in (figure.table, *tables))]
     for middle in ("5 min 50 s", "5 min 51 s", "5 min 40 s", "2.21x"):
         assert middle not in repr(shown).replace("\\xa0", " ")
+
+
+def bounded(target, low_s, high_s):
+    """A forecast with bounds alone, and a middle that nothing may show or sort by."""
+    warned = [{"code": "time-unknown", "message": "how long temp I/O took is not known"}]
+    return forecast(
+        target, forecast_s=(low_s + high_s) / 2, interval_s=[low_s, high_s], warnings=warned,
+        ceiling_interval_s=[0.0, 773.0],
+    )  # fmt: skip
+
+
+def test_bounds_are_ordered_by_the_lower_then_the_upper_and_named_without_a_middle():
+    documents = [
+        bounded("a", 600.0, 700.0),
+        bounded("b", 400.0, 1000.0),
+        bounded("c", 400.0, 800.0),
+    ]
+    read_back = [read(Forecast, document, "x", "") for document in documents]
+    assert [one.target for one in ranked(read_back)] == ["c", "b", "a"]
+    answer = verdict(read_back)
+    assert [(fix.target, fix.forecast_s) for fix in answer.cures] == [("a", None)]
+    assert answer.temp_share is None
+    slower = answer_of(bounded("a", 900.0, 1200.0))
+    assert "15 min 00 s to 20 min 00 s" in slower
+    assert "17 min 30 s" not in slower
 
 
 def test_a_refusal_is_said_as_plainly():

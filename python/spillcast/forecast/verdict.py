@@ -37,10 +37,13 @@ Kind = Literal["storage", "partly", "data", "memory", "other", "none"]
 
 @dataclass(frozen=True)
 class Fix:
-    """What may be done about a query: ``target`` is a storage, or more work memory."""
+    """What may be done about a query: ``target`` is a storage, or more work memory.
+
+    ``forecast_s`` is None where only the bounds ``interval_s`` are known.
+    """
 
     target: str
-    forecast_s: float
+    forecast_s: float | None
     interval_s: Interval
     work_mem_bytes: int | None = None
     cost: float | None = None
@@ -51,14 +54,24 @@ class Fix:
         saved_s = baseline_s - self.interval_s[1]
         return saved_s > 0 and not negligible(saved_s, baseline_s)
 
-    def words(self, *, bounds_only: bool) -> str:
-        """``nvme.json, 2.1 s (1.8 s to 2.6 s)``, or ``nvme.json, 1.8 s to 2.6 s``."""
+    @property
+    def rank(self) -> Interval:
+        """The order of fixes: by time, or by the lower bound and then the upper."""
+        return self.interval_s if self.forecast_s is None else (self.forecast_s,) * 2
+
+    @property
+    def times(self) -> str:
+        """``2.1 s (1.8 s to 2.6 s)``, or ``1.8 s to 2.6 s``."""
+        bounds = " to ".join(map(format_duration, self.interval_s))
+        return (
+            bounds if self.forecast_s is None else f"{format_duration(self.forecast_s)} ({bounds})"
+        )
+
+    @property
+    def words(self) -> str:
+        """``nvme.json, 2.1 s (1.8 s to 2.6 s)``."""
         price = "" if self.cost is None else f" at {self.cost:g}"
-        low, high = map(format_duration, self.interval_s)
-        times = f"{low} to {high}"
-        if not bounds_only:
-            times = f"{format_duration(self.forecast_s)} ({times})"
-        return f"{self.target}{price}, {times}"
+        return f"{self.target}{price}, {self.times}"
 
 
 @dataclass(frozen=True)
@@ -108,7 +121,7 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
     return Verdict(
         kind=kind,
         sentences=lines,
-        temp_share=_share(query, temp_s(query)),
+        temp_share=None if unknown_share(query) else _share(query, temp_s(query)),
         data_share=_share(query, _term_s(query, DATA_READS)),
         cures=[fix for fix in fixes if fix.gains(query.baseline_s)],
     )
@@ -123,11 +136,16 @@ def recommended(forecasts: Sequence[Forecast]) -> frozenset[str]:
     return frozenset(fix.target for fix in answer.cures)
 
 
-def rank_s(forecast: Forecast) -> float:
-    """The time that a storage is ranked by: what sits behind memory comes after memory."""
+def rank(forecast: Forecast) -> Interval:
+    """The order of storages: by time, or where only bounds are known by the lower and the upper.
+
+    What sits behind memory comes after memory.
+    """
     if forecast.forecast_s is None:
-        return float("inf")
-    return max(forecast.forecast_s, forecast.without_cache_s or 0.0)
+        return float("inf"), float("inf")
+    if forecast.interval_s is not None and unknown_share(forecast) is not None:
+        return forecast.interval_s
+    return (max(forecast.forecast_s, forecast.without_cache_s or 0.0),) * 2
 
 
 def negligible(saved_s: float, elapsed_s: float) -> bool:
@@ -227,11 +245,12 @@ def _largest(query: Forecast) -> list[str]:
 
 def _fixes(given: Sequence[Forecast]) -> list[Fix]:
     """All of them, the fastest first; but more work memory, which costs nothing, where it gains."""
-    order = sorted(given, key=lambda forecast: (not forecast.best_value, rank_s(forecast)))
+    order = sorted(given, key=lambda forecast: (not forecast.best_value, rank(forecast)))
+    bounds_only = unknown_share(given[0]) is not None
     fixes = [
         Fix(
             target=forecast.target,
-            forecast_s=forecast.forecast_s,
+            forecast_s=None if bounds_only else forecast.forecast_s,
             interval_s=forecast.interval_s,
             cost=forecast.cost,
             best_value=forecast.best_value,
@@ -242,18 +261,18 @@ def _fixes(given: Sequence[Forecast]) -> list[Fix]:
     memory = given[0].work_memory
     if memory is None:
         return fixes
-    more = work_memory_fix(memory)
+    more = work_memory_fix(memory, bounds_only=bounds_only)
     if memory.fits and more.gains(given[0].baseline_s):
         return [more, *fixes]
     return sorted([*fixes, more], key=lambda fix: (not fix.best_value, fix.interval_s[1]))
 
 
-def work_memory_fix(memory: WorkMemory) -> Fix:
+def work_memory_fix(memory: WorkMemory, *, bounds_only: bool) -> Fix:
     """So much work memory that nothing spills."""
     enough = memory.enough
     return Fix(
         target=f"work_mem {format_setting(enough.work_mem_bytes)}",
-        forecast_s=enough.forecast_s,
+        forecast_s=None if bounds_only else enough.forecast_s,
         interval_s=enough.interval_s,
         work_mem_bytes=enough.work_mem_bytes,
     )
@@ -261,23 +280,20 @@ def work_memory_fix(memory: WorkMemory) -> Fix:
 
 def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
     """What to do first, and next, in a sentence; or that nothing asked about is of any use."""
-    now, bounds_only = format_duration(query.baseline_s), unknown_share(query) is not None
+    now = format_duration(query.baseline_s)
     if _is_all_data(query, kind):
         return "No other storage for temp files will help."
     if kind == "other":
         return f"Even zero-latency storage would leave {format_duration(query.ceiling_s)} of {now}."
     gaining = [fix for fix in fixes if fix.gains(query.baseline_s)]
     if not gaining:
-        best = min(fixes, key=lambda fix: fix.forecast_s)
-        words = best.words(bounds_only=bounds_only)
-        faster = "certainly faster" if best.forecast_s < query.baseline_s else "faster"
-        low, high = map(format_duration, best.interval_s)
+        best = min(fixes, key=lambda fix: fix.rank)
+        faster = "certainly faster" if best.rank[0] < query.baseline_s else "faster"
         if len(fixes) == 1 and best.interval_s[0] > query.baseline_s:
-            then = format_duration(best.forecast_s)
-            return f"{best.target} makes it slower: {then} ({low} to {high}) instead of {now}."
+            return f"{best.target} makes it slower: {best.times} instead of {now}."
         if len(fixes) == 1:
-            return f"It is not {faster} than the {now} now: {words}."
-        return f"No target is {faster} than the {now} now; the fastest is {words}."
+            return f"{best.target} is not {faster} than the {now} now: {best.times}."
+        return f"No target is {faster} than the {now} now; the fastest is {best.words}."
     first, *others = gaining
     if first.work_mem_bytes is not None:
         lead = "Cheapest fix"
@@ -285,8 +301,8 @@ def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
         lead = "Best value"
     else:
         lead = "Fastest" if len(fixes) > 1 else "Forecast"
-    text = f"{lead}: {first.words(bounds_only=bounds_only)} instead of {now}"
-    return f"{text}; then {others[0].words(bounds_only=bounds_only)}." if others else f"{text}."
+    text = f"{lead}: {first.words} instead of {now}"
+    return f"{text}; then {others[0].words}." if others else f"{text}."
 
 
 def in_memory_sentences(without_cache_s: Mapping[str, float], now_s: float) -> list[str]:
@@ -324,7 +340,7 @@ def priced(
 
 def ranked(forecasts: Sequence[Forecast]) -> list[Forecast]:
     """From the fastest to the slowest, refused ones last."""
-    return sorted(forecasts, key=rank_s)
+    return sorted(forecasts, key=rank)
 
 
 def forecasts_document(forecasts: Sequence[Forecast]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from spillcast.forecast.result import (
 )
 from spillcast.forecast.verdict import (
     forecasts_document,
-    rank_s,
+    rank,
     ranked,
     recommended,
     unknown_share,
@@ -34,6 +34,8 @@ from spillcast.units import format_count, format_duration, format_speedup, inter
 STATEMENT_MAX = 200
 #: The rows of a table that are no target.
 NOW, NO_LATENCY = "today", "zero-latency storage (limit)"
+#: The order of a table where only bounds are known.
+BOUNDS_ORDER = "in the order of the lower bound, then of the upper"
 MORE = "  --details: what the numbers are made of, and what to do about warnings"
 
 
@@ -48,6 +50,8 @@ def forecast_page(
         parts.append(Words([statement_text(first.statement)]))
     if any(forecast.forecast_s is not None for forecast in order):
         parts.append(targets_table(order))
+        if unknown_share(first) is not None:
+            parts.append(Words([f"  {BOUNDS_ORDER}"]))
     if first.spilled is not None:
         parts.append(Words([f"  {text}" for text in spilled_sentences(first.spilled)]))
     parts += to_come_parts(first)
@@ -102,15 +106,18 @@ def targets_table(order: Sequence[Forecast]) -> Table:
             forecast.cost,
             _remark(forecast),
         )
-        rows.append((rank_s(forecast), cells))
+        rows.append((rank(forecast), cells))
     if first.work_memory is not None:
-        more = work_memory_fix(first.work_memory)
+        more = work_memory_fix(first.work_memory, bounds_only=bounds_only)
         room = "if the plan stays" if first.work_memory.fits else "more than is free"
         cells = row(more.target, more.forecast_s, more.interval_s, None, room)
-        rows.append((more.forecast_s, cells))
+        rows.append((more.rank, cells))
     cells = row(NO_LATENCY, first.ceiling_s, first.ceiling_interval_s, None, "")
-    rows.append((first.ceiling_s, cells))
-    rows.append((first.baseline_s, [NOW, first.baseline_s, *[None] * (len(columns) - 3), ""]))
+    floor = (first.ceiling_s, first.ceiling_s)
+    rows.append((first.ceiling_interval_s or floor if bounds_only else floor, cells))
+    rows.append(
+        ((first.baseline_s,) * 2, [NOW, first.baseline_s, *[None] * (len(columns) - 3), ""])
+    )
     rows.sort(key=lambda pair: pair[0])
     return Table(columns, [cells for _, cells in rows])
 

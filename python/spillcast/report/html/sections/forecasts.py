@@ -7,6 +7,7 @@ from spillcast.forecast.result import Remaining
 from spillcast.forecast.verdict import ranked, unknown_share, verdict
 from spillcast.profile.timeline import CPU, READ, WRITE
 from spillcast.report.forecast import (
+    BOUNDS_ORDER,
     NO_LATENCY,
     NOW,
     advice,
@@ -115,7 +116,8 @@ def _bars(given: Sequence[Forecast]) -> Figure:
     interval = interval_name(first.confidence)
     caption = f"The line at the end of a bar is its {interval}."
     if bounds_only:
-        caption = f"Each line is a {interval}. Only bounds of the temp I/O time are known."
+        caption = f"Each line is a {interval}. Only bounds of the temp I/O time are known: "
+        caption += f"{BOUNDS_ORDER}."
     terms = {"elapsed": "now"} if bounds_only else _colours(given)
     today = {"elapsed": first.baseline_s} if bounds_only else _parts(first, "baseline_s", terms)
     rows = [_bar(NOW, first.baseline_s, today)]
