@@ -11,6 +11,7 @@ import io
 import json
 import lzma
 import random
+import re
 import textwrap
 import zipfile
 from dataclasses import dataclass
@@ -195,6 +196,19 @@ def escaped(lines):
     return ["| QUERY PLAN |", "| :--- |", *(f"| {cell} |" for cell in cells)]
 
 
+def row_numbers(lines):
+    """A data frame of one column, as notebooks print it."""
+    width = len(str(len(lines)))
+    rows = [f"{at:>{width + 2}} │ {line}" for at, line in enumerate(lines, 1)]
+    return [f"{' ' * (width + 3)}│ QUERY PLAN", f"{'─' * (width + 3)}┼{'─' * 60}", *rows]
+
+
+def joined(lines):
+    """Some lines of details joined with the next, far apart."""
+    text = "\n".join(lines)
+    return re.sub(r"(Workers Planned: \d+)\n\s+", r"\1" + " " * 40, text).split("\n")
+
+
 #: Wrappings of lines of a plan in text, by name.
 FRAMES = {
     "bare": lambda lines: lines,
@@ -220,6 +234,8 @@ FRAMES = {
     "inspect": lambda lines: ["[", *(f"  {{ 'QUERY PLAN': {line!r} }}," for line in lines), "]"],
     "page": lambda lines: page(["QUERY PLAN"], [[line] for line in lines]),
     "wrapped": wrapped,
+    "row numbers": row_numbers,
+    "joined": joined,
     "escaped": escaped,
 }  # fmt: skip
 #: Around any lines.

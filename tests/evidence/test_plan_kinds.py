@@ -3,6 +3,7 @@
 import pytest
 
 from spillcast.errors import (
+    EvidenceAmbiguous,
     EvidenceContradictory,
     EvidenceDamaged,
     EvidenceIncomplete,
@@ -71,6 +72,30 @@ def test_temp_tables_are_named_where_nothing_spills():
     local = {"Local Read Blocks": 9, "Local I/O Read Time": 2000.0}
     with pytest.raises(NoTempIo, match=r"temp tables \(2 s\).*temp_tablespaces"):
         temp(node("Seq Scan", 0, **local))
+
+
+PAGE = """\
+Sort (cost=1.00..2.00 rows=9 width=9) (actual time=1.5..28.1 rows=9 loops=1)
+  Sort Method: external merge  Disk: 24kB
+  Buffers: temp read=3 written=4
+  ->  Seq Scan on t (cost=1.00..2.00 rows=9 width=9) (actual time=1.0..2.0 rows=9 loops=1)
+Execution Time: 29.301 ms
+
+And this is the scan{again}:
+  ->  Seq Scan on t (cost=1.00..2.00 rows=9 width=9) (actual time={ms}..2.0 rows=9 loops=1)
+{end}
+"""
+
+
+def test_nodes_that_a_page_shows_again_are_no_run_and_others_are(tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text(PAGE.format(again=" again", ms="1.0", end="Any ideas?"))
+    counts = read_plan(path)
+    assert (counts.operations, counts.elapsed_s) == (7, pytest.approx(0.029301))
+    path.write_text(PAGE.format(again=" without an index", ms="6.9", end="Execution Time: 84.5 ms"))
+    with pytest.raises(EvidenceAmbiguous):
+        read_plan(path)
+    assert read_plan(path, item=1).elapsed_s == pytest.approx(0.029301)
 
 
 def test_reads_of_tables_are_known():

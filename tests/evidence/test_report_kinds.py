@@ -231,6 +231,36 @@ def test_a_histogram_bounds_the_time(figures):
     assert temp.time_bounds.upper == pytest.approx(2 * 0.1 * 9)
 
 
+TITLED = """\
+[Top Wait Events]
+Event                         Waits    Time(s)   Avg Wait(ms)   % DB time
+----------------------------  -------  --------  ------------   ---------
+direct path read temp          88,912    6,120          68.83       67.4%
+direct path write temp         79,122    2,450          30.96       27.0%
+db file sequential read        14,101      124           8.79        1.4%
+"""
+
+
+def test_a_title_above_the_heading_and_signs_of_percent_are_read(figures):
+    found = figures(TITLED)
+    assert (found.reads.count, found.writes.count) == (88912, 79122)
+    assert found.elapsed_s == pytest.approx(6120 / 0.674, rel=1e-3)
+
+
+def test_an_echoed_statement_is_no_heading(figures):
+    text = "select event, total_waits,\n  time_waited*10 ms\nfrom v$session_event;\n\n"
+    text += "Waited for                     Waits          ms\n"
+    text += "------------------------ ----------- -----------\n"
+    text += "direct path read temp        463,035  513,810.00\n"
+    with pytest.raises(InputError, match="column EVENT"):
+        figures(text)
+
+
+def test_operations_of_unknown_size_read_no_more_than_the_column_disk(figures):
+    found = figures(tkprof(calls=(("Fetch", 9, 0.6, 20.0, 3000),)))
+    assert (found.reads.count, found.reads.bytes) == (1000, 3000 * BLOCK)
+
+
 def test_shares_of_samples_have_no_counts(figures):
     text = """\
     Total

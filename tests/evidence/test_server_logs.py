@@ -35,6 +35,23 @@ def test_a_statement_stands_below_its_temp_file(tmp_path):
     assert found.window_s == pytest.approx(1799.9)
 
 
+def test_a_message_of_auto_explain_has_its_time_without_its_prefix(tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text(
+        "It is slow:\n\n```\nduration: 8025.938 ms  plan:\n"
+        "  Sort (actual time=1.5..8025.1 rows=9 loops=1)\n    Sort Key: a\n"
+        "    Buffers: temp read=3 written=4\n```\nAny ideas?\n"
+    )
+    counts = read_plan(path)
+    assert (counts.operations, counts.elapsed_s) == (7, pytest.approx(8.025938))
+
+
+def test_paths_of_temp_files_may_lack_quotes(tmp_path):
+    (tmp_path / "a.log").write_text(TEXT.replace('"', ""))
+    (tmp_path / "b.log").write_text(TEXT)
+    assert read_logs(tmp_path / "a.log").temp == read_logs(tmp_path / "b.log").temp
+
+
 @pytest.mark.parametrize("prefix", ["> ", ">> ", "    "])
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_a_log_from_a_mail_reads_as_the_log_itself(tmp_path, prefix, end):

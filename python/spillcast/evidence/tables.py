@@ -133,6 +133,14 @@ def _ends(line: str) -> bool:
 
 
 def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
+    bar = len(heading) - len(heading.lstrip())
+    if heading[bar : bar + 1] in tuple(_BARS) and rule[:bar].strip():
+        # The first column has numbers of rows, and no name.
+        heading, rule, body = (
+            heading[bar + 1 :],
+            rule[bar + 1 :],
+            [line[bar + 1 :] for line in body],
+        )
     framed = heading.lstrip()[:1] in tuple(_BARS)
     names = _split(heading, framed)
     body = [line for line in body if not _is_rule(line) or not line.strip()]

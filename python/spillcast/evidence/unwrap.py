@@ -99,6 +99,8 @@ _LITERAL = re.compile(
 _LITERAL_LENGTH = 4 << 20
 _IDE_QUOTED = re.compile(r'"(?P<text>(?:[^"]|"")*)"')
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
+#: The heading of a table whose first column has numbers of rows.
+_ROW_NUMBERS = re.compile(r" +[|│║┃] *QUERY PLAN\b", re.I)
 
 Lines = list[str]
 
@@ -180,6 +182,8 @@ def _fences(lines: Lines) -> Lines | None:
 
 def _prefixes(lines: Lines) -> Lines | None:
     """Quoted mail, comments of SQL and of shells, numbered lines."""
+    if any(_ROW_NUMBERS.match(line) for line in lines):
+        return None
     judged = [line for line in lines if FIGURES.search(line)]
     full = [line for line in lines if line.strip()]
     if not judged and all(_QUOTED_MAIL.match(line) for line in full):
@@ -201,6 +205,8 @@ def _numbered(lines: Lines) -> Lines | None:
     first = next((at for at, match in enumerate(matches) if match), len(full))
     matches, full = matches[first:], full[first:]
     numbers = [int(match[1]) for match in matches if match]
+    if any(_ROW_NUMBERS.match(line) for line in lines):
+        return None
     if len(numbers) < max(3, len(full)) or numbers != list(range(numbers[0], numbers[-1] + 1)):
         return None
     begin = min(match.end() for match in matches if match)

@@ -12,7 +12,7 @@ from spillcast.gate import COUNT_MAX
 #: A number, what it is counted in, and a unit of time or bytes.
 _NUMBER = re.compile(
     r"((?:\d+(?:,\d{3})*|\d{1,3}(?: \d{3})+)?(?:\.\d*)?)(?:[eE]([+-]?\d{1,2}))?"
-    r"\s*([KMGTPE]?)i?(B|us|µs|ms|ns|s)?",
+    r"\s*([KMGTPE]?)i?(B|us|µs|ms|ns|s|%)?",
 )
 _CLOCK = re.compile(r"[+-]?(?:(\d+) )?(\d+):([0-5]\d):([0-5]\d(?:[.,]\d+)?)")
 #: Characters that tell which of both a text has.
@@ -118,7 +118,8 @@ class Held:
 def number_of(text: str, *, step: int = 1000) -> Number | None:
     """The number of ``28.9K``, ``12K``, ``1,234.5``, ``.5`` or ``48511``; None of anything else.
 
-    ``step`` is what K stands for. A unit of time makes seconds of it; B makes the step 1,024.
+    ``step`` is what K stands for. A unit of time makes seconds of it; B makes the step 1,024. A
+    percent sign changes nothing.
     """
     match = _NUMBER.fullmatch(text.strip())
     if match is None or not re.search(r"\d", match[1]):

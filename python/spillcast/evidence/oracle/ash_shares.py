@@ -22,7 +22,6 @@ HOW = "export the rows of ASH themselves: spillcast collect oracle"
 _MINUTES = re.compile(r"Elapsed Time:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
 _ACTIVE = re.compile(r"Average Active Sessions:\s*([\d,.]+)", re.IGNORECASE)
 _TEMP = r"direct path (?:read|write) temp"
-_PERCENT = re.compile(r"([\d.,]+)\s*%?\W*")
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,7 @@ def _shares(tables: Sequence[Table]) -> Iterator[Share]:
             continue
         seconds = table.named("totalseconds")
         for row in table.rows:
-            match = _PERCENT.fullmatch(row.get(percent, ""))
-            number = number_of(match[1]) if match else None
+            number = number_of(row.get(percent, "").strip("| "))
             if number is not None:
                 total = number_of(row.get(seconds or "", ""))
                 name = row[event].strip("| ")

@@ -277,7 +277,9 @@ def _waits(path: Path, tables: Sequence[Table], hint: str) -> Iterator[list[Wait
     for table in tables:
         total = table.named("time(s") or table.named("total(s")
         event = next((name for name in table.names if name.endswith("event")), None)
-        if event is None or not table.has("waits") or total is None:
+        # A title right above the heading is a part of the names.
+        count = next((name for name in table.names if name.endswith("waits")), None)
+        if event is None or count is None or total is None:
             continue
         mean = table.named("avgwait") or table.named("wait(ms") or table.named("avg(ms")
         share = next((n for n in table.names if "%" in n and n.endswith("time")), None)
@@ -286,7 +288,7 @@ def _waits(path: Path, tables: Sequence[Table], hint: str) -> Iterator[list[Wait
             instance = row.get(_INSTANCE, "") or instance
             if instance != _ALL_INSTANCES:
                 continue
-            wait = _wait(row[event], row, total, mean, share)
+            wait = _wait(row[event], row, count, total, mean, share)
             if wait is not None:
                 waits.append(wait)
             if is_like(row[event], TEMP_EVENTS) and (wait is None or (mean and not wait.mean)):
@@ -294,9 +296,10 @@ def _waits(path: Path, tables: Sequence[Table], hint: str) -> Iterator[list[Wait
         yield waits
 
 
-def _wait(event: str, row: Row, total: str, mean: str | None, share: str | None) -> Wait | None:
+def _wait(
+    event: str, row: Row, count: str, total: str, mean: str | None, share: str | None
+) -> Wait | None:
     total_s = seconds_of(row.get(total, ""))
-    count = number_of(row.get("waits", "")) or ZERO
     if total_s is None:
         return None
     mean_s = seconds_of(row.get(mean or "", ""))
@@ -305,7 +308,7 @@ def _wait(event: str, row: Row, total: str, mean: str | None, share: str | None)
         mean_s = mean_s * 1e-3
     percent = seconds_of(row.get(share or "", ""))
     known = None if percent is None else percent * 0.01
-    return Wait(event, count, total_s, mean_s, known)
+    return Wait(event, number_of(row.get(count, "")) or ZERO, total_s, mean_s, known)
 
 
 def _left_out(lists: Sequence[Sequence[Wait]], waits: Mapping[str, Wait]) -> Number:

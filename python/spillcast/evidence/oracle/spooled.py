@@ -26,6 +26,7 @@ _FEEDBACK = re.compile(
     r"SQL> |SQL>$|\s*\d+\s+rows? selected|no rows selected|Elapsed: |sep=.$|Disconnected from ",
     re.IGNORECASE,
 )
+_STATEMENT, _STATEMENT_LINES_MAX = re.compile(r"\s*(?:SQL> *)?(?:select|with)\s", re.IGNORECASE), 40
 _QUOTED = re.compile(r"(?:> ?)+")
 _NULLS = {"", "null", "(null)"}
 
@@ -119,8 +120,9 @@ def _open(path: Path) -> TextIO:
 def _find_heading(head: list[str], names: Mapping[str, str]) -> tuple[int, _Split]:
     """The first line with the most wanted names in it, and the way to take its like apart."""
     best: tuple[int, int, _Split] = (-1, 0, str.split)
+    echoed = _echoed(head)
     for at, line in enumerate(head):
-        if not line.strip() or _FEEDBACK.match(line) or _UNDERLINE.fullmatch(line):
+        if at in echoed or not line.strip() or _FEEDBACK.match(line) or _UNDERLINE.fullmatch(line):
             continue
         below = next((text for text in head[at + 1 :] if text.strip()), "")
         for split in _ways(below):
@@ -131,6 +133,16 @@ def _find_heading(head: list[str], names: Mapping[str, str]) -> tuple[int, _Spli
             if len(known) > best[0]:
                 best = (len(known), at, split)
     return best[1], best[2]
+
+
+def _echoed(head: list[str]) -> set[int]:
+    """The lines of statements that a client echoed above their rows."""
+    echoed: set[int] = set()
+    for first in (at for at, line in enumerate(head) if _STATEMENT.match(line)):
+        lines = range(first, min(first + _STATEMENT_LINES_MAX, len(head)))
+        last = next((at for at in lines if head[at].rstrip().endswith((";", "/"))), first)
+        echoed.update(range(first, last + 1))
+    return echoed
 
 
 def _ways(below: str) -> list[_Split]:

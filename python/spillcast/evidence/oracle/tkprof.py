@@ -142,12 +142,16 @@ def _figures(
     counts = {
         op: section.temp[op][0] if op in section.temp else -(-moved[op] // BLOCKS) for op in OPS
     }
+    size_blocks: float = BLOCKS
     if not any(moved.values()):
+        # The calls read no more than the column disk counts.
+        if section.disk and counts["read"]:
+            size_blocks = min(size_blocks, section.disk / counts["read"])
         notes.append(
-            f"no row source has blocks of temp files: each I/O is assumed to move {BLOCKS}"
+            f"no row source has blocks of temp files: each I/O is assumed to move {size_blocks:.3g}"
         )
     times = _times(section, counts)
-    blocks_of = {op: moved[op] or counts[op] * BLOCKS for op in OPS}
+    blocks_of = {op: moved[op] or counts[op] * size_blocks for op in OPS}
     reads, writes = times.moved(
         counts, {op: count * selection.block_bytes for op, count in blocks_of.items()}
     )

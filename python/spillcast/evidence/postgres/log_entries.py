@@ -228,6 +228,9 @@ def _whole(entry: Entry) -> Entry:
 
 
 def _of_text(line: str) -> Iterator[Entry]:
+    if LOGGED.match(line.lstrip(" ")):
+        yield Entry(None, "LOG", line.lstrip(" "))
+        return
     match = None if line.startswith("\t") else _LEVEL.match(line[:_PREFIX_MAX])
     if match is not None:
         message = match["message"] + line[_PREFIX_MAX:]

@@ -25,7 +25,7 @@ from spillcast.redaction import struck_text
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration
 
-_TEMP = re.compile(r'temporary file: path "(?P<path>[^"]*)", size (?P<size>\d+)')
+_TEMP = re.compile(r'temporary file: path "?(?P<path>[^",]*)"?, size (?P<size>\d+)')
 _PID = re.compile(r"pgsql_tmp(\d+)")
 _DURATION = re.compile(
     r"duration: (?P<ms>[\d.]+) ms(?!\s+(?:parse|bind) )"

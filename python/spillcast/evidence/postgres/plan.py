@@ -274,7 +274,7 @@ def check_sums(path: Path, top: Node) -> None:
     sorts = [node for node in top.walk() if node.values.get("Sort Space Type") == "Disk"]
     if sorts and not top.all_temp.blocks:
         raise EvidenceIncomplete(
-            f"{path}: a plan without BUFFERS: a sort is on disk, and no blocks", HOW
+            f"{path}: a sort is on disk, and the plan counts no temp blocks", HOW
         )
 
 

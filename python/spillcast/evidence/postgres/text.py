@@ -6,6 +6,7 @@ plans. docs/reports.md lists the kinds of lines.
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from spillcast.errors import EvidenceDamaged
@@ -57,6 +58,8 @@ _RAN = re.compile(rf"{_ACTUAL}\s*")
 #: Hosts where a server that shares its work lets others spill, in lines of their own.
 ELSEWHERE = re.compile(r"Workfile: \([1-9]\d* spilling|Work_mem wanted: ")
 _SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime|Total runtime): (?P<ms>[\d.]+) ms")
+#: Blanks before another line of details; within one there are two at most.
+_JOINED = re.compile(r"(?<=\S) {3,}(?=[A-Z][A-Za-z/ -]{,40}: )")
 #: So long a line, of which there are several, was broken by a terminal and not between words.
 _TERMINAL_MIN = 60
 
@@ -70,13 +73,16 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
     plans: list[_Plan] = []
     for line in _logical(lines):
         node = _node(line)
-        if node is not None and (not plans or plans[-1].is_another(*node[:2])):
-            plans.append(_Plan())
+        if node is not None and (not plans or plans[-1].ended or not node[1]):
+            plans.append(_Plan(excerpt=node[1]))
         if node is not None:
             plans[-1].add(node[0], node[2])
+            plans[-1].lines.add(line.strip(" ->"))
         elif not (plans and plans[-1].detail(line)) and _OF_NODE.search(line):
             raise EvidenceDamaged(f"a line is not understood: {line.strip()[:200]}")
-    return [plan.document() for plan in plans]
+    # A page may show some nodes of a plan once more.
+    again = [p for before, p in pairwise(plans) if p.excerpt and p.lines <= before.lines]
+    return [plan.document() for plan in plans if plan not in again or plan.ended]
 
 
 def begins_plan(line: str) -> bool:
@@ -88,20 +94,20 @@ def begins_plan(line: str) -> bool:
 class _Plan:
     """One plan as its lines come in."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, excerpt: bool) -> None:
         self.plan: dict[str, Any] = {}
+        #: Whether its first node stands below another, which is missing.
+        self.excerpt = excerpt
         #: Nodes from the top to where the last line stands, each with its column.
         self.nodes: list[tuple[int, dict[str, Any]]] = []
+        #: The lines of its nodes, without their indentation.
+        self.lines: set[str] = set()
         self.headings: list[tuple[int, str]] = []
         self.worker: dict[str, Any] | None = None
         #: Where the line of the worker stands; what it did is further right.
         self.worker_at = 0
         self.buffers = self.ended = False
         self.planning: int | None = None
-
-    def is_another(self, indent: int, arrow: bool) -> bool:
-        """Whether a node of this column begins the next plan."""
-        return not arrow and (self.ended or indent <= self.nodes[0][0] or len(self.nodes) > 0)
 
     def add(self, at: int, node: dict[str, Any]) -> None:
         """A node, below those that stand further left."""
@@ -199,7 +205,7 @@ def _logical(lines: list[str]) -> Iterator[str]:
     whole: str | None = None
     opened = False
     before = ""
-    for line in lines:
+    for line in _unjoined(lines):
         named = _OF_NODE.search(line) and not line.lstrip().startswith("(")
         begins = _BEGINS.match(line) or (named and not _is_open(whole))
         if whole is not None and opened and line.strip() and not begins:
@@ -213,6 +219,14 @@ def _logical(lines: list[str]) -> Iterator[str]:
         before = line
     if whole is not None:
         yield whole
+
+
+def _unjoined(lines: list[str]) -> Iterator[str]:
+    """The lines; where an editor joined several with blanks between them, each by itself."""
+    for line in lines:
+        text = line.lstrip()
+        parts = [text] if re.match(_SKIPPED, text) else _JOINED.split(text)
+        yield from (line[: len(line) - len(text)] + part for part in parts)
 
 
 def _is_open(line: str | None) -> bool:
