@@ -10,7 +10,7 @@ from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.figures.numbers import number_of, seconds_of
 from spillcast.evidence.oracle.monitored import Line, Monitored, picked
-from spillcast.evidence.oracle.report_tables import check_all_read, report_text
+from spillcast.evidence.oracle.report_tables import Table, bar_tables, check_all_read, report_text
 from spillcast.recording.event_names import OPS
 from spillcast.redaction import struck_text
 
@@ -19,7 +19,6 @@ _FACT = re.compile(
     r"\W*(Status|SQL ID|SQL Execution ID|Duration)\s*:\s*(\S(?:.*\S)?)\s*", re.IGNORECASE
 )
 _SAMPLES = re.compile(r"(.*?\S)\s*+\(\s*([\d,.]+[KMG]?)\s*\)")
-_RULE = re.compile(r"(?:\S?\s++)?={10,}\s*")
 _BEGIN = re.compile(r"\W*(SQL Monitoring Report|Global Information)\b.*", re.IGNORECASE)
 _SERVERS = re.compile(r"Parallel Execution Details\s*\(DOP=\d+\s*,\s*Servers Allocated=(\d+)")
 _PLAN = re.compile(r"Plan Hash Value\s*=\s*(\d+)")
@@ -28,22 +27,15 @@ _PAGE = re.compile(r"<(?:html|body|table)\b", re.IGNORECASE)
 
 @dataclass
 class Report:
-    """The lines of one report: what they say of the statement, and their tables."""
+    """The lines of one report from ``first`` on: what they say of the statement, their tables."""
 
-    lines: list[tuple[int, str]] = field(default_factory=list)
+    first: int = 0
+    lines: list[str] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
-    tables: list["Table"] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
     sql: list[str] = field(default_factory=list)
     plan: str | None = None
     servers: int = 0
-
-
-@dataclass
-class Table:
-    """The names of columns in lower case, and rows with the number of their line."""
-
-    names: list[str]
-    rows: list[tuple[int, list[str]]] = field(default_factory=list)
 
 
 def read(paths: Sequence[Path], selection: Selection) -> Counts:
@@ -57,7 +49,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
         )
     lines = text.splitlines()
     reports = _reports(path, lines)
-    read_lines = {at for report in reports for table in report.tables for at, _ in table.rows}
+    read_lines = {at for report in reports for table in report.tables for at in table.at}
     check_all_read(path, lines, read_lines, HOW)
     return picked(path, [_monitored(path, report) for report in reports], selection)
 
@@ -70,9 +62,9 @@ def _reports(path: Path, lines: Sequence[str]) -> list[Report]:
         if match := _BEGIN.fullmatch(line):
             title = match[1].lower().startswith("sql")
             if begun and (title or not titled):
-                reports.append(Report())
+                reports.append(Report(at))
             begun, titled = True, title
-        reports[-1].lines.append((at, line))
+        reports[-1].lines.append(line)
     for report in reports:
         _take(path, report)
     return [report for report in reports if report.tables]
@@ -80,7 +72,7 @@ def _reports(path: Path, lines: Sequence[str]) -> list[Report]:
 
 def _take(path: Path, report: Report) -> None:
     part = ""
-    for _, line in report.lines:
+    for line in report.lines:
         heading = re.sub(r"^\W+", "", line).rstrip()
         if heading in ("SQL Text", "Global Information", "Global Stats"):
             part = heading
@@ -92,52 +84,18 @@ def _take(path: Path, report: Report) -> None:
             report.servers = int(match[1])
         if match := _PLAN.search(line):
             report.plan = match[1]
-    report.tables = list(_tables(path, report.lines))
-
-
-def _tables(path: Path, lines: Sequence[tuple[int, str]]) -> Iterator[Table]:
-    """Each table between rules: its heading of one or more lines, and its rows."""
-    heading: list[list[str]] = []
-    table: Table | None = None
-    within = False
-    for at, line in lines:
-        if _RULE.fullmatch(line):
-            # A client that breaks lines breaks the rules as well.
-            if table is not None and not table.rows:
-                continue
-            if table is not None:
-                yield table
-                heading, table, within = [], None, False
-            elif heading:
-                if len({len(cells) for cells in heading}) > 1:
-                    raise ValueError("the lines of a table's heading have not as many columns")
-                joined = (" ".join(parts).lower().split() for parts in zip(*heading, strict=True))
-                table = Table([" ".join(parts) for parts in joined])
-            else:
-                within = True
-        elif line.lstrip().startswith("|") and within:
-            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-            if table is None:
-                heading.append(cells)
-            elif len(cells) != len(table.names):
-                raise EvidenceDamaged(
-                    f"{path}: line {at + 1:,} has not as many columns as its table", HOW
-                )
-            else:
-                table.rows.append((at, cells))
-    if table is not None or heading:
-        raise EvidenceDamaged(f"{path}: it is cut: its last table has no end", HOW)
+    report.tables = list(bar_tables(path, report.lines, HOW, report.first))
 
 
 def _monitored(path: Path, report: Report) -> Monitored:
     facts = report.facts
-    stats = next((table for table in report.tables if "elapsed time(s)" in table.names), None)
+    stats = next((table for table in report.tables if "elapsedtime(s)" in table.names), None)
     plan = next((table for table in report.tables if "operation" in table.names), None)
-    if stats is None or plan is None or not stats.rows:
+    if stats is None or plan is None:
         raise EvidenceIncomplete(f"{path}: it lacks Global Stats or Plan Monitoring Details", HOW)
-    totals = dict(zip(stats.names, stats.rows[0][1], strict=True))
+    totals = next(stats.rows)
     seconds = {name: _seconds(text) for name, text in totals.items() if name.endswith("(s)")}
-    parts = [s for name, s in seconds.items() if name == "cpu time(s)" or "waits(s)" in name]
+    parts = [s for name, s in seconds.items() if name == "cputime(s)" or "waits(s)" in name]
     return Monitored(
         path=path,
         sql_id=facts.get("sql id"),
@@ -145,12 +103,12 @@ def _monitored(path: Path, report: Report) -> Monitored:
         plan=report.plan,
         sql_text=struck_text("\n".join(report.sql)) if report.sql else None,
         elapsed_s=_seconds(facts.get("duration", "")),
-        database_s=seconds["elapsed time(s)"],
+        database_s=seconds["elapsedtime(s)"],
         parts_s=sum(parts),
-        cpu_s=seconds.get("cpu time(s)", 0.0),
-        io_s=seconds.get("io waits(s)", 0.0),
-        requests={op: _count(totals.get(f"{op} reqs", ""), 1000) for op in OPS},
-        bytes={op: _count(totals.get(f"{op} bytes", ""), 1024) for op in OPS},
+        cpu_s=seconds.get("cputime(s)", 0.0),
+        io_s=seconds.get("iowaits(s)", 0.0),
+        requests={op: _count(totals.get(f"{op}reqs", ""), 1000) for op in OPS},
+        bytes={op: _count(totals.get(f"{op}bytes", ""), 1024) for op in OPS},
         lines=list(_lines(path, plan)),
         servers=report.servers,
         running=facts.get("status", "").startswith("EXECUTING"),
@@ -159,23 +117,22 @@ def _monitored(path: Path, report: Report) -> Monitored:
 
 
 def _lines(path: Path, plan: Table) -> Iterator[Line]:
-    temp = next((column for column in ("temp (max)", "temp") if column in plan.names), None)
+    temp = next((column for column in ("temp(max)", "temp") if column in plan.names), None)
     current: Line | None = None
-    for at, row in plan.rows:
-        cells = dict(zip(plan.names, row, strict=True))
+    for at, cells in zip(plan.at, plan.rows, strict=True):
         if cells.get("id", "").strip("-> *"):
             if current is not None:
                 yield current
             current = Line(
                 operation=cells["operation"],
-                reads=_count(cells.get("read reqs", ""), 1000),
-                read_bytes=_count(cells.get("read bytes", ""), 1024),
-                writes=_count(cells.get("write reqs", ""), 1000),
-                write_bytes=_count(cells.get("write bytes", ""), 1024),
+                reads=_count(cells.get("readreqs", ""), 1000),
+                read_bytes=_count(cells.get("readbytes", ""), 1024),
+                writes=_count(cells.get("writereqs", ""), 1000),
+                write_bytes=_count(cells.get("writebytes", ""), 1024),
                 temp_bytes=_count(cells[temp], 1024) if temp else None,
-                activity=_percent(cells.get("activity (%)", "")),
+                activity=_percent(cells.get("activity(%)", "")),
             )
-        detail = cells.get("activity detail (# samples)", "")
+        detail = cells.get("activitydetail(#samples)", "")
         match = _SAMPLES.fullmatch(detail)
         if detail and (match is None or current is None):
             raise EvidenceDamaged(f"{path}: line {at + 1:,} is not understood: {detail}", HOW)

@@ -60,15 +60,13 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
 
 def _rows(path: Path) -> list[Row]:
     spooled = spooled_of(path, table_lines(path, HOW), {name: name for name in _NAMES})
-    lacks = [damage for damage in ("sql_id", "sql_exec_id") if damage not in spooled.columns]
+    lacks = [name for name in ("sql_id", "sql_exec_id") if name not in spooled.columns]
     if lacks or not {_PLAN, _RUN} & spooled.columns.keys():
         raise EvidenceIncomplete(f"{path}: it lacks the column {(lacks or [_RUN])[0].upper()}", HOW)
     if spooled.damaged:
         damage = spooled.damaged[0]
         raise EvidenceDamaged(f"{path}: line {damage.line}: {damage.text}", HOW)
-    names = list(spooled.columns)
-    columns = spooled.columns.values()
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return list(spooled.rows)
 
 
 def _by(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:

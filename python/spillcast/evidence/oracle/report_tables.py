@@ -17,6 +17,8 @@ _END = re.compile(r"\s{8,}-{20,}\s*")
 #: Below the title of a table.
 _TITLE_RULE = re.compile(r"\s*~{3,}")
 _HEADING_LINES = 5
+#: Above and below the heading of a table with bars, and below its rows.
+_BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*")
 Row = dict[str, str]
 #: Figures of temp I/O: a wait's name with a count or a time, and blocks of a row source.
 FIGURES = re.compile(
@@ -38,6 +40,8 @@ class Table:
     first: int = 0
     last: int = 0
     cells: list[list[str]] = field(default_factory=list)
+    #: The line of each row, where it has bars.
+    at: list[int] = field(default_factory=list)
 
     @property
     def rows(self) -> Iterator[Row]:
@@ -45,7 +49,7 @@ class Table:
         for row in self.cells:
             cells: Row = {}
             for name, cell in zip(self.names, row, strict=False):
-                cells.setdefault(name, cell)
+                cells.setdefault(name, cell.strip())
             yield cells
 
     def has(self, *parts: str) -> bool:
@@ -118,6 +122,47 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
         table.last = at
         if heading:
             yield table
+
+
+def bar_tables(path: Path, lines: Sequence[str], hint: str, first: int = 0) -> Iterator[Table]:
+    """Tables with bars between their cells, whose blanks are kept: between rules.
+
+    ``first`` is the number of the first line. InputError where a row has not as many cells as the
+    heading, and where a table has no end.
+    """
+    heading: list[list[str]] = []
+    table: Table | None = None
+    begun = False
+    for at, line in enumerate(lines, first):
+        if _BAR_RULE.fullmatch(line):
+            # A client that breaks lines breaks the rules as well.
+            if table is None and heading:
+                if len({len(cells) for cells in heading}) > 1:
+                    raise ValueError("the lines of a table's heading have not as many columns")
+                table = Table([name_of("".join(parts)) for parts in zip(*heading, strict=True)])
+                table.first = at - len(heading)
+            elif table is not None and table.cells:
+                table.last = at
+                yield table
+                heading, table = [], None
+            begun = True
+        elif line.lstrip().startswith("|"):
+            cells = line.strip().strip("|").split("|")
+            # The rule above may have been left out.
+            begun |= cells[0].strip().lower() == "id"
+            if not begun:
+                continue
+            if table is None:
+                heading.append(cells)
+            elif len(cells) != len(table.names):
+                raise EvidenceDamaged(
+                    f"{path}: line {at + 1:,} has not as many columns as its table", hint
+                )
+            else:
+                table.cells.append(cells)
+                table.at.append(at)
+    if heading:
+        raise EvidenceDamaged(f"{path}: it is cut: its last table has no end", hint)
 
 
 def _cut(line: str, ends: Sequence[int]) -> list[str]:

@@ -52,6 +52,12 @@ class Spooled:
     lines: list[int]
     damaged: list[Damage]
 
+    @property
+    def rows(self) -> Iterator[dict[str, str | None]]:
+        """The rows by column."""
+        for values in zip(*self.columns.values(), strict=True):
+            yield dict(zip(self.columns, values, strict=True))
+
 
 def normal_name(heading: str) -> str:
     """A column heading in one form: ``"Session_Serial#"`` and ``session serial`` are equal."""

@@ -80,7 +80,7 @@ def _figures(path: Path, waits: Mapping[str, Waited], selection: Selection) -> C
 def _rows(path: Path) -> Iterator[Row]:
     lines = table_lines(path, HOW)
     spooled = spooled_of(path, lines, {name: name for name in _NAMES})
-    names, present = list(spooled.columns), spooled.columns.keys()
+    present = spooled.columns.keys()
     counted = {"event", "total_waits"} <= present and present & {"time_waited_micro", "time_waited"}
     if not counted and not ("wait_count" in present and "event" in present):
         lacks = {"event", "total_waits", "time_waited_micro"} - present
@@ -96,8 +96,7 @@ def _rows(path: Path) -> Iterator[Row]:
         # Numbers stand at the right end of their column.
         if FIGURES.search(line) and len(line.rstrip()) < rule:
             raise EvidenceDamaged(f"{path}: it is cut: {' '.join(line.split())}", HOW)
-    for values in zip(*spooled.columns.values(), strict=True):
-        yield dict(zip(names, values, strict=True))
+    yield from spooled.rows
 
 
 def _waited(path: Path, row: Row) -> Waited:

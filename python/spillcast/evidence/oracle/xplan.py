@@ -18,7 +18,7 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.figures.figures import at_most, counts_of_figures
 from spillcast.evidence.figures.numbers import number_of, seconds_of
 from spillcast.evidence.oracle.plan_lines import PlanLine, spilled
-from spillcast.evidence.oracle.report_tables import report_text
+from spillcast.evidence.oracle.report_tables import bar_tables, report_text
 from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
 
@@ -31,7 +31,6 @@ HOW = (
 _CURSOR = re.compile(r"\W*+SQL_ID:?\s+(\w{13}),?(?:\s+child number\s+(\d+))?.*", re.IGNORECASE)
 _HASH = re.compile(r"\W*+Plan hash value\s*:\s*(\d+).*", re.IGNORECASE)
 _ROW_ID = re.compile(r"[*\s-]*(\d+)\s*")
-_RULE = re.compile(r"\s*-{5,}\s*")
 _MEASURED = {"a-time", "a-rows", "reads", "writes"}
 
 
@@ -39,15 +38,14 @@ _MEASURED = {"a-time", "a-rows", "reads", "writes"}
 class Plan:
     """A plan with what stands above it."""
 
+    names: Sequence[str]
     sql_id: str | None = None
     hash_value: str | None = None
     text: list[str] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
     lines: list[PlanLine] = field(default_factory=list)
     starts: int = 1
     #: The first operation that used temp space.
     used_temp: str = ""
-    ended: bool = False
 
 
 def read(paths: Sequence[Path], selection: Selection) -> Counts:
@@ -56,8 +54,6 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     plans = list(_plans(path, report_text(path, HOW).splitlines()))
     if not plans:
         raise EvidenceUnknown(f"{path}: holds no whole plan of DBMS_XPLAN", HOW)
-    if not all(plan.ended for plan in plans):
-        raise EvidenceDamaged(f"{path}: it is cut: the table of a plan has no end", HOW)
     items = [
         Item(plan, plan.lines[0].elapsed_s or 0.0, plan.sql_id, plan=plan.hash_value)
         for plan in plans
@@ -114,43 +110,33 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
 
 
 def _plans(path: Path, lines: Sequence[str]) -> Iterator[Plan]:
-    plan, heading = Plan(), list[str]()
-    for at, line in enumerate(lines):
-        cells = line.strip().strip("|").split("|") if line.lstrip().startswith("|") else []
-        if match := _CURSOR.fullmatch(line):
-            if plan.lines:
-                yield plan
-            plan, heading = Plan(match[1]), []
-        elif match := _HASH.fullmatch(line):
-            if plan.lines:
-                yield plan
-                plan, heading = Plan(), []
-            plan.hash_value = match[1]
-        elif cells and cells[0].strip().lower() == "id":
-            if plan.lines:
-                yield plan
-                plan = Plan()
-            heading = [" ".join(cell.lower().split()) for cell in cells]
-            plan.names = heading
-        elif cells and heading:
+    above = 0
+    for table in bar_tables(path, lines, HOW):
+        if not {"id", "operation"} <= set(table.names):
+            continue
+        plan = Plan(table.names)
+        for line in lines[above : table.first]:
+            if match := _CURSOR.fullmatch(line):
+                plan = Plan(table.names, match[1])
+            elif match := _HASH.fullmatch(line):
+                plan.hash_value = match[1]
+            elif plan.hash_value is None and (plan.sql_id or not above) and re.search(r"\w", line):
+                plan.text.append(line.strip())
+        above = table.last
+        for at, cells in zip(table.at, table.cells, strict=True):
             _take(path, plan, at, cells)
-        elif plan.lines and _RULE.fullmatch(line):
-            plan.ended = True
-        elif not plan.names and plan.hash_value is None and re.search(r"\w", line):
-            plan.text.append(line.strip())
-    if plan.lines:
-        yield plan
+        if plan.lines:
+            yield plan
 
 
 def _take(path: Path, plan: Plan, at: int, cells: list[str]) -> None:
-    named = dict(zip(plan.names, cells, strict=False))
+    named = dict(zip(plan.names, cells, strict=True))
     if (row_id := _ROW_ID.fullmatch(named["id"])) is None:
         return
     if int(row_id[1]) not in (len(plan.lines), len(plan.lines) + 1):
         raise EvidenceDamaged(f"{path}: line {len(plan.lines)} of the plan is missing", HOW)
-    wrong = len(cells) != len(plan.names) or "operation" not in named
     numbers = {name: number_of(named.get(name, "")) for name in ("starts", "reads", "writes")}
-    if wrong or any(named.get(n, "").strip() and v is None for n, v in numbers.items()):
+    if any(named.get(n, "").strip() and v is None for n, v in numbers.items()):
         raise EvidenceDamaged(f"{path}: line {at + 1:,} of the plan is not understood", HOW)
     reads, writes, starts = (
         round(number.value) if (number := numbers[name]) is not None else 0
