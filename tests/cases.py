@@ -1,29 +1,40 @@
-"""Many small cases as one test, where each takes milliseconds and needs no fixture."""
+"""Many small cases as one test, where each takes milliseconds and none changes a fixture."""
 
 import functools
+import inspect
 
 import pytest
 
 
 def cases(names, values):
-    """As ``pytest.mark.parametrize``, but one test: it runs all cases and names those that fail."""
+    """As ``pytest.mark.parametrize``, but one test: it runs all cases and names those that fail.
+
+    Each case has a ``tmp_path`` of its own; all other fixtures are shared.
+    """
     names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+    values = list(values)
 
     def decorate(test):
         @functools.wraps(test)
-        def run():
+        def run(**fixtures):
             failures = []
-            for value in values:
+            for number, value in enumerate(values):
                 arguments = dict(zip(names, value if len(names) > 1 else [value], strict=True))
+                own = {}
+                if "tmp_path" in fixtures:
+                    own["tmp_path"] = fixtures["tmp_path"] / f"case-{number}"
+                    own["tmp_path"].mkdir()
                 try:
-                    test(**arguments)
+                    test(**fixtures | own | arguments)
                 except (Exception, pytest.fail.Exception) as failure:
                     failure.add_note(f"with {arguments}")
                     failures.append(failure)
             if failures:
                 raise ExceptionGroup(f"{len(failures)} of {len(values)} cases", failures)
 
-        del run.__wrapped__
+        signature = inspect.signature(test)
+        parameters = [value for name, value in signature.parameters.items() if name not in names]
+        run.__signature__ = signature.replace(parameters=parameters)
         return run
 
     return decorate

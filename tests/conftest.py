@@ -35,13 +35,16 @@ BASE_BYTES = 512 * 101
 
 #: What takes longest begins first, so that no worker ends with it while the others idle.
 LONGEST = (
-    "report/test_report_secrets.py", "fuzz/test_fuzz.py", "postgres/test_postgres_check.py",
-    "postgres/test_postgres_record.py", "lab/test_verify.py",
-    "engines/test_paper_engine.py", "postgres/test_postgres_killed.py", "cli/test_storage.py",
-    "storage/test_rehearse_command.py", "postgres/test_postgres_record_all.py",
-    "report/test_report_pages.py", "lab/test_memory_sweep.py", "recording/test_writer.py",
-    "sum/test_sampling.py",
+    "tests/engines/postgres/live/", "tests/fuzz/", "tests/engines/postgres/move/",
+    "tests/cli/test_storage.py", "tests/recording/test_writer.py",
+    "tests/engines/postgres/test_postgres_check.py", "tests/recording/test_killed.py",
+    "tests/storage/test_rehearse_command.py", "tests/forecast/sum/test_sampling.py",
+    "tests/engines/test_paper_engine.py", "tests/report/test_report_secrets.py",
+    "tests/report/test_report_pages.py", "tests/lab/test_verify.py",
+    "tests/lab/test_memory_sweep.py",
 )  # fmt: skip
+#: Folders whose tests share a server, which one worker runs.
+SERVED = ("tests/engines/postgres/live", "tests/engines/postgres/move")
 
 #: The tests in which a worker of pytest-xdist ended, of which the rest of its file was not run.
 CRASHED = []
@@ -53,8 +56,26 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Files of tests in their order, but for the longest."""
-    items.sort(key=lambda item: not str(item.path).endswith(LONGEST))
+    """Files of tests in their order, after the longest."""
+
+    def place(item):
+        starts = [item.nodeid.startswith(path) for path in LONGEST]
+        return starts.index(True) if True in starts else len(LONGEST)
+
+    items.sort(key=place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Workers get files of tests, or folders whose tests share a server."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return next((folder for folder in SERVED if file.startswith(f"{folder}/")), file)
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)

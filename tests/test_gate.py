@@ -48,7 +48,7 @@ def test_columns_that_may_be_null_may_lack_and_others_are_left_out(tmp_path):
     assert found.to_pydict() == ROWS | {"name": [None, None]}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "words"),
     [
         ({"count": None}, "there is no column count"),

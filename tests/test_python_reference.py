@@ -7,9 +7,8 @@ import inspect
 import subprocess
 import sys
 
-import pytest
-
 import spillcast
+from cases import cases
 from oracle_files import ROOT
 from spillcast.forecast.question import Question
 from spillcast.profile.profile import profile
@@ -35,7 +34,7 @@ def test_every_call_of_the_front_door_is_on_the_page():
     assert all(f"### {name}\n" in text for name in (*rooms, "Recording", "Storage"))
 
 
-@pytest.mark.parametrize("kind", generate.RESULTS, ids=lambda kind: kind.__name__)
+@cases("kind", generate.RESULTS)
 def test_whatever_is_public_says_what_it_is(kind):
     for name, value in vars(kind).items():
         value = getattr(value, "__func__", value)

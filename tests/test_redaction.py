@@ -1,7 +1,5 @@
 """No secret is left of the forms in which programs are given one."""
 
-import pytest
-
 from cases import cases
 from spillcast.redaction import struck_arguments, struck_text
 
@@ -68,7 +66,7 @@ STATEMENTS = [
 ]
 
 
-@pytest.mark.parametrize("arguments", ARGUMENTS, ids=" ".join)
+@cases("arguments", ARGUMENTS)
 def test_no_secret_is_left_in_arguments(arguments):
     struck = struck_arguments(arguments)
     assert SECRET not in " ".join(struck)

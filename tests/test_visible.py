@@ -3,8 +3,7 @@
 import subprocess
 import unicodedata
 
-import pytest
-
+from cases import cases
 from spillcast.text import shell_word, visible
 
 WORDS = [
@@ -14,7 +13,7 @@ WORDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("word", WORDS)
+@cases("word", WORDS)
 def test_a_shell_reads_the_word_that_was_meant(tmp_path, word):
     shown = shell_word(word)
     assert "\n" not in shown

@@ -1,9 +1,12 @@
 """Rounded distances give a curve that is off by no more than was asked, and say by how much."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from bench.cache_traces import KINDS, write
 
+from cases import cases
 from io_made_up import access, oracle_general, requests
 from spillcast import _core
 from spillcast.cache.evidence import read_requests
@@ -33,8 +36,7 @@ def slow_miss_ratios(keys, counts, runs):
     return 1 - np.cumsum(hits) / len(distances)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("error", [0.1, 0.01, 0.002])
+@cases(("seed", "error"), product(range(6), [0.1, 0.01, 0.002]))
 def test_against_a_list(seed, error):
     """Loops and a power law by turns, with temp writes that use lines but do not count."""
     rng = np.random.default_rng(seed)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from harness import only_line, spillcast
 from io_made_up import oracle_general
 
@@ -77,7 +78,7 @@ def test_it_fits_a_terminal(rows):
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "words"),
     [
         (["--size", "10G", "--policy", "mru"], "the policies are keep, bypass, lru"),
@@ -101,7 +102,7 @@ def test_bad_options(rows, arguments, words):
     assert words in only_line(spillcast("cache", rows, *arguments), 2)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "text", "words"),
     [
         ("no.csv", "object,bytes\nT,8192\n", "no column offset"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from emulator import Emulator, is_mounted, skip_without_fuse
 from harness import only_line, ordinary_user, spillcast, until
 
@@ -238,7 +239,7 @@ BAD_INPUT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD_INPUT)
+@cases("case", BAD_INPUT)
 def test_bad_input(tmp_path, case):
     arguments, words = BAD_INPUT[case]
     (tmp_path / "file").touch()

@@ -4,8 +4,7 @@ import ast
 import json
 from pathlib import Path
 
-import pytest
-
+from cases import cases
 from evidence import recording
 from harness import error_code, spillcast
 from spillcast.errors import ERROR_SCHEMA, InputError, Refusal, SpillcastError, kinds
@@ -21,7 +20,7 @@ def test_codes_are_unique_and_kebab_case():
     assert {kind.exit_status for kind in kinds(SpillcastError)} == {1, 2, 3}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "code"),
     [
         (("forcast", "--json"), "usage-invalid"),

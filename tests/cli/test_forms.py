@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
+from cases import cases
 from harness import environment, error_code, only_line, spillcast
 from screen import at_terminal, plain, screen
 from spillcast import cli
@@ -70,7 +71,7 @@ def printed(made, name, *more, columns=80):
     return out.getvalue()
 
 
-@pytest.mark.parametrize("name", VERBS)
+@cases("name", VERBS)
 def test_no_line_is_longer_than_the_terminal(made, name):
     for columns in WIDTHS:
         lines = printed(made, name, columns=columns).splitlines()
@@ -83,7 +84,7 @@ def test_the_demo_fits_too():
         assert max(map(len, page.text(columns).splitlines())) <= columns
 
 
-@pytest.mark.parametrize("name", VERBS)
+@cases("name", VERBS)
 def test_markdown_tables_are_well_formed(made, name):
     text = printed(made, name, "--markdown" if name != "verify" else "--markdown=-")
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
@@ -122,7 +123,7 @@ RECORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", VERBS)
+@cases("name", VERBS)
 def test_csv_holds_the_numbers_of_the_document(made, name):
     records = RECORDS[name](json.loads(printed(made, name, "--json")))
     header, *rows = csv.reader(io.StringIO(printed(made, name, "--csv")))

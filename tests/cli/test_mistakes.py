@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import cases
 from evidence import recording, storage
 from harness import environment, error_code, spillcast
 
@@ -144,7 +145,7 @@ def folder(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@cases("mistake", MISTAKES)
 def test_a_mistake_is_named_and_mended(folder, mistake):
     arguments, named, mended = MISTAKES[mistake]
     result = spillcast(*arguments, cwd=folder, env=environment())

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from cases import cases
 from harness import environment, only_line, spillcast
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED, source_of
@@ -261,12 +262,18 @@ def damaged(path, **changes):
     path.write_text(json.dumps(text))
 
 
-@pytest.mark.parametrize(
+@cases(
     "changes",
-    [{"latency_count": [1]}, {"latency_ns": []}, {"latency_ns": "fast"}, {"op": "trim"},
-     {"depth": 0}, {"block_count": [-3]}, {"size_class_bytes": 0}],
-    ids=str,
-)  # fmt: skip
+    [
+        {"latency_count": [1]},
+        {"latency_ns": []},
+        {"latency_ns": "fast"},
+        {"op": "trim"},
+        {"depth": 0},
+        {"block_count": [-3]},
+        {"size_class_bytes": 0},
+    ],
+)
 def test_figures_that_do_not_go_together_are_damage(disk, changes):
     damaged(disk, **changes)
     for arguments in (("show", disk), ("compare", disk, disk)):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from test_documents import NUMBER, TEXT, WHOLE, array, document, nullable, printed, valid
 
+from cases import cases
 from harness import environment, only_line, spillcast, spillcast_command, until
 from spills import recording, written_and_read
 
@@ -97,7 +98,7 @@ def test_settings_without_three_buffers_are_left_out():
     assert [w["code"] for w in document["warnings"]] == ["no_fan_in"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "words"),
     [
         (("--min", "50000"), "--min 50000: 50000 is not a multiple of the block, 8 KiB"),

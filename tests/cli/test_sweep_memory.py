@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import cases
 from harness import environment, spillcast
 
 #: A sort of 24 MB that finds its own data.
@@ -40,7 +41,7 @@ def directory(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("case", BAD_INPUT)
+@cases("case", BAD_INPUT)
 def test_bad_input(directory, case):
     arguments, words = BAD_INPUT[case]
     before = sorted(directory.iterdir())

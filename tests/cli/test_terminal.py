@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from ash_files import execution, write_ash
+from cases import cases
 from harness import TIMEOUT_S, spillcast, spillcast_command, target
 from oracle_files import HEADER, READ, blocks, write_trace
 from screen import at_terminal
@@ -103,7 +104,7 @@ def is_harmless(text):
     return OBEYED.search(text.replace("\r\n", "\n")) is None
 
 
-@pytest.mark.parametrize("what", LINES)
+@cases("what", LINES)
 def test_no_verb_passes_control_characters_on(evil, what):
     done = spillcast(*words(LINES[what], evil))
     said = done.stdout + done.stderr

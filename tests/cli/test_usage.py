@@ -15,7 +15,7 @@ from spillcast.cli.options import ORACLE, POSTGRES
 from spillcast.cli.verbs import VERBS
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@cases("verb", VERBS)
 def test_every_verb_has_help(verb):
     result = spillcast(verb, "--help")
     assert result.returncode == 0
@@ -111,7 +111,7 @@ def test_a_profile_of_traces_waits_for_no_reader_of_other_evidence():
     assert {"pyarrow", "duckdb", "numpy"} & imported_by("spillcast.profile.profile") == set()
 
 
-@pytest.mark.parametrize(
+@cases(
     "arguments",
     [
         ("recrod",),
@@ -126,7 +126,6 @@ def test_a_profile_of_traces_waits_for_no_reader_of_other_evidence():
         ("forecast", "run.spill", "--to", "factor:2", "--confidence", "1.5"),
         ("demo", "extra"),
     ],
-    ids=" ".join,
 )
 def test_bad_usage(arguments):
     result = spillcast(*arguments)
@@ -167,7 +166,7 @@ BAD_INPUT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD_INPUT)
+@cases("case", BAD_INPUT)
 def test_bad_input(tmp_path, case):
     arguments, words = BAD_INPUT[case]
     (tmp_path / "file").touch()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from harness import account_of, error_code, expected_rows, only_line, rows, spillcast, target
 from screen import at_terminal, plain, screen
 
@@ -117,7 +118,7 @@ def test_record_live_keeps_what_the_command_says_and_the_recording(places):
     assert any(line.startswith("  temp I/O") for line in lines)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "code"),
     [
         ((), "option-missing"),

@@ -105,7 +105,7 @@ def test_exadatas_commands_are_commands_of_a_shell():
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "words"),
     [
         (("oracle", "--to", "temp"), "neither an absolute path nor a disk group"),
@@ -123,7 +123,6 @@ def test_exadatas_commands_are_commands_of_a_shell():
         (("tmpfs", "--to", "/mnt/temp", "--size", "1K"), "is less than"),
         (("tmpfs", "--to", "/x", "--size", "1G", "--owner", "no-such-user"), "no such user"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_bad_input(arguments, words):
     assert words in only_line(spillcast("move", *arguments), 2)

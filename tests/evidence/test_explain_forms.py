@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import pytest
 
+from cases import cases
 from harness import only_line, spillcast
 from spillcast.errors import InputError, NoTempIo, Refusal
 from spillcast.evidence.counts import OpCounts
@@ -167,7 +168,7 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BAD)
+@cases("name", BAD)
 def test_what_cannot_be_used_is_said_in_one_line(tmp_path, name):
     text, words = BAD[name]
     path = written(tmp_path, text, "plan.json")
@@ -209,7 +210,7 @@ BAD_STATEMENTS = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_STATEMENTS)
+@cases("name", BAD_STATEMENTS)
 def test_statements_that_cannot_be_used(tmp_path, name):
     text, words = BAD_STATEMENTS[name]
     result = spillcast("forecast", written(tmp_path, text, "s.csv"), "--to", "latency:1ms")

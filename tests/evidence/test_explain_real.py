@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from cases import cases
 from plans import (
     AGGREGATE,
     DISTINCT,
@@ -77,7 +78,7 @@ def explained_alike(server, query, before):
     return as_json, as_text
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@cases("name", QUERIES)
 def test_text_and_json_agree(server, name):
     as_json, as_text = explained_alike(server, *QUERIES[name])
     keys = KEYS if name.startswith("parallel") else KEYS + ALONE
@@ -94,7 +95,7 @@ def test_text_and_json_agree(server, name):
         assert 1 <= counts_of_plan(document).processes <= several
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@cases("name", QUERIES)
 def test_nothing_is_counted_twice(server, name):
     query, before = QUERIES[name]
     top = nodes_of(explain(server, query, "format json", before=before)["Plan"])

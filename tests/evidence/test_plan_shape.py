@@ -4,8 +4,7 @@ import copy
 import json
 from contextlib import suppress
 
-import pytest
-
+from cases import cases
 from spillcast.errors import InputError
 from spillcast.evidence.postgres.document import read_documents
 
@@ -28,7 +27,7 @@ def places(value, at=()):
             yield from places(below, (*at, name))
 
 
-@pytest.mark.parametrize("wrong", [None, "text", 7, [], [7], {}])
+@cases("wrong", [None, "text", 7, [], [7], {}])
 def test_a_plan_of_another_shape_is_refused_or_read(tmp_path, wrong):
     path = tmp_path / "plan.json"
     for way in places(PLAN):

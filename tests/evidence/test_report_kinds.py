@@ -5,6 +5,7 @@ import report_disguises
 
 import monitor_reports
 import oracle_reports
+from cases import cases
 from spillcast.errors import (
     EvidenceAmbiguous,
     EvidenceContradictory,
@@ -288,7 +289,7 @@ Plan hash value: 1
 """
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "words"),
     [
         (oracle_reports.awr().replace(" 9.00ms", "19.00ms"), "count-mean-total"),

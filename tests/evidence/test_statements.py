@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from harness import only_line, spillcast
 from spillcast.errors import (
     EvidenceAmbiguous,
@@ -74,7 +75,7 @@ def test_a_query_that_launched_no_workers_had_one_process(exported):
         read_statements(exported(18, row(temp_ms=3000.0)))
 
 
-@pytest.mark.parametrize(
+@cases(
     "query",
     [
         "select report($1)",
@@ -232,7 +233,7 @@ def test_a_secret_in_a_statement_is_not_told(exported):
     assert "Sesame" not in told
 
 
-@pytest.mark.parametrize("value", ["-4", "inf", "nan", "many", ""])
+@cases("value", ["-4", "inf", "nan", "many", ""])
 def test_numbers_that_are_none(exported, value):
     path = exported(15, row() | {"temp_blks_written": value or None})
     assert "cut or damaged" in only_line(spillcast("forecast", path, "--to", "latency:1ms"), 2)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from harness import spillcast, spillcast_command, until
 from spillcast.errors import QueryInvalid
 from spillcast.gate import reading
@@ -21,7 +22,7 @@ def secret(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(
+@cases(
     "query",
     [
         "from '{secret}'",

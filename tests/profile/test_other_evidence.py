@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import spillcast as package
+from cases import cases
 from evidence import known, table
 from harness import only_line, spillcast
 from oracle_files import READ, WRITE
@@ -114,9 +115,7 @@ def folder(example, tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+@cases(("arguments", "said"), [
         (["profile", "hdd.trc", ""], "an argument is empty, and names no evidence"),
         (["profile", "empty"], "empty: the folder holds no traces"),
         (["profile", "absent.trc"], "absent.trc: there is no such file or folder"),
@@ -141,9 +140,7 @@ def folder(example, tmp_path):
         (["profile", "hdd.trc", "--sql", "selct 1"], "the query: Parser Error"),
         (["profile", "hdd.trc", "--sql", "from nowhere"], "Table with name nowhere does not exist"),
         (["profile", "hdd.trc", "--sql", ""], "the query asks for nothing"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)  # fmt: skip
+    ])  # fmt: skip
 def test_bad_input(folder, arguments, said):
     assert said in only_line(spillcast(*arguments, cwd=folder), 2)
 

@@ -93,7 +93,7 @@ def held(path, query):
     return connection.execute(query)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@cases("query", QUERIES)
 def test_as_if_all_rows_were_kept(trace, query):
     if query.endswith("call_tree"):
         assert run_sql(query, [str(trace)])[1] == [[1]]

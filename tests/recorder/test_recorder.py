@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from harness import (
     account_of,
     available,
@@ -123,7 +124,7 @@ def test_an_old_recording_is_replaced_and_nothing_else(places):
     assert not list(places.root.glob(".*.partial-*"))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "said"),
     [
         (["record"], "--pid PID or -- COMMAND"),

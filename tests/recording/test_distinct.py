@@ -1,7 +1,6 @@
 """Distinct values and groups without sorting, beside numpy, which sorts."""
 
 import numpy as np
-import pytest
 
 from cases import cases
 from spillcast.recording.distinct import ascending, distinct, grouped
@@ -16,7 +15,7 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("values", COLUMNS.values(), ids=COLUMNS)
+@cases("values", COLUMNS.values())
 def test_distinct_values_are_those_that_sorting_finds(values):
     expected, which = np.unique(values, return_inverse=True)
     found, number = distinct(values)

@@ -3,9 +3,11 @@
 import gzip
 import os
 import time
+from itertools import product
 
 import pytest
 
+from cases import cases
 from fuzz.mutate import zstd
 from spillcast.cache.evidence import read_requests
 from spillcast.errors import (
@@ -60,8 +62,7 @@ def resident_bytes():
     return int(lines["VmHWM"].split()[0]) << 10
 
 
-@pytest.mark.parametrize("char", [",", "x", " ", '"', "\t", ";"])
-@pytest.mark.parametrize("heading", ["", HEADING], ids=["first", "row"])
+@cases(("char", "heading"), product([",", "x", " ", '"', "\t", ";"], ["", HEADING]))
 def test_a_line_without_an_end_takes_no_time(tmp_path, char, heading):
     path = tmp_path / "ash.csv"
     path.write_text(heading + char * 20_000_000)

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from cases import cases
 from evidence import recording as made_up_recording
 from harness import only_line, spillcast
 from spillcast.cli import main
@@ -171,7 +172,7 @@ def test_optional_parts_may_lack_and_later_keys_are_passed_over(run):
     assert Recording.open(path).meta.to_json() == document
 
 
-@pytest.mark.parametrize("text", ["", "[]", "5", "null", "{", "[" * 100_000, "\udcff"])
+@cases("text", ["", "[]", "5", "null", "{", "[" * 100_000, "\udcff"])
 def test_what_is_no_document_is_told_in_a_line(tmp_path, text):
     path = tmp_path / "run.spill"
     path.mkdir()

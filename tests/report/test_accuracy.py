@@ -11,6 +11,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from cases import cases
 from harness import only_line, spillcast
 from made_up import case, otherwise, runs
 from spillcast.forecast.interval import Uncertainty
@@ -276,7 +277,7 @@ def test_no_cases_make_a_page_too(tmp_path):
     assert "## Which cases" in (tmp_path / "page.md").read_text()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "words"),
     [
         (["--from", "missing.parquet"], "missing.parquet: no such file"),

@@ -1,12 +1,12 @@
 """Ticks of charts: few and round, from nothing to longer than any run."""
 
-import pytest
+from itertools import product
 
+from cases import cases
 from spillcast.report.html.axes import duration_ticks, durations
 
 
-@pytest.mark.parametrize("exponent", range(-9, 19))
-@pytest.mark.parametrize("first", [1.0, 3.1, 7.7])
+@cases(("exponent", "first"), product(range(-9, 19), [1.0, 3.1, 7.7]))
 def test_few_ticks_for_any_duration(exponent, first):
     most_s = first * 10.0**exponent
     ticks = duration_ticks(most_s)
@@ -15,8 +15,7 @@ def test_few_ticks_for_any_duration(exponent, first):
     assert 2 <= len(ticks) <= 8
 
 
-@pytest.mark.parametrize("exponent", range(-9, 12))
-@pytest.mark.parametrize("first", [1.0, 1.9, 3.1, 5.5, 7.7, 9.63])
+@cases(("exponent", "first"), product(range(-9, 12), [1.0, 1.9, 3.1, 5.5, 7.7, 9.63]))
 def test_ticks_of_an_axis_fit_on_a_phone_and_reach_far(exponent, first):
     """280 px, with letters of 7.2 px: labels are centred, the last one ends at its tick."""
     max_s = first * 10.0**exponent

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 
+from cases import cases
 from evidence import known, table
 from harness import only_line, spillcast, spillcast_command
 from large_recording import write_large_recording
@@ -197,7 +198,7 @@ def test_memory_does_not_grow_with_the_recording(tmp_path):
     assert peaks[1] < peaks[0] + 150
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "words"),
     [
         (("--where", "no_such = 1"), "--where: Binder Error"),

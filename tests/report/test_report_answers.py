@@ -301,7 +301,7 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
     assert "took 60 s," in said["answer"][0]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "words"),
     [
         (["missing.spill"], "missing.spill: no such recording"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import cases
 from evidence import recording, storage
 from spillcast.errors import InputError
 from spillcast.forecast import forecast
@@ -40,7 +41,7 @@ def test_what_was_not_written_before_is_read_from_the_disk(run, tmp_path, policy
     assert sum(t.forecast_s for t in reads) == pytest.approx(400 * 0.009, rel=0.001)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "cache:flash.json?size=2T",

@@ -1,5 +1,7 @@
 """Peaks of a histogram are those that are there, however few operations show them."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -21,8 +23,7 @@ def body_and_spike(seed, share, count, spread=0.2, low_s=600e-6, high_s=1e-3):
     return np.concatenate([fast_s, rng.uniform(low_s, high_s, slow)])
 
 
-@pytest.mark.parametrize("spread", [0.02, 0.1, 0.3, 0.6, 1.0])
-@pytest.mark.parametrize("count", [500, 20_000])
+@cases(("spread", "count"), product([0.02, 0.1, 0.3, 0.6, 1.0], [500, 20_000]))
 def test_a_lognormal_has_one_peak(spread, count):
     found = [
         len(peaks_of(150e-6 * np.random.default_rng(seed).lognormal(0, spread, count)))
@@ -31,8 +32,7 @@ def test_a_lognormal_has_one_peak(spread, count):
     assert found.count(1) >= 0.99 * SEEDS
 
 
-@pytest.mark.parametrize("spread", [0.1, 0.2, 0.3])
-@pytest.mark.parametrize("share", [0.02, 0.05])
+@cases(("spread", "share"), product([0.1, 0.2, 0.3], [0.02, 0.05]))
 def test_a_spike_of_few_slow_operations_is_a_second_peak(spread, share):
     found = [len(peaks_of(body_and_spike(seed, share, 1000, spread))) for seed in range(SEEDS)]
     assert found.count(2) >= 0.99 * SEEDS

@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from cases import cases
 from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
 from spillcast.recording import Recording
 from spillcast.storage import Storage
@@ -177,7 +178,7 @@ def test_the_output_must_have_a_directory(spilled, tmp_path):
     assert "there is no directory" in only_line(result, 2)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "words"),
     [
         ("", "cut or damaged: not JSON"),

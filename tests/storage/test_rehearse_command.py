@@ -216,12 +216,14 @@ def test_words_by_which_a_command_writes(arguments, word):
     assert writing_word(arguments) == word
 
 
-@pytest.mark.parametrize(
+@cases(
     ("command", "reads"),
     [
         ("duckdb -readonly dw.db -c 'select 1 from t'", True),
-        ("/usr/bin/psql -h db -d dw -X -c 'set work_mem = 64' -c 'with x as (values (1)) from x'",
-         True),
+        (
+            "/usr/bin/psql -h db -d dw -X -c 'set work_mem = 64' -c 'with x as (from y) from x'",
+            True,
+        ),
         ("psql -f reads.psql", True),
         ("psql -f writes.psql", False),
         ("psql -f none.psql", False),
@@ -238,7 +240,7 @@ def test_words_by_which_a_command_writes(arguments, word):
         ("python job.py", False),
         ("sh -c 'psql -c \"select 1\"'", False),
     ],
-)  # fmt: skip
+)
 def test_commands_that_are_known_to_read_alone(tmp_path, monkeypatch, command, reads):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reads.psql").write_text("-- delete nothing\nselect 1;\n")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from evidence import recording, storage
 from harness import only_line, spillcast
 from spillcast.forecast import forecast
@@ -81,7 +82,7 @@ def test_a_cache_is_the_same_after_it_was_written_and_read(run, tmp_path):
     assert source_of("cache", {}).warnings == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("word", "facts", "said"),
     [
         ("crystal ball", {}, "source is 'crystal ball', not one of probe, grid"),

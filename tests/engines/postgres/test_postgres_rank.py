@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from cases import cases
 from harness import environment, only_line, spillcast
 from plans import INSTALLATIONS
 from postgres_rig import private_server
@@ -186,7 +187,7 @@ def test_a_snapshot_of_another_server_is_refused(dsn, tmp_path):
     assert "is of another server" in told
 
 
-@pytest.mark.parametrize(
+@cases(
     ("query", "pattern"),
     [
         ("select count(*)\nfrom t\n  order by f", r"from t\s+order by f"),

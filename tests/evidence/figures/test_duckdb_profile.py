@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from cases import cases
 from harness import only_line, spillcast
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceIncomplete, InputError
 from spillcast.evidence.choice import Selection
@@ -160,7 +161,7 @@ def test_a_check_takes_its_elapsed_time(tmp_path):
     assert (found["measured_s"], found["work"]) == (OLD["latency"], None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "words"),
     [
         ({"system_peak_temp_dir_size": None}, "no size of temp files"),

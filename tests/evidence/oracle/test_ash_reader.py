@@ -126,7 +126,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@cases("shape", SHAPES)
 def test_shapes(shape, tmp_path):
     ash = read_ash(written(SHAPES[shape](), tmp_path))
     assert_rows(ash)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from harness import only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real, write_trace
 from spillcast import forecast as spillcast_forecast
@@ -231,7 +232,7 @@ def test_waits_in_running_text_only_where_asked():
     assert (terms[WRITE], terms[READ]) == (52, 4)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "said"),
     [
         (
@@ -251,7 +252,6 @@ def test_waits_in_running_text_only_where_asked():
             "an elapsed time of 12 s is less than the 12 min 53 s that were recorded",
         ),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bad_input(example, arguments, said):
     assert said in only_line(spillcast("forecast", *arguments, cwd=example), 2)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import cases
 from evidence import recording, storage
 from spillcast.errors import InputError, NotSpilled
 from spillcast.forecast import forecast
@@ -94,7 +95,7 @@ def test_operations_at_the_same_time_share_the_time(tmp_path):
     assert "threads" in {warning.code for warning in said.warnings}
 
 
-@pytest.mark.parametrize("target", ["factor:0", "factor:-1", "factor:x", "latency:soon", "nowhere"])
+@cases("target", ["factor:0", "factor:-1", "factor:x", "latency:soon", "nowhere"])
 def test_what_is_no_target_is_bad_input(run, target):
     with pytest.raises(InputError):
         resolve(target, run)

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from evidence import change, recording, storage
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast.errors import InputError, Refusal
@@ -136,7 +136,7 @@ def test_none_of_counted_statements_does(rest_ms, io_ms, count, target):
         check([said for said, _ in answers])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@cases("seed", range(12))
 def test_none_of_oracles_does(tmp_path, seed):
     """Traces of a baseline and of a target, drawn, and targets that were asked."""
     draws = np.random.default_rng(seed)

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from cases import cases
 from evidence import change, recording, storage
 from harness import only_line, spillcast
 from spillcast.forecast import forecast
@@ -17,7 +18,7 @@ LOADS = [("read", BIG, 90, 2_000_000), ("write", BIG, 10, 2_000_000)]
 THERE = {("read", BIG): 300_000, ("write", BIG): 300_000}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("capture", "words"),
     [
         ({"lost": 30}, "30 capture events lost"),
@@ -66,7 +67,7 @@ def test_one_lost_event_of_a_thousand_is_no_warning(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("worker", "calls"),
     [
         (Worker(1, 0.5, 0.51, Missed(60, 0, 200_000)), 0),
@@ -161,7 +162,7 @@ def damaged(path, kind):
     return "cut or damaged"
 
 
-@pytest.mark.parametrize(
+@cases(
     "kind",
     [
         "no folder", "no meta", "cut meta", "other version", "a list",

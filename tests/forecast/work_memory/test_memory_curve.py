@@ -1,5 +1,7 @@
 """Between measured sizes of memory: made-up runs of a formula, met again by the forecast."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -29,8 +31,7 @@ def hybrid(memory_bytes):
     return round(max(0, 64 * M - memory_bytes) / 8192)
 
 
-@pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("size", [12 * M, 20 * M, 40 * M, 60 * M, 64 * M, 90 * M])
+@cases(("storage", "size"), product(STORAGES, [12 * M, 20 * M, 40 * M, 60 * M, 64 * M, 90 * M]))
 def test_what_does_not_fit_is_a_straight_line_in_memory(storage, size):
     runs = [run(name, at, hybrid(at)) for name in STORAGES for at in (8 * M, 16 * M)]
     runs.append(run("fast", 128 * M, 0))

@@ -120,7 +120,7 @@ def test_memory_by_storage_is_the_arithmetic_of_the_passes(server):
     assert cells[NOW, 512 * K].elapsed_s == pytest.approx(recording.elapsed_s)
 
 
-@pytest.mark.parametrize("name", CURED)
+@cases("name", CURED)
 def test_with_what_is_called_enough_nothing_spills(server, name):
     query, before = CURED[name]
     recording = counts_of_plan(plan(server, query, 256, before))
@@ -130,7 +130,7 @@ def test_with_what_is_called_enough_nothing_spills(server, name):
     assert nodes_of(after["Plan"]).all_temp.blocks == 0
 
 
-@pytest.mark.parametrize("group", ["k, count(*)", "t, count(*)", "k, sum(id), max(g), min(g)", "t"])
+@cases("group", ["k, count(*)", "t, count(*)", "k, sum(id), max(g), min(g)", "t"])
 def test_a_hash_aggregate_needs_more_than_half_of_what_is_called_enough(server, group):
     """Sizes of work_mem that one would set are up to 1.5 times apart."""
     query = f"select {group} from big group by {group.partition(',')[0]}"

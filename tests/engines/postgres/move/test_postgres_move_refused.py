@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from cases import cases
 from harness import environment, only_line, ordinary_user, spillcast, spillcast_command, target
 from postgres_rig import private_server
 from spillcast.workspace import workspace
@@ -182,7 +183,7 @@ def test_a_password_is_never_shown(with_password):
     refused(moving, "PGPASSWORD", dsn=bare)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("dsn", "words"),
     [
         ("host=/nowhere dbname=x", "No such file"),

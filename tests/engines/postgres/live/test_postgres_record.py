@@ -17,7 +17,7 @@ from spillcast.engines.postgres.live.account import NAMES
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.report.recording import PROPOSAL
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 EXPLAIN = "explain (analyze, buffers, format json) "
 #: Spills, and then takes its time.

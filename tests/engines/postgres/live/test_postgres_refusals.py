@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from cases import cases
 from harness import environment, only_line, ordinary_user, refuse_tracing, spillcast, target
 from postgres_rig import JOIN, PARALLEL, everything_in, meta_of, recorder, until_attached
 
@@ -65,7 +66,7 @@ def test_the_password_is_in_no_recording(guarded, tmp_path, way):
     assert meta_of(output)["engine"]["server"]["user"] == "guarded"
 
 
-@pytest.mark.parametrize(
+@cases(
     "dsn",
     [
         f"postgresql://u:{PASSWORD}@x@127.0.0.1/db",
@@ -186,7 +187,7 @@ BAD_INPUT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD_INPUT)
+@cases("case", BAD_INPUT)
 def test_bad_input(newest, tmp_path, case):
     arguments, words = BAD_INPUT[case]
     result = record(newest.dsn, *arguments, cwd=tmp_path)
