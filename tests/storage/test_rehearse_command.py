@@ -221,7 +221,7 @@ def test_words_by_which_a_command_writes(arguments, word):
     [
         ("duckdb -readonly dw.db -c 'select 1 from t'", True),
         (
-            "/usr/bin/psql -h db -d dw -X -c 'set work_mem = 64' -c 'with x as (from y) from x'",
+            "/bin/psql -h db -d dw -X -c 'set work_mem = 1' -c 'with x as (values (1)) from x'",
             True,
         ),
         ("psql -f reads.psql", True),
