@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from slow_policies import POLICIES, Keep, stack_distances
 
 from io_made_up import access, all_hits, hits, of_keys, requests
-from slow_policies import POLICIES, Keep, stack_distances
 
 KEYS = st.lists(st.integers(0, 30), max_size=300)
 

@@ -4,9 +4,9 @@ from collections import Counter
 from itertools import permutations
 
 import pytest
+from cells import ALL, ENGINES, EVERYWHERE, FAST, MADE_UP, TPCDS, TPCH
 
 from cases import cases
-from cells import ALL, ENGINES, EVERYWHERE, FAST, MADE_UP, TPCDS, TPCH
 from spillcast_lab import matrix
 from spillcast_lab.draw import draw
 from spillcast_lab.kernel_slowed import KernelSlowed

@@ -4,9 +4,9 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from cells import ALL, ENGINES, MADE_UP, TPCDS, TPCH
 
 from cases import cases
-from cells import ALL, ENGINES, MADE_UP, TPCDS, TPCH
 from spillcast.engines.registry import lab_of
 from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown
 from spillcast_lab.draw import draw

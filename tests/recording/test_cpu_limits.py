@@ -7,8 +7,8 @@ import sys
 
 import pytest
 from bench.cpu_group import NoCpuGroup, cpu_group, inside, limit
-
 from cgroup_files import group, own_group
+
 from harness import spillcast, target
 from spillcast import _core
 from spillcast.errors import EvidenceDamaged

@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import pytest
-
 from cgroup_files import group, own_group
+
 from harness import available, spillcast, target
 from spillcast._core import PeakMemory
 from spillcast.recording.observed import MemoryGroup, memory_groups

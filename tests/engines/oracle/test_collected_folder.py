@@ -5,9 +5,9 @@ import re
 from datetime import timedelta
 
 import pytest
+from made_up_sqlplus import NOW, database, insert, run_script
 
 from harness import spillcast
-from made_up_sqlplus import NOW, database, insert, run_script
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast.engines.oracle.collect import collect
 from spillcast.evidence.find import SPOOLS, find_evidence

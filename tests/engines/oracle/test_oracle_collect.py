@@ -9,11 +9,11 @@ import re
 from datetime import timedelta
 
 import pytest
+from made_up_sqlplus import NOW, VIEWS, database, insert, parsed, run
 from sqlglot import exp
 
 from cases import cases
 from harness import spillcast
-from made_up_sqlplus import NOW, VIEWS, database, insert, parsed, run
 from spillcast.engines.oracle.collect import collect, parse_session
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.oracle.ash import executions, read_ash

@@ -4,8 +4,8 @@ import sys
 from collections import namedtuple
 
 import pytest
-
 from as_trace import write_as_trace
+
 from emulator import skip_without_fuse
 from harness import available, spillcast
 from postgres_rig import JOIN, recorder, rig, until_attached

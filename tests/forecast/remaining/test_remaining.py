@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 
 from evidence import storage
 from harness import spillcast
-from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 from spillcast.errors import NotSpilled
 from spillcast.forecast import forecast
 from spillcast.forecast.recorded import workload_of_recording

@@ -5,8 +5,8 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-
 from part_recordings import BLOCK, FILE, SAME, STEP_S, blocks, recorded, recorded_late
+
 from spillcast.forecast import forecast
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.forecast.recorded_io import recorded_threads

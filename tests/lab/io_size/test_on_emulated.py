@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from slow_sort import Disk
 from test_sweet_spot import storage
 
 from emulator import Emulator, skip_without_fuse
 from oracle_files import ROOT
-from slow_sort import Disk
 from spillcast.lab.io_size.spill import SyntheticSpill
 from spillcast.lab.io_size.sweep import sweep_io_size
 from spillcast.lab.io_size.synthetic_sort import Setting, Sort

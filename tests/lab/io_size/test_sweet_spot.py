@@ -3,9 +3,9 @@
 import random
 
 import pytest
+from slow_sort import Disk, K, M, sort_s, unit_of
 
 from cases import cases
-from slow_sort import Disk, K, M, sort_s, unit_of
 from spillcast.lab.io_size.spill import SyntheticSpill
 from spillcast.lab.io_size.sweep import sweep_io_size
 from spillcast.lab.io_size.synthetic_sort import Sort, parse_sizes, settings_of
