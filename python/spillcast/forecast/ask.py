@@ -12,15 +12,14 @@ from spillcast.forecast.counted import timed_on, workload_of_counts
 from spillcast.forecast.project import Projector
 from spillcast.forecast.projection import estimators_without
 from spillcast.forecast.question import CONFIDENCE, Question
-from spillcast.forecast.recorded import sample_of, too_unsure, workload_of_recording
+from spillcast.forecast.recorded import read_workload, too_unsure
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import Forecast, Warned
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.forecast.workload import Workload
 from spillcast.recording import Recording
-from spillcast.recording.derived import read_back
 from spillcast.storage import Storage
-from spillcast.storage.rehearse import KEPT, check_room, kept_rehearsal
+from spillcast.storage.rehearse import check_room, kept_rehearsal
 from spillcast.units import format_duration
 
 #: A forecast, and the storage that it is for where it was not refused nor taken from traces.
@@ -139,27 +138,12 @@ def _forecasts(
     former = question.known.instead_of(evidence)
     if former is not None and question.elapsed_s is None:
         return _from_former(former, evidence, targets, question)
-    rehearsed = question.rehearse is not None or (evidence.path / KEPT).exists()
-
-    def workload_of(recording: Recording) -> Workload:
-        return workload_of_recording(
-            recording,
-            elapsed_s=question.elapsed_s,
-            cpus=question.cpus,
-            cpu_quota=question.cpu_quota,
-            hints=question.known,
-            rehearsed=rehearsed,
-        )
-
-    exact = question.exact or question.rehearse is not None
-    sample = evidence if exact else sample_of(evidence)
-    workload = workload_of(sample)
-    # What is to come of a part is reads of what it wrote, where it has none itself.
-    like = sample if workload.remaining is None else read_back(evidence)
+    workload, like = read_workload(evidence, question)
     storages = _resolved_all(targets, like, question)
     answers = _answers(workload, storages, question)
     if any(too_unsure(forecast) for forecast, _ in answers):
-        return _answers(workload_of(evidence), storages, question)
+        workload, _ = read_workload(evidence, replace(question, exact=True))
+        answers = _answers(workload, storages, question)
     return answers
 
 

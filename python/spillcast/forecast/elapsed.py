@@ -88,7 +88,7 @@ def elapsed_on(
     ``measured`` the rehearsal in which the entire query ran there.
     """
     workload, forecast_s = baseline.workload, float(projected.total_s)
-    sample = None
+    speeds, sample = _direction(workload.loads, projected.latencies), None
     if measured is None:
         sample = _sampled(baseline, storage, cached=cached)
         drawn_s = _drawn_s(baseline, storage, projected, uncached_s, sample)
@@ -99,7 +99,7 @@ def elapsed_on(
         forecast_s - sum(projected.io_s),
         drawn_s,
         workload.kind,
-        _direction(workload.loads, projected.latencies),
+        speeds,
     )
     return Elapsed(forecast_s, uncertainty, sample)
 

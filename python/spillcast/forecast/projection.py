@@ -314,6 +314,7 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     loads, threads = workload.loads, workload.threads
     _check_figures(workload, storage)
     changes = _changes_on(storage, workload.changes)
+    replayed_s = _replayed_s(workload, storage) if REPLAY in baseline.estimators else None
     page_cache = threads.page_cache(loads) if cached else None
     behaviour = None if storage.source.instant else behaviour_of(storage, access="buffered")
     total_operations = workload.scale * operations(loads)
@@ -334,7 +335,6 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     compressing_s = compressed.cpu_s if compressed else 0.0
     target = Target(baseline, target_latencies, rehearsal, compressing_s)
     cpu = blended(loads, [estimator.cpu_change(target) for estimator in baseline.estimators])
-    replayed_s = _replayed_s(workload, storage) if REPLAY in baseline.estimators else None
     overlap = threads.overlap(simulated, loads, cpu.each_s, replayed_s)
     done = compressed.loads if compressed else loads
     io_wait_s = workload.io_scale * overlap.of_waits

@@ -2,19 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import hypot
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spillcast.errors import EvidenceContradictory, NotSpilled, QueryEnded
+from spillcast.errors import EvidenceContradictory, QueryEnded
 from spillcast.forecast.assumptions import (
     BUSY_MAX,
-    INSIDE,
-    INSIDE_ERROR,
-    OBSERVED_ERROR,
     SHARE_REPORTED,
     SHORTER,
     UNREAD,
@@ -22,23 +17,16 @@ from spillcast.forecast.assumptions import (
 )
 from spillcast.forecast.duckdb import compression
 from spillcast.forecast.interval import check_elapsed
-from spillcast.forecast.load import Load, operations
-from spillcast.forecast.recorded_io import (
-    data_reads,
-    quota_exceeded,
-    recorded_cpus,
-    recorded_threads,
-    temp_load,
-)
+from spillcast.forecast.load import Load
+from spillcast.forecast.question import Question
+from spillcast.forecast.recorded_io import nothing_left, quota_exceeded, recorded_cpus, recorded_io
 from spillcast.forecast.remaining import NO_HINTS, Extrapolation, RemainingWorkHints
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.threads.page_cache import memory_ns
 from spillcast.forecast.work_memory.advice import plan_spills
 from spillcast.forecast.workload import (
-    CaptureCost,
     CpuTime,
     Quality,
-    TempChanges,
     WaitSample,
     Workload,
     cpu_between_s,
@@ -50,10 +38,10 @@ from spillcast.recording.completeness import (
     Part,
     large_other_io,
     unrecognised,
-    unspilled,
     went_on,
     whole_s,
 )
+from spillcast.recording.derived import read_back
 from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import named_temp_places
 from spillcast.recording.sample import parts_of, sampled
@@ -62,8 +50,24 @@ from spillcast.recording.thread_trace import wakings_seen
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
 
-#: Of a normal distribution, standard deviations between the quartiles.
-QUARTILES = 1.349
+
+def read_workload(recording: Recording, question: Question) -> tuple[Workload, Recording]:
+    """The workload of a recording, and the recording that storages are probed with.
+
+    A large recording is sampled unless the question is ``exact``.
+    """
+    exact = question.exact or question.rehearse is not None
+    sample = recording if exact else sample_of(recording)
+    workload = workload_of_recording(
+        sample,
+        elapsed_s=question.elapsed_s,
+        cpus=question.cpus,
+        cpu_quota=question.cpu_quota,
+        hints=question.known,
+        rehearsed=question.rehearse is not None or (recording.path / KEPT).exists(),
+    )
+    # What remains of a part is reads of what it wrote, where it has none itself.
+    return workload, sample if workload.remaining is None else read_back(recording)
 
 
 def workload_of_recording(
@@ -83,34 +87,29 @@ def workload_of_recording(
     compared with. NotSpilled if there was no temp I/O; Refusal if none could be recorded.
     """
     recording.need_io()
-    meta, loads = recording.meta, temp_load(recording)
-    if not loads:
-        raise NotSpilled(f"{recording.path}: {unspilled(recording)}")
+    meta = recording.meta
+    io = recorded_io(recording, target=recorded_cpus(meta).but(cpus, cpu_quota))
+    loads = io.loads
     check_elapsed(elapsed_s, recording.elapsed_s, WHOLE if went_on(meta) else SHORTER)
     part = Part.of(meta) if elapsed_s is None else None
     total_s = elapsed_s
     if total_s is None:
         total_s = whole_s(meta) or recording.elapsed_s
-    if min(total_s, recording.elapsed_s) <= 0:
-        raise EvidenceContradictory(
-            f"{recording.path}: an elapsed time of 0 leaves nothing to forecast"
-        )
-    source = recorded_cpus(meta)
-    threads = recorded_threads(recording, target=source.but(cpus, cpu_quota))
+    if total_s <= 0:
+        raise EvidenceContradictory(nothing_left(recording))
     by_hints = Extrapolation()
     if went_on(meta):
-        by_hints = hints.extrapolate(recording, threads, elapsed_s)
+        by_hints = hints.extrapolate(recording, io.threads, elapsed_s)
     elif hints.options:
         raise QueryEnded(
             f"{recording.path}: the query ended while it was recorded: nothing remains",
             f"leave {hints.options} out",
         )
-    remaining, recorded_loads = by_hints.work, loads
-    if remaining is not None:
+    if (remaining := by_hints.work) is not None:
         loads = remaining.loads(loads)
         total_s, part = elapsed_s or remaining.whole_s(loads), None
     is_part = recording.elapsed_s < WHOLE * total_s
-    kind = _kind(recording, recorded_loads, is_part)
+    kind = _kind(recording, io.loads, is_part)
     if remaining is not None:
         # With a previous run, what is not known of the rest is drawn well enough.
         kind = "part" if remaining.guessed else "recording"
@@ -120,23 +119,23 @@ def workload_of_recording(
         total_s=total_s,
         kind=kind,
         loads=loads,
-        recorded_loads=recorded_loads,
-        recorded_threads=threads,
+        recorded_loads=io.loads,
+        recorded_threads=io.threads,
         part=part,
         remaining=remaining,
         unused_hints=by_hints.unused,
         min_remaining=by_hints.lower,
         io_ns_by_stretch=_io_ns_by_stretch(recording) if is_part else None,
         cpu=cpu_time(recording, rehearsed=rehearsed),
-        changes=temp_changes(recording),
-        data_reads=data_reads(recording),
-        capture_cost=capture_cost(recording, recorded_loads),
-        compression=compression(recording, loads),
+        changes=io.changes,
+        data_reads=io.data_reads,
+        capture_cost=io.capture_cost,
         held_bytes=spill_bytes(recording),
         written_bytes=recording.written_bytes.temp,
         temp_places=named_temp_places(meta),
         host=meta.machine.host,
         quality=_quality(recording),
+        compression=compression(recording, loads),
         statement=meta.of_statement,
         plan=plan_spills(recording),
     )
@@ -151,17 +150,17 @@ def workload_of_recording(
 
 def _of_part(workload: Workload, part: Recording) -> Workload:
     """The same run by the waits of a part of a sample."""
-    loads = temp_load(part)
+    io = recorded_io(part, target=workload.recorded_threads.target)
     return replace(
         workload,
-        loads=loads,
-        recorded_loads=loads,
-        recorded_threads=recorded_threads(part, target=workload.recorded_threads.target),
+        loads=io.loads,
+        recorded_loads=io.loads,
+        recorded_threads=io.threads,
         cpu=replace(workload.cpu, bursts=part.bursts),
-        changes=temp_changes(part),
-        data_reads=data_reads(part),
-        capture_cost=capture_cost(part, loads),
-        compression=compression(part, loads),
+        changes=io.changes,
+        data_reads=io.data_reads,
+        capture_cost=io.capture_cost,
+        compression=compression(part, io.loads),
     )
 
 
@@ -207,59 +206,6 @@ def _quality(recording: Recording) -> Quality:
         wakings_seen=wakings_seen(recording),
         all_waits=meta.raw.whole,
     )
-
-
-def temp_changes(recording: Recording) -> list[TempChanges]:
-    """One a kind of call. The per-second rows, which cover the whole run, tell count and time.
-
-    Single waits tell the calls apart, where all or some of them were kept.
-    """
-    seconds = recording.seconds
-    seconds = seconds.filter(pc.and_(seconds["temp"], seconds["op"].is_null()))
-    count, total_ns = (pc.sum(seconds[name]).as_py() for name in ("count", "total_ns"))
-    if not count:
-        return []
-    waits = recording.temp_changes.select(["event", "elapsed_ns"])
-    if not waits.num_rows:
-        return [TempChanges(None, count, total_ns / 1e9)]
-    waits = waits.set_column(0, "event", waits["event"].cast(pa.string()))
-    groups = waits.group_by("event").aggregate([("elapsed_ns", "count"), ("elapsed_ns", "sum")])
-    seen_ns = pc.sum(waits["elapsed_ns"]).as_py()
-    return [
-        TempChanges(
-            row["event"],
-            round(row["elapsed_ns_count"] * count / waits.num_rows),
-            row["elapsed_ns_sum"] / max(seen_ns, 1) * total_ns / 1e9,
-        )
-        for row in groups.sort_by("event").to_pylist()
-    ]
-
-
-def capture_cost(recording: Recording, loads: Sequence[Load]) -> CaptureCost:
-    """What observing added to the run, which it does not take on the target; 0 if not measured.
-
-    A source does the same at every call and every switch, whatever the file. Of a temp call a part
-    falls between its two times, with all of a switch in it; all else lies outside.
-    """
-    capture = recording.meta.capture
-    call_s, calls = capture.call_cost_s, capture.calls
-    if call_s is None or calls is None or capture.overhead_s is None:
-        return CaptureCost()
-    count = operations(loads)
-    operation_s = INSIDE * call_s + _blocked_share(recording) * (capture.switch_cost_s or 0.0)
-    outside_s = max(capture.overhead_s - operation_s * count, 0.0)
-    low_s, high_s = capture.overhead_low_s, capture.overhead_high_s
-    spread_s = 0.0 if low_s is None or high_s is None else (high_s - low_s) / QUARTILES
-    moved_s = INSIDE_ERROR * call_s * count
-    share = outside_s / capture.overhead_s if capture.overhead_s else 0.0
-    error_s = hypot(share * spread_s, OBSERVED_ERROR * outside_s, moved_s)
-    return CaptureCost(operation_s, outside_s, error_s)
-
-
-def _blocked_share(recording: Recording) -> float:
-    """Of the temp operations, those in which the thread left the CPU."""
-    blocked = recording.temp_columns("blocked")["blocked"].drop_null()
-    return float(pc.mean(blocked.cast("int8")).as_py()) if len(blocked) else 0.0
 
 
 def _kind(recording: Recording, loads: Sequence[Load], is_part: bool) -> str:

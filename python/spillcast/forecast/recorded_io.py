@@ -1,32 +1,71 @@
-"""The loads of a recording's temp I/O, and what its threads did, by its rows."""
+"""What the rows of a recording tell of its I/O: loads of temp I/O, threads, reads of data files."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import hypot
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
 from spillcast.columns import covered_by_stretch_s, covered_s
+from spillcast.errors import EvidenceContradictory, NotSpilled
+from spillcast.forecast.assumptions import INSIDE, INSIDE_ERROR, OBSERVED_ERROR
 from spillcast.forecast.counted import counted_trace
-from spillcast.forecast.load import Load
+from spillcast.forecast.load import Load, operations
 from spillcast.forecast.threads.cpus import PERIOD_S, Cpus
 from spillcast.forecast.threads.overlap import RecordedThreads
-from spillcast.forecast.workload import DataReads
+from spillcast.forecast.workload import CaptureCost, DataReads, TempChanges
 from spillcast.recording import Recording
 from spillcast.recording.cached_reads import COLUMN
-from spillcast.recording.completeness import unrecognised
+from spillcast.recording.completeness import unrecognised, unspilled
 from spillcast.recording.event_names import DATA_READ_BY_OTHERS
 from spillcast.recording.meta import Meta
 from spillcast.recording.spill import sequential_share
 from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
 from spillcast.storage.memory import engine_cache_bytes
 
+#: Of a normal distribution, standard deviations between the quartiles.
+QUARTILES = 1.349
 #: More CPU time than so many times what a quota allows is no error of the clocks.
 QUOTA_EXCEEDED = 1.1
+
+
+@dataclass(frozen=True)
+class RecordedIo:
+    """What the rows of a recording tell of its I/O."""
+
+    loads: Sequence[Load]
+    threads: RecordedThreads
+    changes: Sequence[TempChanges]
+    data_reads: DataReads | None
+    capture_cost: CaptureCost
+
+
+def recorded_io(recording: Recording, target: Cpus | None = None) -> RecordedIo:
+    """The I/O of a recording; its threads will have the CPUs of ``target``.
+
+    NotSpilled if there was no temp I/O, EvidenceContradictory if the run took no time.
+    """
+    loads = temp_load(recording)
+    if not loads:
+        raise NotSpilled(f"{recording.path}: {unspilled(recording)}")
+    if recording.elapsed_s <= 0:
+        raise EvidenceContradictory(nothing_left(recording))
+    return RecordedIo(
+        loads=loads,
+        threads=recorded_threads(recording, target),
+        changes=_changes(recording),
+        data_reads=data_reads(recording),
+        capture_cost=capture_cost(recording, loads),
+    )
+
+
+def nothing_left(recording: Recording) -> str:
+    """Why a recording of no time has no forecast."""
+    return f"{recording.path}: an elapsed time of 0 leaves nothing to forecast"
 
 
 def temp_load(recording: Recording) -> list[Load]:
@@ -117,7 +156,7 @@ def sessions(recording: Recording) -> int:
 def recorded_cpus(meta: Meta) -> Cpus:
     """The CPUs that the run had."""
     machine, limits = meta.machine.cpus, meta.cpu_limits
-    cores = min((known for known in (machine, limits.cpus) if known), default=None)
+    cores = min((count for count in (machine, limits.cpus) if count), default=None)
     quota_cpus = None if quota_exceeded(meta) else limits.quota_cpus
     return Cpus.limited(cores, quota_cpus, limits.period_s or PERIOD_S)
 
@@ -137,6 +176,59 @@ def quota_exceeded(meta: Meta) -> bool:
 Floats = NDArray[np.float64]
 #: The run is cut into so many stretches; in each, as many threads worked side by side as did.
 STRETCHES = 10
+
+
+def _changes(recording: Recording) -> list[TempChanges]:
+    """One a kind of call. The per-second rows, which cover the whole run, tell count and time.
+
+    Single waits tell the calls apart, where all or some of them were kept.
+    """
+    seconds = recording.seconds
+    seconds = seconds.filter(pc.and_(seconds["temp"], seconds["op"].is_null()))
+    count, total_ns = (pc.sum(seconds[name]).as_py() for name in ("count", "total_ns"))
+    if not count:
+        return []
+    waits = recording.temp_changes.select(["event", "elapsed_ns"])
+    if not waits.num_rows:
+        return [TempChanges(None, count, total_ns / 1e9)]
+    waits = waits.set_column(0, "event", waits["event"].cast(pa.string()))
+    groups = waits.group_by("event").aggregate([("elapsed_ns", "count"), ("elapsed_ns", "sum")])
+    seen_ns = pc.sum(waits["elapsed_ns"]).as_py()
+    return [
+        TempChanges(
+            row["event"],
+            round(row["elapsed_ns_count"] * count / waits.num_rows),
+            row["elapsed_ns_sum"] / max(seen_ns, 1) * total_ns / 1e9,
+        )
+        for row in groups.sort_by("event").to_pylist()
+    ]
+
+
+def capture_cost(recording: Recording, loads: Sequence[Load]) -> CaptureCost:
+    """What observing added to the run, which it does not take on the target; 0 if not measured.
+
+    A source does the same at every call and every switch, whatever the file. Of a temp call a part
+    falls between its two times, with all of a switch in it; all else lies outside.
+    """
+    capture = recording.meta.capture
+    call_s, calls = capture.call_cost_s, capture.calls
+    if call_s is None or calls is None or capture.overhead_s is None:
+        return CaptureCost()
+    count = operations(loads)
+    operation_s = INSIDE * call_s + _blocked_share(recording) * (capture.switch_cost_s or 0.0)
+    outside_s = max(capture.overhead_s - operation_s * count, 0.0)
+    low_s, high_s = capture.overhead_low_s, capture.overhead_high_s
+    spread_s = 0.0 if low_s is None or high_s is None else (high_s - low_s) / QUARTILES
+    moved_s = INSIDE_ERROR * call_s * count
+    share = outside_s / capture.overhead_s if capture.overhead_s else 0.0
+    error_s = hypot(share * spread_s, OBSERVED_ERROR * outside_s, moved_s)
+    return CaptureCost(operation_s, outside_s, error_s)
+
+
+def _blocked_share(recording: Recording) -> float:
+    """Of the temp operations, those in which the thread left the CPU."""
+    blocked = recording.temp_columns("blocked")["blocked"].drop_null()
+    return float(pc.mean(blocked.cast("int8")).as_py()) if len(blocked) else 0.0
 
 
 def data_reads(recording: Recording) -> DataReads | None:
@@ -167,18 +259,18 @@ def _by_calls(recording: Recording, work: "_Work") -> DataReads | None:
     reads = waits.take(pa.array(at))
     elapsed_s = reads["elapsed_ns"].to_numpy() / 1e9
     size = reads["bytes"].fill_null(0).to_numpy()
-    known = calibrated()
-    longer = elapsed_s > known.memory_s + size / known.memory_bytes_per_s
+    memory = calibrated()
+    longer = elapsed_s > memory.memory_s + size / memory.memory_bytes_per_s
     cold = longer & reads["blocked"].fill_null(True).to_numpy()
     if not cold.any():
         return None
     seconds = recording.seconds.take(pa.array(_data_reads(recording.seconds)))
-    whole_s = (pa.compute.sum(seconds["total_ns"]).as_py() or 0) / 1e9
-    times = max(whole_s / elapsed_s.sum(), 1.0)
+    total_s = (pc.sum(seconds["total_ns"]).as_py() or 0) / 1e9
+    scale = max(total_s / elapsed_s.sum(), 1.0)
     return DataReads(
-        round(times * int(cold.sum())),
-        round(times * int(size[cold].sum())),
-        times * work.elapsed_s(at[cold], elapsed_s[cold]),
+        round(scale * int(cold.sum())),
+        round(scale * int(size[cold].sum())),
+        scale * work.elapsed_s(at[cold], elapsed_s[cold]),
     )
 
 
@@ -192,7 +284,7 @@ class _Work:
         if self._alone:
             return
         start_ns = waits["start_ns"].to_numpy()
-        on_file = pa.compute.or_(waits["op"].is_valid(), waits["file"].is_valid()).to_numpy()
+        on_file = pc.or_(waits["op"].is_valid(), waits["file"].is_valid()).to_numpy()
         begin_ns = start_ns - waits["cpu_before_ns"].fill_null(0).to_numpy()
         end_ns = start_ns + np.where(on_file, waits["elapsed_ns"].to_numpy(), 0)
         edges_s = np.linspace(0, recording.elapsed_s, STRETCHES + 1)
@@ -218,10 +310,10 @@ class _Work:
 
 def _data_reads(rows: pa.Table) -> NDArray[np.int64]:
     """The numbers of the rows that are reads of files that are no temp files."""
-    other = pa.compute.and_(pa.compute.invert(rows["temp"]), rows["op"].is_valid())
+    other = pc.and_(pc.invert(rows["temp"]), rows["op"].is_valid())
     at = np.flatnonzero(other.to_numpy())
     ops = rows["op"].filter(other).cast(pa.string())
-    reads: NDArray[np.int64] = at[pa.compute.equal(ops, "read").to_numpy()]
+    reads: NDArray[np.int64] = at[pc.equal(ops, "read").to_numpy()]
     return reads
 
 
@@ -230,9 +322,9 @@ def _share_read_by_others(recording: Recording) -> float:
     if recording.meta.sampling is None:
         return 0.0
     samples = recording.samples
-    whole_us = pa.compute.sum(samples["weight_us"]).as_py()
-    if not whole_us:
+    total_us = pc.sum(samples["weight_us"]).as_py()
+    if not total_us:
         return 0.0
-    waited = pa.compute.is_in(samples["event"].cast(pa.string()), pa.array(DATA_READ_BY_OTHERS))
-    waited_us = pa.compute.sum(samples.filter(waited)["weight_us"]).as_py() or 0
-    return float(waited_us / whole_us)
+    waited = pc.is_in(samples["event"].cast(pa.string()), pa.array(DATA_READ_BY_OTHERS))
+    waited_us = pc.sum(samples.filter(waited)["weight_us"]).as_py() or 0
+    return float(waited_us / total_us)
