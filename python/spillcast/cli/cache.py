@@ -5,15 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spillcast.cli.options import Lenient
-from spillcast.cli.usage import Answer, AnswerCommand
+from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
     from spillcast.cache.simulation import Device
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command("cache", cls=AnswerCommand)(cache)
 
 
 def cache(

@@ -4,16 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Json, Work
-from spillcast.cli.usage import Grouped
+from spillcast.cli.options import Work
+from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
     from spillcast.recording.calibration import Calibration
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command("calibrate", cls=Grouped)(calibrate)
 
 
 def calibrate(
@@ -33,8 +28,7 @@ def calibrate(
         ),
     ] = None,
     work: Work = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Measure the CPU time that waits cost on this machine.
 
     Later forecasts have narrower intervals.
@@ -49,7 +43,6 @@ def calibrate(
 
     Example: spillcast calibrate --postgres 'host=/run/postgresql dbname=dw'
     """
-    from spillcast.cli.output import show as print_out
     from spillcast.document import written
     from spillcast.errors import OptionConflict
     from spillcast.report.machine import machine_page
@@ -57,7 +50,7 @@ def calibrate(
     if show and postgres is not None:
         raise OptionConflict("--show and --postgres: --show runs nothing, give one")
     calibration = _kept() if show else _measured(work, repeat, queries, postgres)
-    print_out(lambda: written(calibration), lambda: machine_page(calibration), json=json)
+    return Answer(lambda: written(calibration), lambda: machine_page(calibration))
 
 
 def _kept() -> "Calibration":

@@ -7,12 +7,7 @@ from typing import Annotated
 import typer
 
 from spillcast.cli.options import Elapsed, Item, Queryid
-from spillcast.cli.usage import Answer, AnswerCommand
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command("check", cls=AnswerCommand)(check)
+from spillcast.cli.usage import Answer
 
 
 def check(

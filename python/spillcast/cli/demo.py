@@ -1,15 +1,8 @@
 """``spillcast demo``: the whole loop on a real engine, in about two minutes."""
 
-import typer
-
 from spillcast.cli.engines import DEFAULT, Engine
 from spillcast.cli.options import Work
-from spillcast.cli.usage import Answer, AnswerCommand
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command("demo", cls=AnswerCommand)(demo)
+from spillcast.cli.usage import Answer
 
 
 def demo(

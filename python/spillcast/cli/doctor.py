@@ -1,13 +1,6 @@
 """``spillcast doctor``: what works here, and what mends the rest."""
 
-import typer
-
-from spillcast.cli.usage import Answer, AnswerCommand
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command("doctor", cls=AnswerCommand)(doctor)
+from spillcast.cli.usage import Answer
 
 
 def doctor() -> Answer:

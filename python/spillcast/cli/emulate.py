@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.usage import Answer, AnswerCommand
+from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
     from spillcast.storage.emulation import Mount
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command("emulate", cls=AnswerCommand)(emulate)
 
 
 def emulate(

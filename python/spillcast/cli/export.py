@@ -8,12 +8,6 @@ from typing import Annotated, Literal
 import typer
 
 from spillcast.cli.options import Json, Where
-from spillcast.cli.usage import Grouped
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command("export", cls=Grouped)(export)
 
 
 def export(

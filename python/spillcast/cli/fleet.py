@@ -5,12 +5,7 @@ from typing import Annotated
 import typer
 
 from spillcast.cli.options import Confidence, TempEvents
-from spillcast.cli.usage import Answer, AnswerCommand
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command("fleet", cls=AnswerCommand)(fleet)
+from spillcast.cli.usage import Answer
 
 
 def fleet(

@@ -8,15 +8,10 @@ import typer
 
 from spillcast.cli.options import ORACLE, RECORDING, REHEARSAL, TARGET
 from spillcast.cli.question import with_question
-from spillcast.cli.usage import Answer, AnswerCommand
+from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
     from spillcast.forecast.question import Question
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command("forecast", cls=AnswerCommand)(forecast)
 
 
 @with_question

@@ -6,12 +6,6 @@ from typing import Annotated
 import typer
 
 from spillcast.cli.options import Json
-from spillcast.cli.usage import Grouped
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command("ingest", cls=Grouped)(ingest)
 
 
 def ingest(

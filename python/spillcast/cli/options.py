@@ -20,9 +20,6 @@ Json = Annotated[
 Csv = Annotated[
     bool, typer.Option("--csv", help="Print raw numbers under one header.", callback=single_format)
 ]
-Markdown = Annotated[
-    bool, typer.Option("--markdown", help="Print it as Markdown.", callback=single_format)
-]
 Confidence = Annotated[
     float, typer.Option(min=0.5, max=0.999, help="Level of the interval, 0.5 to 0.999.")
 ]

@@ -6,15 +6,10 @@ from typing import Annotated, Literal
 import typer
 
 from spillcast.cli.options import Confidence
-from spillcast.cli.usage import Answer, AnswerCommand
+from spillcast.cli.usage import Answer
 
 #: What is asked about where nothing else is.
 TEN_TIMES = "factor:10"
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command(cls=AnswerCommand)(postgres)
 
 
 def postgres(

@@ -6,18 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Budget, Csv, Elapsed, Item, Json, Markdown
-from spillcast.cli.usage import Grouped
+from spillcast.cli.options import Budget, Elapsed, Item
+from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
     from spillcast.evidence.counts import Counts
     from spillcast.recording import Recording
     from spillcast.storage import Storage
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command("probe", cls=Grouped)(probe)
 
 
 def probe(
@@ -48,10 +43,7 @@ def probe(
     elapsed: Elapsed = None,
     psync: Annotated[bool, typer.Option("--psync", help="Do not use io_uring for --grid.")] = False,
     budget: Budget = "60s",
-    json: Json = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
+) -> Answer:
     """Replay a recording's temp I/O on a directory and time it.
 
     Without a recording, --grid measures the directory by size and depth.
@@ -66,8 +58,7 @@ def probe(
 
     Example: spillcast probe --like run.spill --iolog spill.log
     """
-    from spillcast.cli.output import emit, show
-    from spillcast.report.storage import iolog_text, storage_page
+    from spillcast.report.storage import iolog_page, storage_page
 
     of_run = {"--item": item, "--block": block, "--elapsed": elapsed}
     _check(directory, like, grid=grid, psync=psync, iolog=iolog, output=output, of_run=of_run)
@@ -82,19 +73,12 @@ def probe(
             raise EvidenceUnsuited(text)
         written = write_iolog(evidence, iolog)
         if directory is None:
-            emit(written.to_json()) if json else print(iolog_text(written))
-            return
+            return Answer(written.to_json, lambda: iolog_page(written))
     assert directory is not None
     storage = _measure(directory, evidence, budget, psync=psync)
     if output is not None:
         storage.save(output)
-    show(
-        storage.to_json,
-        lambda: storage_page(storage),
-        json=json,
-        csv=csv,
-        markdown=markdown,
-    )
+    return Answer(storage.to_json, lambda: storage_page(storage))
 
 
 def _check(

@@ -16,12 +16,7 @@ from spillcast.cli.options import (
     Until,
     Where,
 )
-from spillcast.cli.usage import Answer, AnswerCommand
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command("profile", cls=AnswerCommand)(profile)
+from spillcast.cli.usage import Answer
 
 
 def profile(

@@ -71,6 +71,7 @@ def with_question(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     run.__dict__["__signature__"] = signature.replace(parameters=parameters)
     run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__annotations__["return"] = signature.return_annotation
     return run
 
 

@@ -48,7 +48,7 @@ def add_to(application: typer.Typer) -> None:
     application.command(
         "record",
         cls=Grouped,
-        context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
+        context_settings={"allow_interspersed_args": False},
     )(record)
 
 

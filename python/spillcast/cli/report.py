@@ -7,18 +7,12 @@ import typer
 
 from spillcast.cli.options import Json
 from spillcast.cli.question import with_question
-from spillcast.cli.usage import Grouped
 from spillcast.units import format_count
 
 if TYPE_CHECKING:
     from spillcast.forecast.ask import Answer
     from spillcast.forecast.question import Question
     from spillcast.report.html.inputs import Inputs
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command("report", cls=Grouped)(report)
 
 
 @with_question

@@ -3,6 +3,7 @@
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -78,8 +79,20 @@ def application(arguments: list[str]) -> "Typer":
     for verb in (word,) if word in VERBS else VERBS:
         module = MODULES.get(verb, f"spillcast.cli.{verb}")
         if word == verb or find_spec(module.split(".")[0]):
-            import_module(module).add_to(spillcast)
+            _register(spillcast, verb, import_module(module))
     return spillcast
+
+
+def _register(application: "Typer", verb: str, module: ModuleType) -> None:
+    """Add a verb: the function of its name, unless its file registers commands itself."""
+    from spillcast.cli.usage import Answer, AnswerCommand, Grouped
+
+    if hasattr(module, "add_to"):
+        module.add_to(application)
+        return
+    function = getattr(module, verb)
+    answers = function.__annotations__["return"] is Answer
+    application.command(verb, cls=AnswerCommand if answers else Grouped)(function)
 
 
 def print_version() -> None:

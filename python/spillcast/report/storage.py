@@ -148,8 +148,14 @@ def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"  sustained writes: {burst} for all {format_bytes(written['bytes'])}{dirty}"
 
 
-def iolog_text(log: Iolog) -> str:
+def iolog_page(log: Iolog) -> Page:
     """The exported log, and the fio command that replays it."""
+    keys = ("path", "reads", "writes", "read_bytes", "write_bytes")
+    data = Table.of([Column(None, key, "raw") for key in keys], [log.to_json()])
+    return Page([Drawn(lambda _width: _iolog_text(log))], data)
+
+
+def _iolog_text(log: Iolog) -> str:
     files = ", ".join(f"{name} ({format_bytes(size)})" for name, size in log.files.items())
     lay = "".join(f"  truncate -s {log.files[name]} {name}\n" for name in log.laid_before)
     return (

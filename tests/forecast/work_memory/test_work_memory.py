@@ -268,7 +268,7 @@ def test_the_sentence_and_the_table_agree(tmp_path):
     assert {cell.elapsed_s for cell in enough} == {memory.enough.forecast_s}
     assert {cell.interval_s for cell in enough} == {memory.enough.interval_s}
     page = forecast_page(said, in_full=True).text(200)
-    assert f"leave about {format_duration(memory.enough.forecast_s)} (" in page
+    assert f"nothing spills: about {format_duration(memory.enough.forecast_s)} (" in page
 
 
 def test_bounds_of_a_cell_hold_it():
