@@ -23,6 +23,9 @@ PLATFORMS ?=
 LONG := $(addprefix tests/,lab/test_kernel_slowed.py lab/test_memory_sweep.py lab/test_verify.py \
 	report/test_report_pages.py skeptic/test_skeptic.py test_docs_site.py test_interactive.py \
 	test_notebook_extra.py)
+# What ends recorders at drawn moments, with more of them than daily.
+KILLED := $(addprefix tests/,cli/test_ended_verbs.py engines/postgres/live/test_postgres_killed.py \
+	recording/test_killed.py)
 # A worker that ends is not replaced, for pytest-xdist then waits forever.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Real servers and captures share two cores: up to three tests that failed, which is status 1, are run
@@ -71,16 +74,19 @@ test: build ## the tests; what wants a missing system package is skipped by name
 
 nightly: export SPILLCAST_SERVERS = all
 nightly: export SPILLCAST_KILLS = 10
-nightly: build ## the tests that take long, and five minutes of damaged evidence
+nightly: build ## the tests that take long, and five minutes of damaged evidence; rewrites docs/nightly.md
+	rm -rf .pytest_cache build/nightly
+	$(BIN)/pytest --junitxml build/nightly/long.xml $(PARALLEL) $(LONG) tests/engines/postgres/move || $(AGAIN)
 	rm -rf .pytest_cache
-	$(BIN)/pytest $(PARALLEL) $(LONG) tests/engines/postgres/move || $(AGAIN)
+	$(BIN)/pytest --junitxml build/nightly/timed.xml $(TIMED) || $(AGAIN)
 	rm -rf .pytest_cache
-	$(BIN)/pytest $(TIMED) || $(AGAIN)
+	$(BIN)/pytest --junitxml build/nightly/nightly.xml -m nightly $(addprefix --ignore=,$(TIMED) $(LONG)) || $(AGAIN)
 	rm -rf .pytest_cache
-	$(BIN)/pytest -m nightly $(addprefix --ignore=,$(TIMED) $(LONG)) || $(AGAIN)
+	$(BIN)/pytest --junitxml build/nightly/killed.xml $(KILLED) || $(AGAIN)
 	# The fast reader of traces must agree with a slow one.
 	TRACES_S=30 cargo test --profile quick --locked --workspace --test oracle damaged -- --nocapture
-	$(MAKE) fuzz
+	$(MAKE) fuzz >build/nightly/fuzz.txt; status=$$?; cat build/nightly/fuzz.txt; exit $$status
+	$(BIN)/python docs/generate_nightly.py
 
 fuzz: build ## damaged evidence for every reader, MINUTES=5; prints a count of outcomes
 	PYTHONPATH=tests $(BIN)/python -m fuzz --known
