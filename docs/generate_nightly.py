@@ -1,4 +1,4 @@
-"""The page of the last nightly run: ``python docs/generate_nightly.py`` writes it of build/nightly."""
+"""The page of the last nightly run, from build/nightly: ``python docs/generate_nightly.py``."""
 
 import subprocess
 from pathlib import Path
@@ -8,8 +8,8 @@ PAGE = Path(__file__).with_name("nightly.md")
 RESULTS = PAGE.parents[1] / "build" / "nightly"
 HEAD = """# The last nightly run
 
-`make nightly` runs what takes too long for `make test`, and writes this page. A test that fails in the
-first run and passes in a second, alone, counts as failed here.
+`make nightly` runs what takes too long for `make test`, and writes this page. A test that fails in
+the first run and passes in a second, alone, counts as failed.
 
 Commit {commit}, begun {began} UTC.
 
