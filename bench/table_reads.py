@@ -24,8 +24,8 @@ from bench.result import Result
 from spillcast import _core
 from spillcast.engines.postgres.server import make_cluster, of_system, serve
 from spillcast.errors import InputError
+from spillcast.recording.calibration import measured_cost
 from spillcast.recording.capture import RecordOptions
-from spillcast.recording.capture_cost import measured_cost
 from spillcast.workspace import workspace
 from spillcast_lab.tpc.postgres import FORCED, TPCH_SPILLING, DebianTpch, load
 from spillcast_lab.tpc.suite import TPCH

@@ -18,8 +18,7 @@ from spillcast.evidence.figures.stated import StatedFigures
 from spillcast.forecast import Forecast
 from spillcast.lab.doctor import Diagnosis
 from spillcast.lab.truth_file import COLUMNS
-from spillcast.recording.calibration import Calibration
-from spillcast.recording.capture_cost import KeptCost
+from spillcast.recording.calibration import Calibration, KeptCost
 from spillcast.recording.meta import Meta
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Column
 from spillcast.recording.server import ServerRecording

@@ -1,4 +1,4 @@
-"""Directories that are gone after some work, also when it is killed; files that are there whole."""
+"""Directories removed after work even if it is killed, files written at once, files of the user."""
 
 import errno
 import os
@@ -109,3 +109,31 @@ def free_bytes(directory: Path) -> int:
     """Space an ordinary user may still fill."""
     stats = os.statvfs(directory)
     return stats.f_bavail * stats.f_frsize
+
+
+def user_folder(variable: str, usual: str) -> Path:
+    """Below what an environment variable names, or else ``usual`` of the home directory.
+
+    RuntimeError for a user without a home.
+    """
+    folder = os.environ.get(variable, "")
+    root = Path(folder) if os.path.isabs(folder) else Path.home() / usual
+    return root / "spillcast"
+
+
+def is_new(notice: str) -> bool:
+    """Whether this user never got the notice, which counts as printed from now on.
+
+    Where that cannot be kept, the notice is new each time.
+    """
+    try:
+        path = user_folder("XDG_STATE_HOME", ".local/state") / "notices"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+", encoding="utf-8") as file:
+            file.seek(0)
+            if notice in file.read().splitlines():
+                return False
+            file.write(notice + "\n")
+    except (OSError, RuntimeError, UnicodeDecodeError):
+        pass
+    return True

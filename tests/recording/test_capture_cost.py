@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from harness import TIMEOUT_S, available, ordinary_user, refuse_perf, spillcast, target
+from spillcast.recording.calibration import cost_of, kept_cost
 from spillcast.recording.capture import AUTO, SOURCES
-from spillcast.recording.capture_cost import cost_of, kept_cost
 from spillcast.recording.recording import Recording
 
 
@@ -64,7 +64,7 @@ def test_it_is_measured_once_in_some_minutes(source, cache, monkeypatch):
     assert kept_cost(source) is None
     found = cost_of(source)
     monkeypatch.setattr(
-        "spillcast.recording.capture_cost.measured_cost", lambda *_: pytest.fail("measured")
+        "spillcast.recording.calibration.measured_cost", lambda *_: pytest.fail("measured")
     )
     assert cost_of(source) == kept_cost(source) == found
     (path,) = cache.iterdir()
@@ -90,10 +90,10 @@ def test_what_is_some_minutes_old_is_measured_again(cache, monkeypatch):
     (path,) = cache.iterdir()
     path.write_text(json.dumps(json.loads(path.read_text()) | {"measured_at_s": time.time() - 601}))
     assert kept_cost(source) == first
-    monkeypatch.setattr("spillcast.recording.capture_cost.measured_cost", lambda *_: None)
+    monkeypatch.setattr("spillcast.recording.calibration.measured_cost", lambda *_: None)
     assert cost_of(source) == first
     again = replace(first, call_s=2 * first.call_s)
-    monkeypatch.setattr("spillcast.recording.capture_cost.measured_cost", lambda *_: again)
+    monkeypatch.setattr("spillcast.recording.calibration.measured_cost", lambda *_: again)
     assert cost_of(source) == kept_cost(source) == again
 
 
@@ -137,7 +137,7 @@ def test_what_cannot_be_measured_is_not_known(cache, monkeypatch):
 
 def test_a_measurement_that_is_killed_leaves_nothing(cache):
     code = (
-        "from spillcast.recording.capture_cost import measured_cost\n"
+        "from spillcast.recording.calibration import measured_cost\n"
         "while True: print(measured_cost('preload').call_s, flush=True)"
     )
     rng = random.Random(1)

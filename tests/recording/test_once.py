@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.recording.capture_cost import is_new
+from spillcast.workspace import is_new
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typer._click.exceptions import NoArgsIsHelpError, NoSuchOption, UsageError
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from spillcast.errors import UsageInvalid
-from spillcast.recording.near import near_names
+from spillcast.text import near_names
 
 if TYPE_CHECKING:
     from spillcast.report.page import Page

@@ -19,7 +19,7 @@ from spillcast.evidence.recognise import is_word, recognise
 from spillcast.evidence.text import HEAD_BYTES, head_of
 from spillcast.gate import check_kind
 from spillcast.recording.meta import is_recording
-from spillcast.recording.near import mended
+from spillcast.text import mended
 
 TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")
 #: Documents of other verbs begin so.

@@ -20,7 +20,6 @@ from spillcast.evidence.oracle.ash import ALL, Chosen, hints, read_ash
 from spillcast.evidence.oracle.block_size import BlockSize, block_size
 from spillcast.evidence.oracle.row_sources import (
     RowSource,
-    line_words,
     row_sources_of_samples,
     row_sources_of_trace,
     spilling,
@@ -38,7 +37,7 @@ from spillcast.profile.trace_tables import (
     order_of,
 )
 from spillcast.profile.traces import trace_warnings
-from spillcast.text import rows_of
+from spillcast.text import plan_line_words, rows_of
 from spillcast.units import format_bytes
 
 _COLUMNS = {
@@ -224,7 +223,7 @@ def _sentences(sources: Sequence[RowSource]) -> list[str]:
     most, share = ranked[0]
     if most.plan_line is None:
         return []
-    text = line_words(most.operation, most.plan_line)
+    text = plan_line_words(most.operation, most.plan_line)
     if most.temp_us is not None:
         return [f"{text} takes {share:.0%} of the time in temp I/O."]
     sizes = (format_bytes(size or 0) for size in (most.temp_bytes_written, most.temp_bytes_read))

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from spillcast import _core
 from spillcast.document import as_text
 from spillcast.errors import NothingRecorded
-from spillcast.recording.calibration import kept_calibration
+from spillcast.recording.calibration import CaptureCost, cost_of, kept_calibration, kept_cost
 from spillcast.recording.capture import SOURCES, RecordOptions
-from spillcast.recording.capture_cost import CaptureCost, cost_of, is_new, kept_cost
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import (
     Target,
@@ -30,6 +29,7 @@ from spillcast.recording.recording import Recording
 from spillcast.recording.writer import Clock, RecordingOutput
 from spillcast.redaction import struck_arguments
 from spillcast.units import format_count
+from spillcast.workspace import is_new
 
 if TYPE_CHECKING:
     import pyarrow as pa

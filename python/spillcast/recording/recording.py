@@ -14,9 +14,9 @@ from spillcast.errors import (
 from spillcast.gate import batches_of, table_of, text_of
 from spillcast.recording import sums
 from spillcast.recording.meta import META_FILE, Meta, ObservedEngine, check_name
-from spillcast.recording.near import mended
 from spillcast.recording.sums import AGAIN
 from spillcast.tabular import Display, Displayed, polars_of
+from spillcast.text import mended
 from spillcast.units import format_bytes, format_duration
 
 if TYPE_CHECKING:

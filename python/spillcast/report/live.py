@@ -6,7 +6,7 @@ from typing import Any
 
 from spillcast.forecast import Forecast
 from spillcast.forecast.verdict import forecasts_document, verdict
-from spillcast.recording.capture_cost import CaptureCost
+from spillcast.recording.calibration import CaptureCost
 from spillcast.recording.event_names import OPS
 from spillcast.recording.live import Running, Tally
 from spillcast.report.forecast import left_words, to_come_table

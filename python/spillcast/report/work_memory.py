@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from spillcast.evidence.oracle.row_sources import line_words
 from spillcast.forecast import Forecast
 from spillcast.forecast.verdict import unknown_share
 from spillcast.forecast.work_memory import (
@@ -16,6 +15,7 @@ from spillcast.forecast.work_memory import (
 from spillcast.forecast.work_memory.advice import Advice, Cell
 from spillcast.report.page import Part, Words
 from spillcast.report.table import Column, Table
+from spillcast.text import plan_line_words
 from spillcast.units import format_bytes, format_duration, format_setting
 
 #: Part of pga_aggregate_target that a work area of a serial query gets at most, and that those of
@@ -78,7 +78,7 @@ def spilled_sentences(spilled: Spilled) -> list[str]:
         line = spilled.lines[0]
         words = {0: "memory by now", 1: "one pass"}.get(line.passes or 0, f"{line.passes} passes")
         passes = "" if line.passes is None else f", in {words}"
-        name = line_words(line.operation, line.plan_line)
+        name = plan_line_words(line.operation, line.plan_line)
         lines.append(f"{name} does {100 * line.share:.0f} % of the spill{passes}.")
     if spilled.more_pga is not None:
         lines += _pga_sentences(spilled.more_pga)

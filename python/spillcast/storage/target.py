@@ -15,12 +15,11 @@ from spillcast.evidence.text import text_of
 from spillcast.gate import json_of
 from spillcast.recording import Recording
 from spillcast.recording.meta import is_recording
-from spillcast.recording.near import near_path
 from spillcast.storage.budget import Budget, all_that_is_free
 from spillcast.storage.memory import SHARED_MEMORY, check_memory, is_tmpfs
 from spillcast.storage.observed import TempEvidence, assumed_latency, observed
 from spillcast.storage.storage import Storage
-from spillcast.text import shell_word
+from spillcast.text import near_path, shell_word
 from spillcast.units import parse_factor, parse_latency_s
 
 if TYPE_CHECKING:

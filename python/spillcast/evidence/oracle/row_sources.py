@@ -101,13 +101,6 @@ class RowSource:
         return float((self.temp_bytes_read or 0) + (self.temp_bytes_written or 0))
 
 
-def line_words(operation: str, plan_line: int | None) -> str:
-    """Such as ``The hash join of line 7``, at the begin of a sentence."""
-    if not operation:
-        return f"Line {plan_line} of the plan"
-    return f"The {operation.lower()} of line {plan_line}"
-
-
 def row_sources_of_trace(folder: Path, block_bytes: int) -> list[RowSource]:
     """Out of the STAT lines that were spooled to ``folder``; empty where there are none."""
     import duckdb
