@@ -7,8 +7,10 @@ slow storage, and appends a row a run. Load does not matter: bytes are compared,
 import csv
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import lab_of
@@ -17,12 +19,20 @@ from spillcast.units import parse_bytes
 from spillcast.workspace import workspace
 
 THREADS, REPEAT = (1, 2, 4), 4
-#: Memory limits, over that under which a query spills well.
-MEMORY_FACTORS = (0.8, 1.0, 1.3, 1.6)
+#: Memory limits by query, in MB: from one under which it spills all to one that it hardly exceeds.
+LIMITS_MB: Mapping[str, Sequence[int]] = {
+    "hash join": (104, 130, 169, 208),
+    "sort": (56, 70, 91, 112, 140),
+    "group by": (80, 100, 130, 160, 185),
+    "window": (40, 50, 65, 80, 93),
+}
 STORAGES = ("tmpfs", "latency:2ms")
-QUERIES = ("hash join", "sort", "group by", "window")
 LOOK_S = 0.02
 COLUMNS = ("query", "threads", "memory_bytes", "storage", "written_bytes", "peak_rss_bytes")
+#: Runs that write less did not spill.
+SPILLED_BYTES = 1 << 20
+#: Spreads that are tried: far from the limit, and for each of memory over spill.
+FAR, SHARE = np.linspace(0.002, 0.12, 119), np.linspace(0.0, 0.02, 101)
 
 
 def runs() -> Iterator[Sequence[object]]:
@@ -39,13 +49,38 @@ def runs() -> Iterator[Sequence[object]]:
                     )
 
 
+def fitted(rows: Iterable[Sequence[object]]) -> list[list[float]]:
+    """``far`` and ``share`` of one thread and of several, by maximum likelihood."""
+    cells: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+    for query, threads, memory, storage, written, peak_rss in rows:
+        run = float(str(written)), float(str(peak_rss))
+        if run[0] >= SPILLED_BYTES:
+            cells.setdefault((str(threads) != "1", query, threads, memory, storage), []).append(run)
+    fits = []
+    for several in (False, True):
+        alike = [np.array(cell) for key, cell in cells.items() if key[0] == several]
+        spreads = [
+            (len(cell) - 1, np.log(cell[:, 0]).var(ddof=1), cell[:, 1].mean() / cell[:, 0].mean())
+            for cell in alike
+            if len(cell) > 1
+        ]
+        fits.append(_most_likely(np.array(spreads)))
+    return fits
+
+
+def _most_likely(cells: np.ndarray) -> list[float]:
+    degrees, variance, times = cells.T
+    far, share = np.meshgrid(FAR, SHARE, indexing="ij")
+    expected = far[..., None] ** 2 + (share[..., None] * times) ** 2
+    unlikely = (degrees * (np.log(expected) + variance / expected)).sum(axis=-1)
+    at = np.unravel_index(unlikely.argmin(), unlikely.shape)
+    return [float(far[at]), float(share[at])]
+
+
 def _workloads(engine: Lab) -> Iterator[Workload]:
     for threads in THREADS:
         for query in engine.verified(threads):
-            if query.name not in QUERIES:
-                continue
-            for factor in MEMORY_FACTORS:
-                megabytes = round(factor * float(query.memory.removesuffix("MB")))
+            for megabytes in LIMITS_MB.get(query.name, ()):
                 yield Workload(query.name, query.sql, query.rows, f"{megabytes}MB", threads)
 
 
@@ -68,10 +103,15 @@ def _figure(path: Path, name: str) -> int:
     return int(match[1]) if match else 0
 
 
-if __name__ == "__main__":
-    with Path(sys.argv[1]).open("a", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(COLUMNS)
+def main(path: Path) -> None:
+    """Append the runs to a file, and print the fit of all in it."""
+    with path.open("a", newline="") as file:
         for row in runs():
-            table.writerow(row)
+            csv.writer(file).writerow(row)
             file.flush()
+    with path.open(newline="") as file:
+        print(fitted(list(csv.reader(file))))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

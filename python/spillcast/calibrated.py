@@ -81,6 +81,7 @@ class Calibrated:
     oracle_rest_spread: float
     oracle_rest_moves: float
     oracle_rest_s: float
+    spill_spread: Sequence[tuple[float, float]]
     residuals: Residuals
 
     def memory_answers(self, mean_s: float, mean_bytes: float) -> bool:

@@ -82,7 +82,8 @@ History = Annotated[
     typer.Option(
         metavar="FILE",
         help="An earlier run of the query (recording, plan, row of pg_stat_statements), or its "
-        "plan by EXPLAIN without ANALYZE. Repeatable.",
+        "plan by EXPLAIN without ANALYZE; for an entire recording, other runs of the query, which "
+        "measure how far its spill differs. Repeatable.",
         rich_help_panel=IN_PART,
     ),
 ]

@@ -27,7 +27,8 @@ def open_evidence(
     if len(paths) > 1:
         names = f"{paths[0]}, {paths[1]}{', ...' if len(paths) > 2 else ''}"
         raise EvidenceMixed(
-            f"{len(paths)} files are given: {names}", "forecast one query at a time"
+            f"{len(paths)} files are given: {names}",
+            "forecast one query at a time; give other runs of it as --history",
         )
     elapsed_s, timed = selection.elapsed_s, selection.timed
     if kind == "recordings":

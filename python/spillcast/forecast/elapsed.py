@@ -128,7 +128,10 @@ def _drawn_s(
         ],
         draws,
         noise=hypot(
-            LATENCY_NOISE, storage.source.noise * projected.storage_share, _disturbed(storage)
+            LATENCY_NOISE,
+            storage.source.noise * projected.storage_share,
+            _disturbed(storage),
+            0.0 if workload.spill_spread is None else workload.spill_spread.added,
         ),
         factors=_factors(workload, draws),
         whole_known=workload.remaining is None,

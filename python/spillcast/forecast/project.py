@@ -161,6 +161,7 @@ class Projector:
             recorded_s=recorded_s,
             to_come=workload.min_remaining if remaining is None else remaining.summary(),
             warm=_warm(baseline, None),
+            spill_spread=workload.spill_spread,
         )
 
 

@@ -22,6 +22,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.recorded_io import nothing_left, quota_exceeded, recorded_cpus, recorded_io
 from spillcast.forecast.remaining import NO_HINTS, Extrapolation, RemainingWorkHints
 from spillcast.forecast.result import Forecast
+from spillcast.forecast.spill_spread import spill_spread
 from spillcast.forecast.threads.page_cache import memory_ns
 from spillcast.forecast.work_memory.advice import plan_spills
 from spillcast.forecast.workload import (
@@ -97,14 +98,18 @@ def workload_of_recording(
         total_s = whole_s(meta) or recording.elapsed_s
     if total_s <= 0:
         raise EvidenceContradictory(nothing_left(recording))
-    by_hints = Extrapolation()
+    by_hints, spread = Extrapolation(), None
     if went_on(meta):
         by_hints = hints.extrapolate(recording, io.threads, elapsed_s)
-    elif hints.options:
-        raise QueryEnded(
-            f"{recording.path}: the query ended while it was recorded: nothing remains",
-            f"leave {hints.options} out",
-        )
+    else:
+        if options := hints.of_remaining:
+            raise QueryEnded(
+                f"{recording.path}: the query ended while it was recorded: nothing remains",
+                f"leave {options} out",
+            )
+        others, unused = hints.runs_of(recording) if hints.history else ((), ())
+        by_hints = Extrapolation(unused=unused)
+        spread = None if "spread" in without else spill_spread(recording, others)
     if (remaining := by_hints.work) is not None:
         loads = remaining.loads(loads)
         total_s, part = elapsed_s or remaining.whole_s(loads), None
@@ -124,6 +129,7 @@ def workload_of_recording(
         part=part,
         remaining=remaining,
         unused_hints=by_hints.unused,
+        spill_spread=spread,
         min_remaining=by_hints.lower,
         io_ns_by_stretch=_io_ns_by_stretch(recording) if is_part else None,
         cpu=cpu_time(recording, rehearsed=rehearsed),

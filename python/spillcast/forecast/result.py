@@ -90,6 +90,35 @@ class Sampled:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpillSpread:
+    """How far the bytes that a query spills differ from run to run."""
+
+    #: Standard deviation of their logarithm, and what of it the interval has beyond the spread that
+    #: the spills of verified queries have.
+    spread: float
+    added: float
+    #: Bytes of this run, and the memory that its threads shared; None where not shared or unknown.
+    written_bytes: int
+    memory_bytes: int | None
+    #: Runs whose spill was compared.
+    runs: int
+
+    @property
+    def words(self) -> str:
+        """The spread and its source, within a sentence."""
+        sources = []
+        if self.runs > 1:
+            sources.append(f"the spills of {self.runs} runs")
+        if self.memory_bytes is not None:
+            written, memory = map(format_bytes, (self.written_bytes, self.memory_bytes))
+            sources.append(f"a spill of {written} beside {memory} of memory")
+        return (
+            f"the spill differs by {100 * self.spread:.1f} % from run to run (standard "
+            f"deviation), by {' and '.join(sources)}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RemainingQuantity:
     """Bytes or seconds that remain, nine in ten between ``low`` and ``high``.
 
@@ -170,6 +199,9 @@ class Forecast(Tabular):
     warm: Warm | None = later()
     #: Where not all waits of a large recording were taken.
     sampled: Sampled | None = later()
+    #: How far the spill differs from run to run, which is part of the interval; None where nothing
+    #: shows it.
+    spill_spread: SpillSpread | None = later()
     #: How to get this storage, in words.
     advice: Sequence[str] = later(())
     #: What more work memory would do, where a plan of PostgreSQL is known.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spillcast.evidence.counts import Unknown
 from spillcast.forecast.load import Load
-from spillcast.forecast.result import Remaining
+from spillcast.forecast.result import Remaining, SpillSpread
 from spillcast.forecast.threads.overlap import RecordedThreads, Threads
 from spillcast.forecast.work_memory import Spill
 from spillcast.recording.bursts import Bursts, TempOperations
@@ -172,6 +172,8 @@ class Workload:
     remaining: "RemainingWork | None" = None
     #: What was given to tell the entire query and is not used, and why.
     unused_hints: Sequence[str] = ()
+    #: How far its spill differs from run to run; None where nothing shows it.
+    spill_spread: SpillSpread | None = None
     #: What is at least to come of a query whose entire work is not known.
     min_remaining: Remaining | None = None
     #: Of a part: time (ns) in temp I/O, a row for each slice or second, a column for each op.

@@ -191,6 +191,8 @@ def _cells(forecast: Forecast) -> list[Any]:
 
 #: Share of the elapsed time below which the term of a size is shown with others.
 SMALL = 0.005
+#: A spread of the spill that adds less than this to the interval is not shown.
+SHOWN_SPREAD = 0.005
 #: Times have three digits.
 ROUNDED = 0.0005
 
@@ -245,6 +247,9 @@ def _forecast_parts(
             f"  estimated from {sample.waits:,} of {format_count(sample.of_waits, 'wait')}, spread "
             f"over the run: standard error {100 * sample.error:.1f} %; --exact takes all waits"
         )
+    if (spread := forecast.spill_spread) is not None and spread.added >= SHOWN_SPREAD:
+        text = f"  in the interval: {spread.words}"
+        lines.append(text if spread.runs > 1 else f"{text}; --history RUN measures it")
     if (warm := forecast.warm) is not None and warm.forecast_s is not None:
         today, then = map(format_duration, (warm.baseline_s, warm.forecast_s))
         lines.insert(0, f"  with its data in memory: {today} today, {then} on this target")

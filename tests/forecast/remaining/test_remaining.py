@@ -380,7 +380,7 @@ def test_a_page_draws_what_was_seen_and_what_is_to_come(tmp_path, written):
     done = spillcast("report", written.path, *asked)
     assert done.returncode == 0, done.stderr
     text = page.read_text()
-    assert "Left running it takes about another 4." in text
+    assert "left running it takes about another 4." in text
     # What is told beside the bars: bytes done, which are 400 blocks.
     assert "3.12 MiB done, " in text
     assert all(part in text for part in ("before the recording", "recorded", "remaining"))

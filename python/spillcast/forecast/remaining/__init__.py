@@ -70,6 +70,20 @@ class RemainingWorkHints:
         }
         return " and ".join(name for name, value in named.items() if value)
 
+    @property
+    def of_remaining(self) -> str:
+        """The options, unless all they give are other runs; those also tell of an entire run."""
+        only_runs = self.user == UserEstimate() and len(self._runs) == len(self.history)
+        return "" if only_runs else self.options
+
+    def runs_of(self, recording: Recording) -> tuple[Sequence[Recording | Counts], Sequence[str]]:
+        """Other runs of the query of a recording, and why the rest of those given are not."""
+        from spillcast.forecast.remaining.sources import reason_against
+
+        reasons = [(run, reason_against(run, recording)) for run in self._runs]
+        unused = [f"{run.path.name}: {reason}" for run, reason in reasons if reason is not None]
+        return [run for run, reason in reasons if reason is None], unused
+
     def extrapolate(
         self, recording: Recording, threads: "RecordedThreads", elapsed_s: float | None = None
     ) -> Extrapolation:

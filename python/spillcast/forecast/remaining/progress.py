@@ -25,8 +25,9 @@ LATE, MIN_PHASE = 0.2, 0.1
 MIN_RATE, MIN_WRITES_PER_READ = 0.5, 0.8
 #: An op with less than this share of the recorded bytes shows no rate.
 MIN_SEEN = 0.01
-#: The trend of the time beside an op is fitted to so many groups of at least so many operations.
-GROUPS, MIN_OPERATIONS = 8, 6
+#: The trend of the time beside an op is fitted to so many groups of at least so many operations;
+#: below so many standard errors it is none.
+GROUPS, MIN_OPERATIONS, MIN_ERRORS = 8, 6, 2.0
 #: A session that is hardly older than its query did nothing else: factor and seconds.
 ALONE, ALONE_S = 1.1, 0.5
 #: Other waits take at most this multiple of the CPU time beside them.
@@ -199,8 +200,7 @@ class _Rows:
 def _growth(rest_s: Array, size: Array) -> tuple[float, float]:
     """How much of itself a time per byte grows from first to last, and its standard error.
 
-    The slope of a line through groups of operations. It is shrunk as far as their scatter explains
-    it (James and Stein), so that what only scatters has none.
+    The slope of a line through groups of operations, shrunk as far as their scatter explains it.
     """
     if len(size) < GROUPS * MIN_OPERATIONS:
         return 0.0, 0.0
@@ -212,7 +212,7 @@ def _growth(rest_s: Array, size: Array) -> tuple[float, float]:
     slope = float(at @ per_byte_s / (at @ at))
     scatter_s = per_byte_s - mean_s - slope * at
     error = float(np.sqrt(scatter_s @ scatter_s / (GROUPS - 2) / (at @ at)))
-    kept = max(1 - (error / slope) ** 2, 0.0) if slope else 0.0
+    kept = max(1 - (MIN_ERRORS * error / slope) ** 2, 0.0) if slope else 0.0
     return kept * slope / mean_s, kept * error / mean_s
 
 

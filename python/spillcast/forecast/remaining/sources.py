@@ -25,6 +25,7 @@ from spillcast.forecast.remaining.estimate import (
     Quantity,
 )
 from spillcast.forecast.remaining.progress import Array, Progress
+from spillcast.forecast.spill_spread import relative_spread
 from spillcast.recording import Recording
 from spillcast.recording.completeness import Part
 from spillcast.recording.meta import NOBODY
@@ -172,8 +173,8 @@ def _span(share: Array) -> tuple[float, float] | None:
     return float(np.median(share[: max(len(share) // 10, 1)])), float(tops[-1])
 
 
-#: Standard deviations of the logarithm by which runs of a query differ: in what they spill, in the
-#: time outside temp I/O, and in it where not all temp I/O was timed.
+#: Standard deviations of the logarithm by which runs of a query differ: in what they spill (at
+#: least), in the time outside temp I/O, and in it where not all temp I/O was timed.
 HISTORY_COUNTS_SPREAD, HISTORY_REST_SPREAD, UNTIMED_SPREAD = 0.03, 0.15, 0.3
 #: Calls of a statement have other constants, and so other amounts; one call shows not by how much.
 CALLS_SPREAD = 0.3
@@ -197,15 +198,17 @@ def estimate_from_history(
         return f"it wrote {wrote} in all, this one {seen} while it was recorded"
     calls = _calls_spread(history)
     source = HISTORY_SOURCE if calls is None else CALLS_SOURCE
+    by_memory = relative_spread(history) if isinstance(history, Recording) else None
+    counts_spread = max(HISTORY_COUNTS_SPREAD, by_memory or 0.0)
 
     def of(quantity: Quantity, centre: float, spread: float) -> Estimate:
         return Estimate.around(quantity, centre, hypot(spread, calls or 0.0), source)
 
     estimates = []
     if moved["write"]:
-        estimates.append(of("written", moved["write"], HISTORY_COUNTS_SPREAD))
+        estimates.append(of("written", moved["write"], counts_spread))
     if moved["read"]:
-        estimates.append(of("read", moved["read"], HISTORY_COUNTS_SPREAD))
+        estimates.append(of("read", moved["read"], counts_spread))
     if not io_s:
         return [*estimates, of("elapsed", history.elapsed_s, UNTIMED_SPREAD)]
     if isinstance(history, Counts):

@@ -1,0 +1,74 @@
+"""How far the spill of a query differs from run to run: the spread of the bytes written.
+
+What a process spills depends on when each of its threads takes memory from the limit that they
+share. Spills of one query differ by a few per cent far above that limit, and by a part of the
+memory near it, where that is a large share of a small spill:
+
+    spread^2 = far^2 + (share * memory / spill)^2
+
+with the peak resident memory and the bytes written. ``far`` and ``share`` were measured for one and
+for several threads (calibrated.toml). Sessions of a server have a limit each, which a plan reaches
+at the same row every time. Other runs of the same query measure the spread itself; the more of
+them, the less the relation counts.
+"""
+
+from collections.abc import Sequence
+from math import hypot, log
+
+import numpy as np
+import pyarrow.compute as pc
+
+from spillcast.calibrated import calibrated
+from spillcast.evidence.counts import Counts
+from spillcast.forecast.counted import loads_of
+from spillcast.forecast.result import SpillSpread
+from spillcast.recording import Recording
+
+#: Runs that the relation counts as, beside those that are given.
+RELATION_RUNS = 2
+#: Spills of one query are never taken to differ by more (standard deviation of the logarithm).
+MAX_SPREAD = 1.0
+
+
+def relative_spread(recording: Recording) -> float | None:
+    """By the memory of a run and its spill; None where it has no shared limit or is not known."""
+    memory, spill = recording.meta.memory.peak_rss_bytes, recording.written_bytes.temp
+    if recording.meta.server_query is not None or not memory or not spill:
+        return None
+    threads = pc.count_distinct(recording.temp_columns("session")["session"]).as_py()
+    far, share = calibrated().spill_spread[threads > 1]
+    return min(hypot(far, share * memory / spill), MAX_SPREAD)
+
+
+def spill_spread(
+    recording: Recording, others: Sequence[Recording | Counts] = ()
+) -> SpillSpread | None:
+    """The spread of the spill of a query that was recorded entirely; None where nothing shows it.
+
+    ``others`` are other runs of it.
+    """
+    relation, spill = relative_spread(recording), recording.written_bytes.temp
+    written = [spill, *map(_written_bytes, others)]
+    logs = np.array([log(run_bytes) for run_bytes in written if run_bytes])
+    degrees, squares = len(logs) - 1, 0.0
+    if degrees > 0:
+        squares = float(((logs - logs.mean()) ** 2).sum())
+    if relation is not None:
+        squares, degrees = squares + RELATION_RUNS * relation**2, degrees + RELATION_RUNS
+    if degrees <= 0:
+        return None
+    spread = min((squares / degrees) ** 0.5, MAX_SPREAD)
+    usual, _ = calibrated().spill_spread[0]
+    return SpillSpread(
+        spread=spread,
+        added=max(spread**2 - usual**2, 0.0) ** 0.5,
+        written_bytes=spill,
+        memory_bytes=None if relation is None else recording.meta.memory.peak_rss_bytes,
+        runs=len(logs),
+    )
+
+
+def _written_bytes(run: Recording | Counts) -> int:
+    if isinstance(run, Recording):
+        return run.written_bytes.temp
+    return sum(load.bytes for load in loads_of(run) if load.op == "write")

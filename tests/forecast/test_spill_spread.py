@@ -1,0 +1,95 @@
+"""The spread of the spill from run to run, and what it does to the interval."""
+
+import json
+
+import pytest
+
+from evidence import storage
+from harness import spillcast
+from part_recordings import BLOCK, FILE, query, recorded
+from spillcast.errors import QueryEnded
+from spillcast.forecast import forecast
+from spillcast.forecast.remaining import RemainingWorkHints, UserEstimate
+from spillcast.recording.meta import Memory, ObservedEngine
+
+SLOW = storage({("read", BLOCK): 10_000_000, ("write", BLOCK): 10_000_000})
+SPILL = 400 * BLOCK
+
+
+def run(path, blocks=400, *, memory=None, threads=2, text="select 1", **parts):
+    """An entire run that spilled so many blocks beside so much peak memory."""
+    operations = [(op, FILE, n) for op in ("write", "read") for n in range(blocks)]
+    return recorded(
+        path,
+        operations,
+        threads,
+        ended_by="end",
+        memory=Memory(peak_rss_bytes=memory),
+        engine=ObservedEngine("duckdb", query=text),
+        **parts,
+    )
+
+
+def half_width(made, **given):
+    low_s, high_s = forecast(made, SLOW, **given).interval_s
+    return (high_s - low_s) / 2
+
+
+def test_the_interval_is_wider_where_a_spill_is_small_beside_the_memory(tmp_path):
+    unknown = half_width(run(tmp_path / "unknown.spill"))
+    far = half_width(run(tmp_path / "far.spill", memory=SPILL))
+    near = half_width(run(tmp_path / "near.spill", memory=40 * SPILL))
+    assert far == pytest.approx(unknown, rel=0.05)
+    assert near > 1.5 * far
+
+
+def test_one_thread_shares_its_memory_with_no_other(tmp_path):
+    spreads = [
+        forecast(run(tmp_path / f"{threads}.spill", memory=20 * SPILL, threads=threads), SLOW)
+        for threads in (1, 4)
+    ]
+    one, several = (said.spill_spread.spread for said in spreads)
+    assert one < several
+
+
+def test_sessions_of_a_server_share_no_limit(tmp_path):
+    made = run(tmp_path / "session.spill", memory=20 * SPILL, postgres=query(0.0))
+    assert forecast(made, SLOW).spill_spread is None
+
+
+def test_other_runs_measure_the_spread(tmp_path):
+    """Spills that are alike narrow what the memory would suggest; others widen it."""
+    made = run(tmp_path / "run.spill", memory=10 * SPILL)
+    alone = forecast(made, SLOW).spill_spread.spread
+    found = {}
+    for name, blocks in (("alike", 400), ("other", 1200)):
+        others = [run(tmp_path / f"{name}{n}.spill", blocks).path for n in range(3)]
+        said = forecast(made, SLOW, known=RemainingWorkHints(history=others))
+        assert said.spill_spread.runs == 4
+        found[name] = said.spill_spread.spread
+    assert found["alike"] < alone < found["other"]
+
+
+def test_a_run_of_another_query_measures_nothing(tmp_path):
+    made = run(tmp_path / "run.spill", memory=SPILL)
+    other = run(tmp_path / "other.spill", 1200, text="select 2")
+    said = forecast(made, SLOW, known=RemainingWorkHints(history=[other.path]))
+    assert said.spill_spread.runs == 1
+    assert "not-used" in {warning.code for warning in said.warnings}
+
+
+def test_of_an_entire_run_no_progress_is_taken(tmp_path):
+    made = run(tmp_path / "run.spill")
+    with pytest.raises(QueryEnded):
+        forecast(made, SLOW, known=RemainingWorkHints(UserEstimate(progress=0.5)))
+
+
+def test_details_and_the_document_name_it(tmp_path):
+    made = run(tmp_path / "run.spill", memory=10 * SPILL)
+    asked = ("forecast", made.path, "--to", "latency:10ms")
+    spread = json.loads(spillcast(*asked, "--json").stdout)["spill_spread"]
+    assert spread["written_bytes"] == SPILL
+    assert spread["memory_bytes"] == 10 * SPILL
+    shown = f"{100 * spread['spread']:.1f} % from run to run"
+    assert shown in " ".join(spillcast(*asked, "--details").stdout.split())
+    assert shown not in spillcast(*asked).stdout
