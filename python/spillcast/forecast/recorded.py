@@ -109,7 +109,7 @@ def workload_of_recording(
             )
         others, unused = hints.runs_of(recording) if hints.history else ((), ())
         by_hints = Extrapolation(unused=unused)
-        spread = None if "spread" in without else spill_spread(recording, others)
+        spread = spill_spread(recording, others)
     if (remaining := by_hints.work) is not None:
         loads = remaining.loads(loads)
         total_s, part = elapsed_s or remaining.whole_s(loads), None

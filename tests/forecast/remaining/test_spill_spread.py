@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from part_recordings import BLOCK, FILE, query, recorded
 
 from evidence import storage
 from harness import spillcast
-from part_recordings import BLOCK, FILE, query, recorded
 from spillcast.errors import QueryEnded
 from spillcast.forecast import forecast
 from spillcast.forecast.remaining import RemainingWorkHints, UserEstimate
