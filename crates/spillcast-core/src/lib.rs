@@ -14,6 +14,7 @@ pub mod packed;
 pub mod probe;
 mod random;
 pub mod simulate;
+pub mod spark;
 pub mod storage;
 pub mod stretches;
 mod system;

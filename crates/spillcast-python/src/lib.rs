@@ -19,6 +19,7 @@ mod probe;
 mod recorder;
 mod recording;
 mod simulate;
+mod spark;
 mod stretches;
 mod trace;
 mod trace_rows;
@@ -79,6 +80,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<recorder::Target>()?;
     module.add_class::<recording::Seconds>()?;
     module.add_class::<recording::Waits>()?;
+    module.add_class::<spark::SparkApplication>()?;
+    module.add_class::<spark::SparkWork>()?;
     module.add_class::<trace::TraceReader>()?;
     module.add_function(wrap_pyfunction!(cost::capture_cost, module)?)?;
     module.add_function(wrap_pyfunction!(cost::capture_cost_child, module)?)?;

@@ -1,0 +1,530 @@
+//! Event logs of Spark 2 to 4 -> an application. Events that tell nothing of it are not parsed.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Read};
+
+use rustc_hash::FxHashMap;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::application::{Application, Execution, Executor, Job, Metrics, Stage, Task};
+
+/// A line that is longer is no event: the largest hold the plan of a query.
+const LINE_BYTES_MAX: u64 = 256 << 20;
+/// The properties that are kept.
+const PROPERTIES: &[&str] = &[
+    "spark.celeborn.",
+    "spark.cores.max",
+    "spark.databricks.clusterUsageTags.sparkVersion",
+    "spark.driver.memory",
+    "spark.dynamicAllocation.enabled",
+    "spark.executor.cores",
+    "spark.executor.instances",
+    "spark.executor.memory",
+    "spark.io.compression.codec",
+    "spark.kubernetes.local.dirs.tmpfs",
+    "spark.local.dir",
+    "spark.master",
+    "spark.memory.fraction",
+    "spark.memory.offHeap.enabled",
+    "spark.plugins",
+    "spark.scheduler.mode",
+    "spark.shuffle.compress",
+    "spark.shuffle.manager",
+    "spark.shuffle.push.enabled",
+    "spark.shuffle.sort.bypassMergeThreshold",
+    "spark.shuffle.spill.compress",
+    "spark.sql.adaptive.enabled",
+    "spark.sql.shuffle.partitions",
+    "spark.task.cpus",
+];
+/// Longer descriptions are cut.
+const DESCRIPTION_CHARS: usize = 2000;
+
+/// The application of one log, whose parts are read in order. An error names what is wrong with a
+/// part that is damaged; a log that is cut is read as far as it goes.
+pub fn read_event_logs<'a>(
+    parts: impl IntoIterator<Item = io::Result<Box<dyn BufRead + Send + 'a>>>,
+    mut progress: impl FnMut(u64) -> bool,
+) -> io::Result<Application> {
+    let mut log = Log::default();
+    let mut line = Vec::new();
+    for part in parts {
+        let mut part = part?;
+        loop {
+            line.clear();
+            match Read::take(&mut part, LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+                Ok(0) => break,
+                Ok(bytes) if !progress(bytes as u64) => {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+                Ok(_) => log.line(&line),
+                Err(error) if is_cut(&error) => {
+                    log.application.cut = true;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(log.ended())
+}
+
+/// Whether a compressed stream has ended before its end: zstd has no error of its own for that.
+fn is_cut(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof || error.to_string() == "incomplete frame"
+}
+
+#[derive(Default)]
+struct Log {
+    application: Application,
+    stages: FxHashMap<(i64, i64), u32>,
+    executors: HashMap<String, u32>,
+    jobs: FxHashMap<i64, usize>,
+    executions: FxHashMap<i64, usize>,
+    job_of_stage: FxHashMap<i64, i64>,
+}
+
+impl Log {
+    fn line(&mut self, line: &[u8]) {
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            return;
+        }
+        let read = match name_of(line) {
+            Some(name) => self.event(name, line),
+            None => parsed::<Named>(line).and_then(|named| self.event(&named.event, line)),
+        };
+        if read.is_none() {
+            self.application.damaged_lines += 1;
+        }
+    }
+
+    /// None where the event is damaged; one of another kind is passed over.
+    fn event(&mut self, name: &str, line: &[u8]) -> Option<()> {
+        match name.rsplit('.').next().unwrap_or(name) {
+            "SparkListenerTaskEnd" => self.task_ended(parsed(line)?),
+            "SparkListenerStageSubmitted" | "SparkListenerStageCompleted" => {
+                self.stage(parsed(line)?);
+            }
+            "SparkListenerJobStart" => self.job_started(parsed(line)?),
+            "SparkListenerJobEnd" => self.job_ended(&parsed(line)?),
+            "SparkListenerSQLExecutionStart" => self.execution_started(parsed(line)?),
+            "SparkListenerSQLExecutionEnd" => self.execution_ended(&parsed(line)?),
+            "SparkListenerExecutorAdded" => self.executor_added(parsed(line)?),
+            "SparkListenerExecutorRemoved" => self.executor_removed(&parsed(line)?),
+            "SparkListenerEnvironmentUpdate" => self.environment(parsed(line)?),
+            "SparkListenerApplicationStart" => self.application_started(parsed(line)?),
+            "SparkListenerApplicationEnd" => {
+                let ended: Timed = parsed(line)?;
+                self.application.ended_ms = Some(ended.timestamp_ms);
+                self.seen(ended.timestamp_ms);
+            }
+            "SparkListenerLogStart" => {
+                self.application.spark_version = parsed::<LogStart>(line)?.version;
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn seen(&mut self, time_ms: i64) {
+        self.application.last_ms = self.application.last_ms.max(time_ms);
+    }
+
+    fn application_started(&mut self, started: ApplicationStart) {
+        let id = started.id.unwrap_or_default();
+        if self.application.started_ms.is_some() && self.application.id != id {
+            self.application.other_id = Some(id);
+            return;
+        }
+        self.application.name = started.name;
+        self.application.id = id;
+        self.application.started_ms = Some(started.timestamp_ms);
+        self.seen(started.timestamp_ms);
+    }
+
+    fn environment(&mut self, environment: Environment) {
+        let kept = |name: &str| {
+            PROPERTIES
+                .iter()
+                .any(|kept| name == *kept || kept.ends_with('.') && name.starts_with(kept))
+        };
+        let properties = environment.properties.into_iter().filter(|(name, _)| kept(name));
+        self.application.properties.extend(properties);
+    }
+
+    fn executor_added(&mut self, added: ExecutorAdded) {
+        let at = self.executor(&added.id, &added.info.host);
+        let executor = &mut self.application.executors[at as usize];
+        executor.cores = added.info.cores;
+        executor.added_ms = added.timestamp_ms;
+        self.seen(added.timestamp_ms);
+    }
+
+    fn executor_removed(&mut self, removed: &ExecutorRemoved) {
+        if let Some(&at) = self.executors.get(&removed.id) {
+            self.application.executors[at as usize].removed_ms = Some(removed.timestamp_ms);
+        }
+    }
+
+    fn executor(&mut self, id: &str, host: &str) -> u32 {
+        if let Some(&at) = self.executors.get(id) {
+            return at;
+        }
+        let at = self.application.executors.len() as u32;
+        let executor = Executor { id: id.to_owned(), host: host.to_owned(), ..Executor::default() };
+        self.application.executors.push(executor);
+        self.executors.insert(id.to_owned(), at);
+        at
+    }
+
+    fn job_started(&mut self, started: JobStart) {
+        let properties = started.properties.unwrap_or_default();
+        let property = |name: &str| properties.get(name).cloned();
+        for &stage in &started.stage_ids {
+            self.job_of_stage.insert(stage, started.id);
+        }
+        self.jobs.insert(started.id, self.application.jobs.len());
+        self.application.jobs.push(Job {
+            id: started.id,
+            execution: property("spark.sql.execution.id").and_then(|id| id.parse().ok()),
+            description: cut(property("spark.job.description").unwrap_or_default()),
+            submitted_ms: started.submitted_ms,
+            stage_ids: started.stage_ids,
+            ..Job::default()
+        });
+        self.seen(started.submitted_ms);
+    }
+
+    fn job_ended(&mut self, ended: &JobEnd) {
+        if let Some(&at) = self.jobs.get(&ended.id) {
+            let job = &mut self.application.jobs[at];
+            job.completed_ms = Some(ended.completed_ms);
+            job.succeeded = ended.result.result == "JobSucceeded";
+        }
+        self.seen(ended.completed_ms);
+    }
+
+    fn execution_started(&mut self, started: ExecutionStart) {
+        self.executions.insert(started.id, self.application.executions.len());
+        self.application.executions.push(Execution {
+            id: started.id,
+            description: cut(started.description),
+            started_ms: started.time_ms,
+            ended_ms: None,
+        });
+        self.seen(started.time_ms);
+    }
+
+    fn execution_ended(&mut self, ended: &ExecutionEnd) {
+        if let Some(&at) = self.executions.get(&ended.id) {
+            self.application.executions[at].ended_ms = Some(ended.time_ms);
+        }
+        self.seen(ended.time_ms);
+    }
+
+    fn stage(&mut self, event: StageEvent) {
+        let info = event.info;
+        let at = self.stage_at(info.id, info.attempt);
+        let job = self.job_of_stage.get(&info.id).copied();
+        let stage = &mut self.application.stages[at as usize];
+        stage.name = cut(info.name);
+        stage.parents = info.parents.unwrap_or_default();
+        stage.job = job;
+        stage.submitted_ms = info.submitted_ms.or(stage.submitted_ms);
+        stage.completed_ms = info.completed_ms;
+        stage.failure = info.failure.map(cut);
+        self.seen(info.completed_ms.or(info.submitted_ms).unwrap_or(0));
+    }
+
+    fn stage_at(&mut self, id: i64, attempt: i64) -> u32 {
+        let stages = &mut self.application.stages;
+        *self.stages.entry((id, attempt)).or_insert_with(|| {
+            stages.push(Stage { id, attempt, ..Stage::default() });
+            (stages.len() - 1) as u32
+        })
+    }
+
+    fn task_ended(&mut self, ended: TaskEnd) {
+        let info = ended.info;
+        let stage = self.stage_at(ended.stage, ended.attempt);
+        let executor = self.executor(&info.executor, &info.host);
+        self.seen(info.finished_ms);
+        self.application.tasks.push(Task {
+            stage,
+            executor,
+            launched_ms: info.launched_ms,
+            finished_ms: info.finished_ms.max(info.launched_ms),
+            executor_ms: ended.metrics.as_ref().map_or(0, TaskMetrics::executor_ms),
+            succeeded: ended.reason.reason == "Success",
+            metrics: ended.metrics.map(TaskMetrics::sums).unwrap_or_default(),
+        });
+    }
+
+    fn ended(self) -> Application {
+        let mut application = self.application;
+        application.tasks.sort_by_key(|task| task.launched_ms);
+        application.sum_tasks();
+        application
+    }
+}
+
+fn cut(text: String) -> String {
+    match text.char_indices().nth(DESCRIPTION_CHARS) {
+        Some((at, _)) => text[..at].to_owned(),
+        None => text,
+    }
+}
+
+/// The name of an event that is the first key of its line, as Spark writes it.
+fn name_of(line: &[u8]) -> Option<&str> {
+    let rest = line.strip_prefix(b"{\"Event\":\"")?;
+    let end = memchr::memchr(b'"', &rest[..rest.len().min(200)])?;
+    // A line that is not closed was cut.
+    (line.last() == Some(&b'}')).then(|| std::str::from_utf8(&rest[..end]).ok())?
+}
+
+fn parsed<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
+    serde_json::from_slice(line).ok()
+}
+
+#[derive(Deserialize)]
+struct Named {
+    #[serde(rename = "Event")]
+    event: String,
+}
+
+#[derive(Deserialize)]
+struct LogStart {
+    #[serde(rename = "Spark Version")]
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct Timed {
+    #[serde(rename = "Timestamp")]
+    timestamp_ms: i64,
+}
+
+#[derive(Deserialize)]
+struct ApplicationStart {
+    #[serde(rename = "App Name")]
+    name: String,
+    #[serde(rename = "App ID")]
+    id: Option<String>,
+    #[serde(rename = "Timestamp")]
+    timestamp_ms: i64,
+}
+
+#[derive(Deserialize)]
+struct Environment {
+    #[serde(rename = "Spark Properties")]
+    properties: HashMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct ExecutorAdded {
+    #[serde(rename = "Timestamp")]
+    timestamp_ms: i64,
+    #[serde(rename = "Executor ID")]
+    id: String,
+    #[serde(rename = "Executor Info")]
+    info: ExecutorInfo,
+}
+
+#[derive(Deserialize)]
+struct ExecutorInfo {
+    #[serde(rename = "Host")]
+    host: String,
+    #[serde(rename = "Total Cores")]
+    cores: u32,
+}
+
+#[derive(Deserialize)]
+struct ExecutorRemoved {
+    #[serde(rename = "Timestamp")]
+    timestamp_ms: i64,
+    #[serde(rename = "Executor ID")]
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct JobStart {
+    #[serde(rename = "Job ID")]
+    id: i64,
+    #[serde(rename = "Submission Time")]
+    submitted_ms: i64,
+    #[serde(rename = "Stage IDs")]
+    stage_ids: Vec<i64>,
+    #[serde(rename = "Properties")]
+    properties: Option<HashMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+struct JobEnd {
+    #[serde(rename = "Job ID")]
+    id: i64,
+    #[serde(rename = "Completion Time")]
+    completed_ms: i64,
+    #[serde(rename = "Job Result")]
+    result: JobResult,
+}
+
+#[derive(Deserialize)]
+struct JobResult {
+    #[serde(rename = "Result")]
+    result: String,
+}
+
+#[derive(Deserialize)]
+struct ExecutionStart {
+    #[serde(rename = "executionId")]
+    id: i64,
+    #[serde(default)]
+    description: String,
+    #[serde(rename = "time")]
+    time_ms: i64,
+}
+
+#[derive(Deserialize)]
+struct ExecutionEnd {
+    #[serde(rename = "executionId")]
+    id: i64,
+    #[serde(rename = "time")]
+    time_ms: i64,
+}
+
+#[derive(Deserialize)]
+struct StageEvent {
+    #[serde(rename = "Stage Info")]
+    info: StageInfo,
+}
+
+#[derive(Deserialize)]
+struct StageInfo {
+    #[serde(rename = "Stage ID")]
+    id: i64,
+    #[serde(rename = "Stage Attempt ID", default)]
+    attempt: i64,
+    #[serde(rename = "Stage Name")]
+    name: String,
+    #[serde(rename = "Parent IDs")]
+    parents: Option<Vec<i64>>,
+    #[serde(rename = "Submission Time")]
+    submitted_ms: Option<i64>,
+    #[serde(rename = "Completion Time")]
+    completed_ms: Option<i64>,
+    #[serde(rename = "Failure Reason")]
+    failure: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct TaskEnd {
+    #[serde(rename = "Stage ID")]
+    stage: i64,
+    #[serde(rename = "Stage Attempt ID", default)]
+    attempt: i64,
+    #[serde(rename = "Task End Reason")]
+    reason: TaskEndReason,
+    #[serde(rename = "Task Info")]
+    info: TaskInfo,
+    #[serde(rename = "Task Metrics")]
+    metrics: Option<TaskMetrics>,
+}
+
+#[derive(Deserialize)]
+struct TaskEndReason {
+    #[serde(rename = "Reason")]
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct TaskInfo {
+    #[serde(rename = "Launch Time")]
+    launched_ms: i64,
+    #[serde(rename = "Finish Time")]
+    finished_ms: i64,
+    #[serde(rename = "Executor ID")]
+    executor: String,
+    #[serde(rename = "Host")]
+    host: String,
+}
+
+#[derive(Deserialize)]
+struct TaskMetrics {
+    #[serde(rename = "Executor Run Time")]
+    run_ms: i64,
+    #[serde(rename = "Executor CPU Time", default)]
+    cpu_ns: i64,
+    #[serde(rename = "Executor Deserialize Time", default)]
+    deserialize_ms: i64,
+    #[serde(rename = "Result Serialization Time", default)]
+    result_ms: i64,
+    #[serde(rename = "Executor Deserialize CPU Time", default)]
+    deserialize_cpu_ns: i64,
+    #[serde(rename = "JVM GC Time", default)]
+    gc_ms: i64,
+    #[serde(rename = "Disk Bytes Spilled", default)]
+    spill_bytes: i64,
+    #[serde(rename = "Shuffle Read Metrics", default)]
+    read: ShuffleRead,
+    #[serde(rename = "Shuffle Write Metrics", default)]
+    write: ShuffleWrite,
+    #[serde(rename = "Input Metrics", default)]
+    input: Input,
+    #[serde(rename = "Output Metrics", default)]
+    output: Output,
+}
+
+impl TaskMetrics {
+    fn executor_ms(&self) -> i64 {
+        self.deserialize_ms + self.run_ms + self.result_ms
+    }
+
+    fn sums(self) -> Metrics {
+        Metrics {
+            run_ms: self.run_ms,
+            cpu_ns: self.cpu_ns + self.deserialize_cpu_ns,
+            gc_ms: self.gc_ms,
+            spill_bytes: self.spill_bytes,
+            shuffle_write_bytes: self.write.bytes,
+            shuffle_write_ns: self.write.ns,
+            shuffle_read_local_bytes: self.read.local_bytes,
+            shuffle_read_remote_bytes: self.read.remote_bytes,
+            fetch_wait_ms: self.read.fetch_wait_ms,
+            input_bytes: self.input.bytes,
+            output_bytes: self.output.bytes,
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+struct ShuffleRead {
+    #[serde(rename = "Local Bytes Read", default)]
+    local_bytes: i64,
+    #[serde(rename = "Remote Bytes Read", default)]
+    remote_bytes: i64,
+    #[serde(rename = "Fetch Wait Time", default)]
+    fetch_wait_ms: i64,
+}
+
+#[derive(Deserialize, Default)]
+struct ShuffleWrite {
+    #[serde(rename = "Shuffle Bytes Written", default)]
+    bytes: i64,
+    #[serde(rename = "Shuffle Write Time", default)]
+    ns: i64,
+}
+
+#[derive(Deserialize, Default)]
+struct Input {
+    #[serde(rename = "Bytes Read", default)]
+    bytes: i64,
+}
+
+#[derive(Deserialize, Default)]
+struct Output {
+    #[serde(rename = "Bytes Written", default)]
+    bytes: i64,
+}

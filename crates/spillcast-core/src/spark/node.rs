@@ -1,0 +1,317 @@
+//! A node: tasks in their phases, the page cache, and a device that readers and writeback share.
+//!
+//! Time is continuous: between two events each phase progresses at a constant speed. Writes go to the
+//! page cache. Writeback begins above the background limit, and writers wait for it only at the
+//! dirty limit, as in Linux. A byte that is read waits for the device unless its file still holds it
+//! in the cache, from which the oldest file is dropped first.
+
+use rustc_hash::FxHashMap;
+
+/// What a node's temp files lie on. A rate is that of large operations.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeStorage {
+    /// Of one reader that finds the device idle, and of many together.
+    pub reader_bytes_per_s: f64,
+    pub read_bytes_per_s: f64,
+    pub write_bytes_per_s: f64,
+    /// Memory that temp files may occupy; infinite where they lie in memory.
+    pub cache_bytes: f64,
+    /// Written bytes above which writers wait for the device; infinite where they lie in memory.
+    pub dirty_bytes: f64,
+}
+
+impl NodeStorage {
+    /// A storage on which nothing waits.
+    pub fn unlimited() -> NodeStorage {
+        let most = f64::INFINITY;
+        NodeStorage {
+            reader_bytes_per_s: most,
+            read_bytes_per_s: most,
+            write_bytes_per_s: most,
+            cache_bytes: most,
+            dirty_bytes: most,
+        }
+    }
+
+    /// Where writeback begins: Linux's default is half of the dirty limit.
+    fn background_bytes(&self) -> f64 {
+        self.dirty_bytes / 2.0
+    }
+}
+
+/// A temp file, or all those of a shuffle on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum File {
+    /// By stage that writes it.
+    Shuffle(u32),
+    /// By task.
+    Spill(u32),
+}
+
+/// A part of a task: work, while bytes are read and written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Phase {
+    pub task: u32,
+    /// Time that no storage changes.
+    pub work_s: f64,
+    /// Bytes that the page cache does not hold.
+    pub missed_bytes: f64,
+    pub written_bytes: f64,
+    pub file: File,
+    /// Share that is left.
+    pub left: f64,
+    /// Time that it has waited for reads and for writes so far.
+    pub read_wait_s: f64,
+    pub write_wait_s: f64,
+}
+
+/// No phase is shorter: it would be infinitely fast.
+const PHASE_MIN_S: f64 = 1e-6;
+/// A share that is left by rounding alone.
+const NOTHING: f64 = 1e-9;
+/// Of the way from the background limit to the dirty limit: on the background limit.
+const AT_LIMIT: f64 = 0.01;
+/// The readers' share of the device while writeback has more to write than it can.
+const SHARED: f64 = 0.5;
+/// Steps to find how many readers wait at once, and how fast throttled writers are.
+const READER_STEPS: usize = 4;
+const THROTTLE_STEPS: usize = 30;
+
+/// How fast all goes until the next event.
+#[derive(Debug, Default)]
+struct Rates {
+    /// By running phase: time that all of it would take, of that in reads and in waits for writes.
+    phase_s: Vec<(f64, f64, f64)>,
+    /// Change of the dirty bytes a second, and what writeback writes.
+    growth: f64,
+    drain: f64,
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    storage: NodeStorage,
+    now_s: f64,
+    running: Vec<Phase>,
+    rates: Rates,
+    dirty: FxHashMap<File, f64>,
+    dirty_bytes: f64,
+    /// Cached bytes by file, the oldest first.
+    cached: Vec<(File, f64)>,
+    cached_bytes: f64,
+    written: FxHashMap<File, f64>,
+}
+
+impl Node {
+    pub fn new(storage: NodeStorage) -> Node {
+        Node {
+            storage,
+            now_s: 0.0,
+            running: Vec::new(),
+            rates: Rates::default(),
+            dirty: FxHashMap::default(),
+            dirty_bytes: 0.0,
+            cached: Vec::new(),
+            cached_bytes: 0.0,
+            written: FxHashMap::default(),
+        }
+    }
+
+    /// Begins a phase now.
+    pub fn start(&mut self, phase: Phase) {
+        self.running.push(phase);
+    }
+
+    /// Share of what was written to a file that the page cache holds; None where nothing was.
+    pub fn cached_share(&self, file: File) -> Option<f64> {
+        let written = self.written.get(&file).filter(|&&written| written > 0.0)?;
+        let cached = self.cached.iter().find(|(cached, _)| *cached == file);
+        Some((cached.map_or(0.0, |(_, bytes)| *bytes) / written).min(1.0))
+    }
+
+    /// Removes a file: what of it was not written back never is.
+    pub fn remove(&mut self, file: File) {
+        self.written.remove(&file);
+        self.dirty_bytes -= self.dirty.remove(&file).unwrap_or(0.0);
+        self.dirty_bytes = self.dirty_bytes.max(0.0);
+        if let Some(at) = self.cached.iter().position(|(cached, _)| *cached == file) {
+            self.cached_bytes -= self.cached.remove(at).1;
+        }
+    }
+
+    /// When the rates change next, if nothing is started before: a phase ends, a limit is reached.
+    pub fn next_s(&self) -> f64 {
+        let ends = self.running.iter().zip(&self.rates.phase_s);
+        let ends_s = ends.map(|(phase, (whole_s, ..))| phase.left * whole_s);
+        let limit_s = self
+            .next_limit()
+            .map_or(f64::INFINITY, |limit| (limit - self.dirty_bytes) / self.rates.growth);
+        self.now_s + ends_s.fold(limit_s, f64::min).max(0.0)
+    }
+
+    /// The dirty bytes at which the rates change next.
+    fn next_limit(&self) -> Option<f64> {
+        let (limit, background) = (self.storage.dirty_bytes, self.storage.background_bytes());
+        if !limit.is_finite() {
+            return None;
+        }
+        let near = AT_LIMIT * (limit - background);
+        match self.rates.growth {
+            growth if growth > 0.0 => [background, background + 2.0 * near, limit]
+                .into_iter()
+                .find(|&level| self.dirty_bytes < level * (1.0 - NOTHING)),
+            growth if growth < 0.0 => (self.dirty_bytes > background + near).then_some(background),
+            _ => None,
+        }
+    }
+
+    /// Progresses to a time that is not after `next_s`, and gives the phases that end there.
+    pub fn advance(&mut self, to_s: f64) -> Vec<Phase> {
+        let passed_s = to_s - self.now_s;
+        let limit = self.next_limit();
+        self.now_s = to_s;
+        let mut wrote = 0.0;
+        for at in 0..self.running.len() {
+            let (whole_s, read_s, write_s) = self.rates.phase_s[at];
+            let phase = &mut self.running[at];
+            let done = (passed_s / whole_s).min(phase.left);
+            phase.left -= done;
+            phase.read_wait_s += done * read_s;
+            phase.write_wait_s += done * write_s;
+            if phase.written_bytes > 0.0 {
+                let (file, bytes) = (phase.file, done * phase.written_bytes);
+                wrote += bytes;
+                self.write(file, bytes);
+            }
+        }
+        self.write_back(passed_s, wrote);
+        // Limits are reached exactly, so that rounding does not make steps without end.
+        if let Some(limit) = limit
+            && (self.dirty_bytes - limit).abs() < 1e-6 * limit
+        {
+            self.dirty_bytes = limit;
+        }
+        self.evict();
+        let (ended, running) = self.running.drain(..).partition(|phase| phase.left < NOTHING);
+        self.running = running;
+        ended
+    }
+
+    fn write(&mut self, file: File, bytes: f64) {
+        *self.written.entry(file).or_default() += bytes;
+        if self.storage.dirty_bytes.is_finite() {
+            *self.dirty.entry(file).or_default() += bytes;
+        }
+        match self.cached.iter_mut().rev().find(|(cached, _)| *cached == file) {
+            Some((_, cached)) => *cached += bytes,
+            None => self.cached.push((file, bytes)),
+        }
+        self.cached_bytes += bytes;
+    }
+
+    /// Writes back of every file in proportion to what of it is dirty.
+    fn write_back(&mut self, passed_s: f64, wrote: f64) {
+        if !self.storage.dirty_bytes.is_finite() {
+            return;
+        }
+        let before = self.dirty_bytes + wrote;
+        self.dirty_bytes = (before - self.rates.drain * passed_s).max(0.0);
+        if before > 0.0 && self.dirty_bytes < before {
+            let kept = self.dirty_bytes / before;
+            self.dirty.retain(|_, bytes| {
+                *bytes *= kept;
+                *bytes >= 1.0
+            });
+        }
+    }
+
+    fn evict(&mut self) {
+        let mut excess = self.cached_bytes - self.storage.cache_bytes;
+        for (_, bytes) in &mut self.cached {
+            if excess <= 0.0 {
+                break;
+            }
+            let dropped = excess.min(*bytes);
+            *bytes -= dropped;
+            excess -= dropped;
+            self.cached_bytes -= dropped;
+        }
+        self.cached.retain(|(_, bytes)| *bytes > 0.0);
+    }
+
+    /// How fast all goes from now on; after phases began or ended, or a limit was reached.
+    pub fn update(&mut self) {
+        let storage = self.storage;
+        let (limit, background) = (storage.dirty_bytes, storage.background_bytes());
+        let near = if limit.is_finite() { AT_LIMIT * (limit - background) } else { 0.0 };
+        let saturated = limit.is_finite() && self.dirty_bytes > background + near;
+        let reader = self.reader_bytes_per_s(if saturated { SHARED } else { 1.0 });
+        let mut phase_s: Vec<(f64, f64, f64)> = self
+            .running
+            .iter()
+            .map(|phase| {
+                let read_s = phase.missed_bytes / reader;
+                ((phase.work_s + read_s).max(PHASE_MIN_S), read_s, 0.0)
+            })
+            .collect();
+        let per_s = |bytes: fn(&Phase) -> f64, phase_s: &[(f64, f64, f64)]| -> f64 {
+            self.running
+                .iter()
+                .zip(phase_s)
+                .map(|(phase, (whole_s, ..))| bytes(phase) / whole_s)
+                .sum()
+        };
+        let busy =
+            (per_s(|phase| phase.missed_bytes, &phase_s) / storage.read_bytes_per_s).min(1.0);
+        let drain_max =
+            storage.write_bytes_per_s * (1.0 - busy).max(if saturated { SHARED } else { 0.0 });
+        let mut inflow = per_s(|phase| phase.written_bytes, &phase_s);
+        if limit.is_finite() && self.dirty_bytes >= limit * (1.0 - NOTHING) && inflow > drain_max {
+            throttle(&self.running, &mut phase_s, drain_max);
+            inflow = drain_max;
+        }
+        let drain = if !limit.is_finite() || self.dirty_bytes < background * (1.0 - NOTHING) {
+            0.0
+        } else if saturated {
+            drain_max
+        } else {
+            inflow.min(drain_max)
+        };
+        let growth = if limit.is_finite() { inflow - drain } else { 0.0 };
+        self.rates = Rates { phase_s, growth, drain };
+    }
+
+    /// What each reader gets of the device: it is shared by those that wait for it at once.
+    fn reader_bytes_per_s(&self, share: f64) -> f64 {
+        let all = share * self.storage.read_bytes_per_s;
+        let readers = || self.running.iter().filter(|phase| phase.missed_bytes > 0.0);
+        let mut at_once = readers().count() as f64;
+        let mut reader = f64::INFINITY;
+        for _ in 0..READER_STEPS {
+            reader = self.storage.reader_bytes_per_s.min(all / at_once.max(1.0));
+            let waits = readers().map(|phase| {
+                let read_s = phase.missed_bytes / reader;
+                read_s / (phase.work_s + read_s).max(PHASE_MIN_S)
+            });
+            at_once = waits.sum();
+        }
+        reader
+    }
+}
+
+/// Makes writers wait so that together they write `drain` bytes a second: while one writes, it is
+/// as fast as any other.
+fn throttle(running: &[Phase], phase_s: &mut [(f64, f64, f64)], drain: f64) {
+    let inflow = |writer: f64| -> f64 {
+        let pairs = running.iter().zip(&*phase_s);
+        pairs.map(|(phase, (s, ..))| phase.written_bytes / (s + phase.written_bytes / writer)).sum()
+    };
+    let (mut slow, mut fast) = (drain * 1e-3, drain * 1e6);
+    for _ in 0..THROTTLE_STEPS {
+        let writer = (slow * fast).sqrt();
+        if inflow(writer) > drain { fast = writer } else { slow = writer }
+    }
+    for (phase, (whole_s, _, write_s)) in running.iter().zip(phase_s) {
+        *write_s = phase.written_bytes / slow;
+        *whole_s += *write_s;
+    }
+}

@@ -1,0 +1,390 @@
+//! How long an application would take with its temp files on another storage.
+//!
+//! Stages begin as in the log: after their parents and their job, and so long after these as the
+//! driver took. Jobs and SQL executions begin after all that had ended before they did. A task is one
+//! phase, or two where it spilled: it writes the spill, then reads it back. What a task took beyond
+//! its simulated I/O on the recorded storage is work, which takes as long on any.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use super::application::{Application, Task};
+use super::node::{File, Node, NodeStorage, Phase};
+use super::order::{Order, Point};
+
+/// The share of a task's work that is done before its spill is read back.
+const BEFORE_SPILL: f64 = 0.5;
+/// Work and simulated I/O are made to agree with the log in so many rounds.
+const FIT_ROUNDS: usize = 3;
+
+/// What a simulation came to; times in seconds since the application began.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    pub elapsed_s: f64,
+    /// By stage of the application.
+    pub stages: Vec<StageOutcome>,
+    /// Begin and end, by job and by execution of the application.
+    pub jobs: Vec<(f64, f64)>,
+    pub executions: Vec<(f64, f64)>,
+    /// By task: time that it waited for reads and for writes.
+    pub waits_s: Vec<(f64, f64)>,
+}
+
+/// A stage: its begin and end, and sums over its tasks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StageOutcome {
+    pub begin_s: f64,
+    pub end_s: f64,
+    pub work_s: f64,
+    pub read_wait_s: f64,
+    pub write_wait_s: f64,
+}
+
+/// By task, the time that no storage changes: what it took, less its I/O as simulated on the storage
+/// it ran on, and no less than `least_work_s`.
+pub fn work_s(application: &Application, storage: &NodeStorage) -> Vec<f64> {
+    let least_s = least_work_s(application);
+    let mut work_s = least_s.clone();
+    for _ in 0..FIT_ROUNDS {
+        let waits_s = simulate(application, storage, &work_s).waits_s;
+        for (at, (read_s, write_s)) in waits_s.into_iter().enumerate() {
+            let rest_s = took_s(&application.tasks[at]) - read_s - write_s;
+            work_s[at] = rest_s.max(least_s[at]);
+        }
+    }
+    work_s
+}
+
+/// By task, what was certainly no wait for storage: CPU time, and pauses of the JVM.
+pub fn least_work_s(application: &Application) -> Vec<f64> {
+    let busy_s = |task: &Task| task.metrics.cpu_ns as f64 / 1e9 + task.metrics.gc_ms as f64 / 1e3;
+    application.tasks.iter().map(|task| busy_s(task).min(took_s(task))).collect()
+}
+
+fn took_s(task: &Task) -> f64 {
+    (task.finished_ms - task.launched_ms) as f64 / 1e3
+}
+
+/// The application with its temp files on `storage`, each task with so much work.
+pub fn simulate(application: &Application, storage: &NodeStorage, work_s: &[f64]) -> Outcome {
+    Cluster::new(application, storage, work_s).run()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A node's rates change, if nothing happened on it since.
+    Node {
+        node: usize,
+        version: u64,
+    },
+    Point(Point),
+    Executor(usize),
+}
+
+/// Seconds in order.
+#[derive(Clone, Copy, PartialEq)]
+struct Time(f64);
+
+impl Eq for Time {}
+
+impl PartialOrd for Time {
+    fn partial_cmp(&self, other: &Time) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Time {
+    fn cmp(&self, other: &Time) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+struct Cluster<'a> {
+    application: &'a Application,
+    work_s: &'a [f64],
+    order: Order,
+    nodes: Vec<Node>,
+    versions: Vec<u64>,
+    node_of_executor: Vec<usize>,
+    free_slots: Vec<u32>,
+    /// Tasks that wait for a slot, by job and stage, the first first.
+    queues: BTreeMap<(usize, u32), VecDeque<u32>>,
+    tasks_of_stage: Vec<Vec<u32>>,
+    tasks_left: Vec<usize>,
+    executor_of_task: Vec<u32>,
+    /// A shuffle is written twice where each partition has a file of its own first.
+    written_times: Vec<f64>,
+    events: BinaryHeap<Reverse<(Time, Event)>>,
+    outcome: Outcome,
+}
+
+impl<'a> Cluster<'a> {
+    fn new(application: &'a Application, storage: &NodeStorage, work_s: &'a [f64]) -> Cluster<'a> {
+        let mut hosts: Vec<&str> = Vec::new();
+        let node_of_executor = application.executors.iter().map(|executor| {
+            hosts.iter().position(|&host| host == executor.host).unwrap_or_else(|| {
+                hosts.push(&executor.host);
+                hosts.len() - 1
+            })
+        });
+        let node_of_executor: Vec<usize> = node_of_executor.collect();
+        let mut tasks_of_stage = vec![Vec::new(); application.stages.len()];
+        for (at, task) in application.tasks.iter().enumerate() {
+            tasks_of_stage[task.stage as usize].push(at as u32);
+        }
+        let tasks = application.tasks.len();
+        Cluster {
+            application,
+            work_s,
+            order: Order::of(application),
+            nodes: hosts.iter().map(|_| Node::new(*storage)).collect(),
+            versions: vec![0; hosts.len()],
+            node_of_executor,
+            free_slots: vec![0; application.executors.len()],
+            queues: BTreeMap::new(),
+            tasks_left: tasks_of_stage.iter().map(Vec::len).collect(),
+            tasks_of_stage,
+            executor_of_task: vec![0; tasks],
+            written_times: written_times(application),
+            events: BinaryHeap::new(),
+            outcome: Outcome {
+                stages: vec![StageOutcome::default(); application.stages.len()],
+                jobs: vec![(0.0, 0.0); application.jobs.len()],
+                executions: vec![(0.0, 0.0); application.executions.len()],
+                waits_s: vec![(0.0, 0.0); tasks],
+                ..Outcome::default()
+            },
+        }
+    }
+
+    fn run(mut self) -> Outcome {
+        let begin_ms = self.order.begin_ms();
+        for (at, executor) in self.application.executors.iter().enumerate() {
+            let added_s = (executor.added_ms - begin_ms).max(0) as f64 / 1e3;
+            self.events.push(Reverse((Time(added_s), Event::Executor(at))));
+        }
+        self.schedule(0.0);
+        while let Some(Reverse((Time(now_s), event))) = self.events.pop() {
+            match event {
+                Event::Node { node, version } => {
+                    if version == self.versions[node] {
+                        self.advance(node, now_s);
+                        self.dispatch(now_s);
+                    }
+                }
+                Event::Executor(at) => {
+                    self.free_slots[at] = self.slots(at);
+                    self.dispatch(now_s);
+                }
+                Event::Point(point) => self.reach(point, now_s),
+            }
+        }
+        self.outcome.elapsed_s = self.order.elapsed_s();
+        self.outcome
+    }
+
+    fn slots(&self, executor: usize) -> u32 {
+        let cpus = self.application.properties.get("spark.task.cpus");
+        let cpus = cpus.and_then(|cpus| cpus.parse().ok()).unwrap_or(1).max(1);
+        (self.application.executors[executor].cores / cpus).max(1)
+    }
+
+    /// Puts what may begin now into the queue of events.
+    fn schedule(&mut self, now_s: f64) {
+        for (at_s, point) in self.order.take_ready() {
+            self.events.push(Reverse((Time(at_s.max(now_s)), Event::Point(point))));
+        }
+    }
+
+    fn reach(&mut self, point: Point, now_s: f64) {
+        match point {
+            Point::ExecutionBegin(at) => self.outcome.executions[at].0 = now_s,
+            Point::ExecutionEnd(at) => self.outcome.executions[at].1 = now_s,
+            Point::JobBegin(at) => self.outcome.jobs[at].0 = now_s,
+            Point::JobEnd(at) => self.outcome.jobs[at].1 = now_s,
+            Point::StageBegin(at) => {
+                self.outcome.stages[at].begin_s = now_s;
+                let tasks: VecDeque<u32> = self.tasks_of_stage[at].iter().copied().collect();
+                if tasks.is_empty() {
+                    return self.reach(Point::StageEnd(at), now_s);
+                }
+                self.queues.insert((self.order.job_of_stage(at), at as u32), tasks);
+            }
+            Point::StageEnd(at) => self.outcome.stages[at].end_s = now_s,
+        }
+        self.order.reached(point, now_s);
+        self.schedule(now_s);
+        if matches!(point, Point::StageBegin(_)) {
+            self.dispatch(now_s);
+        }
+    }
+
+    /// Gives tasks to free slots, those of the earliest job and stage first, to the executor that has
+    /// the most free slots.
+    fn dispatch(&mut self, now_s: f64) {
+        let mut changed = vec![false; self.nodes.len()];
+        while let Some(mut queue) = self.queues.first_entry() {
+            let free = self.free_slots.iter().enumerate();
+            let Some((executor, _)) =
+                free.max_by_key(|&(at, &free)| (free, Reverse(at))).filter(|(_, free)| **free > 0)
+            else {
+                break;
+            };
+            let task = queue.get_mut().pop_front();
+            if queue.get().is_empty() {
+                queue.remove();
+            }
+            let Some(task) = task else { continue };
+            self.free_slots[executor] -= 1;
+            self.executor_of_task[task as usize] = executor as u32;
+            let node = self.node_of_executor[executor];
+            if !changed[node] {
+                changed[node] = true;
+                self.settle(node, now_s);
+            }
+            let phase = self.first_phase(task, node);
+            self.nodes[node].start(phase);
+        }
+        for (node, changed) in changed.into_iter().enumerate() {
+            if changed {
+                self.update(node);
+            }
+        }
+    }
+
+    /// Brings a node to the present, before something begins on it.
+    fn settle(&mut self, node: usize, now_s: f64) {
+        let ended = self.nodes[node].advance(now_s);
+        for phase in ended {
+            self.phase_ended(phase, node, now_s);
+        }
+    }
+
+    fn advance(&mut self, node: usize, now_s: f64) {
+        self.settle(node, now_s);
+        self.update(node);
+    }
+
+    fn update(&mut self, node: usize) {
+        self.nodes[node].update();
+        self.versions[node] += 1;
+        let next_s = self.nodes[node].next_s();
+        if next_s.is_finite() {
+            let event = Event::Node { node, version: self.versions[node] };
+            self.events.push(Reverse((Time(next_s), event)));
+        }
+    }
+
+    fn first_phase(&self, task: u32, node: usize) -> Phase {
+        let metrics = &self.application.tasks[task as usize].metrics;
+        let work_s = self.work_s[task as usize];
+        let missed_bytes = self.missed_bytes(task, node);
+        if metrics.spill_bytes > 0 {
+            let work_s = BEFORE_SPILL * work_s;
+            return self.phase(
+                task,
+                work_s,
+                missed_bytes,
+                metrics.spill_bytes as f64,
+                File::Spill(task),
+            );
+        }
+        self.last_phase(task, work_s, missed_bytes)
+    }
+
+    fn last_phase(&self, task: u32, work_s: f64, missed_bytes: f64) -> Phase {
+        let Task { stage, metrics, .. } = &self.application.tasks[task as usize];
+        let written = metrics.shuffle_write_bytes as f64 * self.written_times[*stage as usize];
+        self.phase(task, work_s, missed_bytes, written, File::Shuffle(*stage))
+    }
+
+    fn phase(
+        &self,
+        task: u32,
+        work_s: f64,
+        missed_bytes: f64,
+        written_bytes: f64,
+        file: File,
+    ) -> Phase {
+        let (read_wait_s, write_wait_s) = (0.0, 0.0);
+        Phase {
+            task,
+            work_s,
+            missed_bytes,
+            written_bytes,
+            file,
+            left: 1.0,
+            read_wait_s,
+            write_wait_s,
+        }
+    }
+
+    /// Bytes of shuffles that a task reads from a device. Nodes read of each other as much as others
+    /// read of them, so all of it counts on its own node.
+    fn missed_bytes(&self, task: u32, node: usize) -> f64 {
+        let Task { stage, metrics, .. } = &self.application.tasks[task as usize];
+        let bytes = metrics.shuffle_read_bytes() as f64;
+        if bytes == 0.0 {
+            return 0.0;
+        }
+        let (mut written, mut cached) = (0.0, 0.0);
+        for &parent in self.order.parents(*stage as usize) {
+            let share = self.nodes[node].cached_share(File::Shuffle(parent as u32));
+            let weight = self.application.stages[parent].sums.shuffle_write_bytes as f64;
+            written += weight;
+            cached += weight * share.unwrap_or(1.0);
+        }
+        if written > 0.0 { bytes * (1.0 - cached / written).max(0.0) } else { 0.0 }
+    }
+
+    fn phase_ended(&mut self, phase: Phase, node: usize, now_s: f64) {
+        let task = phase.task;
+        let stage = self.application.tasks[task as usize].stage as usize;
+        let waits = &mut self.outcome.waits_s[task as usize];
+        waits.0 += phase.read_wait_s;
+        waits.1 += phase.write_wait_s;
+        let sums = &mut self.outcome.stages[stage];
+        sums.work_s += phase.work_s;
+        sums.read_wait_s += phase.read_wait_s;
+        sums.write_wait_s += phase.write_wait_s;
+        if phase.file == File::Spill(task) {
+            let spilled = self.application.tasks[task as usize].metrics.spill_bytes as f64;
+            let missed = 1.0 - self.nodes[node].cached_share(phase.file).unwrap_or(1.0);
+            let work_s = self.work_s[task as usize] - phase.work_s;
+            let last = self.last_phase(task, work_s, missed * spilled);
+            self.nodes[node].start(last);
+            return;
+        }
+        self.nodes[node].remove(File::Spill(task));
+        self.free_slots[self.executor_of_task[task as usize] as usize] += 1;
+        self.tasks_left[stage] -= 1;
+        if self.tasks_left[stage] == 0 {
+            self.reach(Point::StageEnd(stage), now_s);
+        }
+    }
+}
+
+/// How often the bytes of each stage's shuffle are written: twice with a file a partition, which
+/// Spark joins when there are few of them.
+fn written_times(application: &Application) -> Vec<f64> {
+    let number = |name: &str, default: u64| {
+        application.properties.get(name).and_then(|value| value.parse().ok()).unwrap_or(default)
+    };
+    let threshold = number("spark.shuffle.sort.bypassMergeThreshold", 200);
+    let partitions = number("spark.sql.shuffle.partitions", 200);
+    let readers = |id: i64| {
+        let reading = application.stages.iter().filter(move |stage| stage.parents.contains(&id));
+        reading.map(|stage| stage.task_count).max().unwrap_or(0)
+    };
+    let of_sql = |stage: &super::Stage| {
+        let job = application.jobs.iter().find(|job| Some(job.id) == stage.job);
+        job.is_some_and(|job| job.execution.is_some())
+    };
+    let times = application.stages.iter().map(|stage| {
+        // AQE reads several partitions in one task, so the number of tasks is no more than theirs.
+        let partitions = if of_sql(stage) { partitions } else { 0 }.max(readers(stage.id));
+        // Without a reader their number is not known.
+        if (1..=threshold).contains(&partitions) { 2.0 } else { 1.0 }
+    });
+    times.collect()
+}

@@ -1,0 +1,209 @@
+//! The codecs in which Spark compresses event logs, recognised by their first bytes.
+//!
+//! Spark's `lz4` is the block stream of lz4-java and its `snappy` the stream of snappy-java; neither
+//! is the frame format of the same name. A log of a running application ends within a block.
+
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+const GZIP: &[u8] = b"\x1f\x8b";
+const LZ4: &[u8] = b"LZ4Block";
+const SNAPPY: &[u8] = b"\x82SNAPPY\0";
+/// What precedes the blocks of snappy-java: magic, version, compatible version.
+const SNAPPY_HEADER_BYTES: usize = 16;
+/// A block of lz4-java after its magic: method, packed and unpacked length, checksum.
+const LZ4_HEADER_BYTES: usize = 13;
+/// In the high bits of the method: the block is stored, or compressed.
+const LZ4_STORED: u8 = 0x10;
+/// Both write blocks of 32 KiB or 64 KiB unless they are configured; no more than this is believed.
+const BLOCK_BYTES_MAX: usize = 64 << 20;
+/// Enough to tell the codecs apart.
+const SNIFFED_BYTES: usize = 8;
+
+/// The text of a log, unpacked as it is read.
+pub fn unpacked<'a>(mut log: impl Read + Send + 'a) -> io::Result<Box<dyn BufRead + Send + 'a>> {
+    let mut head = Vec::with_capacity(SNIFFED_BYTES);
+    log.by_ref().take(SNIFFED_BYTES as u64).read_to_end(&mut head)?;
+    let begins = |magic: &[u8]| head.starts_with(magic);
+    let (zstd, gzip, lz4, snappy) = (begins(ZSTD), begins(GZIP), begins(LZ4), begins(SNAPPY));
+    let log = BufReader::with_capacity(1 << 18, Cursor::new(head).chain(log));
+    Ok(if zstd {
+        Box::new(BufReader::with_capacity(1 << 18, zstd::stream::read::Decoder::with_buffer(log)?))
+    } else if gzip {
+        Box::new(BufReader::with_capacity(1 << 18, flate2::bufread::MultiGzDecoder::new(log)))
+    } else if lz4 {
+        Box::new(BufReader::with_capacity(1 << 18, Blocks::new(log, lz4_block)))
+    } else if snappy {
+        let mut log = log;
+        log.read_exact(&mut [0; SNAPPY_HEADER_BYTES])?;
+        Box::new(BufReader::with_capacity(1 << 18, Blocks::new(log, snappy_block)))
+    } else {
+        Box::new(log)
+    })
+}
+
+/// Appends the next block, unpacked; false at the end of the stream.
+type NextBlock<R> = fn(&mut R, &mut Vec<u8>) -> io::Result<bool>;
+
+/// A stream of blocks that are compressed one by one.
+struct Blocks<R> {
+    packed: R,
+    next: NextBlock<R>,
+    block: Vec<u8>,
+    taken: usize,
+}
+
+impl<R: Read> Blocks<R> {
+    fn new(packed: R, next: NextBlock<R>) -> Blocks<R> {
+        Blocks { packed, next, block: Vec::new(), taken: 0 }
+    }
+}
+
+impl<R: Read> Read for Blocks<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.taken == self.block.len() {
+            self.block.clear();
+            self.taken = 0;
+            if !(self.next)(&mut self.packed, &mut self.block)? {
+                return Ok(0);
+            }
+        }
+        let length = into.len().min(self.block.len() - self.taken);
+        into[..length].copy_from_slice(&self.block[self.taken..self.taken + length]);
+        self.taken += length;
+        Ok(length)
+    }
+}
+
+fn lz4_block<R: Read>(packed: &mut R, block: &mut Vec<u8>) -> io::Result<bool> {
+    let mut magic = [0; LZ4.len()];
+    if !read_whole(packed, &mut magic)? {
+        return Ok(false);
+    }
+    let mut header = [0; LZ4_HEADER_BYTES];
+    packed.read_exact(&mut header)?;
+    let length = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().unwrap()) as usize;
+    let (packed_bytes, bytes) = (length(1), length(5));
+    if magic != LZ4 || packed_bytes.max(bytes) > BLOCK_BYTES_MAX {
+        return Err(damaged("an LZ4 block with a header of another format"));
+    }
+    let content = read_exactly(packed, packed_bytes)?;
+    if header[0] & 0xf0 == LZ4_STORED {
+        block.extend_from_slice(&content);
+    } else {
+        let text = lz4_flex::block::decompress(&content, bytes);
+        block.extend(text.map_err(|error| damaged(&error.to_string()))?);
+    }
+    Ok(true)
+}
+
+fn snappy_block<R: Read>(packed: &mut R, block: &mut Vec<u8>) -> io::Result<bool> {
+    let mut length = [0; 4];
+    if !read_whole(packed, &mut length)? {
+        return Ok(false);
+    }
+    if length == SNAPPY[..4] {
+        // A stream that was appended to begins anew.
+        packed.read_exact(&mut [0; SNAPPY_HEADER_BYTES - 4])?;
+        return snappy_block(packed, block);
+    }
+    let packed_bytes = u32::from_be_bytes(length) as usize;
+    if packed_bytes > BLOCK_BYTES_MAX {
+        return Err(damaged("a Snappy block of another format"));
+    }
+    let content = read_exactly(packed, packed_bytes)?;
+    let bytes = snap::raw::decompress_len(&content).map_err(|error| damaged(&error.to_string()))?;
+    if bytes > BLOCK_BYTES_MAX {
+        return Err(damaged("a Snappy block of another format"));
+    }
+    let text = snap::raw::Decoder::new().decompress_vec(&content);
+    block.extend(text.map_err(|error| damaged(&error.to_string()))?);
+    Ok(true)
+}
+
+/// Fills `into`; false where the stream has ended before it.
+fn read_whole(packed: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
+    let first = packed.take(1).read(&mut into[..1])?;
+    if first == 0 {
+        return Ok(false);
+    }
+    packed.read_exact(&mut into[1..])?;
+    Ok(true)
+}
+
+/// So many bytes, which take memory only as they arrive.
+fn read_exactly(packed: &mut impl Read, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    packed.take(bytes as u64).read_to_end(&mut content)?;
+    if content.len() < bytes {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(content)
+}
+
+fn damaged(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "{\"Event\":\"SparkListenerLogStart\"}\n{\"Event\":\"other\"}\n";
+
+    fn text(packed: &[u8]) -> io::Result<String> {
+        let mut text = String::new();
+        unpacked(packed)?.read_to_string(&mut text).map(|_| text)
+    }
+
+    fn lz4_stream(blocks: &[&str]) -> Vec<u8> {
+        let mut stream = Vec::new();
+        for block in blocks {
+            let packed = lz4_flex::block::compress(block.as_bytes());
+            stream.extend_from_slice(LZ4);
+            stream.push(0x25);
+            stream.extend((packed.len() as u32).to_le_bytes());
+            stream.extend((block.len() as u32).to_le_bytes());
+            stream.extend([0; 4]);
+            stream.extend(packed);
+        }
+        // An empty block ends the stream.
+        stream.extend_from_slice(LZ4);
+        stream.extend([0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        stream
+    }
+
+    fn snappy_stream(blocks: &[&str]) -> Vec<u8> {
+        let mut stream = [SNAPPY, &[0, 0, 0, 1, 0, 0, 0, 1]].concat();
+        for block in blocks {
+            let packed = snap::raw::Encoder::new().compress_vec(block.as_bytes()).unwrap();
+            stream.extend((packed.len() as u32).to_be_bytes());
+            stream.extend(packed);
+        }
+        stream
+    }
+
+    #[test]
+    fn every_codec_gives_the_text() {
+        let (first, second) = TEXT.split_at(20);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        io::Write::write_all(&mut gzip, TEXT.as_bytes()).unwrap();
+        for packed in [
+            TEXT.as_bytes().to_vec(),
+            zstd::encode_all(TEXT.as_bytes(), 1).unwrap(),
+            gzip.finish().unwrap(),
+            lz4_stream(&[first, second]),
+            snappy_stream(&[first, second]),
+        ] {
+            assert_eq!(text(&packed).unwrap(), TEXT);
+        }
+    }
+
+    #[test]
+    fn a_cut_stream_is_an_unexpected_end() {
+        for packed in [lz4_stream(&[TEXT]), snappy_stream(&[TEXT])] {
+            let error = text(&packed[..packed.len() / 2]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+}

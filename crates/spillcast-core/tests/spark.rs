@@ -1,0 +1,206 @@
+//! Simulated applications of Spark beside sums by hand and a simulation in small steps of time.
+
+use proptest::prelude::*;
+use spillcast_core::spark::{
+    Application, Executor, Job, Metrics, NodeStorage, Stage, Task, read_event_logs, simulate,
+    unpacked, work_s,
+};
+
+const MB: f64 = 1e6;
+
+fn metrics(cpu_s: f64, read_mb: i64, spill_mb: i64, write_mb: i64) -> Metrics {
+    Metrics {
+        cpu_ns: (cpu_s * 1e9) as i64,
+        shuffle_read_local_bytes: read_mb * 1_000_000,
+        spill_bytes: spill_mb * 1_000_000,
+        shuffle_write_bytes: write_mb * 1_000_000,
+        ..Metrics::default()
+    }
+}
+
+/// Stages one after the other on one node; each task takes as long as its CPU time.
+fn application(cores: u32, stages: &[Vec<Metrics>]) -> Application {
+    let mut application = Application {
+        started_ms: Some(0),
+        executors: vec![Executor { cores, host: "a".to_owned(), ..Executor::default() }],
+        jobs: vec![Job { stage_ids: (0..stages.len() as i64).collect(), ..Job::default() }],
+        ..Application::default()
+    };
+    // Each partition in a file of its own would be written twice.
+    let threshold = "spark.shuffle.sort.bypassMergeThreshold".to_owned();
+    application.properties.insert(threshold, "0".to_owned());
+    for (at, tasks) in stages.iter().enumerate() {
+        let mut stage = Stage {
+            id: at as i64,
+            parents: if at == 0 { vec![] } else { vec![at as i64 - 1] },
+            job: Some(0),
+            submitted_ms: Some(0),
+            completed_ms: Some(0),
+            task_count: tasks.len() as u64,
+            ..Stage::default()
+        };
+        for metrics in tasks {
+            stage.sums.add(metrics);
+            application.tasks.push(Task {
+                stage: at as u32,
+                finished_ms: metrics.cpu_ns / 1_000_000,
+                succeeded: true,
+                metrics: *metrics,
+                ..Task::default()
+            });
+        }
+        application.stages.push(stage);
+    }
+    application.jobs[0].completed_ms = Some(0);
+    application.ended_ms = Some(0);
+    application
+}
+
+fn device(mb_per_s: f64, cache_mb: f64, dirty_mb: f64) -> NodeStorage {
+    NodeStorage {
+        reader_bytes_per_s: mb_per_s * MB,
+        read_bytes_per_s: mb_per_s * MB,
+        write_bytes_per_s: mb_per_s * MB,
+        cache_bytes: cache_mb * MB,
+        dirty_bytes: dirty_mb * MB,
+    }
+}
+
+fn elapsed_s(application: &Application, storage: &NodeStorage) -> f64 {
+    let work = work_s(application, &NodeStorage::unlimited());
+    simulate(application, storage, &work).elapsed_s
+}
+
+#[track_caller]
+fn assert_close(actual: f64, expected: f64) {
+    assert!((actual - expected).abs() < 1e-3 * expected.max(1e-3), "{actual} s, not {expected} s");
+}
+
+#[test]
+fn tasks_fill_slots_in_order() {
+    let tasks = [3.0, 1.0, 1.0, 2.0].map(|s| metrics(s, 0, 0, 0));
+    let application = application(2, &[tasks.to_vec(), vec![metrics(1.0, 0, 0, 0)]]);
+    // One slot: 3, 2; the other: 1, 1. Then the second stage.
+    assert_close(elapsed_s(&application, &NodeStorage::unlimited()), 4.0 + 1.0);
+}
+
+#[test]
+fn a_writer_waits_only_at_the_dirty_limit() {
+    // 1,000 MB in 10 s of work, on a device of 20 MB/s.
+    let writer = application(1, &[vec![metrics(10.0, 0, 0, 1000)]]);
+    assert_close(elapsed_s(&writer, &device(20.0, 1e6, 1e5)), 10.0);
+    // 2 s to the background limit of 200 MB, 2.5 s on to 400 MB, then 550 MB as fast as the device.
+    assert_close(elapsed_s(&writer, &device(20.0, 1e6, 400.0)), 2.0 + 2.5 + 550.0 / 20.0);
+}
+
+#[test]
+fn readers_share_the_device_and_the_cache_saves_them() {
+    let write = vec![metrics(1.0, 0, 0, 400)];
+    let read = vec![metrics(1.0, 100, 0, 0); 4];
+    let readers = application(4, &[write, read]);
+    assert_close(elapsed_s(&readers, &device(50.0, 1e6, 1e6)), 2.0);
+    // Nothing is cached, and nobody waits to write: 400 MB through 50 MB/s beside 1 s of work.
+    let took_s = elapsed_s(&readers, &device(50.0, 0.0, 1e6));
+    assert!((9.0..=10.0).contains(&took_s), "{took_s}");
+}
+
+#[test]
+fn a_spill_is_read_back_from_the_device_as_far_as_it_left_the_cache() {
+    let spiller = application(1, &[vec![metrics(2.0, 0, 300, 0)]]);
+    assert_close(elapsed_s(&spiller, &device(100.0, 1e6, 1e6)), 2.0);
+    assert_close(elapsed_s(&spiller, &device(100.0, 100.0, 1e6)), 2.0 + 200.0 / 100.0);
+}
+
+#[test]
+fn work_is_what_the_storage_of_the_run_does_not_explain() {
+    // 300 MB of spill are read back at 100 MB/s: of 5 s, 3 s were waits.
+    let mut spiller = application(1, &[vec![metrics(0.5, 0, 300, 0)]]);
+    spiller.tasks[0].finished_ms = 5000;
+    let here = device(100.0, 0.0, 1e6);
+    let work = work_s(&spiller, &here);
+    assert_close(work[0], 2.0);
+    assert_close(simulate(&spiller, &here, &work).elapsed_s, 5.0);
+    assert_close(simulate(&spiller, &device(300.0, 0.0, 1e6), &work).elapsed_s, 3.0);
+}
+
+/// A node in steps of a millisecond, one stage whose tasks neither read nor spill.
+fn stepped_s(tasks: &[Metrics], cores: usize, storage: &NodeStorage) -> f64 {
+    const STEP_S: f64 = 1e-3;
+    let mut waiting: Vec<&Metrics> = tasks.iter().rev().collect();
+    let mut running: Vec<(f64, f64, f64)> = Vec::new();
+    let (mut now_s, mut dirty) = (0.0, 0.0f64);
+    loop {
+        while running.len() < cores {
+            let Some(task) = waiting.pop() else { break };
+            let work_s = task.cpu_ns as f64 / 1e9;
+            running.push((work_s, task.shuffle_write_bytes as f64, 1.0));
+        }
+        if running.is_empty() {
+            return now_s;
+        }
+        let wanted: f64 = running.iter().map(|(work_s, bytes, _)| bytes / work_s * STEP_S).sum();
+        let back = storage.write_bytes_per_s * STEP_S;
+        let room = storage.dirty_bytes - dirty + back;
+        // Writers at the limit are equally fast while they write.
+        let inflow = |writer: f64| -> f64 {
+            running
+                .iter()
+                .map(|(work_s, bytes, _)| bytes / (work_s + bytes / writer) * STEP_S)
+                .sum()
+        };
+        let mut writer = f64::INFINITY;
+        if wanted > room {
+            let (mut slow, mut fast) = (1.0, 1e15);
+            for _ in 0..60 {
+                writer = f64::sqrt(slow * fast);
+                if inflow(writer) > room { fast = writer } else { slow = writer }
+            }
+        }
+        dirty += inflow(writer);
+        let excess = dirty - storage.dirty_bytes / 2.0;
+        dirty -= back.min(excess.max(0.0));
+        for (work_s, bytes, left) in &mut running {
+            *left -= STEP_S / (*work_s + *bytes / writer);
+        }
+        running.retain(|(.., left)| *left > 0.0);
+        now_s += STEP_S;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn it_is_as_slow_as_a_simulation_in_small_steps(
+        tasks in prop::collection::vec((1u32..30, 0i64..400), 1..12),
+        cores in 1u32..4,
+        mb_per_s in 20.0..400.0,
+        dirty_mb in 20.0..2000.0,
+    ) {
+        let tasks: Vec<Metrics> =
+            tasks.iter().map(|(cpu, write)| metrics(f64::from(*cpu) / 10.0, 0, 0, *write)).collect();
+        let storage = device(mb_per_s, 1e9, dirty_mb);
+        let application = application(cores, std::slice::from_ref(&tasks));
+        let (took_s, stepped) = (elapsed_s(&application, &storage), stepped_s(&tasks, cores as usize, &storage));
+        prop_assert!((took_s / stepped - 1.0).abs() < 0.02 , "{took_s} s, in steps {stepped} s");
+    }
+}
+
+fn log_line(event: &str, rest: &str) -> String {
+    format!("{{\"Event\":\"SparkListener{event}\",{rest}}}\n")
+}
+
+#[test]
+fn a_cut_line_is_counted_and_the_rest_is_read() {
+    let stage = r#""Stage Info":{"Stage ID":0,"Stage Name":"count","Submission Time":5}"#;
+    let task = r#""Stage ID":0,"Stage Attempt ID":0,"Task End Reason":{"Reason":"Success"},
+        "Task Info":{"Launch Time":10,"Finish Time":30,"Executor ID":"1","Host":"h"},
+        "Task Metrics":{"Executor Run Time":15,"Executor CPU Time":9000000,"Disk Bytes Spilled":7}"#;
+    let text = log_line("StageSubmitted", stage)
+        + &log_line("TaskEnd", &task.replace('\n', " "))
+        + "{\"Event\":\"SparkListenerTaskEnd\",\"Stage ID\":0,\"Task In";
+    let application = read_event_logs([unpacked(text.as_bytes())], |_| true).unwrap();
+    assert_eq!((application.tasks.len(), application.damaged_lines), (1, 1));
+    let [stage] = &application.stages[..] else { panic!() };
+    assert_eq!((stage.task_ms, stage.sums.cpu_ns, stage.sums.spill_bytes), (20, 9_000_000, 7));
+}

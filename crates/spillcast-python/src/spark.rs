@@ -1,0 +1,158 @@
+//! Event logs of Spark: an application, its JSON without single tasks, and its simulation.
+
+use std::fs::File;
+use std::io::{self, BufRead, Read};
+use std::path::PathBuf;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use spillcast_core::spark::{
+    Application, NodeStorage, Outcome, least_work_s, read_event_logs, simulate, unpacked, work_s,
+};
+
+use crate::os_error;
+
+/// The reader's bandwidth alone and of all readers, of writeback (bytes/s), page cache and dirty limit
+/// (bytes).
+type Figures = (f64, f64, f64, f64, f64);
+/// Begin, end, and sums over tasks of work and of waits for reads and writes, in seconds.
+type StageRow = (f64, f64, f64, f64, f64);
+/// Elapsed time, stages, and begin and end of jobs and of SQL executions, in seconds.
+type Simulated = (f64, Vec<StageRow>, Vec<(f64, f64)>, Vec<(f64, f64)>);
+
+/// Bytes that are read between two calls of `progress`.
+const PROGRESS_BYTES: u64 = 8 << 20;
+
+/// What its event log holds of one application.
+#[pyclass(frozen, module = "spillcast._core")]
+pub struct SparkApplication(Application);
+
+/// By task, the time that no storage changes.
+#[pyclass(frozen, module = "spillcast._core")]
+pub struct SparkWork(Vec<f64>);
+
+#[pymethods]
+impl SparkApplication {
+    /// Reads the parts of one log, in order: paths, or objects with `read(n)`. `progress` gets the
+    /// bytes of text so far. OSError where a part cannot be read, ValueError where it is damaged.
+    #[staticmethod]
+    fn read(py: Python<'_>, parts: Vec<Bound<'_, PyAny>>, progress: Py<PyAny>) -> PyResult<Self> {
+        let parts: Vec<Source> = parts.iter().map(Source::of).collect();
+        let (mut read, mut shown) = (0, 0);
+        let mut raised = None;
+        let application = py.detach(|| {
+            let opened = parts.into_iter().map(Source::open);
+            read_event_logs(opened, |bytes| {
+                read += bytes;
+                if read - shown < PROGRESS_BYTES {
+                    return true;
+                }
+                shown = read;
+                let seen = Python::attach(|py| {
+                    py.check_signals().and_then(|()| progress.call1(py, (read,)).map(drop))
+                });
+                raised = seen.err();
+                raised.is_none()
+            })
+        });
+        match (application, raised) {
+            (_, Some(error)) => Err(error),
+            (Ok(application), None) => Ok(SparkApplication(application)),
+            (Err(error), None) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(PyValueError::new_err(error.to_string()))
+            }
+            (Err(error), None) => Err(os_error(error)),
+        }
+    }
+
+    /// All of it but single tasks; stages have the sums of theirs.
+    fn to_json(&self) -> String {
+        serde_json::to_string(&self.0).expect("numbers and texts")
+    }
+
+    /// The id of an executor that ran more tasks at once than it has cores, and how many; else None.
+    fn overfull_executor(&self) -> Option<(String, usize)> {
+        self.0.overfull_executor().map(|(executor, tasks)| (executor.id.clone(), tasks))
+    }
+
+    /// The work of its tasks, if it ran with its temp files on a storage; None: on one without waits.
+    #[pyo3(signature = (figures))]
+    fn work(&self, py: Python<'_>, figures: Option<Figures>) -> SparkWork {
+        SparkWork(py.detach(|| work_s(&self.0, &storage_of(figures))))
+    }
+
+    /// The least work of its tasks: CPU time and pauses of the JVM.
+    fn least_work(&self) -> SparkWork {
+        SparkWork(least_work_s(&self.0))
+    }
+
+    /// The application with its temp files on a storage; None: on one without waits.
+    #[pyo3(signature = (figures, work))]
+    fn simulate(
+        &self,
+        py: Python<'_>,
+        figures: Option<Figures>,
+        work: &SparkWork,
+    ) -> PyResult<Simulated> {
+        if work.0.len() != self.0.tasks.len() {
+            return Err(PyValueError::new_err("the work is that of another application"));
+        }
+        let Outcome { elapsed_s, stages, jobs, executions, .. } =
+            py.detach(|| simulate(&self.0, &storage_of(figures), &work.0));
+        let row = |stage: spillcast_core::spark::StageOutcome| {
+            (stage.begin_s, stage.end_s, stage.work_s, stage.read_wait_s, stage.write_wait_s)
+        };
+        Ok((elapsed_s, stages.into_iter().map(row).collect(), jobs, executions))
+    }
+}
+
+fn storage_of(figures: Option<Figures>) -> NodeStorage {
+    let Some((reader, read, write, cache_bytes, dirty_bytes)) = figures else {
+        return NodeStorage::unlimited();
+    };
+    NodeStorage {
+        reader_bytes_per_s: reader,
+        read_bytes_per_s: read,
+        write_bytes_per_s: write,
+        cache_bytes,
+        dirty_bytes,
+    }
+}
+
+/// A part of a log.
+enum Source {
+    Path(PathBuf),
+    Object(Py<PyAny>),
+}
+
+impl Source {
+    fn of(part: &Bound<'_, PyAny>) -> Source {
+        match part.extract::<PathBuf>() {
+            Ok(path) => Source::Path(path),
+            Err(_) => Source::Object(part.clone().unbind()),
+        }
+    }
+
+    fn open(self) -> io::Result<Box<dyn BufRead + Send>> {
+        match self {
+            Source::Path(path) => unpacked(File::open(path)?),
+            Source::Object(object) => unpacked(Object(object)),
+        }
+    }
+}
+
+/// A file object of Python.
+struct Object(Py<PyAny>);
+
+impl Read for Object {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Python::attach(|py| {
+            let content = self.0.call_method1(py, "read", (into.len(),))?;
+            let content: Vec<u8> = content.extract(py)?;
+            let length = content.len().min(into.len());
+            into[..length].copy_from_slice(&content[..length]);
+            Ok(length)
+        })
+        .map_err(|error: PyErr| io::Error::other(error.to_string()))
+    }
+}
