@@ -1,6 +1,6 @@
 """The Rust core: captures, probes and emulated storage."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -17,6 +17,8 @@ __all__ = [
     "Recorder",
     "RecordingWriter",
     "Seconds",
+    "SparkApplication",
+    "SparkWork",
     "Stream",
     "Table",
     "Target",
@@ -584,6 +586,43 @@ class Probe:
         """Steps done (or skipped), steps in all, bytes so far."""
     def cancel(self) -> None:
         """End a replay that runs in another thread."""
+
+@final
+class SparkApplication:
+    """What its event log holds of one application."""
+
+    @staticmethod
+    def read(parts: Sequence[Any], progress: Callable[[int], object]) -> SparkApplication:
+        """Read the parts of one log, in order: paths, or objects with ``read(n)``.
+
+        ``progress`` gets the bytes of text so far. OSError where a part cannot be read, ValueError
+        where it is damaged."""
+    def to_json(self) -> str:
+        """All of it but single tasks; stages have the sums of theirs."""
+    def overfull_executor(self) -> tuple[str, int] | None:
+        """An executor that ran more tasks at once than it has cores, and how many."""
+    def work(self, figures: tuple[float, float, float, float, float] | None) -> SparkWork:
+        """The work of its tasks, if it ran with its temp files on a storage; None: without waits.
+
+        ``figures`` are bandwidths (bytes/s) of a reader alone, of all readers and of writeback,
+        page cache and dirty limit (bytes)."""
+    def least_work(self) -> SparkWork:
+        """The least work of its tasks: CPU time and pauses of the JVM."""
+    def simulate(
+        self, figures: tuple[float, float, float, float, float] | None, work: SparkWork
+    ) -> tuple[
+        float,
+        list[tuple[float, float, float, float, float]],
+        list[tuple[float, float]],
+        list[tuple[float, float]],
+    ]:
+        """Elapsed time; by stage begin, end, work, waits for reads and writes; jobs; executions.
+
+        In seconds."""
+
+@final
+class SparkWork:
+    """By task, the time that no storage changes."""
 
 @final
 class TraceReader:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import ORACLE, RECORDING, REHEARSAL, TARGET
+from spillcast.cli.options import (
+    ORACLE,
+    RECORDING,
+    REHEARSAL,
+    TARGET,
+    Execution,
+    PageCache,
+)
 from spillcast.cli.question import with_question
 from spillcast.cli.usage import Answer
 
@@ -20,8 +27,8 @@ def forecast(
         list[str],
         typer.Argument(
             help="A recording; Oracle traces and an ASH export; a plan of PostgreSQL's EXPLAIN or "
-            "rows of pg_stat_statements; Oracle's reports; figures in a file or as "
-            "figures:elapsed=773s,..."
+            "rows of pg_stat_statements; Oracle's reports; an event log of Spark; figures in a "
+            "file or as figures:elapsed=773s,..."
         ),
     ],
     to: Annotated[
@@ -71,6 +78,8 @@ def forecast(
             rich_help_panel=ORACLE,
         ),
     ] = "counts",
+    execution: Execution = None,
+    page_cache: PageCache = None,
     cpus: Annotated[
         int | None,
         typer.Option(
@@ -131,6 +140,8 @@ def forecast(
     Example: spillcast forecast ash.csv hdd.trc --to flash.trc --elapsed 773
 
     Example: spillcast forecast plan.json --to catalogue:aws-gp3
+
+    Example: spillcast forecast eventlog_v2_app/ --from catalogue:aws-gp3 --to tmpfs
     """
     from dataclasses import replace
 
@@ -148,13 +159,21 @@ def forecast(
     from spillcast.recording import Recording
     from spillcast.report.forecast import forecast_each_document, forecast_each_page, forecast_page
     from spillcast.report.work_memory import advice_text, forecast_memory_parts
-    from spillcast.units import parse_duration_s
+    from spillcast.units import parse_bytes, parse_duration_s
     from spillcast.workspace import workspace
 
     check_options(rehearse, command, server, to)
     costs = parse_costs(cost or (), to)
     within_s = None if within is None else parse_duration_s(within, "--within")
-    question = replace(question, method=method, exact=exact, cpus=cpus, cpu_quota=cpu_quota)
+    question = replace(
+        question,
+        method=method,
+        exact=exact,
+        cpus=cpus,
+        cpu_quota=cpu_quota,
+        execution=execution,
+        page_cache_bytes=None if page_cache is None else parse_bytes(page_cache, "--page-cache"),
+    )
     with ExitStack() as stack:
         if rehearse is not None:
             duration_s = parse_duration_s(rehearse, "--rehearse")

@@ -9,6 +9,7 @@ from spillcast.cli.usage import single_format
 
 #: Headings of the help of verbs that take many kinds of evidence.
 RECORDING, IN_PART = "Recordings", "Queries recorded in part"
+SPARK = "Spark event logs"
 POSTGRES, ORACLE = "PostgreSQL statements and sessions", "Oracle traces, ASH exports and reports"
 TARGET, REHEARSAL = "The target machine", "A rehearsal on the target"
 KEPT, CAPTURE, LIVE = "Output", "Capture", "Live view"
@@ -132,8 +133,26 @@ Origin = Annotated[
     typer.Option(
         "--from",
         metavar="STORAGE",
-        help="Present storage of the temp files, if the plan has no I/O times.",
+        help="Present storage of the temp files, if the evidence has no I/O times.",
         rich_help_panel=POSTGRES,
+    ),
+]
+Execution = Annotated[
+    int | None,
+    typer.Option(
+        "--sql",
+        metavar="ID",
+        help="Only the SQL execution with this id, as in Spark's history server.",
+        min=0,
+        rich_help_panel=SPARK,
+    ),
+]
+PageCache = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Memory of each node that temp files may occupy, such as 16G.",
+        rich_help_panel=SPARK,
     ),
 ]
 ExecId = Annotated[

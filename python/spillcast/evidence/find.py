@@ -16,6 +16,7 @@ from spillcast.errors import (
     PathMissing,
 )
 from spillcast.evidence.recognise import is_word, recognise
+from spillcast.evidence.spark_log import is_address, is_log_folder
 from spillcast.evidence.text import HEAD_BYTES, head_of
 from spillcast.gate import check_kind
 from spillcast.recording.meta import is_recording
@@ -58,6 +59,7 @@ _WORDS = {
     "plans": "plans and logs of PostgreSQL",
     "statements": "rows of pg_stat_statements",
     "figures": "figures of a run",
+    "spark": "event logs of Spark",
 }
 
 
@@ -79,6 +81,8 @@ class Evidence:
     statements: list[Path] = field(default_factory=list)
     #: Files, and words of ``figures:``.
     figures: list[Path | str] = field(default_factory=list)
+    #: Event logs of Spark: files, folders of parts, and addresses of fsspec.
+    spark: list[Path | str] = field(default_factory=list)
     collected: list[Path] = field(default_factory=list)
 
     def only_waits(self) -> str:
@@ -116,6 +120,9 @@ def find_evidence(arguments: Sequence[str | Path]) -> Evidence:
     for argument in map(str, arguments):
         if is_word(argument):
             evidence.figures.append(argument)
+            continue
+        if is_address(argument):
+            evidence.spark.append(argument)
             continue
         for path in _expand(argument):
             if spools := spools_of(path):
@@ -161,6 +168,8 @@ def _expand(argument: str) -> list[Path]:
 def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
     if path.suffix == ".spill" or is_recording(path):
         return evidence.recordings
+    if is_log_folder(path):
+        return evidence.spark
     if not path.is_file() or any(fnmatch(path.name.lower(), pattern) for pattern in TRACES):
         return evidence.traces
     if (spooled := SPOOLS.get(path.name.lower())) is not None:
@@ -189,7 +198,7 @@ def kind_of(path: Path) -> str | None:
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.is_dir() or path.suffix == ".spill" or is_recording(path):
+    if not path.is_dir() or path.suffix == ".spill" or is_recording(path) or is_log_folder(path):
         return [path]
     if not (paths := traces_below(path)):
         hint = "a directory for temp files is a target: name it with --to"

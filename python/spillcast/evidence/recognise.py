@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spillcast.evidence.spark_log import is_event_log
 from spillcast.evidence.tables import table_of
 from spillcast.evidence.text import head_of
 from spillcast.evidence.unwrap import unwrapped
@@ -198,6 +199,7 @@ FOREIGN = (
     ("DataFusion", r"\bspilled_bytes=([\d.]+ ?[KMGT]?i?B?)\b", r"(?!)"),
 )  # fmt: skip
 KINDS: Sequence[Kind] = (
+    Kind("spark", "an event log of Spark", lambda sample: 5.0 * is_event_log(sample.raw)),
     Kind(
         "plans",
         "a plan of EXPLAIN or a log of PostgreSQL",

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from spillcast.errors import Refusal
+from spillcast.errors import EvidenceMixed, Refusal
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.evidence.open import open_evidence
@@ -82,6 +82,8 @@ def ask(
     else:
         files = find_evidence(baseline)
         recording = Recording.open(files.recordings[0]) if len(files.recordings) == 1 else None
+    if files.spark:
+        return _of_application(files, targets, question)
     counted = bool(files.plans or files.statements or files.figures)
     counted = counted or (recording is not None and recording.plan_alone is not None)
     question.check(files, events=not (files.recordings or counted), counts=counted)
@@ -100,6 +102,22 @@ def ask(
     events = read_evidence(files, question, name_statements=places_named)
     places = [target_of(target, events, question) for target in targets]
     return [(forecast_events(place, events, question), None) for place in places]
+
+
+def _of_application(files: Evidence, targets: Sequence[Target], question: Question) -> list[Answer]:
+    """Forecasts of a Spark application, whose stages and nodes are simulated."""
+    from spillcast.evidence.spark import read_application
+    from spillcast.forecast.spark import forecast_application
+
+    files.only_kind()
+    question.check(files, events=False)
+    if len(files.spark) > 1:
+        names = f"{files.spark[0]}, {files.spark[1]}{', ...' if len(files.spark) > 2 else ''}"
+        raise EvidenceMixed(f"{len(files.spark)} event logs: {names}", "forecast one at a time")
+    with question.reading(files.spark) as read:
+        application = read_application(files.spark[0], read)
+    named = [target if isinstance(target, Storage) else str(target) for target in targets]
+    return forecast_application(application, named, question)
 
 
 def _with_origin(evidence: Recording | Counts, question: Question) -> Recording | Counts:

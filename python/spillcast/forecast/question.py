@@ -45,7 +45,9 @@ class Question:
     (``counts`` or ``seed``) are for Oracle's evidence, ``lenient`` for damaged traces; ``exec_id``,
     ``since`` and ``until`` choose samples of ASH; ``queryid`` picks a row of pg_stat_statements,
     ``item`` one of several runs in a file,
-    ``origin`` is the storage of counts without times. If ``temp_dirs`` are given, the temp files of
+    ``origin`` is the storage of counts without times, and of an event log of Spark, of which
+    ``execution`` is the SQL execution meant, and ``page_cache_bytes`` the memory of each node that
+    temp files may occupy. If ``temp_dirs`` are given, the temp files of
     a recording are those under them. The target has ``cpus`` CPUs and a quota of ``cpu_quota``
     CPUs, by default those of the recording. A directory is probed within ``budget``, a time, bytes
     or both (``60s,4G``).
@@ -66,6 +68,8 @@ class Question:
     method: str = "counts"
     queryid: str | None = None
     origin: str | None = None
+    execution: int | None = None
+    page_cache_bytes: int | None = None
     temp_dirs: Sequence[str | Path] = ()
     lenient: bool = False
     exact: bool = False
@@ -121,7 +125,10 @@ class Question:
             "written": estimate.written_bytes,
         }  # fmt: skip
         _only_for("recordings", observed, **whole)
-        _only_for("counts, as of plans and figures", counts, **{"from": self.origin})
+        spark = {"sql": self.execution, "page_cache": self.page_cache_bytes}
+        _only_for("event logs of Spark", bool(evidence.spark), **spark)
+        untimed = counts or bool(evidence.spark)
+        _only_for("counts, as of plans and figures", untimed, **{"from": self.origin})
         method = None if self.method == "counts" else self.method
         _only_for("traces and ASH exports", events, temp_events=self.temp_events, method=method)
         reports = events or bool(evidence.figures)

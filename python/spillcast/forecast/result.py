@@ -163,6 +163,22 @@ class Remaining:
         return f"no upper bound: {reason}, and to read what they hold takes at least {low} more"
 
 
+@dataclass(frozen=True, kw_only=True)
+class StageForecast:
+    """A stage of a Spark application: its part of the elapsed time, here and on the target."""
+
+    id: int
+    name: str
+    tasks: int
+    shuffle_read_bytes: int
+    shuffle_write_bytes: int
+    spill_bytes: int
+    baseline_s: float
+    forecast_s: float
+    #: What its tasks spend most of their time on there.
+    bound_by: str
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Forecast(Tabular):
     """Elapsed time on a target. The numbers are None if the evidence does not allow a forecast."""
@@ -208,6 +224,8 @@ class Forecast(Tabular):
     work_memory: WorkMemory | None = later()
     #: Which lines of an Oracle plan spill, and what more PGA would do, where that is known.
     spilled: Spilled | None = later()
+    #: The stages of a Spark application, in their order.
+    stages: Sequence[StageForecast] = later(())
     #: Price of the target, in whatever unit all prices are given.
     cost: float | None = later()
     #: Whether it saves the most time for its price.

@@ -237,6 +237,7 @@ def _forecast_parts(
         slower = ": the query gets slower" if forecast.speedup < 1 else ""
         parts += [
             terms_table(forecast),
+            *([stages_table(forecast)] if forecast.stages else []),
             Words([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]),
         ]
     lines = [
@@ -283,6 +284,29 @@ _TERMS = (
     Column("today", "baseline_s", "s"),
     Column("on target", "forecast_s", "s"),
 )
+
+
+_STAGES = (
+    Column("stage", "id"),
+    Column("tasks", "tasks", "count"),
+    Column("read", "shuffle_read_bytes", "bytes"),
+    Column("written", "shuffle_write_bytes", "bytes"),
+    Column("spilled", "spill_bytes", "bytes"),
+    Column("today", "baseline_s", "s"),
+    Column("on target", "forecast_s", "s"),
+    Column("mostly", "bound_by", "words", spare=1),
+)
+
+
+def stages_table(forecast: Forecast) -> Table:
+    """The stages of a Spark application, in their order."""
+    return Table(
+        _STAGES,
+        [
+            [str(stage.id), *(getattr(stage, column.key) for column in _STAGES[1:] if column.key)]
+            for stage in forecast.stages
+        ],
+    )
 
 
 def terms_table(forecast: Forecast) -> Table:

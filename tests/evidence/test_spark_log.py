@@ -1,0 +1,122 @@
+"""Event logs of Spark: codecs, parts, addresses, damage; sums beside the events themselves."""
+
+import json
+
+import fsspec
+import pytest
+
+from harness import spillcast
+from spark_logs import CODECS, text, two_stages, zstd
+from spillcast.errors import SpillcastError
+from spillcast.evidence.find import find_evidence
+from spillcast.evidence.spark import read_application
+
+
+def code_of(path):
+    with pytest.raises(SpillcastError) as raised:
+        read_application(path)
+    return raised.value.code
+
+
+def check_sums(application):
+    """The sums of the events of ``two_stages``."""
+    first, second = application.log.stages
+    assert (first.task_count, first.shuffle_write_bytes, first.cpu_ns) == (2, 400_000_000, 6e9)
+    assert (second.task_ms, second.spill_bytes) == (5000, 300_000_000)
+    assert (second.shuffle_read_bytes, second.parents) == (400_000_000, [0])
+    assert application.elapsed_s == 11.0
+
+
+@pytest.mark.parametrize("suffix", CODECS)
+def test_every_codec_is_found_and_read(tmp_path, suffix):
+    path = tmp_path / f"events_1_app-1{suffix}"
+    path.write_bytes(CODECS[suffix](text(two_stages())))
+    [log] = find_evidence([path]).spark
+    check_sums(read_application(log))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["events_1_app-1.zstd", "events_2_app-1.zstd", "events_10_app-1"],
+        ["eventlog-2026-01-01--09-50.gz", "eventlog-2026-01-01--10-00.gz", "eventlog"],
+    ],
+)
+def test_parts_are_read_in_order(tmp_path, names):
+    """Spark numbers its parts; Databricks dates them but for the one that it still writes."""
+    events, folder = two_stages(), tmp_path / "log"
+    folder.mkdir()
+    (folder / "appstatus_app-1").touch()
+    for name, part in zip(names, (events[:5], events[5:8], events[8:]), strict=True):
+        pack = CODECS.get(name[name.rfind(".") :] if "." in name else "", bytes)
+        (folder / name).write_bytes(pack(text(part)))
+    [log] = find_evidence([folder]).spark
+    check_sums(read_application(log))
+
+
+def test_an_address_of_fsspec(tmp_path):
+    files = fsspec.filesystem("memory")
+    files.pipe("/logs/eventlog_v2_app-1/events_1_app-1.zstd", zstd(text(two_stages())))
+    address = "memory://logs/eventlog_v2_app-1"
+    assert find_evidence([address]).spark == [address]
+    check_sums(read_application(address))
+    assert code_of("memory://logs/none") == "path-missing"
+
+
+@pytest.mark.parametrize("pack", [bytes, zstd])
+def test_a_running_application_is_read_as_far_as_it_goes(tmp_path, pack):
+    """The last line, or the last block, of a log that is written is cut."""
+    path = tmp_path / "app-1.inprogress"
+    events = two_stages()
+    begin, rest = pack(text(events[:-1])), pack(text(events[-1:]))
+    path.write_bytes(begin + rest[:-3])
+    application = read_application(path)
+    assert not application.whole
+    assert any("ends before" in note for note in application.notes())
+
+
+@pytest.mark.parametrize(
+    ("events", "code"),
+    [
+        (two_stages() + two_stages(app="app-2"), "evidence-mixed"),
+        (two_stages()[:4], "evidence-damaged"),
+        ([e for e in two_stages() if "TaskEnd" not in e["Event"]], "evidence-unsuited"),
+    ],
+)
+def test_what_is_no_application_with_tasks(tmp_path, events, code):
+    path = tmp_path / "log"
+    path.write_bytes(text(events))
+    assert code_of(path) == code
+
+
+def test_a_block_of_garbage_is_damage(tmp_path):
+    path = tmp_path / "log.lz4"
+    path.write_bytes(CODECS[".lz4"](text(two_stages()))[:21] + b"x" * 400)
+    assert code_of(path) == "evidence-damaged"
+
+
+@pytest.mark.parametrize(
+    ("properties", "word"),
+    [
+        ({"spark.plugins": "com.nvidia.spark.SQLPlugin"}, "RAPIDS"),
+        ({"spark.plugins": "org.apache.gluten.GlutenPlugin"}, "Gluten"),
+    ],
+)
+def test_other_engines_are_named(tmp_path, properties, word):
+    path = tmp_path / "log"
+    path.write_bytes(text(two_stages(properties=properties)))
+    assert any(word in note for note in read_application(path).notes())
+
+
+@pytest.mark.parametrize(
+    "manager",
+    [
+        "org.apache.spark.shuffle.celeborn.SparkShuffleManager",
+        "org.apache.spark.shuffle.RssShuffleManager",
+    ],
+)
+def test_a_remote_shuffle_is_refused(tmp_path, manager):
+    path = tmp_path / "log"
+    path.write_bytes(text(two_stages(properties={"spark.shuffle.manager": manager})))
+    done = spillcast("forecast", path, "--to", "tmpfs", "--json")
+    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "evidence-unsuited")
