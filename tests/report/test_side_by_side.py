@@ -20,7 +20,7 @@ def example(tmp_path_factory):
 
 def run(name, totals_s, *, time_s=10.0, latencies=()):
     line = {"totals_s": totals_s, "busy": {}, "sessions": 1, "length_s": 1.0}
-    return {"name": name, "kind": "traces", "time_s": time_s, "timeline": line,
+    return {"name": name, "kind": "traces", "elapsed_s": time_s, "time_s": time_s, "timeline": line,
             "latencies": list(latencies), "operations": [], "events": [],
             "sessions_are": "sessions"}  # fmt: skip
 

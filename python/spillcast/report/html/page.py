@@ -39,7 +39,10 @@ class Weakness:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with its contents; tables by their captions, statements and facts by name."""
+    """A heading with its contents; tables by their captions, statements and facts by name.
+
+    ``answer`` heads the page if this is its first section.
+    """
 
     title: str
     words: Sequence[str] = ()
@@ -48,9 +51,16 @@ class Section:
     statements: Sequence[tuple[str, str]] = ()
     facts: Sequence[tuple[str, str]] = ()
     weaknesses: Sequence[Weakness] = ()
+    answer: Sequence[str] = ()
 
     @classmethod
-    def of(cls, title: str, parts: Sequence[Part], figures: Sequence[Figure] = ()) -> "Section":
+    def of(
+        cls,
+        title: str,
+        parts: Sequence[Part],
+        figures: Sequence[Figure] = (),
+        answer: Sequence[str] = (),
+    ) -> "Section":
         """The section of parts of a terminal's page."""
         words: list[str] = []
         tables, commands = [], []
@@ -61,7 +71,7 @@ class Section:
                 commands.append((words.pop().rstrip(":."), "\n".join(part.lines)))
             elif isinstance(part, Table):
                 tables.append(("", part))
-        return cls(title, words, figures, tables, commands)
+        return cls(title, words, figures, tables, commands, answer=answer)
 
 
 @dataclass(frozen=True)

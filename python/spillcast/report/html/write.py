@@ -31,18 +31,17 @@ REPORT_SCHEMA = "spillcast.report/1"
 BYTES_MAX = 3_000_000
 #: Raw figures of more bytes are not repeated in the page.
 RAW_BYTES_MAX = 300_000
-#: What each kind of document is called, in the order in which a page names and shows them, and
-#: the answer of a page that has no forecast: that of the first kind it has.
-_KINDS = {
-    "forecasts": ("Forecast", None),
-    "servers": ("Server", documents.server_answers),
-    "fleets": ("Fleet", documents.fleet_answers),
-    "sweeps": ("Sweep", documents.sweep_answers),
-    "caches": ("Cache", documents.cache_answers),
-    "verifications": ("Verification", documents.verification_answers),
-    "runs": ("Run", runs.answers),
-    "profiles": ("Profile", documents.profile_answers),
-    "storages": ("Storage", documents.storage_answers),
+#: What each kind of document is called, in the order in which a page names them.
+_TITLES = {
+    "runs": "Run",
+    "forecasts": "Forecast",
+    "fleets": "Fleet",
+    "sweeps": "Sweep",
+    "caches": "Cache",
+    "verifications": "Verification",
+    "servers": "Server",
+    "profiles": "Profile",
+    "storages": "Storage",
 }
 
 
@@ -105,33 +104,35 @@ def _glued(text: str) -> str:
 
 
 def compose(inputs: Inputs) -> Page:
-    """The answer first, then the choices, where the time goes, what they rest on, and how sure."""
+    """The answer first, then what it rests on, what to do, how sure it is, and how it was measured.
+
+    The answer is that of the first kind of input that the page has.
+    """
     known = [read(Forecast, document, document["target"], AGAIN) for document in inputs.forecasts]
     target = _target(inputs, known)
-    sections = [
-        *(forecasts.compared(known) if known else ()),
-        *forecasts.remaining(known),
-        *runs.sections(inputs.runs, target),
-        *map(documents.profile, inputs.profiles),
-        *forecasts.terms(known),
-        *map(documents.server, inputs.servers),
-        *map(documents.fleet, inputs.fleets),
-        *map(documents.sweep, inputs.sweeps),
-        *map(documents.cache, inputs.caches),
-        *([documents.verification(inputs.verifications)] if inputs.verifications else ()),
-    ]
-    if target is None:
-        latencies = {document["name"]: document["groups"] for document in inputs.latencies}
-        sections += [
+    latencies = {document["name"]: document["groups"] for document in inputs.latencies}
+    kinds: list[list[Section]] = [
+        forecasts.sections(known),
+        [documents.server(document) for document in inputs.servers],
+        [documents.fleet(document) for document in inputs.fleets],
+        [documents.sweep(document) for document in inputs.sweeps],
+        [documents.cache(document) for document in inputs.caches],
+        [documents.verification(inputs.verifications)] if inputs.verifications else [],
+        runs.sections(inputs.runs, target),
+        [documents.profile(document) for document in inputs.profiles],
+        [
             documents.storage(document, latencies[document["name"]])
             for document in inputs.storages
-            if document["name"] in latencies
-        ]
+            if target is None and document["name"] in latencies
+        ],
+    ]
+    answers = ([text for section in kind for text in section.answer] for kind in kinds)
+    sections = [section for kind in kinds for section in kind]
     if weak := _weaknesses(inputs, known):
         sections.append(Section("Warnings", weaknesses=weak))
     return Page(
         _title(inputs),
-        _answer(inputs, known),
+        next(filter(None, answers), ["There is nothing to show."]),
         [*sections, *runs.measured(inputs.runs)],
         forecasts.numbers(known) if known else (),
         _raw(inputs),
@@ -139,18 +140,8 @@ def compose(inputs: Inputs) -> Page:
     )
 
 
-def _answer(inputs: Inputs, known: list[Forecast]) -> list[str]:
-    """A sentence or two on the first kind of input that there is."""
-    if known:
-        return forecasts.answers(known)
-    for kind, (_, sentences) in _KINDS.items():
-        if sentences is not None and (given := getattr(inputs, kind)):
-            return sentences(given)
-    return ["There is nothing to show."]
-
-
 def _title(inputs: Inputs) -> str:
-    lists = [inputs.runs] if inputs.runs else [getattr(inputs, name) for name in _KINDS]
+    lists = [inputs.runs] if inputs.runs else [getattr(inputs, name) for name in _TITLES]
     names = list(dict.fromkeys(str(document["name"]) for document in chain(*lists)))
     return "spillcast: " + ", ".join(names[:3]) + ("..." if len(names) > 3 else "")
 
@@ -178,14 +169,14 @@ def _weaknesses(inputs: Inputs, known: list[Forecast]) -> list[Weakness]:
 def _raw(inputs: Inputs) -> list[tuple[str, str]]:
     """What the page is made of, to copy."""
     raw = []
-    for kind in (field.name for field in fields(inputs) if field.name in _KINDS):
+    for kind in (field.name for field in fields(inputs) if field.name in _TITLES):
         for document in getattr(inputs, kind):
             text = _json(document, indent=1)
             if len(text.encode()) > RAW_BYTES_MAX:
                 text = _json(document, separators=(",", ":"))
             if (size := len(text.encode())) > RAW_BYTES_MAX:
                 text = f"{size:,} bytes, too many for this page: the input holds them."
-            raw.append((f"{_KINDS[kind][0]}: {document.get('target') or document['name']}", text))
+            raw.append((f"{_TITLES[kind]}: {document.get('target') or document['name']}", text))
     return raw
 
 

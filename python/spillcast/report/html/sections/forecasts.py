@@ -49,7 +49,15 @@ def _by_query(forecasts: Sequence[Forecast]) -> list[list[Forecast]]:
     return list(queries.values())
 
 
-def answers(forecasts: Sequence[Forecast]) -> list[str]:
+def sections(forecasts: Sequence[Forecast]) -> list[Section]:
+    """The answer, then its terms, then what to do, then what remains of a query seen in part."""
+    if not forecasts:
+        return []
+    compared, *to_do = _compared(forecasts)
+    return [compared, *_terms(forecasts), *to_do, *_remaining(forecasts)]
+
+
+def _answers(forecasts: Sequence[Forecast]) -> list[str]:
     """The verdict on each query, and whose it is."""
     sentences: list[str] = []
     for of_query in _by_query(forecasts):
@@ -87,7 +95,7 @@ def numbers(forecasts: Sequence[Forecast]) -> list[tuple[str, str]]:
     ]
 
 
-def compared(forecasts: Sequence[Forecast]) -> list[Section]:
+def _compared(forecasts: Sequence[Forecast]) -> list[Section]:
     """All targets side by side, the best first, with the run as it is and without latency."""
     order = ranked(forecasts)
     given = [forecast for forecast in order if forecast.forecast_s is not None]
@@ -101,7 +109,8 @@ def compared(forecasts: Sequence[Forecast]) -> list[Section]:
         words.append(_remarks(order))
         tables = [("", targets_table(order))]
     figures = [_bars(of_query) for of_query in _by_query(given)[:_DRAWN_MAX]]
-    sections = [Section("Storage compared", words, figures, tables)]
+    answer = _answers(forecasts)
+    sections = [Section("Storage compared", words, figures, tables, answer=answer)]
     if steps := [step for of_query in _by_query(order) for step in advice(of_query)]:
         sections.append(Section("What to do", steps))
     if given and given[0].work_memory is not None:
@@ -187,7 +196,7 @@ def _remarks(order: Sequence[Forecast]) -> str:
     return words
 
 
-def remaining(forecasts: Sequence[Forecast]) -> list[Section]:
+def _remaining(forecasts: Sequence[Forecast]) -> list[Section]:
     """Of a query recorded in part; the same whatever the target, none of queries seen in full."""
     for forecast in ranked(forecasts):
         if (rest := forecast.to_come) is not None:
@@ -219,7 +228,7 @@ def _progress(recorded_s: float | None, rest: Remaining) -> charts.Chart:
     return charts.bars(rows, colours, shares=True)
 
 
-def terms(forecasts: Sequence[Forecast]) -> list[Section]:
+def _terms(forecasts: Sequence[Forecast]) -> list[Section]:
     """The terms of the best forecasts; nothing of those that have bounds alone."""
     words = (
         "The forecast is the sum of these terms. Only temp I/O changes, and CPU time where waits "

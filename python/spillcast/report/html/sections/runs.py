@@ -32,20 +32,17 @@ _COLOURS = charts.STATE_COLOURS | {REST: "domain"}
 _LATENCIES = "mean_us:mean p50_us:p50 p95_us:p95 p99_us:p99 max_us:max"
 
 
-def answers(runs: Sequence[Document]) -> list[str]:
-    """How much of the first run's time went into temp files."""
-    run = runs[0]
+def _answer(run: Document) -> str:
+    """How much of a run's time went into temp files."""
     totals, sessions = run["timeline"]["totals_s"], run["timeline"]["sessions"]
     temp_s, elapsed = totals.get(READ, 0.0) + totals.get(WRITE, 0.0), seconds(run["elapsed_s"])
     if not temp_s:
-        return [f"This run took {elapsed}, and no temp I/O was seen."]
+        return f"This run took {elapsed}, and no temp I/O was seen."
     of = "it"
     if sessions > 1:
         of = f"the {seconds(run['time_s'])} of its {sessions} {run['sessions_are']}"
-    return [
-        f"This run took {elapsed}, and {percent(temp_s / run['time_s'])} of {of} went into temp "
-        "files."
-    ]
+    share = percent(temp_s / run["time_s"])
+    return f"This run took {elapsed}, and {share} of {of} went into temp files."
 
 
 def sections(runs: Sequence[Document], target: Document | None) -> list[Section]:
@@ -53,7 +50,7 @@ def sections(runs: Sequence[Document], target: Document | None) -> list[Section]
     parts: list[Section] = _side_by_side(runs) if len(runs) > 1 else []
     for run in runs:
         of = f": {run['name']}" if len(runs) > 1 else ""
-        parts.append(_time_by_state(run, of))
+        parts.append(_time_by_state(run, of, [] if run is not runs[0] else [_answer(run)]))
         if run["latencies"]:
             parts.append(_latencies(run, target, of))
         if run["timeline"]["busy"]:
@@ -103,7 +100,7 @@ def _by_state(run: Document) -> dict[str, float]:
     return states | ({REST: rest_s} if states and rest_s > _NOTABLE * run["time_s"] else {})
 
 
-def _time_by_state(run: Document, of: str) -> Section:
+def _time_by_state(run: Document, of: str, answer: Sequence[str]) -> Section:
     total_s, states, sessions = run["time_s"] or 1.0, _by_state(run), run["timeline"]["sessions"]
     total = f"{seconds(run['time_s'])} elapsed"
     if sessions != 1:
@@ -125,7 +122,7 @@ def _time_by_state(run: Document, of: str) -> Section:
         tables.append(("Temp I/O by operation and size", _operations(run["operations"])))
     if run["events"]:
         tables.append(("Wait events", events_table(run["events"])))
-    return Section(f"Where the time goes{of}", (), figures, tables)
+    return Section(f"Where the time goes{of}", (), figures, tables, answer=answer)
 
 
 def _operations(operations: Sequence[Document]) -> Table:
