@@ -25,7 +25,7 @@ LONG := $(addprefix tests/,lab/test_kernel_slowed.py lab/test_memory_sweep.py la
 	test_notebook_extra.py)
 # What ends recorders at drawn moments, with more of them than daily.
 KILLED := $(addprefix tests/,cli/test_ended_verbs.py engines/postgres/live/test_postgres_killed.py \
-	recording/test_killed.py)
+	recording/test_killed.py storage/test_probe.py)
 # A worker that ends is not replaced, for pytest-xdist then waits forever.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Real servers and captures share two cores: up to three tests that failed, which is status 1, are run

@@ -14,6 +14,7 @@ import pytest
 
 from cases import cases
 from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
+from kills import KILLS
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.probe import probe
@@ -96,7 +97,7 @@ def slow(tmp_path_factory):
 @pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_when_it_is_killed(slow, directory, death):
     rng = random.Random(death)
-    for _ in range(3):
+    for _ in range(max(KILLS // 3, 1)):
         process = subprocess.Popen(
             spillcast_command("probe", directory, "--like", slow), stderr=subprocess.PIPE
         )
