@@ -8,7 +8,8 @@ from disguises import draw, nodes
 
 from spillcast.errors import InputError, Refusal
 from spillcast.evidence.find import find_evidence
-from spillcast.evidence.postgres import read_plan, read_statements
+from spillcast.evidence.postgres.plan import read_plan
+from spillcast.evidence.postgres.statements import read_statements
 
 DRAWN = 150
 REFUSED_MAX = 0.03

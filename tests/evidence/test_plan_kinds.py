@@ -10,9 +10,9 @@ from spillcast.errors import (
     EvidenceUnknown,
     NoTempIo,
 )
-from spillcast.evidence.postgres import counts_of_plan, read_plan
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.nodes import nodes_of
+from spillcast.evidence.postgres.plan import counts_of_plan, read_plan
 from spillcast.forecast import forecast
 from spillcast.forecast.verdict import verdict
 from spillcast.forecast.work_memory.spills import spills_of

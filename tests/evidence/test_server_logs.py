@@ -9,8 +9,8 @@ from spillcast.engines.postgres.rank.command import rank_postgres
 from spillcast.engines.postgres.rank.rank import RankRequest, of_logs
 from spillcast.engines.postgres.rank.snapshot import Snapshot, between
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, NoTempIo
-from spillcast.evidence.postgres import read_plan
 from spillcast.evidence.postgres.logs import normal, read_logs
+from spillcast.evidence.postgres.plan import read_plan
 
 TEXT = """\
 2026-11-23 10:00:00.100 UTC [41] LOG:  checkpoint starting: time

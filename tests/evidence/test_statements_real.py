@@ -9,7 +9,7 @@ from emulator import skip_without_fuse
 from harness import spillcast
 from plans import HASH, INSTALLATIONS, PARALLEL, SORT, TABLES, explain
 from postgres_rig import private_server
-from spillcast.evidence.postgres import read_statements
+from spillcast.evidence.postgres.statements import read_statements
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
 from spillcast.workspace import workspace

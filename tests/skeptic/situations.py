@@ -10,7 +10,7 @@ from slow_runs import MS, US, Latency, Work, recorded, spill
 
 from ash_files import execution, write_ash
 from oracle_files import HEADER, READ, WRITE, blocks
-from spillcast.evidence.postgres import counts_of_plan
+from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.forecast.question import Question
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import PROBE

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from cases import cases
-from spillcast.evidence.postgres import counts_of_plan
+from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.storage.budget import Budget
 from spillcast.storage.plan import plan_of_counts
 from spillcast.storage.probe import probe

@@ -136,7 +136,7 @@ def _recording(
     from spillcast.evidence.find import find_evidence
     from spillcast.evidence.oracle.block_size import block_size
     from spillcast.evidence.oracle.trace_run import recording_of_traces
-    from spillcast.evidence.postgres import plan_counts, read_plan
+    from spillcast.evidence.postgres.plan import plan_counts, read_plan
     from spillcast.recording import Recording
     from spillcast.units import parse_duration_s
 

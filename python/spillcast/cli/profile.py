@@ -94,7 +94,7 @@ def profile(
         return _query(sql, evidence, lenient=lenient)
     options: dict[str, Any] = {}
     if any(given is not None for given in (sql_id, exec_id, since, until)):
-        from spillcast.evidence.oracle.ash import Chosen
+        from spillcast.evidence.oracle.ash.reader import Chosen
 
         options["chosen"] = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
     if block is not None:

@@ -28,12 +28,12 @@ from spillcast.errors import (
 )
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.find import find_evidence
-from spillcast.evidence.oracle.ash import ON_CPU, Ash, read_ash
-from spillcast.evidence.oracle.ash.reader import MEMORY_INTERVAL_US
+from spillcast.evidence.oracle.ash.profile import ON_CPU, WAITS
+from spillcast.evidence.oracle.ash.reader import Ash, read_ash
+from spillcast.evidence.oracle.block_size import header_of
 from spillcast.evidence.oracle.spooled import read_spooled
 from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
-from spillcast.evidence.oracle.trace_header import head_of
-from spillcast.evidence.postgres import read_plan
+from spillcast.evidence.postgres.plan import read_plan
 from spillcast.fleet.dataset import ACTIVE, CPU, FACTS_FOLDER, RUNS_FOLDER, UNKNOWN, WAIT
 from spillcast.fleet.place import Source, content_hash
 from spillcast.gate import COUNT_MAX, any_table_of, damaged, reading
@@ -69,7 +69,7 @@ class Identity:
 
 def identity_of_trace(path: Path) -> Identity:
     """The identity in the header of a trace; ``unknown`` for missing parts."""
-    head = head_of(path)
+    head = header_of(path)
     instance = _first_match(_INSTANCE, head)
     name = _first_match(_PATH, head) or instance
     return Identity(
@@ -159,11 +159,7 @@ select
     if({{several}}, time_ns // (1000 * {{interval_us}}), time_ns) as instant,
     weight_us,
     coalesce(event::varchar, '{ON_CPU}') as event,
-    if(
-        event is not null and time_waited_us > 0,
-        weight_us * greatest(1 / least(weight_us, {MEMORY_INTERVAL_US}), 1 / time_waited_us),
-        0
-    ) as stands_for
+    {WAITS} as stands_for
 from samples
 """
 _FACTS = f"""
@@ -445,8 +441,5 @@ def order_of(source: Source) -> tuple[str, str, str]:
     """Sort by database and day, so that their traces share parts."""
     if source.is_remote or ".trc" not in source.name.lower():
         return UNKNOWN, UNKNOWN, source.name
-    try:
-        who = identity_of_trace(Path(source.name))
-    except OSError:
-        return UNKNOWN, UNKNOWN, source.name
+    who = identity_of_trace(Path(source.name))
     return who.database, who.day, source.name

@@ -16,7 +16,7 @@ from spillcast.storage.budget import Budget, parse_budget
 from spillcast.storage.rehearse import Rehearsal
 
 if TYPE_CHECKING:
-    from spillcast.evidence.oracle.ash import Chosen
+    from spillcast.evidence.oracle.ash.reader import Chosen
     from spillcast.storage.probe import Progress
 
 CONFIDENCE = 0.9
@@ -105,7 +105,7 @@ class Question:
     @property
     def chosen(self) -> "Chosen":
         """Which samples of ASH are meant."""
-        from spillcast.evidence.oracle.ash import Chosen
+        from spillcast.evidence.oracle.ash.reader import Chosen
 
         return Chosen(sql_id=self.sql_id, exec_id=self.exec_id, since=self.since, until=self.until)
 

@@ -11,16 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillcast.errors import EvidenceUnsuited, QueryInvalid, SelectionEmpty, first_line
-from spillcast.evidence.oracle.ash import (
-    ALL,
-    ON_CPU,
-    Ash,
-    Chosen,
-    executions,
-    hints,
-    profile_ash,
-    read_ash,
-)
+from spillcast.evidence.oracle.ash.executions import executions, hints
+from spillcast.evidence.oracle.ash.profile import ON_CPU, profile_ash
+from spillcast.evidence.oracle.ash.reader import ALL, Ash, Chosen, read_ash
 from spillcast.evidence.oracle.statistics import read_statistics
 from spillcast.evidence.oracle.trace import Progress
 from spillcast.profile.result import DIMENSIONS, QUANTILES, Profile, bare_row

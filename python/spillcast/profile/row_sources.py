@@ -16,7 +16,8 @@ from spillcast.errors import (
     first_line,
 )
 from spillcast.evidence.find import Evidence
-from spillcast.evidence.oracle.ash import ALL, Chosen, hints, read_ash
+from spillcast.evidence.oracle.ash.executions import hints
+from spillcast.evidence.oracle.ash.reader import ALL, Chosen, read_ash
 from spillcast.evidence.oracle.block_size import BlockSize, block_size
 from spillcast.evidence.oracle.row_sources import (
     RowSource,

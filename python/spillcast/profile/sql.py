@@ -103,7 +103,7 @@ def _register(
         files = view_of_waits(connection, recording, "waits")
         tables |= {"seconds": recording.seconds, "samples": recording.samples}
     if "ash" in kinds and evidence.ash:
-        from spillcast.evidence.oracle.ash import no_samples, read_ash
+        from spillcast.evidence.oracle.ash.reader import no_samples, read_ash
 
         tables["samples"] = no_samples()
         _register_all(connection, tables)

@@ -102,14 +102,14 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
     check_word(text, role or "storage")
     path = Path(text)
     if is_recording(path):
-        from spillcast.evidence.postgres import plan_counts
+        from spillcast.evidence.postgres.plan import plan_counts
 
         recording = Recording.open(path)
         alone = recording.plan_alone is not None
         return replace(observed(plan_counts(recording) if alone else recording), name=path.stem)
     kind_of_file = kind_of(path) if path.is_file() else None
     if kind_of_file == "plans":
-        from spillcast.evidence.postgres import read_plan
+        from spillcast.evidence.postgres.plan import read_plan
 
         return observed(read_plan(path))
     if is_word(text) or kind_of_file == "figures":

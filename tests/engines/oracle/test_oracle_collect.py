@@ -16,7 +16,8 @@ from cases import cases
 from harness import spillcast
 from spillcast.engines.oracle.collect import collect, parse_session
 from spillcast.errors import OptionInvalid
-from spillcast.evidence.oracle.ash import executions, read_ash
+from spillcast.evidence.oracle.ash.executions import executions
+from spillcast.evidence.oracle.ash.reader import read_ash
 from spillcast.evidence.oracle.statistics import read_statistics
 
 SQL_ID = "09bmj7j9q8a5z"

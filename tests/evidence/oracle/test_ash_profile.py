@@ -8,7 +8,8 @@ import pytest
 
 from cases import cases
 from spillcast.errors import SelectionEmpty
-from spillcast.evidence.oracle.ash import Ash, profile_ash, wall_clock_share
+from spillcast.evidence.oracle.ash.profile import profile_ash, wall_clock_share
+from spillcast.evidence.oracle.ash.reader import Ash
 from spillcast.recording.schema import SAMPLES_SCHEMA
 
 READ = "direct path read temp"

@@ -17,7 +17,7 @@ from spillcast.errors import (
     SelectionEmpty,
 )
 from spillcast.evidence.find import find_evidence
-from spillcast.evidence.oracle.ash import Chosen, read_ash
+from spillcast.evidence.oracle.ash.reader import Chosen, read_ash
 from spillcast.evidence.oracle.ash.values import parse_integer, parse_time_ns
 from spillcast.recording.schema import SAMPLES_SCHEMA
 

@@ -6,7 +6,7 @@ import pytest
 
 from evidence import recording, storage
 from harness import spillcast
-from spillcast.evidence.postgres import counts_of_plan
+from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.forecast import forecast
 
 BLOCK = 8192

@@ -7,7 +7,7 @@ import pytest
 
 from evidence import change
 from harness import spillcast
-from spillcast.evidence.postgres import counts_of_plan
+from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.verdict import priced, ranked, verdict

@@ -6,7 +6,7 @@ import pytest
 
 from evidence import storage
 from harness import spillcast
-from spillcast.evidence.postgres import read_statements
+from spillcast.evidence.postgres.statements import read_statements
 from spillcast.forecast import forecast
 from statement_files import export, row
 

@@ -8,8 +8,8 @@ import pytest
 from cases import cases
 from evidence import change, recording
 from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, explain, tables
-from spillcast.evidence.postgres import counts_of_plan
 from spillcast.evidence.postgres.nodes import nodes_of
+from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.forecast import forecast
 from spillcast.forecast.assumptions import MEMORY_SPREAD
 from spillcast.forecast.work_memory import (

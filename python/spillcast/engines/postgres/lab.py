@@ -16,8 +16,8 @@ from spillcast.engines.held import HeldQuery, RunResult
 from spillcast.engines.postgres.processes import WORKER_TITLE, of_server
 from spillcast.engines.postgres.server import Installation, PrivateServer, make_cluster, serve
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.postgres import counts_of_plan
 from spillcast.evidence.postgres.nodes import nodes_of
+from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.forecast.work_memory import Spill
 from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, spills_of
 from spillcast.recording.meta import ObservedEngine

@@ -47,62 +47,21 @@ _SIZED = "DuckDB 1.2 and newer report it, unless the metric is turned off"
 
 
 @dataclass(frozen=True)
-class OldestProfile:
-    """The top of a profile of DuckDB 0.10 and older."""
-
-    timing: float = key("", unit="s")
-
-
-@dataclass(frozen=True)
-class OldProfile:
-    """The top of a profile of DuckDB 1."""
+class Profile:
+    """The metrics of a profile that tell its temp files, by the names of DuckDB 1."""
 
     latency: float = key("", unit="s")
     query_name: str | None = key("", optional=True)
+    #: The most that temp files held, and all that was written to them.
     system_peak_temp_dir_size: int | None = key("", unit="bytes", optional=True)
     total_bytes_spilled: int | None = key("", unit="bytes", optional=True)
-
-
-@dataclass(frozen=True)
-class Query:
-    """Of DuckDB 2, the group of this name."""
-
-    total_time: float = key("", unit="s")
-    sql: str | None = key("", optional=True)
-
-
-@dataclass(frozen=True)
-class System:
-    """Of DuckDB 2, the group of this name."""
-
-    peak_temp_dir_size: int | None = key("", unit="bytes", optional=True)
-    total_bytes_spilled: int | None = key("", unit="bytes", optional=True)
-
-
-@dataclass(frozen=True)
-class NewProfile:
-    """The groups of a profile of DuckDB 2."""
-
-    query: Query = key("")
-    system: System | None = key("", optional=True)
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a profile of any version contains."""
-
-    elapsed_s: float
-    query: str | None = None
-    #: The most that temp files held, and all that was written to them.
-    peak_bytes: int | None = None
-    spilled_bytes: int | None = None
 
     @property
     def written_bytes(self) -> tuple[float, float]:
         """Bounds of what was written to temp files."""
-        if self.spilled_bytes is not None:
-            return self.spilled_bytes, self.spilled_bytes
-        peak_bytes = self.peak_bytes or 0
+        if (spilled_bytes := self.total_bytes_spilled) is not None:
+            return spilled_bytes, spilled_bytes
+        peak_bytes = self.system_peak_temp_dir_size or 0
         return WRITTEN_MIN * peak_bytes, WRITTEN_MAX * peak_bytes
 
 
@@ -122,13 +81,13 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
         )
     if not documents or not isinstance(documents[0], dict):
         raise damaged(path, "it is not an object", HOW)
-    facts = _facts_of(documents[0], path)
-    if facts.peak_bytes is None and facts.spilled_bytes is None:
-        raise _unsized(path, facts.elapsed_s)
-    lower, upper = facts.written_bytes
+    profile = read_document(Profile, _renamed(documents[0]), str(path), HOW)
+    if profile.system_peak_temp_dir_size is None and profile.total_bytes_spilled is None:
+        raise _unsized(path, profile.latency)
+    lower, upper = profile.written_bytes
     if not upper:
         raise NoTempIo(f"{path}: this query does not spill: its temp files held nothing")
-    query = None if facts.query is None else struck_text(facts.query)
+    query = None if profile.query_name is None else struck_text(profile.query_name)
     sizes = f"{format_bytes(SMALLEST_BYTES)} to {format_bytes(LARGEST_BYTES)}"
     written = format_bytes(lower)
     if upper > lower:
@@ -137,7 +96,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
         f"a profile of DuckDB contains no reads and writes: it wrote {written} to temp files, in "
         f"blocks of {sizes}, by 1 to {THREADS_MAX} threads"
     )
-    elapsed_s = selection.elapsed_s or facts.elapsed_s
+    elapsed_s = selection.elapsed_s or profile.latency
     reads, writes = _moved(
         elapsed_s, (lower * upper) ** 0.5, (SMALLEST_BYTES * LARGEST_BYTES) ** 0.5
     )
@@ -184,14 +143,20 @@ def _unsized(path: Path, elapsed_s: float) -> InputError:
     )
 
 
-def _facts_of(document: dict[str, Any], path: Path) -> Facts:
-    if "latency" not in document and "timing" in document:
-        return Facts(read_document(OldestProfile, document, str(path), HOW).timing)
+def _renamed(document: dict[str, Any]) -> dict[str, Any]:
+    """The metrics by the names of DuckDB 1: 0.10 has only a time, and 2 has groups."""
     if "latency" in document:
-        old = read_document(OldProfile, document, str(path), HOW)
-        peak_bytes, spilled_bytes = old.system_peak_temp_dir_size, old.total_bytes_spilled
-        return Facts(old.latency, old.query_name, peak_bytes, spilled_bytes)
-    new = read_document(NewProfile, document, str(path), HOW)
-    system = new.system or System()
-    peak_bytes, spilled_bytes = system.peak_temp_dir_size, system.total_bytes_spilled
-    return Facts(new.query.total_time, new.query.sql, peak_bytes, spilled_bytes)
+        return document
+    if "timing" in document:
+        return {"latency": document["timing"]}
+    query, system = (
+        group if isinstance(group := document.get(name), dict) else {}
+        for name in ("query", "system")
+    )
+    pairs = {
+        "latency": query.get("total_time"),
+        "query_name": query.get("sql"),
+        "system_peak_temp_dir_size": system.get("peak_temp_dir_size"),
+        "total_bytes_spilled": system.get("total_bytes_spilled"),
+    }
+    return {name: value for name, value in pairs.items() if value is not None}

@@ -27,8 +27,9 @@ ROUNDED = 0.02
 #: 30 years: no run took as long.
 LONGEST_S = 1e9
 THREADS_MAX = 10_000
-#: Bytes of an operation where nothing tells: 31 blocks.
-OPERATION_BYTES = 31 * 8192
+#: Blocks of an operation where nothing tells: the most usual number in traces of Oracle.
+OPERATION_BLOCKS = 31
+OPERATION_BYTES = OPERATION_BLOCKS * 8192
 #: What a wait for temp files takes at the least.
 _SHORTEST_S = 10e-6
 #: Rounding that leaves less open than this is not worth a word.

@@ -157,6 +157,11 @@ def seconds_of(text: str) -> Number | None:
     return rounded_number(text)
 
 
+def value_of(number: Number | None) -> float | None:
+    """The value; None where there is no number."""
+    return None if number is None else number.value
+
+
 def with_decimal_points(text: str) -> str:
     """The text with ``1,234.5`` for ``1.234,5`` where its numbers have a decimal comma."""
     start = text[:_JUDGED_LENGTH]

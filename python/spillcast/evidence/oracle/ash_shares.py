@@ -14,7 +14,7 @@ from spillcast.evidence.figures.figures import (
     counts_of_figures,
     uncounted,
 )
-from spillcast.evidence.figures.numbers import number_of
+from spillcast.evidence.figures.numbers import number_of, value_of
 from spillcast.evidence.oracle.report_tables import Table, check_all_read, report_text, tables_of
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 
@@ -86,9 +86,8 @@ def _shares(tables: Sequence[Table]) -> Iterator[Share]:
         for row in table.rows:
             number = number_of(row.get(percent, "").strip("| "))
             if number is not None:
-                total = number_of(row.get(seconds or "", ""))
-                name = row[event].strip("| ")
-                yield Share(name, number.value, None if total is None else total.value)
+                total_s = value_of(number_of(row.get(seconds or "", "")))
+                yield Share(row[event].strip("| "), number.value, total_s)
         return
 
 

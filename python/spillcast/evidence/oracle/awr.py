@@ -9,7 +9,13 @@ from pathlib import Path
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import Bounds, Counts, OpCounts
-from spillcast.evidence.figures.figures import TempTimes, counts_of_figures, printed, with_more
+from spillcast.evidence.figures.figures import (
+    OPERATION_BLOCKS,
+    TempTimes,
+    counts_of_figures,
+    printed,
+    with_more,
+)
 from spillcast.evidence.figures.numbers import (
     ZERO,
     Held,
@@ -18,6 +24,7 @@ from spillcast.evidence.figures.numbers import (
     number_of,
     seconds_of,
     surer,
+    value_of,
 )
 from spillcast.evidence.oracle.report_tables import (
     Row,
@@ -32,8 +39,6 @@ from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.postgres_meta import Statement
 from spillcast.units import format_duration
 
-#: Blocks of a temp read or write where the report has no I/O by type of file.
-BLOCKS = 31
 HOW = "make it with awrrpt.sql or spreport.sql, of the snapshots around the run"
 _COMPARED = re.compile(r"COMPARE PERIOD REPORT|WORKLOAD REPOSITORY COMPARE", re.IGNORECASE)
 _UNTOLD = (
@@ -186,14 +191,18 @@ def _moved(
     for op in OPS:
         waits = report.waits[op].count.value if op in report.waits else 0.0
         counts[op] = round(waits * share) or (1 if waits else 0)
-        sizes[op] = counts[op] * report.sizes.get(op, float(BLOCKS * selection.block_bytes))
+        sizes[op] = counts[op] * report.sizes.get(
+            op, float(OPERATION_BLOCKS * selection.block_bytes)
+        )
     return times.moved(counts, sizes)
 
 
 def _notes_on_sizes(report: Report) -> list[str]:
     if report.sizes:
         return []
-    return [f"there is no I/O by type of file: each I/O is assumed to move {BLOCKS} blocks"]
+    return [
+        f"there is no I/O by type of file: each I/O is assumed to move {OPERATION_BLOCKS} blocks"
+    ]
 
 
 def report_of(path: Path, text: str, hint: str) -> Report:
@@ -234,8 +243,8 @@ def report_of(path: Path, text: str, hint: str) -> Report:
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
         database_s.value,
-        None if cpu is None else cpu.value,
-        classes["User I/O"].value if "User I/O" in classes else None,
+        value_of(cpu),
+        value_of(classes.get("User I/O")),
         waits,
         _sizes(tables, span_s),
         _statements(tables),
@@ -416,5 +425,4 @@ def _sql(row: Row, elapsed_s: float) -> Sql:
 
 
 def _value(row: Row, name: str) -> float | None:
-    number = number_of(row.get(name, ""))
-    return None if number is None else number.value
+    return value_of(number_of(row.get(name, "")))

@@ -1,13 +1,15 @@
 """The block size of an Oracle database: given, collected, in a trace, or assumed."""
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast.errors import EvidenceMixed, OptionInvalid
+from spillcast.errors import EvidenceMixed, InputError, OptionInvalid
 from spillcast.evidence.oracle.ash.values import parse_integer
 from spillcast.evidence.oracle.spooled import read_spooled
-from spillcast.evidence.oracle.trace_header import block_bytes_of
+from spillcast.evidence.text import opened
 from spillcast.units import format_bytes, parse_bytes
 
 #: Numbers of blocks have 32 bits: with more a line is damaged.
@@ -15,6 +17,10 @@ BLOCKS_MAX = (1 << 32) - 1
 #: Sizes that Oracle knows.
 _SIZES = tuple(1 << power for power in range(11, 16))
 _PARAMETER = "db_block_size"
+#: The header of a trace is all before its first wait.
+_HEADER_BYTES = 64 << 10
+#: As a dump of parameters has it, which a trace may begin with.
+_BLOCK_SIZE = re.compile(rb"\bdb_block_size\s*+(?:[=:]\s*+)?\"?(\d{4,5})\b")
 
 
 @dataclass(frozen=True)
@@ -54,9 +60,17 @@ def block_size(
     for size, path in sizes.items():
         return BlockSize(size, path.name)
     for path in traces:
-        if size := _possible(block_bytes_of(path)):
+        match = _BLOCK_SIZE.search(header_of(path)) if path.is_file() else None
+        if match is not None and (size := _possible(int(match[1]))):
             return BlockSize(size, f"the header of {path.name}")
     return ASSUMED_BLOCK
+
+
+def header_of(path: Path) -> bytes:
+    """The beginning of a trace, plain or packed; nothing of one that cannot be unpacked."""
+    with suppress(InputError), opened(path) as file:
+        return file.read(_HEADER_BYTES)
+    return b""
 
 
 def _spooled(path: Path) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.figures.numbers import number_of, seconds_of
+from spillcast.evidence.figures.numbers import number_of, seconds_of, value_of
 from spillcast.evidence.oracle.monitored import Line, Monitored, picked
 from spillcast.evidence.oracle.report_tables import Table, bar_tables, check_all_read, report_text
 from spillcast.recording.event_names import OPS
@@ -130,7 +130,7 @@ def _lines(path: Path, plan: Table) -> Iterator[Line]:
                 writes=_count(cells.get("writereqs", ""), 1000),
                 write_bytes=_count(cells.get("writebytes", ""), 1024),
                 temp_bytes=_count(cells[temp], 1024) if temp else None,
-                activity=_percent(cells.get("activity(%)", "")),
+                activity=value_of(number_of(cells.get("activity(%)", ""))),
             )
         detail = cells.get("activitydetail(#samples)", "")
         match = _SAMPLES.fullmatch(detail)
@@ -145,15 +145,8 @@ def _lines(path: Path, plan: Table) -> Iterator[Line]:
 
 def _count(text: str, step: int) -> int:
     """A count (steps of 1,000) or bytes (of 1,024) such as ``48511``, ``28M`` or ``47GB``."""
-    number = number_of(text, step=step)
-    return 0 if number is None else round(number.value)
+    return round(value_of(number_of(text, step=step)) or 0.0)
 
 
 def _seconds(text: str) -> float:
-    number = seconds_of(text)
-    return 0.0 if number is None else number.value
-
-
-def _percent(text: str) -> float | None:
-    number = number_of(text)
-    return None if number is None else number.value
+    return value_of(seconds_of(text)) or 0.0

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from spillcast.evidence.oracle.ash.profile import WAITS
+
 #: Operations that keep rows in a work area, and write to temp what does not fit; and temporary
 #: tables that a statement makes for itself.
 _SPILLS = re.compile(
@@ -57,13 +59,7 @@ select
         as blocks_read,
     coalesce(sum({blocks} * waits) filter (event = 'direct path write temp'), 0)::bigint
         as blocks_written
-from (
-    select *, if(
-        event is not null and time_waited_us > 0,
-        weight_us * greatest(1 / least(weight_us, 1000000), 1 / time_waited_us), 0
-    ) as waits
-    from samples
-)
+from (select *, {waits} as waits from samples)
 group by all
 order by sql_id, plan_line
 """
@@ -149,7 +145,7 @@ def row_sources_of_samples(samples: pa.Table, block_bytes: int) -> list[RowSourc
 
     with duckdb.connect() as connection:
         connection.register("samples", samples)
-        query = _OF_ASH.format(operation=operation, blocks=blocks)
+        query = _OF_ASH.format(operation=operation, blocks=blocks, waits=WAITS)
         records = connection.sql(query).to_arrow_table().to_pylist()
     return [
         RowSource(

@@ -10,6 +10,7 @@ from spillcast.errors import EvidenceIncomplete, NoTempIo
 from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.figures.figures import (
+    OPERATION_BLOCKS,
     TempTimes,
     at_most,
     counts_of_figures,
@@ -24,8 +25,6 @@ from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
 from spillcast.units import format_duration
 
-#: Blocks of a temp read or write where no row source tells: the most usual of traces.
-BLOCKS = 31
 HOW = "make it with: tkprof run.trc run.txt waits=yes, of a trace with waits (level 8)"
 _N = r"\s+([\d.,]+)"
 _RULE = re.compile(r"[^\w*]*+\*{20,}+\s*+")
@@ -140,9 +139,10 @@ def _figures(
         "write": blocks.written_blocks * section.runs,
     }
     counts = {
-        op: section.temp[op][0] if op in section.temp else -(-moved[op] // BLOCKS) for op in OPS
+        op: section.temp[op][0] if op in section.temp else -(-moved[op] // OPERATION_BLOCKS)
+        for op in OPS
     }
-    size_blocks: float = BLOCKS
+    size_blocks: float = OPERATION_BLOCKS
     if not any(moved.values()):
         # The calls read no more than the column disk counts.
         if section.disk and counts["read"]:

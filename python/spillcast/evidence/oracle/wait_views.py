@@ -7,15 +7,13 @@ from pathlib import Path
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, NoTempIo
 from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.figures.figures import counts_of_figures, printed
+from spillcast.evidence.figures.figures import OPERATION_BLOCKS, counts_of_figures, printed
 from spillcast.evidence.figures.numbers import ZERO, Held, Number, hold, number_of, rounded_number
 from spillcast.evidence.oracle.report_tables import FIGURES, table_lines
 from spillcast.evidence.oracle.spooled import spooled_of
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
 
-#: Blocks of a temp read or write, which no view of waits tells.
-BLOCKS = 31
 HOW = (
     "export event, total_waits and time_waited_micro of v$session_event where sid = ..., with set "
     "markup csv on"
@@ -60,7 +58,7 @@ def _figures(path: Path, waits: Mapping[str, Waited], selection: Selection) -> C
             f"{path}: it lacks the row of direct path write temp: what is read was written", HOW
         )
     times = printed(*(waits[op][1] if op in waits else None for op in OPS))
-    size = BLOCKS * selection.block_bytes
+    size = OPERATION_BLOCKS * selection.block_bytes
     reads, writes = times.moved(counts, {op: count * size for op, count in counts.items()})
     return counts_of_figures(
         path,
@@ -72,7 +70,7 @@ def _figures(path: Path, waits: Mapping[str, Waited], selection: Selection) -> C
         time_bounds=times.within,
         notes=[
             "views of waits count all that a session or an instance did since it began",
-            f"they have no blocks: each I/O is assumed to move {BLOCKS}",
+            f"they have no blocks: each I/O is assumed to move {OPERATION_BLOCKS}",
         ],
     )
 

@@ -15,15 +15,13 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.figures.figures import at_most, counts_of_figures
-from spillcast.evidence.figures.numbers import number_of, seconds_of
+from spillcast.evidence.figures.figures import OPERATION_BLOCKS, at_most, counts_of_figures
+from spillcast.evidence.figures.numbers import number_of, seconds_of, value_of
 from spillcast.evidence.oracle.plan_lines import PlanLine, spilled
 from spillcast.evidence.oracle.report_tables import bar_tables, report_text
 from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
 
-#: Blocks of a temp read or write, which no plan tells.
-BLOCKS = 31
 HOW = (
     "run the statement with the hint gather_plan_statistics, then: select * from "
     "table(dbms_xplan.display_cursor(format => 'ALLSTATS LAST'))"
@@ -81,7 +79,7 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
     if not blocks.written_blocks:
         raise NoTempIo(f"{path}: it does not spill: no line with a work area wrote blocks")
     moved = {"read": blocks.read_blocks, "write": blocks.written_blocks}
-    counts = {op: -(-count // BLOCKS) for op, count in moved.items()}
+    counts = {op: -(-count // OPERATION_BLOCKS) for op, count in moved.items()}
     elapsed_s = plan.lines[0].elapsed_s or 0.0
     most_s = elapsed_s if blocks.elapsed_s is None else blocks.elapsed_s
     because = "the plan has the time of each line, its I/O and its CPU time together"
@@ -91,7 +89,7 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
     notes = [
         "DBMS_XPLAN has blocks and times of each line and no waits: nothing about latency or "
         "I/O that overlapped other work",
-        f"the plan has blocks, not operations: each I/O is assumed to move {BLOCKS}",
+        f"the plan has blocks, not operations: each I/O is assumed to move {OPERATION_BLOCKS}",
     ]
     if plan.starts > 1:
         notes.append(f"this is for all {plan.starts:,} executions together")
@@ -139,19 +137,13 @@ def _take(path: Path, plan: Plan, at: int, cells: list[str]) -> None:
     if any(named.get(n, "").strip() and v is None for n, v in numbers.items()):
         raise EvidenceDamaged(f"{path}: line {at + 1:,} of the plan is not understood", HOW)
     reads, writes, starts = (
-        round(number.value) if (number := numbers[name]) is not None else 0
-        for name in ("reads", "writes", "starts")
+        round(value_of(numbers[name]) or 0.0) for name in ("reads", "writes", "starts")
     )
     operation = named["operation"]
-    elapsed = seconds_of(named.get("a-time", ""))
-    temp = number_of(named.get("used-tmp") or named.get("max-tmp") or "")
-    if temp is not None and temp.value:
+    elapsed_s = value_of(seconds_of(named.get("a-time", "")))
+    if value_of(number_of(named.get("used-tmp") or named.get("max-tmp") or "")):
         plan.used_temp = plan.used_temp or operation.strip()
     depth = len(operation) - len(operation.lstrip())
     if not plan.lines:
         plan.starts = max(1, starts)
-    plan.lines.append(
-        PlanLine(
-            depth, operation.strip(), reads, writes, None if elapsed is None else elapsed.value
-        )
-    )
+    plan.lines.append(PlanLine(depth, operation.strip(), reads, writes, elapsed_s))

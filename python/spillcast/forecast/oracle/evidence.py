@@ -13,16 +13,9 @@ from numpy.typing import NDArray
 
 from spillcast.errors import InputError, NoTempIo, SelectionEmpty
 from spillcast.evidence.find import Evidence
-from spillcast.evidence.oracle.ash import (
-    ALL,
-    Ash,
-    Chosen,
-    check_single_execution,
-    hints,
-    profile_ash,
-    read_ash,
-    wall_clock_share,
-)
+from spillcast.evidence.oracle.ash.executions import check_single_execution, hints
+from spillcast.evidence.oracle.ash.profile import profile_ash, wall_clock_share
+from spillcast.evidence.oracle.ash.reader import ALL, Ash, Chosen, read_ash
 from spillcast.evidence.oracle.block_size import (
     ASSUMED_BLOCK,
     BLOCKS_MAX,

@@ -229,8 +229,9 @@ def _previous_calls(recording: Recording) -> Counts | str | None:
 def _read(path: Path) -> Plan | Recording | Counts:
     """A plan that was not run; or a previous run: a recording, a plan with counts, statements."""
     from spillcast.evidence.find import find_evidence
-    from spillcast.evidence.postgres import read_plan, read_statements
     from spillcast.evidence.postgres.document import read_documents
+    from spillcast.evidence.postgres.plan import read_plan
+    from spillcast.evidence.postgres.statements import read_statements
 
     kind = find_evidence([path]).only_kind()
     if kind == "recordings":

@@ -9,6 +9,11 @@ from spillcast.evidence.oracle.ash.reader import MEMORY_INTERVAL_US, Ash
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 
 ON_CPU = "(on CPU)"
+#: In SQL, the number of waits that a row stands for, as ``profile_ash`` explains.
+WAITS = (
+    "if(event is not null and time_waited_us > 0, weight_us * greatest("
+    f"1 / least(weight_us, {MEMORY_INTERVAL_US}), 1 / time_waited_us), 0)"
+)
 # n_est as profile_ash tells. Rows with TIME_WAITED = 0 are of waits not over yet, or of CPU: they
 # count for time and not for n. The errors are those of independent samples (a ratio of two sums).
 _PROFILE = f"""
@@ -18,13 +23,7 @@ with sampled as (
         coalesce(event, '{ON_CPU}') as event,
         time_waited_us as waited_us,
         weight_us,
-        if(
-            event is not null and time_waited_us > 0,
-            weight_us * greatest(
-                1 / least(weight_us, {MEMORY_INTERVAL_US}), 1 / time_waited_us
-            ),
-            0
-        ) as stands_for
+        {WAITS} as stands_for
     from samples
 ),
 totals as (
