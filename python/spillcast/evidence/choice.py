@@ -62,7 +62,7 @@ _COLUMNS = {
 
 
 def pick(path: Path, items: Sequence[Item[Run]], selection: Selection) -> Run:
-    """The run that is chosen, or the only one. InputError lists several by time."""
+    """The selected run, or the only one. InputError lists several runs by time."""
     left = list(enumerate(items, start=1))
     for name in ("sql_id", "exec_id"):
         wanted = getattr(selection, name)
@@ -71,7 +71,7 @@ def pick(path: Path, items: Sequence[Item[Run]], selection: Selection) -> Run:
         left = [(at, item) for at, item in left if getattr(item, name) == str(wanted)]
         if not left:
             known = dict.fromkeys(getattr(item, name) for item in items)
-            names = ", ".join([each for each in known if each][:LISTED]) or "none"
+            names = ", ".join([name for name in known if name][:LISTED]) or "none"
             raise SelectionEmpty(
                 f"{path}: no run has {_COLUMNS[name]} {wanted}", f"there are: {names}"
             )
@@ -96,14 +96,14 @@ def item_of(path: Path, runs: Sequence[Run], item: int) -> Run:
 def ambiguous(
     summary: str, names: Sequence[str], rows: Sequence[Sequence[str]], total: int, hint: str
 ) -> InputError:
-    """That one of several is to be named, with a list of the first."""
+    """An error that asks to select a run, with a list of the first rows."""
     lines = aligned([names, *rows[:LISTED]], right=True)
     lines += [f"and {total - LISTED:,} more"] * (total > LISTED)
     return EvidenceAmbiguous("\n    ".join([summary, *lines]), hint)
 
 
 def _several(path: Path, left: Sequence[tuple[int, Item[Run]]]) -> InputError:
-    longest = sorted(left, key=lambda each: each[1].elapsed_s, reverse=True)[:LISTED]
+    longest = sorted(left, key=lambda numbered: numbered[1].elapsed_s, reverse=True)[:LISTED]
     names = [name for name in _COLUMNS if any(getattr(item, name) for _, item in left)]
     rows = [
         (f"{at}", *(getattr(item, name) or "-" for name in names), format_duration(item.elapsed_s))

@@ -62,7 +62,7 @@ def read_figures(given: Sequence[str | Path], selection: Selection | None = None
         return counts_of_word(str(given[0]), selection)
     paths = [Path(path) for path in given]
     recognised = [recognise(path) for path in paths]
-    kinds = {None if each is None else each.kind for each in recognised}
+    kinds = {None if of_file is None else of_file.kind for of_file in recognised}
     kind = kinds.pop()
     if kind is None or not kind.reader or kinds or (len(paths) > 1 and not kind.joins):
         raise EvidenceMixed(

@@ -163,7 +163,7 @@ def _one_column(body: list[str], framed: bool) -> list[str]:
         line = line.lstrip()[1:] if framed else line
         line = line.rstrip()[:-1] if closed else line
         mark = line[:1]
-        line = _whole(line[1:] if blank or mark in _WRAPS else line)
+        line = _without_mark(line[1:] if blank or mark in _WRAPS else line)
         # psql's format "wrapped" ends a line that goes on, and begins the next, with a mark.
         if mark in _WRAPS and lines and lines[-1].endswith(mark):
             lines[-1] = lines[-1].removesuffix(mark) + line
@@ -172,7 +172,7 @@ def _one_column(body: list[str], framed: bool) -> list[str]:
     return lines
 
 
-def _whole(line: str) -> str:
+def _without_mark(line: str) -> str:
     """The text of a line, without the mark that it goes on."""
     line = line.rstrip()
     return line[:-1].rstrip() if line.endswith(_MORE) else line
@@ -206,7 +206,7 @@ def _split(line: str, framed: bool) -> list[str]:
 
 def _many(body: list[str], columns: int, starts: list[int], framed: bool) -> Iterator[list[str]]:
     row: list[str] | None = None
-    goes_on = False
+    is_continued = False
     for line in body:
         if not line.strip():
             break
@@ -214,15 +214,15 @@ def _many(body: list[str], columns: int, starts: list[int], framed: bool) -> Ite
         if len(cells) != columns and len(starts) == columns:
             cells = _at(line, starts)
         cells = [cell.rstrip() for cell in cells] + [""] * (columns - len(cells))
-        more = any(cell.endswith(_MORE) for cell in cells)
-        cells = [_whole(cell).strip() for cell in cells]
-        if row is not None and goes_on:
+        continues = any(cell.endswith(_MORE) for cell in cells)
+        cells = [_without_mark(cell).strip() for cell in cells]
+        if row is not None and is_continued:
             row = [f"{old}\n{new}" if new else old for old, new in zip(row, cells, strict=True)]
         else:
             if row is not None:
                 yield row
             row = cells
-        goes_on = more
+        is_continued = continues
     if row is not None:
         yield row
 
@@ -252,9 +252,9 @@ def expanded(lines: list[str]) -> list[str] | None:
             value = value[1:] if value.startswith(" ") else value
             if field.strip():
                 name = field.strip()
-                records[-1][name] = _whole(value)
+                records[-1][name] = _without_mark(value)
             elif name is not None:
-                records[-1][name] += "\n" + _whole(value)
+                records[-1][name] += "\n" + _without_mark(value)
     if not records or not records[0]:
         return None
     names = list(records[0])

@@ -380,10 +380,10 @@ def _shelves(
     row["kind"] = kind
     if kind == "traces":
         who = identity_of_trace(path).named(database)
-        _name(row, TRACE, who)
+        _identify(row, TRACE, who)
         read = read_trace(path)
         damage = [(line["line"], line["what"]) for line in read.damaged()]
-        _tell_damage(row, read.damaged_count(), damage)
+        _add_damage(row, read.damaged_count(), damage)
         return {(FACTS_FOLDER, who.database, who.day): facts_of_trace(read, content(), who)}
     if kind == "ash":
         if path.stat().st_size > _ASH_BYTES_MAX and path.suffix.lower() == ".csv":
@@ -392,8 +392,8 @@ def _shelves(
             )
         ash = read_ash(path)
         who = Identity(database or database_of_export(path))
-        _name(row, ASH_KINDS[ash.source], who)
-        _tell_damage(
+        _identify(row, ASH_KINDS[ash.source], who)
+        _add_damage(
             row,
             len(ash.damaged),
             [(damage_line.line, damage_line.text) for damage_line in ash.damaged],
@@ -405,10 +405,10 @@ def _shelves(
         who = identity_of_recording(recording.meta).named(database)
         # Detects damaged tables now rather than in a later forecast.
         _ = recording.seconds, recording.waits, recording.samples
-        _name(row, RECORDING, who)
+        _identify(row, RECORDING, who)
     elif kind == "plans":
         who = Identity().named(database)
-        _name(row, PLAN, who)
+        _identify(row, PLAN, who)
     elif kind == "figures":
         raise EvidenceUnsuited(
             "figures of a run: spillcast forecast reads them, a dataset does not"
@@ -428,11 +428,11 @@ def _check_facts(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
             raise damaged(path, f"a wait for {row['event']} took {max(row['latency_ns']):,} ns")
 
 
-def _name(row: dict[str, Any], kind: str, who: Identity) -> None:
+def _identify(row: dict[str, Any], kind: str, who: Identity) -> None:
     row.update(kind=kind, database=who.database, host=who.host, instance=who.instance)
 
 
-def _tell_damage(row: dict[str, Any], count: int, lines: list[tuple[int, str]]) -> None:
+def _add_damage(row: dict[str, Any], count: int, lines: list[tuple[int, str]]) -> None:
     row["damaged"] = count
     row["damage"] = [{"line": line, "what": problem} for line, problem in lines[:_DAMAGE_KEPT]]
 

@@ -60,8 +60,8 @@ class LocalPlace:
     def names(self, folder: str) -> list[str]:
         """Finished files in a folder and below, sorted; empty if the folder does not exist."""
         paths = (path for path in (self.root / folder).rglob("*") if path.is_file())
-        whole = (path for path in paths if not _PARTIAL.fullmatch(path.name))
-        return sorted(str(path.relative_to(self.root)) for path in whole)
+        finished = (path for path in paths if not _PARTIAL.fullmatch(path.name))
+        return sorted(str(path.relative_to(self.root)) for path in finished)
 
     def read(self, name: str) -> bytes:
         """The content of a file. FileNotFoundError if it does not exist."""
@@ -288,10 +288,10 @@ def _walk(path: str) -> Iterator[Source]:
             continue
         folders[:] = [name for name in folders if not _core.is_partial(name)]
         for name in files:
-            whole = os.path.join(folder, name)
+            file = os.path.join(folder, name)
             # Reading a pipe would wait for its writer. Inaccessible files are reported later.
-            if _is_evidence(name) and (os.path.isfile(whole) or not os.path.exists(whole)):
-                yield Source(whole, _size(whole))
+            if _is_evidence(name) and (os.path.isfile(file) or not os.path.exists(file)):
+                yield Source(file, _size(file))
 
 
 def _size(path: str) -> int:

@@ -154,6 +154,6 @@ def _conditions(sql_id: str | None, session: Session | None) -> dict[str, str]:
     }
 
 
-def _check_range(flag: str, value: int, most: int) -> None:
-    if not 1 <= value <= most:
-        raise OptionInvalid(f"{flag} {value} is not between 1 and {most}")
+def _check_range(flag: str, value: int, max_value: int) -> None:
+    if not 1 <= value <= max_value:
+        raise OptionInvalid(f"{flag} {value} is not between 1 and {max_value}")

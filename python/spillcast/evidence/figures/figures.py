@@ -201,21 +201,20 @@ class Uncounted:
 def uncounted(
     times: TempTimes,
     samples: Mapping[str, int],
-    most: Mapping[str, int],
+    max_counts: Mapping[str, int],
     size_bytes: float,
     because: str,
 ) -> Uncounted:
-    """Between one operation a sample, and ``most`` of each op or as many as their time allows."""
+    """Between one operation a sample, and ``max_counts``, or as many as their time allows."""
     seconds = {"read": times.read_s, "write": times.write_s}
-    fewest = {op: max(1, samples.get(op, 0)) for op in OPS}
+    min_counts = {op: max(1, samples.get(op, 0)) for op in OPS}
     by_time = {op: round((seconds[op] or 0.0) / _SHORTEST_S) for op in OPS}
-    largest = {op: max(fewest[op], most.get(op) or by_time[op]) for op in OPS}
-    middle = {op: max(1, round(sqrt(fewest[op] * largest[op]))) for op in OPS}
+    upper_counts = {op: max(min_counts[op], max_counts.get(op) or by_time[op]) for op in OPS}
+    middle = {op: max(1, round(sqrt(min_counts[op] * upper_counts[op]))) for op in OPS}
     lower, between, upper = (
         times.moved(counts, {op: count * size_bytes for op, count in counts.items()})
-        for counts in (fewest, middle, largest)
+        for counts in (min_counts, middle, upper_counts)
     )
-    words = (
-        f"{because}: their number is between {sum(fewest.values()):,} and {sum(largest.values()):,}"
-    )
+    lowest, highest = sum(min_counts.values()), sum(upper_counts.values())
+    words = f"{because}: their number is between {lowest:,} and {highest:,}"
     return Uncounted(lower, between, upper, words)

@@ -182,11 +182,11 @@ def with_decimal_points(text: str) -> str:
 
 def hold(path: Path, comparisons: Iterable[Held], hint: str) -> None:
     """InputError for the first figures that contradict each other, with both."""
-    for each in comparisons:
-        if not each.holds:
+    for held in comparisons:
+        if not held.holds:
             raise EvidenceContradictory(
-                f"{path}: {each.left_words} and {each.right_words} contradict each other: "
-                f"{CHECKS[each.check].words} ({each.check})",
+                f"{path}: {held.left_words} and {held.right_words} contradict each other: "
+                f"{CHECKS[held.check].words} ({held.check})",
                 hint,
             )
 

@@ -106,7 +106,7 @@ def counts_of_word(word: str, selection: Selection) -> Counts:
     """The counts of ``figures:elapsed=62.4s,threads=8.78,reads=1792,...``. InputError."""
     document: dict[str, Any] = {}
     for part in word.removeprefix(WORD).split(","):
-        name, _, value = (each.strip() for each in part.partition("="))
+        name, _, value = (text.strip() for text in part.partition("="))
         _put(document, name, value, f"{word}: {name}")
     stated = read_document(StatedFigures, document, word, _EXAMPLE)
     return _counts(Path(word), stated, selection)

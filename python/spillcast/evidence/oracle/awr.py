@@ -144,16 +144,16 @@ def _of_statement(path: Path, report: Report, sql: Sql, selection: Selection) ->
     waited_s = sql.io_s
     if waited_s is None:
         waited_s = max(sql.elapsed_s - (sql.cpu_s or 0.0), 0.0)
-    most_s = min(waited_s, temp_s)
-    all_s = max(report.user_io_s or report.database_s, waited_s, temp_s)
-    least_s = max(0.0, temp_s - (all_s - waited_s)) if report.user_io_s else 0.0
-    middle_s = min(max(temp_s * waited_s / all_s, least_s), most_s) if all_s else 0.0
+    upper_s = min(waited_s, temp_s)
+    total_s = max(report.user_io_s or report.database_s, waited_s, temp_s)
+    lower_s = max(0.0, temp_s - (total_s - waited_s)) if report.user_io_s else 0.0
+    middle_s = min(max(temp_s * waited_s / total_s, lower_s), upper_s) if total_s else 0.0
     if middle_s <= 0:
         raise NoTempIo(f"{path}: this statement did not wait for I/O", _HINT)
     runs = max(sql.executions, 1.0)
     within = Bounds(
-        least_s / runs,
-        most_s / runs,
+        lower_s / runs,
+        upper_s / runs,
         "the report has no waits by statement: its waits for temp files may be all of its waits "
         "for I/O, or only what other statements leave",
         _HINT,
@@ -215,7 +215,7 @@ def report_of(path: Path, text: str, hint: str) -> Report:
         within = {at for table in tables for at in range(table.first, table.last)}
         check_all_read(path, text.splitlines(), within, hint)
     lists = list(_waits(path, tables, hint))
-    all_waits = [wait for each in lists for wait in each]
+    all_waits = [wait for events in lists for wait in events]
     waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
     if not waits:
         if "direct path read temp" in plain.lower() or "direct path write temp" in plain.lower():
@@ -237,8 +237,8 @@ def report_of(path: Path, text: str, hint: str) -> Report:
     left_out = _left_out(lists, waits)
     if left_out.high:
         (op,) = set(OPS) - waits.keys()
-        most = format_duration(left_out.high)
-        notes.append(f"direct path {op} temp is not among the top events: at most {most} of it")
+        upper = format_duration(left_out.high)
+        notes.append(f"direct path {op} temp is not among the top events: at most {upper} of it")
     hold(path, _contradictions(list(waits.values()), database_s), hint)
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
@@ -322,12 +322,12 @@ def _wait(
 
 def _left_out(lists: Sequence[Sequence[Wait]], waits: Mapping[str, Wait]) -> Number:
     """The most that temp waits may have taken for which lists of top events have no room."""
-    if len(waits) == len(OPS) or any(len(each) > _TOP for each in lists):
+    if len(waits) == len(OPS) or any(len(events) > _TOP for events in lists):
         return ZERO
     (named,) = waits.values()
-    full = max((each for each in lists if named.event in [w.event for w in each]), key=len)
-    least = min((wait.total.high for wait in full if wait.total.high), default=0.0)
-    return Number(least / 2, 0.0, least)
+    full = max((events for events in lists if named.event in [w.event for w in events]), key=len)
+    lower_s = min((wait.total.high for wait in full if wait.total.high), default=0.0)
+    return Number(lower_s / 2, 0.0, lower_s)
 
 
 def _by_op(waits: Iterator[Wait]) -> dict[str, Wait]:
@@ -369,10 +369,10 @@ def _contradictions(waits: Sequence[Wait], database_s: Number) -> Iterator[Held]
             times = f"{wait.count.value:,.0f} waits of {format_duration(wait.mean.value)}"
             product = wait.count * wait.mean
             yield Held("count-mean-total", product, times, wait.total, wait.words)
-        whole = f"{format_duration(database_s.value)} of DB time"
-        yield Held("part-of-whole", wait.total, wait.words, database_s, whole)
+        total = f"{format_duration(database_s.value)} of DB time"
+        yield Held("part-of-whole", wait.total, wait.words, database_s, total)
         if wait.share is not None:
-            share = f"{100 * wait.share.value:.3g} % of {whole}"
+            share = f"{100 * wait.share.value:.3g} % of {total}"
             part = wait.share * database_s
             yield Held("share-of-db-time", part, share, wait.total, wait.words)
 

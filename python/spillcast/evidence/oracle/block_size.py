@@ -55,8 +55,8 @@ def block_size(
         return BlockSize(parse_block(option), "--block")
     sizes = {size: path for path in parameters if (size := _spooled(path))}
     if len(sizes) > 1:
-        each = " and ".join(f"{format_bytes(size)} in {path}" for size, path in sizes.items())
-        raise EvidenceMixed(f"{_PARAMETER} is {each}", "give the parameters of one database")
+        sizes_text = " and ".join(f"{format_bytes(size)} in {path}" for size, path in sizes.items())
+        raise EvidenceMixed(f"{_PARAMETER} is {sizes_text}", "give the parameters of one database")
     for size, path in sizes.items():
         return BlockSize(size, path.name)
     for path in traces:

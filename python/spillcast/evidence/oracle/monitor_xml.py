@@ -39,8 +39,8 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     reports = [part[part.find(_BEGIN) :] + _END for part in parts if _BEGIN in part]
     if not reports or _BEGIN in rest:
         raise EvidenceUnknown(f"{path}: holds no whole sql_monitor_report", HOW)
-    several = [_monitored(path, xml_of(report, path, HOW)) for report in reports]
-    return picked(path, several, selection)
+    executions = [_monitored(path, xml_of(report, path, HOW)) for report in reports]
+    return picked(path, executions, selection)
 
 
 def _unpacked(content: str, path: Path) -> str:
@@ -88,7 +88,7 @@ def _line(operation: "Element") -> Line:
     samples: dict[str, int] = {}
     for activity in operation.iterfind("activity_sampled/activity"):
         event = activity.get("event") or activity.get("class") or "Cpu"
-        samples[event] = samples.get(event, 0) + _whole(activity.text)
+        samples[event] = samples.get(event, 0) + _count(activity.text)
     return Line(
         operation=f"{operation.get('name', '')} {operation.get('options', '')}".strip(),
         reads=known.get("read_reqs", 0),
@@ -106,11 +106,11 @@ def _stats(stats: "Element") -> dict[str, int]:
     for element in stats.iterfind("stat"):
         text = (element.text or "").strip()
         if re.fullmatch(r"\d+", text):
-            stats_by_name[element.get("name", "")] = _whole(text)
+            stats_by_name[element.get("name", "")] = _count(text)
     return stats_by_name
 
 
-def _whole(text: str | None) -> int:
+def _count(text: str | None) -> int:
     value = int((text or "0").strip())
     if not 0 <= value <= COUNT_MAX:
         raise ValueError(f"{value} is not a count")

@@ -104,13 +104,19 @@ class Monitored:
         return in_report if percent >= WHOLE_PERCENT or not percent else 100 * in_report / percent
 
 
-def picked(path: Path, several: Sequence[Monitored], selection: Selection) -> Counts:
+def picked(path: Path, executions: Sequence[Monitored], selection: Selection) -> Counts:
     """The counts of the execution that is selected, or of the only one."""
-    if not several:
+    if not executions:
         raise EvidenceUnknown(f"{path}: holds no whole report of SQL Monitor", _REPORT_HINT)
     items = [
-        Item(each, each.elapsed_s or each.database_s, each.sql_id, each.exec_id, each.plan)
-        for each in several
+        Item(
+            execution,
+            execution.elapsed_s or execution.database_s,
+            execution.sql_id,
+            execution.exec_id,
+            execution.plan,
+        )
+        for execution in executions
     ]
     return counts_of_monitored(pick(path, items, selection), selection)
 
@@ -159,21 +165,21 @@ def _elapsed(monitored: Monitored) -> tuple[float, str, list[str]]:
 
 
 def _contradictions(monitored: Monitored, spilling: Sequence[Line]) -> Iterator[Held]:
-    least = _ROUNDED_TO if monitored.rounded else 1.0
+    rounding = _ROUNDED_TO if monitored.rounded else 1.0
     for op in OPS:
         part = sum(getattr(line, f"{op}s") for line in spilling)
         moved = sum(getattr(line, f"{op}_bytes") for line in spilling)
-        whole = monitored.requests.get(op, 0)
+        total = monitored.requests.get(op, 0)
         words = f"{part:,} {op} requests of the lines that spill"
-        if whole:
+        if total:
             yield Held(
-                "part-of-whole", _down_to(part, least), words,
-                Number.exact(whole), f"{whole:,} {op} requests in all",
+                "part-of-whole", _down_to(part, rounding), words,
+                Number.exact(total), f"{total:,} {op} requests in all",
             )  # fmt: skip
         if moved:
             yield Held(
-                "blocks-of-operations", _down_to(part * _SECTOR_BYTES, least), words,
-                Number.exact(moved / least), f"{moved:,} bytes",
+                "blocks-of-operations", _down_to(part * _SECTOR_BYTES, rounding), words,
+                Number.exact(moved / rounding), f"{moved:,} bytes",
             )  # fmt: skip
     database = Number.exact(monitored.database_s + 1)
     words = f"{format_duration(monitored.database_s)} of DB time"
@@ -182,13 +188,13 @@ def _contradictions(monitored: Monitored, spilling: Sequence[Line]) -> Iterator[
         yield Held("part-of-whole", Number.exact(monitored.parts_s), parts, database, words)
     if monitored.servers and monitored.elapsed_s:
         processes = monitored.servers + 1
-        most = Number.exact(processes * (monitored.elapsed_s + 1))
+        upper = Number.exact(processes * (monitored.elapsed_s + 1))
         times = f"{processes} processes in {format_duration(monitored.elapsed_s)}"
-        yield Held("time-at-once", Number.exact(monitored.database_s), words, most, times)
+        yield Held("time-at-once", Number.exact(monitored.database_s), words, upper, times)
 
 
-def _down_to(value: float, least: float) -> Number:
-    return Number(value, value * least, value)
+def _down_to(value: float, rounding: float) -> Number:
+    return Number(value, value * rounding, value)
 
 
 def _uncounted(monitored: Monitored, times: TempTimes) -> Uncounted:

@@ -169,6 +169,6 @@ def may_spill(operation: str) -> bool:
 
 def spilling(sources: Sequence[RowSource]) -> list[tuple[RowSource, float]]:
     """The lines that spill with their shares of the spill, the largest first."""
-    whole = sum(source.spilled for source in sources)
+    total = sum(source.spilled for source in sources)
     ranked = sorted(sources, key=lambda source: -source.spilled)
-    return [(source, source.spilled / whole) for source in ranked if source.spilled]
+    return [(source, source.spilled / total) for source in ranked if source.spilled]

@@ -76,9 +76,9 @@ class Section:
         """
         many = max(1, self.captured or self.executions)
         disk = self.disk or 0
-        whole = max((line.reads for line in self.lines), default=0)
-        if disk and whole:
-            return min((1, many), key=lambda times: abs(log(times * whole / disk)))
+        blocks = max((line.reads for line in self.lines), default=0)
+        if disk and blocks:
+            return min((1, many), key=lambda times: abs(log(times * blocks / disk)))
         return 1 if self.sums_executions else many
 
     @property
@@ -102,18 +102,20 @@ def read(paths: list[Path], selection: Selection) -> Counts:
     (path,) = paths
     lines = report_text(path, HOW).splitlines()
     sections = list(_sections(path, lines))
-    spilling = [(each, spilled(path, each.lines, HOW)) for each in sections]
-    spilling = [(each, blocks) for each, blocks in spilling if each.temp or blocks.written_blocks]
+    spilling = [(section, spilled(path, section.lines, HOW)) for section in sections]
+    spilling = [
+        (section, blocks) for section, blocks in spilling if section.temp or blocks.written_blocks
+    ]
     if not spilling:
-        if not any(each.has_waits or each.lines for each in sections):
+        if not any(section.has_waits or section.lines for section in sections):
             raise EvidenceIncomplete(f"{path}: it has neither waits nor row sources", HOW)
         raise NoTempIo(f"{path}: no statement waited for temp files: it does not spill", HOW)
     items = []
-    for each, blocks in spilling:
-        name = _SQL_ID.search("\n".join(each.head))
+    for section, blocks in spilling:
+        name = _SQL_ID.search("\n".join(section.head))
         sql_id, plan = (name[1], name[2]) if name else (None, None)
-        elapsed_s = each.elapsed.value
-        items.append(Item((each, blocks, sql_id), elapsed_s, sql_id, plan=plan))
+        elapsed_s = section.elapsed.value
+        items.append(Item((section, blocks, sql_id), elapsed_s, sql_id, plan=plan))
     section, blocks, sql_id = pick(path, items, selection)
     _check(path, section, blocks)
     matches = (_SESSIONS.match(line) for line in reversed(lines[-20:]))
@@ -160,8 +162,8 @@ def _figures(
         unknown = "the line with the totals of its calls is missing"
     elif _several_sessions(section, sessions):
         elapsed_s, busy_s = _of_coordinator(section)
-        several = f"{sessions} sessions" if sessions else "several sessions"
-        unknown = f"its {format_duration(elapsed.value)} are the sum over {several}"
+        sessions_text = f"{sessions} sessions" if sessions else "several sessions"
+        unknown = f"its {format_duration(elapsed.value)} are the sum over {sessions_text}"
         notes.append("the elapsed time is that of the coordinator of several sessions")
     elif section.executions > 1:
         notes.append(f"this is for all {section.executions:,} executions together")
@@ -220,10 +222,10 @@ def _of_coordinator(section: Section) -> tuple[float, float]:
 
 def _check(path: Path, section: Section, blocks: Spilled) -> None:
     """InputError for figures that contradict each other."""
-    held = []
+    comparisons = []
     if section.disk is not None:
         read = blocks.read_blocks * section.runs
-        held.append(
+        comparisons.append(
             Held(
                 "sources-of-disk",
                 Number.exact(read),
@@ -235,10 +237,10 @@ def _check(path: Path, section: Section, blocks: Spilled) -> None:
     for op, (count, longest, total) in section.temp.items():
         name = f"direct path {op} temp"
         words = f"{format_duration(total.value)} of {name} in all"
-        most = Number(longest.value * count, longest.low * count, longest.high * count)
+        upper = Number(longest.value * count, longest.low * count, longest.high * count)
         times = f"{count:,} times {format_duration(longest.value)} at the longest"
-        held.append(Held("part-of-whole", total, words, most, times))
-    hold(path, held, HOW)
+        comparisons.append(Held("part-of-whole", total, words, upper, times))
+    hold(path, comparisons, HOW)
 
 
 def _sections(path: Path, lines: list[str]) -> Iterator[Section]:

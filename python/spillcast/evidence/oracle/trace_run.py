@@ -60,9 +60,9 @@ def recording_of_traces(
 def name_blocks(waits: "pa.RecordBatch | pa.Table") -> Any:
     """Which waits name a file, the first block and how many of them; of damaged lines none do."""
     known = waits["file"].is_valid()
-    for name, least in (("p2", 0), ("blocks", 1)):
+    for name, min_value in (("p2", 0), ("blocks", 1)):
         column = waits[name]
-        enough = pa.compute.greater_equal(column, least)
+        enough = pa.compute.greater_equal(column, min_value)
         possible = pa.compute.and_(enough, pa.compute.less_equal(column, BLOCKS_MAX))
         known = pa.compute.and_(known, pa.compute.fill_null(possible, False))
     return known

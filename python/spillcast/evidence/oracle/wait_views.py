@@ -104,10 +104,10 @@ def _waited(path: Path, row: Row) -> Waited:
         name, scale = ("wait_time_micro", 1e-6)
         if row.get(name) is None:
             name, scale = "wait_time_milli", 1e-3
-        most = _number(path, row, name).value * scale
+        upper = _number(path, row, name).value * scale
         # Buckets double; the first one begins at nothing.
-        least = most / 2 if most > scale else 0.0
-        return count, Number((least + most) / 2, least, most) * count
+        lower = upper / 2 if upper > scale else 0.0
+        return count, Number((lower + upper) / 2, lower, upper) * count
     count = _number(path, row, "total_waits").value
     if row.get("time_waited_micro") is not None:
         return count, _number(path, row, "time_waited_micro") * 1e-6
@@ -115,8 +115,8 @@ def _waited(path: Path, row: Row) -> Waited:
     if row.get("average_wait") is not None:
         mean = _number(path, row, "average_wait") * 0.01
         words = f"{count:,.0f} waits of {format_duration(mean.value)}"
-        whole = f"{format_duration(total.value)} in all"
-        hold(path, [Held("count-mean-total", mean * count, words, total, whole)], HOW)
+        total_text = f"{format_duration(total.value)} in all"
+        hold(path, [Held("count-mean-total", mean * count, words, total, total_text)], HOW)
     return count, total
 
 

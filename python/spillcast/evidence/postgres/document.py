@@ -154,9 +154,9 @@ def _of_json(text: str, path: Path) -> Iterator[dict[str, Any]]:
     if '"Plan"' not in text:
         return
     for value in json_values(text, path, HOW, '"Plan"'):
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, dict) and isinstance(each.get("Plan"), dict):
-                yield each
+        for record in value if isinstance(value, list) else [value]:
+            if isinstance(record, dict) and isinstance(record.get("Plan"), dict):
+                yield record
 
 
 def _of_xml(text: str, path: Path) -> dict[str, Any]:
@@ -195,8 +195,10 @@ def _of_yaml(text: str, path: Path) -> list[dict[str, Any]]:
     """Documents as PostgreSQL writes YAML: blanks for depth, and values as in JSON."""
     lines = [line for line in text.split("\n") if line.strip()]
     value, _ = _block(lines, 0, path)
-    each = value if isinstance(value, list) else [value]
-    return [plan for plan in each if isinstance(plan, dict) and isinstance(plan.get("Plan"), dict)]
+    records = value if isinstance(value, list) else [value]
+    return [
+        plan for plan in records if isinstance(plan, dict) and isinstance(plan.get("Plan"), dict)
+    ]
 
 
 def _indent(line: str) -> int:

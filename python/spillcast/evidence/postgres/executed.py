@@ -55,14 +55,14 @@ def executed_plan(
         return Executed(call.elapsed_s, None)
     documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
-        mine = [
+        matching = [
             candidate
             for candidate in documents
             if queryid is not None and _queryid(candidate) == queryid
         ]
         if item is not None:
-            mine = [picked(path, documents, item)]
-        document = max(mine or documents, key=lambda candidate: _weight(path, candidate))
+            matching = [picked(path, documents, item)]
+        document = max(matching or documents, key=lambda candidate: _weight(path, candidate))
         call_s = elapsed_s or elapsed_of(path, document)
         blocks = blocks_of(document["Plan"])
     if "Temp Written Blocks" not in document["Plan"]:

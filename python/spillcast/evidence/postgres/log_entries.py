@@ -112,8 +112,8 @@ def _messages(text: str) -> Iterator[str]:
     column = _message_column(text.encode()) or ""
     rows = list(csv.DictReader(text.splitlines(True)))
     # A client that exports csvlog's table names its columns.
-    whole = bool(rows) and "error_severity" in rows[0]
-    messages = [json.dumps(row) if whole else row.get(column) or "" for row in rows]
+    is_csvlog = bool(rows) and "error_severity" in rows[0]
+    messages = [json.dumps(row) if is_csvlog else row.get(column) or "" for row in rows]
     times = [time[0] for message in messages if (time := TIME.search(message))]
     # Insights shows the newest first.
     yield from reversed(messages) if times and times[0] > times[-1] else messages
@@ -206,15 +206,15 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
             new = next(_of_csv(line, lines) if _CSV.match(line) else _of_text(line), None)
         if new is not None:
             if entry is not None:
-                yield _whole(entry)
+                yield _with_lines_below(entry)
             entry = new if new.at is not None else replace(new, at=at)
         elif isinstance(line, str) and entry is not None and len(entry.below) < LINES_MAX:
-            _go_on(entry, line)
+            _append(entry, line)
     if entry is not None:
-        yield _whole(entry)
+        yield _with_lines_below(entry)
 
 
-def _go_on(entry: Entry, line: str) -> None:
+def _append(entry: Entry, line: str) -> None:
     """A line below a message, without what a shipper and the server put before it."""
     text = line if line.startswith("\t") else without_shipper(line)
     if text.startswith("\t"):
@@ -223,7 +223,7 @@ def _go_on(entry: Entry, line: str) -> None:
         entry.below.append(text)
 
 
-def _whole(entry: Entry) -> Entry:
+def _with_lines_below(entry: Entry) -> Entry:
     return replace(entry, message="\n".join([entry.message, *entry.below]), below=[])
 
 

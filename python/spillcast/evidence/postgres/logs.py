@@ -150,7 +150,7 @@ class Logs:
 class ExceededLimits:
     """What the messages of a log tell, one after the other."""
 
-    each: list[Exceeded] = field(default_factory=list)
+    failures: list[Exceeded] = field(default_factory=list)
     _unnamed: dict[str, int] = field(default_factory=dict)
 
     def take(self, session: str, entry: Entry) -> None:
@@ -158,16 +158,16 @@ class ExceededLimits:
         if entry.level in _LEVELS:
             self._unnamed.pop(session, None)
             if (limit := _limit_of(entry.message)) is not None:
-                self.each.append(Exceeded(limit, entry.query or None))
-                self._unnamed[session] = len(self.each) - 1
+                self.failures.append(Exceeded(limit, entry.query or None))
+                self._unnamed[session] = len(self.failures) - 1
         elif entry.level == "STATEMENT" and (at := self._unnamed.pop(session, None)) is not None:
-            self.each[at] = replace(self.each[at], query=struck_text(entry.message))
+            self.failures[at] = replace(self.failures[at], query=struck_text(entry.message))
 
 
 def read_logs(path: Path) -> Logs:
     """Of a file, or of all files of a folder. InputError where there is nothing of spills."""
     files = _each_once(path) if path.is_dir() else [path]
-    return _need(path, [_of_blocks(file, blocks_of(file, HOW)) for file in files])
+    return _merged(path, [_of_blocks(file, blocks_of(file, HOW)) for file in files])
 
 
 def logs_of(path: Path, text: str) -> Logs:
@@ -175,11 +175,11 @@ def logs_of(path: Path, text: str) -> Logs:
     return _of_blocks(path, iter([text.encode()]))
 
 
-def _need(path: Path, each: Sequence[Logs]) -> Logs:
-    temp = [file for logs in each for file in logs.temp]
-    plans = [plan for logs in each for plan in logs.plans]
-    times = [time for logs in each for time in logs.times]
-    exceeded = [failure for logs in each for failure in logs.exceeded]
+def _merged(path: Path, logs_by_file: Sequence[Logs]) -> Logs:
+    temp = [file for logs in logs_by_file for file in logs.temp]
+    plans = [plan for logs in logs_by_file for plan in logs.plans]
+    times = [time for logs in logs_by_file for time in logs.times]
+    exceeded = [failure for logs in logs_by_file for failure in logs.exceeded]
     untimed = not any(file.elapsed_s for file in temp)
     if not plans and not exceeded and untimed and path.is_file() and (pasted := _pasted(path)):
         return Logs(1, [], pasted, None)
@@ -191,10 +191,10 @@ def _need(path: Path, each: Sequence[Logs]) -> Logs:
                 "forecast that run: spillcast forecast FILE --to TARGET",
             )
         raise NoTempIo(
-            f"{path}: no temp file and no plan in {format_count(len(each), 'file')}",
+            f"{path}: no temp file and no plan in {format_count(len(logs_by_file), 'file')}",
             f"{HOW}; its messages have to be in English (lc_messages = 'C')",
         )
-    return Logs(len(each), temp, plans, _window_s(times), times, exceeded)
+    return Logs(len(logs_by_file), temp, plans, _window_s(times), times, exceeded)
 
 
 def _pasted(path: Path) -> list[dict[str, Any]]:
@@ -210,7 +210,7 @@ def _of_blocks(file: Path, blocks: Iterator[bytes]) -> Logs:
         temp, plans = _read(file, entries_of(blocks, times), limits)
     temp = [temp_file for temp_file in temp if MARK not in (temp_file.query or "")]
     plans = [plan for plan in plans if MARK not in str(plan.get("Query Text", ""))]
-    return Logs(1, temp, plans, _window_s(times), times, limits.each)
+    return Logs(1, temp, plans, _window_s(times), times, limits.failures)
 
 
 def _each_once(folder: Path) -> list[Path]:
@@ -341,10 +341,10 @@ def _moment(time: str) -> datetime | None:
         return None
 
 
-def counted(each: Sequence[Exceeded]) -> list[Exceeded]:
+def counted(failures: Sequence[Exceeded]) -> list[Exceeded]:
     """One for each statement and limit, with the number of calls."""
     calls: dict[tuple[str, str | None], int] = {}
-    for failure in each:
+    for failure in failures:
         key = failure.limit, failure.query
         calls[key] = calls.get(key, 0) + failure.calls
     return [Exceeded(limit, query, number) for (limit, query), number in calls.items()]

@@ -87,9 +87,9 @@ class Node:
             yield from child.walk()
 
 
-def amount(value: Any, name: str, most: float = COUNT_MAX) -> float:
+def amount(value: Any, name: str, max_value: float = COUNT_MAX) -> float:
     """A count or a time of a plan. ValueError where it is none."""
-    if not isinstance(value, int | float) or not 0 <= value <= most:
+    if not isinstance(value, int | float) or not 0 <= value <= max_value:
         raise ValueError(f"{name} is {str(value)[:40]}")
     return value
 
@@ -119,10 +119,10 @@ def _node(
     children = [_node(plan, below, kind, shared) for plan in values.get("Plans", ())]
     inside = [child.all_temp for child in children if not _is_cte(child.values)]
     temp = _temp(values)
-    made = shared.get(values.get("CTE Name", "")) if kind == "CTE Scan" else None
+    producer = shared.get(values.get("CTE Name", "")) if kind == "CTE Scan" else None
     # One of those that scan a common table expression made it: the one that did at least as much.
-    if made is not None and temp.read >= made.read and temp.written >= made.written:
-        inside.append(made)
+    if producer is not None and temp.read >= producer.read and temp.written >= producer.written:
+        inside.append(producer)
     spread = _spread(values, processes)
     return Node(kind, values, temp, temp.less(inside), processes, spread, above, children)
 
@@ -152,12 +152,12 @@ def _spread(values: Mapping[str, Any], processes: int) -> float:
     if counted:
         parts.append(max(0, _temp(values).blocks - sum(parts)))
     else:
-        each = [values, *workers]
+        values_by_process = [values, *workers]
         parts = [
             amount(process.get("Sort Space Used", 0), "Sort Space Used")
-            for process in each
+            for process in values_by_process
             if process.get("Sort Space Type") == "Disk"
-        ] or [amount(process.get("Disk Usage", 0), "Disk Usage") for process in each]
+        ] or [amount(process.get("Disk Usage", 0), "Disk Usage") for process in values_by_process]
     if processes == 1 or not any(parts) or not (workers or len(parts) > 1):
         return float(processes)
     return min(float(processes), sum(parts) / max(parts))
@@ -171,12 +171,12 @@ def elapsed_share(top: Node, weights: Callable[[Node], float]) -> tuple[float, f
     """
     top_share = weights(top) / top.spread
     parts = [elapsed_share(child, weights) for child in top.children]
-    most = top_share + sum(part for _, part in parts)
+    upper = top_share + sum(part for _, part in parts)
     if top.kind != "Append" or not top.values.get("Parallel Aware") or top.processes < 2:
-        return top_share + sum(part for part, _ in parts), most
-    whole = sum(weights(node) for child in top.children for node in child.walk())
-    least = max(max((part for part, _ in parts), default=0.0), whole / top.processes)
-    return top_share + min(least, most - top_share), most
+        return top_share + sum(part for part, _ in parts), upper
+    total = sum(weights(node) for child in top.children for node in child.walk())
+    lower = max(max((part for part, _ in parts), default=0.0), total / top.processes)
+    return top_share + min(lower, upper - top_share), upper
 
 
 def _temp(values: Mapping[str, Any]) -> TempIO:

@@ -68,11 +68,11 @@ def read_plan(
         return counts_of_files(path, logs, elapsed_s=elapsed_s, timed=timed, item=item)
     documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
-        documents = [task for each in documents for task in _with_tasks(each)]
-        most = picked(path, documents, item)
+        documents = [task for document in documents for task in _with_tasks(document)]
+        selected = picked(path, documents, item)
         spilling = sum(blocks_of(document["Plan"]) > 0 for document in documents)
-    counts = counts_of_plan(most, path=path, elapsed_s=elapsed_s, timed=timed)
-    return replace(counts, statement=_statement(most, spilling))
+    counts = counts_of_plan(selected, path=path, elapsed_s=elapsed_s, timed=timed)
+    return replace(counts, statement=_statement(selected, spilling))
 
 
 def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -110,7 +110,7 @@ def picked(
     }
     if logged and len(alike) == 1:
         return spilling[0]
-    numbered = sorted(enumerate(documents, 1), key=lambda each: -blocks_of(each[1]["Plan"]))
+    numbered = sorted(enumerate(documents, 1), key=lambda numbered: -blocks_of(numbered[1]["Plan"]))
     rows = [
         (
             f"{at}",
@@ -266,11 +266,11 @@ def _need_blocks(path: Path, plan: Mapping[str, Any]) -> None:
 
 def check_sums(path: Path, top: Node) -> None:
     """InputError where spilling nodes below did more than the top says of all."""
-    total, most = top.all_temp.blocks, max(node.all_temp.blocks for node in top.walk())
-    parts = f"{most:,} temp blocks of a node"
+    total, max_blocks = top.all_temp.blocks, max(node.all_temp.blocks for node in top.walk())
+    parts = f"{max_blocks:,} temp blocks of a node"
     plan = f"{total:,} of the entire plan"
-    held = Held("children-of-parent", Number.exact(most), parts, Number.exact(total), plan)
-    hold(path, [held], HOW)
+    sums = Held("children-of-parent", Number.exact(max_blocks), parts, Number.exact(total), plan)
+    hold(path, [sums], HOW)
     sorts = [node for node in top.walk() if node.values.get("Sort Space Type") == "Disk"]
     if sorts and not top.all_temp.blocks:
         raise EvidenceIncomplete(
@@ -285,33 +285,33 @@ def _shared(top: Node) -> Bounds[float]:
     def weight(node: Node) -> float:
         return node.temp.total_s if timed else float(node.temp.blocks)
 
-    whole = sum(weight(node) for node in top.walk())
-    least, most = elapsed_share(top, weight)
-    if not whole:
+    total = sum(weight(node) for node in top.walk())
+    lower, upper = elapsed_share(top, weight)
+    if not total:
         return Bounds(1.0, 1.0, "the plan has one process")
     because = "parts of a Parallel Append may run side by side"
-    return Bounds(round(whole / most, 6), round(whole / least, 6), because)
+    return Bounds(round(total / upper, 6), round(total / lower, 6), because)
 
 
 def _held_bytes(top: Node) -> int | None:
     """What the temp files held: of each node that spills, what it wrote, but sorts only once."""
-    held = 0
+    held_bytes = 0
     for node in top.walk():
         written = node.temp.written * BLOCK_BYTES
         processes = [node.values, *node.values.get("Workers", ())]
         disk = [
-            1024 * int(amount(each.get("Sort Space Used", 0), "Sort Space Used"))
-            for each in processes
-            if each.get("Sort Space Type") == "Disk"
+            1024 * int(amount(process.get("Sort Space Used", 0), "Sort Space Used"))
+            for process in processes
+            if process.get("Sort Space Type") == "Disk"
         ]
-        held += min(sum(disk), written) if disk else written
-    return held or None
+        held_bytes += min(sum(disk), written) if disk else written
+    return held_bytes or None
 
 
 def _files(top: Node) -> int:
     """Files written by turns by the node that writes most: batches of a hash, or one."""
-    most = max(top.walk(), key=lambda node: node.temp.written)
-    batches = (node.values.get("Hash Batches", 1) for node in (most, *most.children))
+    writer = max(top.walk(), key=lambda node: node.temp.written)
+    batches = (node.values.get("Hash Batches", 1) for node in (writer, *writer.children))
     return max(1, int(max(batches)) - 1)
 
 

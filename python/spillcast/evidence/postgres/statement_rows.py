@@ -93,9 +93,9 @@ class Row:
             read_s=_seconds(values.get("temp_blk_read_time")),
             write_s=_seconds(values.get("temp_blk_write_time")),
             other_s=sum((_seconds(values.get(name)) or 0.0 for name in _OTHER_TIMES), 0.0),
-            workers=_whole(values, "parallel_workers_launched", WORKERS_MAX * (calls or 1)),
-            per_gather=_whole(values, PER_GATHER, WORKERS_MAX),
-            maintenance=_whole(values, MAINTENANCE, WORKERS_MAX),
+            workers=_integer(values, "parallel_workers_launched", WORKERS_MAX * (calls or 1)),
+            per_gather=_integer(values, PER_GATHER, WORKERS_MAX),
+            maintenance=_integer(values, MAINTENANCE, WORKERS_MAX),
             spread=_spread(values),
             looks=values.get("looks", 0),
             workers_seen=values.get("workers_seen", 0),
@@ -229,11 +229,11 @@ def _plain(text: str) -> str:
     return text.replace(".", "").replace(",", ".")
 
 
-def _whole(values: Mapping[str, Any], name: str, most: int) -> int | None:
+def _integer(values: Mapping[str, Any], name: str, max_value: int) -> int | None:
     value = values.get(name)
     number = None if value is None else int(_number(value))
-    if number is not None and number > most:
-        raise ValueError(f"{name} is {number:,}, more than {most:,}")
+    if number is not None and number > max_value:
+        raise ValueError(f"{name} is {number:,}, more than {max_value:,}")
     return number
 
 

@@ -121,7 +121,7 @@ def chosen(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
         raise NoTempIo(f"{path}: its queries do not spill: there are no temp blocks")
     if len(spilling) > 1:
         summary = f"{len(spilling):,} statements spill, the most temp I/O first:"
-        raise several(path, spilling, summary)
+        raise ambiguous_rows(path, spilling, summary)
     return spilling[0]
 
 
@@ -141,7 +141,7 @@ def named(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
     return match
 
 
-def several(path: Path, rows: Sequence[Row], summary: str) -> InputError:
+def ambiguous_rows(path: Path, rows: Sequence[Row], summary: str) -> InputError:
     """That one of them is to be named, with a list of the first."""
     heading = ("queryid", "calls", "mean time", "temp I/O", "statement")
     timed = _timed(rows)
@@ -192,10 +192,10 @@ def processes_of(row: Row) -> Bounds[float]:
         name: DEFAULT_WORKERS if value is None else value for name, value in settings.items()
     }
     name = max(workers, key=workers.__getitem__)
-    most, because = workers[name], f"{name} is {workers[name]}, as exported"
+    max_workers, because = workers[name], f"{name} is {workers[name]}, as exported"
     if settings[name] is None:
-        because = f"{name} is not in the file and assumed to be {most}, PostgreSQL's default"
+        because = f"{name} is not in the file and assumed to be {max_workers}, PostgreSQL's default"
     launched = -(-(row.workers or 0) // row.calls)
-    if launched > most:
-        most, because = launched, f"a call launched about {format_count(launched, 'worker')}"
-    return Bounds(1.0, 1.0 + most, because)
+    if launched > max_workers:
+        max_workers, because = launched, f"a call launched about {format_count(launched, 'worker')}"
+    return Bounds(1.0, 1.0 + max_workers, because)

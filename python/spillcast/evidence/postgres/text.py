@@ -202,23 +202,23 @@ def _logical(lines: list[str]) -> Iterator[str]:
     """Lines as PostgreSQL wrote them: those that a mail or a terminal broke are joined."""
     width = max(map(len, lines), default=0)
     full = sum(len(line) == width for line in lines) > 1 and width >= _TERMINAL_MIN
-    whole: str | None = None
+    logical: str | None = None
     opened = False
     before = ""
     for line in _unjoined(lines):
         named = _OF_NODE.search(line) and not line.lstrip().startswith("(")
-        begins = _BEGINS.match(line) or (named and not _is_open(whole))
-        if whole is not None and opened and line.strip() and not begins:
+        begins = _BEGINS.match(line) or (named and not _is_open(logical))
+        if logical is not None and opened and line.strip() and not begins:
             joint = "" if full and len(before) == width else " "
-            whole = whole.rstrip() + joint + line.strip() if joint else whole + line
+            logical = logical.rstrip() + joint + line.strip() if joint else logical + line
         else:
-            if whole is not None:
-                yield whole
-            whole = line
+            if logical is not None:
+                yield logical
+            logical = line
             opened = bool(begins) and _SUMMARY.match(line) is None
         before = line
-    if whole is not None:
-        yield whole
+    if logical is not None:
+        yield logical
 
 
 def _unjoined(lines: list[str]) -> Iterator[str]:

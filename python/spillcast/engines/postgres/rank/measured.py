@@ -26,7 +26,7 @@ from spillcast.engines.postgres.rank.snapshot import (
 from spillcast.errors import OptionInvalid, SelectionEmpty, SessionEnded
 from spillcast.evidence.postgres.executed import Executed, executed_row
 from spillcast.evidence.postgres.statement_rows import HOW, Row, merged
-from spillcast.evidence.postgres.statements import several
+from spillcast.evidence.postgres.statements import ambiguous_rows
 from spillcast.gate import reading
 
 #: Constants, which pg_stat_statements has as $1, $2 and so on.
@@ -87,7 +87,7 @@ def _counted(connection: Connection, meant: StatementSelector, place: Path) -> R
         hint = lacking or "let it run there first; pg_monitor sees the statements of others"
         raise SelectionEmpty(f"{place}: has counted no statement {like}", hint)
     if len(rows) > 1:
-        raise several(place, rows, f"{len(rows):,} statements are {like}:")
+        raise ambiguous_rows(place, rows, f"{len(rows):,} statements are {like}:")
     return rows[0]
 
 

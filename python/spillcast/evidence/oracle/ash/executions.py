@@ -53,8 +53,8 @@ def executions(ash: Ash) -> list[Execution]:
     for row in rows:
         key = (row["sql_id"], row["sql_exec_id"], row["exec_start"], row["owner"])
         groups.setdefault(key, []).append(row)
-    for least in ("exec_start", "sql_exec_id", "sql_id"):
-        _join(groups, least)
+    for missing in ("exec_start", "sql_exec_id", "sql_id"):
+        _join(groups, missing)
     results = [_execution(ash, group) for group in groups.values()]
     return sorted(results, key=lambda execution: (execution.began, -execution.elapsed_s))
 
@@ -202,9 +202,9 @@ def _clock(ash: Ash, time_ns: int) -> str:
 
 def _options_that_choose(executions: Sequence[Execution]) -> str:
     """The options that tell these apart."""
-    several = {
+    ambiguous_options = {
         "--sql-id": len({execution.sql_id for execution in executions}) > 1,
         "--exec-id": len({execution.exec_id for execution in executions}) > 1,
     }
-    options = [option for option, differs in several.items() if differs]
+    options = [option for option, differs in ambiguous_options.items() if differs]
     return ", ".join([*options, "--since and --until"]) + ", or export it alone"

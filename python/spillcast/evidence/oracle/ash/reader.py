@@ -216,9 +216,9 @@ def read_ash(
     of the bytes read so far, about.
     """
     given = [paths] if isinstance(paths, str | Path) else list(paths)
-    several, repeated = distinct([Path(path) for path in given])
+    files, repeated = distinct([Path(path) for path in given])
     exports, before = [], 0
-    for path in several:
+    for path in files:
         report_progress = None if on_progress is None else partial(_on, on_progress, before)
         with reading(path, "export it again"):
             exports.append(_read_export(path, report_progress))
@@ -231,7 +231,7 @@ def read_ash(
     tables = [export.samples for export in exports]
     samples = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
     if samples.num_rows == 0:
-        raise EvidenceIncomplete(f"{', '.join(map(str, several))}: no row could be read")
+        raise EvidenceIncomplete(f"{', '.join(map(str, files))}: no row could be read")
     month_first = any(export.month_first for export in exports)
     samples = chosen.of(samples, month_first=month_first).sort_by("time_ns")
     first_ns = samples["time_ns"][0].as_py()

@@ -37,8 +37,8 @@ def parse_integer(text: str) -> int | None:
     except ValueError:
         pass
     if grouped := _GROUPED.fullmatch(text):
-        whole = grouped[1].replace(grouped[2], "")
-        text = f"{whole}.{grouped[3] or 0}"
+        digits = grouped[1].replace(grouped[2], "")
+        text = f"{digits}.{grouped[3] or 0}"
     try:
         return _within(round(float(text.replace(",", "."))))
     except (ValueError, OverflowError):
