@@ -81,7 +81,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
         )
     if not documents or not isinstance(documents[0], dict):
         raise damaged(path, "it is not an object", HOW)
-    profile = read_document(Profile, _renamed(documents[0]), str(path), HOW)
+    profile = read_document(Profile, _renamed(path, documents[0]), str(path), HOW)
     if profile.system_peak_temp_dir_size is None and profile.total_bytes_spilled is None:
         raise _unsized(path, profile.latency)
     lower, upper = profile.written_bytes
@@ -143,16 +143,15 @@ def _unsized(path: Path, elapsed_s: float) -> InputError:
     )
 
 
-def _renamed(document: dict[str, Any]) -> dict[str, Any]:
+def _renamed(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     """The metrics by the names of DuckDB 1: 0.10 has only a time, and 2 has groups."""
     if "latency" in document:
         return document
     if "timing" in document:
         return {"latency": document["timing"]}
-    query, system = (
-        group if isinstance(group := document.get(name), dict) else {}
-        for name in ("query", "system")
-    )
+    query, system = document.get("query"), document.get("system", {})
+    if not isinstance(query, dict) or not isinstance(system, dict):
+        raise damaged(path, "it has no latency, and no groups query and system", HOW)
     pairs = {
         "latency": query.get("total_time"),
         "query_name": query.get("sql"),
