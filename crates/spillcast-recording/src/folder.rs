@@ -25,15 +25,17 @@ use crate::failure::Kind::{
     InUse, OutputExists, OutputUnwritable, PathMissing, PathUnusable, SpaceInsufficient,
 };
 use crate::failure::{Failure, Kind, Outcome, reason};
+use crate::stacks::STACKS;
 
 pub const META: &str = "meta.json";
 const OTHER: &str = "name another with -o";
 /// Everything that a finished recording may contain.
-const FINISHED: [&str; 8] = [
+const FINISHED: [&str; 9] = [
     META,
     "waits.parquet",
     "seconds.parquet",
     "samples.parquet",
+    STACKS,
     "plan.json",
     "estimate.json",
     "former_calls.json",

@@ -30,6 +30,7 @@ mod rows;
 mod seconds;
 mod sockets;
 pub mod sources;
+mod stacks;
 pub mod target;
 mod temp_places;
 mod writer;

@@ -1,10 +1,11 @@
 //! A recording while it is written: its folder, its rows, and meta.json at the end.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
+use spillcast_core::capture::NamedStacks;
 
 use crate::failure::{Failure, Outcome};
 use crate::file_sizes::{SizedFile, inputs_of, temp_of};
@@ -12,6 +13,7 @@ use crate::folder::{META, RecordingFolder, cannot_write};
 use crate::json::{Document, json_of};
 use crate::meta::{KeptWaits, RowSums};
 use crate::parts::Bounds;
+use crate::stacks::{STACKS, StacksDocument};
 use crate::temp_places::temp_places;
 use crate::writer::{Kept, Writer};
 
@@ -52,6 +54,19 @@ impl Output {
             file.write_all(b"\n")
         };
         write().map_err(|error| Failure::io(path.display(), &error))
+    }
+
+    /// Writes the functions that were sampled beside the rows, if there is room for them.
+    pub fn add_stacks(&self, stacks: &NamedStacks) {
+        let path = self.folder().join(STACKS);
+        let write = || {
+            let mut file = BufWriter::new(fs::File::create(&path)?);
+            serde_json::to_writer(&mut file, &StacksDocument::of(stacks))?;
+            file.flush()
+        };
+        if write().is_err() {
+            let _ = fs::remove_file(&path);
+        }
     }
 
     /// Writes the Parquet files; times count from `zero_ns` after the start of the recording.

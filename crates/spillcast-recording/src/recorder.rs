@@ -383,10 +383,12 @@ impl Recorder {
 
     /// Writes the Parquet files; times count from `zero_ns` after the recording's start.
     pub fn finish_rows(&mut self, zero_ns: u64) -> Outcome<()> {
-        match &mut self.sink {
-            Some(output) => output.finish_rows(zero_ns as i64),
-            None => Ok(()),
+        let Some(output) = &mut self.sink else { return Ok(()) };
+        output.finish_rows(zero_ns as i64)?;
+        if let Some(stacks) = self.capture.as_ref().and_then(Capture::stacks) {
+            output.add_stacks(&stacks);
         }
+        Ok(())
     }
 
     /// Writes meta.json and gives the recording its name; returns its path and meta.json.

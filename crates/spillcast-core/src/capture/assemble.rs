@@ -15,6 +15,7 @@ use super::event::{Block, Event, FileIdentity, Inside};
 use super::files::Files;
 use super::seconds::Seconds;
 use super::spinning::{Spinning, Spun};
+use super::stacks::Stacks;
 use super::temp::TempRules;
 use crate::packed::Packed;
 use crate::system::now_ns;
@@ -51,6 +52,7 @@ pub struct Assembler {
     just_opened: FxHashMap<i32, (Call, Inside)>,
     held: Held,
     pub spinning: Spinning,
+    pub stacks: Stacks,
     /// Files by device and inode, as they were last seen; None for one that was not found.
     by_identity: FxHashMap<(u64, u64), Option<File>>,
     pub names: Arc<Mutex<RowNames>>,
@@ -95,6 +97,7 @@ impl Assembler {
             just_opened: FxHashMap::default(),
             held: Held::default(),
             spinning: Spinning::default(),
+            stacks: Stacks::default(),
             by_identity: FxHashMap::default(),
             names: Arc::default(),
             waits: Packed::default(),
@@ -143,6 +146,11 @@ impl Assembler {
             Event::Sample { pid, tid, time_ns, ip } => {
                 self.spinning.sample(pid, tid, time_ns, ip);
             }
+            Event::Stack { pid, tid, time_ns, sample } => {
+                if time_ns >= self.origin_ns {
+                    self.stacks.sample((pid, tid), time_ns, &sample);
+                }
+            }
             Event::File { pid, fd, file } => {
                 self.identified(pid, fd, file, false);
                 self.opened(pid, fd);
@@ -153,11 +161,13 @@ impl Assembler {
             Event::Exec { pid } => {
                 self.descriptors.retain(|key, _| key.0 != pid || key.1 <= libc::STDERR_FILENO);
                 self.rules.renew(pid);
+                self.stacks.forget(pid);
             }
             Event::ProcessExit { pid } => {
                 self.descriptors.retain(|key, _| key.0 != pid);
                 self.just_opened.retain(|_, (call, _)| call.pid != pid);
                 self.rules.forget(pid);
+                self.stacks.forget(pid);
             }
         }
     }
@@ -192,6 +202,7 @@ impl Assembler {
             .collect();
         self.descriptors.extend(copies);
         self.rules.started(parent, child);
+        self.stacks.fork(parent, child);
     }
 
     fn descriptor_call(&mut self, call: Call) {

@@ -3,6 +3,7 @@
 
 use spillcast_calls::{Call, CallKind};
 
+use super::stacks::StackSample;
 use crate::wait::Op;
 
 /// What is known of the inside of a call.
@@ -108,6 +109,13 @@ pub enum Event {
         tid: i32,
         time_ns: u64,
         ip: u64,
+    },
+    /// The same with its stack; samples that found no room are without.
+    Stack {
+        pid: i32,
+        tid: i32,
+        time_ns: u64,
+        sample: Box<StackSample>,
     },
     /// Descriptor `fd` of process `pid` stands for this file from now on.
     File {

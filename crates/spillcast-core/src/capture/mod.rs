@@ -31,6 +31,7 @@ mod session;
 mod source;
 mod spawn;
 mod spinning;
+mod stacks;
 mod temp;
 mod tree;
 mod watch;
@@ -42,6 +43,7 @@ pub use seconds::SecondRow;
 pub use session::{Batch, Capture, Status, Waits};
 pub use source::{Births, Observed, Observer, Source};
 pub use spawn::HeldCommand;
+pub use stacks::{NamedModule, NamedStacks, STACKS_PER_S, StackSample, Symbols};
 pub use temp::TempRules;
 
 /// Makes a source ready for these calls; nothing is observed yet.

@@ -11,6 +11,7 @@ use super::event::Event;
 use super::joined::Joined;
 use super::seconds::SecondRow;
 use super::source::{Births, Observed, Observer, Source};
+use super::stacks::NamedStacks;
 use super::temp::TempRules;
 use super::tree;
 use super::watch::{Looks, Watch};
@@ -166,6 +167,12 @@ impl Capture {
 
     pub fn status(&self) -> Status {
         self.shared.status.lock().expect("the reader does not panic").clone()
+    }
+
+    /// The functions that the observed threads ran; None where no stack was sampled.
+    pub fn stacks(&self) -> Option<NamedStacks> {
+        let stacks = &self.shared.assembler.lock().expect("the reader does not panic").stacks;
+        stacks.any().then(|| stacks.named())
     }
 
     /// The run that was recorded is over: what its processes do next with its files is none of it.

@@ -79,6 +79,7 @@ pub struct Programs {
     pub loaded: Ebpf,
     pub threads: Threads,
     pub ring: RingBuf<MapData>,
+    pub stacks: RingBuf<MapData>,
     pub counts: PerCpuArray<MapData, u64>,
     /// Whether requests of io_uring are seen, and page faults that read a file.
     pub requests: bool,
@@ -115,9 +116,11 @@ pub fn load(calls: &[CallKind]) -> io::Result<Programs> {
     let samples = attach_samples(&mut loaded).is_ok();
     let mut map = |name| loaded.take_map(name).expect("it was compiled in");
     let (threads, ring, counts) = (map("threads"), map("ring"), map("counts"));
+    let stacks = map("stacks");
     Ok(Programs {
         threads: threads.try_into().map_err(refused)?,
         ring: ring.try_into().map_err(refused)?,
+        stacks: stacks.try_into().map_err(refused)?,
         counts: counts.try_into().map_err(refused)?,
         loaded,
         requests,

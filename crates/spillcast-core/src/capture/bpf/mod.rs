@@ -37,6 +37,7 @@ use spillcast_calls::{Call, CallKind};
 use super::event::{Block, Event, FileIdentity, Inside, Request};
 use super::paths::Paths;
 use super::source::{self, Observed, Source};
+use super::stacks::StackSample;
 use crate::system::now_ns;
 use crate::wait::Op;
 use load::Programs;
@@ -61,6 +62,7 @@ const FILE_FAULT_NS: u32 = 5;
 /// Programs in the kernel, and the ring they report through.
 struct BpfSource {
     ring: RingBuf<MapData>,
+    stacks: RingBuf<MapData>,
     counts: PerCpuArray<MapData, u64>,
     requests: bool,
     file_faults: bool,
@@ -81,10 +83,11 @@ struct BpfSource {
 /// has process ids of its own.
 pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
     observer::check_namespace()?;
-    let Programs { loaded, threads, ring, counts, requests, file_faults, samples } =
+    let Programs { loaded, threads, ring, stacks, counts, requests, file_faults, samples } =
         load::load(calls)?;
     Ok(Box::new(BpfSource {
         ring,
+        stacks,
         counts,
         requests,
         file_faults,
@@ -113,6 +116,8 @@ impl Source for BpfSource {
         // What is reported from now on can wait: busy programs must not keep the reader here.
         let until_ns = now_ns();
         self.last_look = 0;
+        // Before the end of a process is reported, while its code can be looked at.
+        self.drain_stacks(out);
         loop {
             let Some(item) = self.ring.next() else { break };
             self.last_look += 1;
@@ -172,6 +177,19 @@ impl BpfSource {
         self.counts.get(&what, 0).map_or(0, |of_cpus| of_cpus.iter().sum())
     }
 
+    fn drain_stacks(&mut self, out: &mut Vec<Event>) {
+        let mut records = Vec::new();
+        while let Some(item) = self.stacks.next() {
+            records.push(record::parse(&item));
+        }
+        for record in records {
+            match record {
+                Some(record) => drop(self.take(record, out)),
+                None => self.damaged += 1,
+            }
+        }
+    }
+
     /// Turns a report into events; returns when it was made, on the clock of the calls.
     fn take(&mut self, record: Record, out: &mut Vec<Event>) -> u64 {
         match record {
@@ -223,6 +241,13 @@ impl BpfSource {
                 let record::Sample { header, time_ns, ip, .. } = sample;
                 let (pid, tid) = (header.pid, header.tid);
                 self.push(pid, Event::Sample { pid, tid, time_ns, ip }, out);
+                time_ns
+            }
+            Record::Stack(stack) => {
+                let record::Stack { header, time_ns, ip, sp, fp, lr, .. } = *stack;
+                let sample = StackSample { ip, sp, fp, lr, stack: stack.bytes().to_vec() };
+                let (pid, tid, sample) = (header.pid, header.tid, Box::new(sample));
+                self.push(pid, Event::Stack { pid, tid, time_ns, sample }, out);
                 time_ns
             }
             Record::Fork(life) => {

@@ -4,6 +4,8 @@ use std::ffi::CStr;
 use std::mem;
 use std::ptr;
 
+use super::super::stacks::STACK_BYTES;
+
 /// A structure that the programs fill, of which every pattern of bytes is a value.
 ///
 /// # Safety
@@ -106,6 +108,27 @@ pub struct Sample {
     pub ip: u64,
 }
 
+/// The registers of a thread and its stack.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Stack {
+    pub header: Header,
+    bytes: u32,
+    pub time_ns: u64,
+    pub ip: u64,
+    pub sp: u64,
+    pub fp: u64,
+    pub lr: u64,
+    stack: [u8; STACK_BYTES],
+}
+
+impl Stack {
+    /// The part of the stack that could be read.
+    pub fn bytes(&self) -> &[u8] {
+        &self.stack[..(self.bytes as usize).min(STACK_BYTES)]
+    }
+}
+
 const PATH_BYTES: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -142,6 +165,8 @@ unsafe impl Layout for Life {}
 unsafe impl Layout for Request {}
 // SAFETY: as above.
 unsafe impl Layout for Sample {}
+// SAFETY: as above.
+unsafe impl Layout for Stack {}
 
 impl Named {
     /// The path that the call was given; None where it is too long, or could not be read.
@@ -165,6 +190,7 @@ pub enum Record {
     ThreadExit(Life),
     Request(Request),
     Sample(Sample),
+    Stack(Box<Stack>),
 }
 
 /// Reads one report; None where it is damaged.
@@ -187,6 +213,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
         7 => Record::ThreadExit(read(bytes)?),
         8 => Record::Request(read(bytes)?),
         9 => Record::Sample(read(bytes)?),
+        10 => Record::Stack(Box::new(read(bytes)?)),
         _ => return None,
     })
 }

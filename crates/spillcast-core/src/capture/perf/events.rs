@@ -12,6 +12,9 @@ use spillcast_calls::CallKind;
 use super::open::{self, Also, EVERYONE};
 use super::tracepoints::Tracepoints;
 
+/// Beyond so many CPUs the stacks of all processes are not sampled: each CPU copies 3 MB a second.
+const EVERYONES_CPUS_MAX: usize = 16;
+
 /// Takes in an event that was opened.
 type Add<'a> = dyn FnMut(OwnedFd) -> io::Result<()> + 'a;
 
@@ -56,7 +59,7 @@ impl Events {
     /// Descriptors that [`Events::open_on`] takes for one thread.
     pub fn descriptors(&self) -> usize {
         let waking = usize::from(self.tracepoints.waking.is_some());
-        self.cpus.len() * (2 + waking + self.calls.len())
+        self.cpus.len() * (3 + waking + self.calls.len())
     }
 
     /// Opens all events of one thread and of what it starts.
@@ -89,14 +92,19 @@ impl Events {
 
     /// Where samples are refused, a capture does without.
     fn add_samples(&self, tid: i32, cpu: i32, add: &mut Add<'_>) -> io::Result<()> {
-        match open::samples(tid, cpu) {
+        let mut add_or_note = |event: io::Result<OwnedFd>| match event {
             Ok(event) => add(event),
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Err(error),
             Err(_) => {
                 self.samples.store(false, Ordering::Relaxed);
                 Ok(())
             }
+        };
+        add_or_note(open::samples(tid, cpu))?;
+        if tid == EVERYONE && self.cpus.len() > EVERYONES_CPUS_MAX {
+            return Ok(());
         }
+        add_or_note(open::stacks(tid, cpu))
     }
 
     /// Opens the calls, wakings and renamings of those threads of the machine whose name passes

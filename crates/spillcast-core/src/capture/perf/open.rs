@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use perf_event_open_sys::bindings as sys;
 
 use super::super::spinning::SAMPLES_PER_S;
+use super::super::stacks::{SAMPLES_PER_STACK, STACK_BYTES};
 
 /// The fields every record carries, in this order: see perf_event_open(2).
 const SAMPLE_TYPE: u64 =
@@ -14,7 +15,7 @@ const SAMPLE_TYPE: u64 =
 
 /// The bytes of the caller's stack that a sample carries: a program that composes a path on its stack
 /// does so within these.
-const STACK_BYTES: u32 = 4096;
+const CALLER_STACK_BYTES: u32 = 4096;
 /// The register that points to its lower end, as perf events number them; None where it is not known.
 const STACK_POINTER: Option<u32> = if cfg!(target_arch = "x86_64") {
     Some(7)
@@ -31,6 +32,16 @@ const INSTRUCTION_POINTER: Option<u32> = if cfg!(target_arch = "x86_64") {
     Some(32)
 } else {
     None
+};
+
+/// The registers by which a stack is unwound, in the order in which a sample has them: frame pointer,
+/// return address where the processor has a register for it, stack pointer, instruction pointer.
+pub const UNWIND_REGISTERS: &[u32] = if cfg!(target_arch = "x86_64") {
+    &[6, 7, 8]
+} else if cfg!(target_arch = "aarch64") {
+    &[29, 30, 31, 32]
+} else {
+    &[]
 };
 
 /// What a tracepoint does beside writing its raw data to the ring.
@@ -101,7 +112,7 @@ fn sampled(id: u16, tid: i32, also: Also) -> sys::perf_event_attr {
     if let (Also::Stack, Some(register)) = (also, STACK_POINTER) {
         attr.sample_type |= (sys::PERF_SAMPLE_REGS_USER | sys::PERF_SAMPLE_STACK_USER) as u64;
         attr.sample_regs_user = 1 << register;
-        attr.sample_stack_user = STACK_BYTES;
+        attr.sample_stack_user = CALLER_STACK_BYTES;
     }
     attr
 }
@@ -140,6 +151,21 @@ pub fn samples(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     attr.sample_freq = SAMPLES_PER_S;
     attr.sample_type |= sys::PERF_SAMPLE_REGS_USER as u64;
     attr.sample_regs_user = 1 << register;
+    wake_at(&mut attr, u32::MAX);
+    open(&mut attr, tid, cpu)
+}
+
+/// Samples of the stack of a thread, by its CPU's clock, while it runs in user mode.
+pub fn stacks(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
+    if UNWIND_REGISTERS.is_empty() {
+        return Err(io::Error::from_raw_os_error(libc::ENOTSUP));
+    }
+    let mut attr = software(scope_of(tid));
+    attr.config = sys::PERF_COUNT_SW_CPU_CLOCK as u64;
+    attr.sample_period = 1_000_000_000 * SAMPLES_PER_STACK / SAMPLES_PER_S;
+    attr.sample_type |= (sys::PERF_SAMPLE_REGS_USER | sys::PERF_SAMPLE_STACK_USER) as u64;
+    attr.sample_regs_user = UNWIND_REGISTERS.iter().map(|register| 1 << register).sum();
+    attr.sample_stack_user = STACK_BYTES as u32;
     wake_at(&mut attr, u32::MAX);
     open(&mut attr, tid, cpu)
 }

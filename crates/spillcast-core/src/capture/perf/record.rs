@@ -4,7 +4,9 @@ use perf_event_open_sys::bindings as sys;
 
 use spillcast_calls::CallKind;
 
+use super::super::stacks::StackSample;
 use super::given::GivenPath;
+use super::open::UNWIND_REGISTERS;
 use super::tracepoints::{Edge, Tracepoints};
 
 /// One record of a ring, as far as a capture needs it.
@@ -43,6 +45,10 @@ pub enum What {
     Sampled {
         ip: u64,
     },
+    /// The registers and the stack of the thread.
+    Stack {
+        sample: Box<StackSample>,
+    },
     Fork {
         parent: i32,
     },
@@ -68,6 +74,8 @@ const RAW_FLAGS: usize = 2;
 const INTERRUPT: u8 = 0x08 | 0x10;
 /// Where a syscall tracepoint's raw data holds its first argument, or its return value.
 const RAW_ARGS: usize = 16;
+/// The kind of the registers and one of them, which is all that a sample of an address has.
+const IP_BYTES: usize = 16;
 
 /// Reads one record; None for kinds that say nothing a capture needs.
 pub fn parse(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
@@ -103,8 +111,11 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
     let id = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
     // A sample by the clock has no raw data: after what stands for it follow its registers.
     if id == 0 {
-        let ip = u64_at(stack, 8).filter(|_| u64_at(stack, 0) != Some(0))?;
-        return Some(Record { time_ns, pid, tid, what: What::Sampled { ip } });
+        let what = match stack.len() {
+            IP_BYTES => What::Sampled { ip: u64_at(stack, 8)? },
+            _ => What::Stack { sample: Box::new(stack_sample(stack)?) },
+        };
+        return Some(Record { time_ns, pid, tid, what });
     }
     if let Some(waking) = tracepoints.waking.filter(|waking| waking.id == id) {
         let woken = u32_at(raw, waking.at)? as i32;
@@ -147,6 +158,25 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
         }
     };
     Some(Record { time_ns, pid, tid, what })
+}
+
+/// The registers of a sample, and the stack behind them; None of a thread that was not in user mode.
+fn stack_sample(bytes: &[u8]) -> Option<StackSample> {
+    if u64_at(bytes, 0)? == sys::PERF_SAMPLE_REGS_ABI_NONE as u64 {
+        return None;
+    }
+    let count = UNWIND_REGISTERS.len();
+    let register = |at: usize| u64_at(bytes, 8 * (1 + at));
+    let (size_at, stack_at) = (8 * (1 + count), 8 * (2 + count));
+    let size = u64_at(bytes, size_at)? as usize;
+    let sampled = u64_at(bytes, stack_at + size).map_or(0, |sampled| sampled as usize);
+    Some(StackSample {
+        ip: register(count - 1)?,
+        sp: register(count - 2)?,
+        fp: register(0)?,
+        lr: if count == 4 { register(1)? } else { 0 },
+        stack: bytes.get(stack_at..stack_at + sampled.min(size))?.to_vec(),
+    })
 }
 
 /// What stands at an address of the caller's stack, from what follows the raw data: the kind of the

@@ -102,6 +102,9 @@ impl Threads {
         match *what {
             What::Lost { .. } | What::Renaming { .. } => return,
             What::Sampled { ip } => return out.push(Event::Sample { pid, tid, time_ns, ip }),
+            What::Stack { ref sample } => {
+                return out.push(Event::Stack { pid, tid, time_ns, sample: sample.clone() });
+            }
             What::Fork { parent } if parent != pid => {
                 return out.push(Event::Fork { parent, child: pid });
             }

@@ -19,9 +19,15 @@ struct {
     COUNT(max_entries, 4 << 20);
 } ring SECTION(".maps");
 
+/* A ring of their own, so that they take no room from what is reported of I/O. */
+struct {
+    COUNT(type, MAP_RINGBUF);
+    COUNT(max_entries, 4 << 20);
+} stacks SECTION(".maps");
+
 /* UNSEEN are requests of io_uring whose completion is not told; FILE_FAULTS page faults that read,
  * and FILE_FAULT_NS how long threads waited in them. */
-enum { LOST, CALLS, SWITCHES, UNSEEN, FILE_FAULTS, FILE_FAULT_NS, COUNTS };
+enum { LOST, CALLS, SWITCHES, UNSEEN, FILE_FAULTS, FILE_FAULT_NS, SAMPLES, COUNTS };
 
 struct {
     COUNT(type, MAP_PERCPU_ARRAY);
@@ -361,6 +367,34 @@ SECTION("raw_tp/sched_waking") int thread_wakes(u64 *context)
     return 0;
 }
 
+INLINE void report_stack(struct registers *registers, u64 ids, u64 now_ns)
+{
+    u32 what = SAMPLES;
+    u64 *samples = map_lookup(&counts, &what);
+    if (!samples || ++*samples % SAMPLES_PER_STACK)
+        return;
+    struct stack *record = ring_reserve(&stacks, sizeof(*record), 0);
+    if (!record)
+        return;
+    record->header.type = STACK_SAMPLE;
+    record->header.pid = ids >> 32;
+    record->header.tid = (u32)ids;
+    record->time_ns = now_ns;
+    record->ip = INSTRUCTION(registers);
+    record->sp = STACK(registers);
+    record->fp = FRAME(registers);
+    record->lr = LINK(registers);
+    record->bytes = 0;
+    /* A read fails where any of its bytes is beyond the stack. */
+    for (u32 part = 0; part < STACK_PARTS; part++) {
+        u64 from = record->sp + part * STACK_PART_BYTES;
+        if (read_user(record->stack[part], STACK_PART_BYTES, (void *)from))
+            break;
+        record->bytes += STACK_PART_BYTES;
+    }
+    ring_submit(record, NO_WAKEUP);
+}
+
 /* By the clock of each CPU: what runs there. Addresses of the kernel are below 0. */
 SECTION("perf_event") int cpu_sampled(struct registers *registers)
 {
@@ -368,10 +402,12 @@ SECTION("perf_event") int cpu_sampled(struct registers *registers)
     u64 ids = current_ids();
     if (ip <= 0 || !observed(ids))
         return 0;
+    u64 now_ns = monotonic_ns();
+    report_stack(registers, ids, now_ns);
     struct sample *record = reserve(SAMPLE, ids, sizeof(*record));
     if (record) {
         record->unused = 0;
-        record->time_ns = monotonic_ns();
+        record->time_ns = now_ns;
         record->ip = ip;
         ring_submit(record, NO_WAKEUP);
     }

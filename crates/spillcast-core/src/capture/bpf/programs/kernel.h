@@ -24,6 +24,7 @@ static long (*map_delete)(void *map, const void *key) = (void *)3;
 static u64 (*monotonic_ns)(void) = (void *)5;
 static u64 (*current_ids)(void) = (void *)14;
 static struct task_struct *(*current_task)(void) = (void *)35;
+static long (*read_user)(void *to, u32 bytes, const void *from) = (void *)112;
 static long (*read_kernel)(void *to, u32 bytes, const void *from) = (void *)113;
 static long (*read_user_string)(void *to, u32 bytes, const void *from) = (void *)114;
 static void *(*ring_reserve)(void *ring, u64 bytes, u64 flags) = (void *)131;
@@ -105,9 +106,13 @@ struct io_kiocb {
 struct registers {
     u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip;
     u16 cs;
+    u64 flags, sp;
 };
 enum { CS_OF_32_BITS = 0x23 };
 #define INSTRUCTION(registers) ((registers)->ip)
+#define STACK(registers) ((registers)->sp)
+#define FRAME(registers) ((registers)->bp)
+#define LINK(registers) 0
 #define ARGUMENT_0(registers) ((registers)->di)
 #define ARGUMENT_1(registers) ((registers)->si)
 #define ARGUMENT_2(registers) ((registers)->dx)
@@ -119,6 +124,9 @@ struct registers {
 };
 enum { PSTATE_OF_32_BITS = 0x10 };
 #define INSTRUCTION(registers) ((registers)->pc)
+#define STACK(registers) ((registers)->sp)
+#define FRAME(registers) ((registers)->x[29])
+#define LINK(registers) ((registers)->x[30])
 #define ARGUMENT_0(registers) ((registers)->x[0])
 #define ARGUMENT_1(registers) ((registers)->x[1])
 #define ARGUMENT_2(registers) ((registers)->x[2])

@@ -14,6 +14,7 @@ enum record_type {
     THREAD_EXIT,
     REQUEST,
     SAMPLE,
+    STACK_SAMPLE,
 };
 
 /* What one thread does, and what it has done since it was last reported. */
@@ -169,6 +170,24 @@ struct sample {
     u32 unused;
     u64 time_ns;
     u64 ip;
+};
+
+#define STACK_PART_BYTES 1024
+#define STACK_PARTS 32
+/* So many samples come to one of a stack. */
+#define SAMPLES_PER_STACK 5
+
+/* The registers that unwind the stack of a thread, and the innermost part of that. */
+struct stack {
+    struct header header;
+    /* Bytes of the stack that could be read. */
+    u32 bytes;
+    u64 time_ns;
+    u64 ip;
+    u64 sp;
+    u64 fp;
+    u64 lr;
+    char stack[STACK_PARTS][STACK_PART_BYTES];
 };
 
 /* A process was forked, ran another program, or a thread ended. */

@@ -1,0 +1,277 @@
+//! The file of a program or library: its functions, their names, and how to unwind them.
+
+use std::cmp::Reverse;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use framehop::ExplicitModuleSectionInfo;
+use object::elf::{self, FileHeader64, ProgramHeader64, Sym64};
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
+use object::{Endianness, ReadRef};
+
+/// Larger tables of symbols or of unwinding are not read.
+const TABLE_BYTES_MAX: u64 = 256 << 20;
+const NAME_BYTES_MAX: usize = 16 << 10;
+const DEBUG_FILES: &str = "usr/lib/debug/.build-id";
+
+type Header = FileHeader64<Endianness>;
+type Cache = ReadCache<File>;
+pub type Sections = ExplicitModuleSectionInfo<Arc<[u8]>>;
+
+/// Which functions of a file have names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Symbols {
+    All,
+    /// Only those that other files may call: the file is stripped.
+    Exported,
+    None,
+}
+
+/// A range of addresses, and where its name is in the table of names.
+struct Function {
+    start: u64,
+    end: u64,
+    name: u32,
+}
+
+/// A file that is mapped as code. Addresses are those in the file, before it is loaded anywhere.
+pub struct Image {
+    pub name: String,
+    pub build_id: Option<String>,
+    pub symbols: Symbols,
+    segments: Vec<Segment>,
+    functions: Vec<Function>,
+    /// The file with the names, and where its table of names begins.
+    names: Option<(File, u64)>,
+    unwind: Unwind,
+}
+
+struct Segment {
+    offset: u64,
+    size: u64,
+    address: u64,
+}
+
+#[derive(Default)]
+struct Unwind {
+    eh_frame: Option<(u64, Arc<[u8]>)>,
+    eh_frame_hdr: Option<(u64, Arc<[u8]>)>,
+}
+
+impl Image {
+    /// A file without code that can be read.
+    pub fn unreadable(name: String) -> Image {
+        Image {
+            name,
+            build_id: None,
+            symbols: Symbols::None,
+            segments: Vec::new(),
+            functions: Vec::new(),
+            names: None,
+            unwind: Unwind::default(),
+        }
+    }
+
+    /// Reads `file`; its debug file is looked for below `roots`.
+    pub fn read(name: String, file: File, roots: &[PathBuf]) -> Image {
+        Self::parse(&name, file, roots).unwrap_or_else(|_| Self::unreadable(name))
+    }
+
+    fn parse(name: &str, file: File, roots: &[PathBuf]) -> object::Result<Image> {
+        let names_file = file.try_clone().ok();
+        let cache = ReadCache::new(file);
+        let elf = Elf::parse(&cache)?;
+        let build_id = elf.build_id();
+        let debug = || debug_file(build_id.as_deref()?, roots);
+        let exported =
+            || Some((elf.functions(elf::SHT_DYNSYM)?, names_file.as_ref()?.try_clone().ok()?));
+        let own =
+            || Some((elf.functions(elf::SHT_SYMTAB)?, names_file.as_ref()?.try_clone().ok()?));
+        let (symbols, found) = match own().or_else(debug) {
+            Some(found) => (Symbols::All, Some(found)),
+            None => (Symbols::Exported, exported()),
+        };
+        let unwind = Unwind {
+            eh_frame: elf.section(b".eh_frame"),
+            eh_frame_hdr: elf.section(b".eh_frame_hdr"),
+        };
+        let image = Image {
+            segments: elf.segments()?,
+            unwind,
+            build_id,
+            ..Self::unreadable(name.to_owned())
+        };
+        Ok(match found {
+            Some(((functions, names_at), file)) => {
+                Image { symbols, functions, names: Some((file, names_at)), ..image }
+            }
+            None => image,
+        })
+    }
+
+    /// The address of a place in the file that holds code.
+    pub fn address(&self, offset: u64) -> Option<u64> {
+        // Whole pages are mapped, and two segments may share one of the file.
+        let page = |offset: u64| offset & !(rustix::param::page_size() as u64 - 1);
+        let holds = |s: &&Segment| (page(s.offset)..s.offset + s.size).contains(&offset);
+        let segment = self.segments.iter().find(holds)?;
+        Some(segment.address.wrapping_add(offset).wrapping_sub(segment.offset))
+    }
+
+    /// Where the function begins that holds an address.
+    pub fn function_at(&self, address: u64) -> Option<u64> {
+        self.function(address).map(|function| function.start)
+    }
+
+    fn function(&self, address: u64) -> Option<&Function> {
+        let after = self.functions.partition_point(|function| function.start <= address);
+        let function = self.functions.get(after.checked_sub(1)?)?;
+        (address < function.end).then_some(function)
+    }
+
+    /// The name of the function that holds an address, as its author wrote it.
+    pub fn name_at(&self, address: u64) -> Option<String> {
+        let (file, names_at) = self.names.as_ref()?;
+        let at = names_at + u64::from(self.function(address)?.name);
+        let mut bytes = vec![0; NAME_BYTES_MAX];
+        let read = file.read_at(&mut bytes, at).ok()?;
+        let name = bytes[..read].split(|&byte| byte == 0).next()?;
+        (!name.is_empty()).then(|| demangled(&String::from_utf8_lossy(name)))
+    }
+
+    /// The sections by which a stack is unwound.
+    pub fn sections(&self) -> Sections {
+        let range = |(address, bytes): &(u64, Arc<[u8]>)| *address..*address + bytes.len() as u64;
+        let data = |section: &Option<(u64, Arc<[u8]>)>| section.as_ref().map(|(_, b)| b.clone());
+        let Unwind { eh_frame, eh_frame_hdr } = &self.unwind;
+        Sections {
+            eh_frame_svma: eh_frame.as_ref().map(range),
+            eh_frame: data(eh_frame),
+            eh_frame_hdr_svma: eh_frame_hdr.as_ref().map(range),
+            eh_frame_hdr: data(eh_frame_hdr),
+            ..Sections::default()
+        }
+    }
+}
+
+/// The headers of an ELF file of 64 bits.
+struct Elf<'a> {
+    cache: &'a Cache,
+    header: &'a Header,
+    endian: Endianness,
+    sections: SectionTable<'a, Header, &'a Cache>,
+}
+
+impl<'a> Elf<'a> {
+    fn parse(cache: &'a Cache) -> object::Result<Elf<'a>> {
+        let header = Header::parse(cache)?;
+        let endian = header.endian()?;
+        Ok(Elf { cache, header, endian, sections: header.sections(endian, cache)? })
+    }
+
+    /// Which code of the file is loaded where.
+    fn segments(&self) -> object::Result<Vec<Segment>> {
+        let headers = self.header.program_headers(self.endian, self.cache)?;
+        let loaded = headers.iter().filter(|segment| {
+            let is_code = segment.p_flags(self.endian) & elf::PF_X != 0;
+            is_code && segment.p_type(self.endian) == elf::PT_LOAD
+        });
+        let segment = |segment: &ProgramHeader64<Endianness>| Segment {
+            offset: segment.p_offset(self.endian),
+            size: segment.p_filesz(self.endian),
+            address: segment.p_vaddr(self.endian),
+        };
+        Ok(loaded.map(segment).collect())
+    }
+
+    /// The address of a section and its bytes.
+    fn section(&self, name: &[u8]) -> Option<(u64, Arc<[u8]>)> {
+        let (_, section) = self.sections.section_by_name(self.endian, name)?;
+        let (offset, size) = section.file_range(self.endian).filter(|r| r.1 <= TABLE_BYTES_MAX)?;
+        let bytes = self.cache.read_bytes_at(offset, size).ok()?;
+        Some((section.sh_addr(self.endian), bytes.into()))
+    }
+
+    fn build_id(&self) -> Option<String> {
+        for section in self.sections.iter() {
+            let Ok(Some(mut notes)) = section.notes(self.endian, self.cache) else { continue };
+            while let Ok(Some(note)) = notes.next() {
+                let kind = (note.name(), note.n_type(self.endian));
+                if kind == (elf::ELF_NOTE_GNU, elf::NT_GNU_BUILD_ID) {
+                    return Some(note.desc().iter().map(|byte| format!("{byte:02x}")).collect());
+                }
+            }
+        }
+        None
+    }
+
+    /// The functions of a symbol table by address, and where its names begin; None where it has none.
+    fn functions(&self, kind: u32) -> Option<(Vec<Function>, u64)> {
+        let endian = self.endian;
+        let table = self.sections.iter().find(|section| section.sh_type(endian) == kind)?;
+        if table.sh_size(endian) > TABLE_BYTES_MAX {
+            return None;
+        }
+        let symbols = self.sections.symbols(endian, self.cache, kind).ok()?;
+        let names = self.sections.section(symbols.string_section()).ok()?;
+        let function = |symbol: &Sym64<Endianness>| {
+            let code = [elf::STT_FUNC, elf::STT_GNU_IFUNC].contains(&symbol.st_type());
+            let start = Some(symbol.st_value(endian)).filter(|&start| code && start != 0)?;
+            let end = start.checked_add(symbol.st_size(endian))?;
+            Some(Function { start, end, name: symbol.st_name(endian) })
+        };
+        let mut found: Vec<Function> = symbols.iter().filter_map(function).collect();
+        found.sort_by_key(|function| (function.start, Reverse(function.end)));
+        found.dedup_by_key(|function| function.start);
+        // Functions written in assembler may have no size: they reach to the next one.
+        for at in 1..found.len() {
+            let next = found[at].start;
+            if found[at - 1].start == found[at - 1].end {
+                found[at - 1].end = next;
+            }
+        }
+        (!found.is_empty()).then(|| (found, names.sh_offset(endian)))
+    }
+}
+
+/// The functions of a debug file, and the file.
+fn debug_file(build_id: &str, roots: &[PathBuf]) -> Option<((Vec<Function>, u64), File)> {
+    let (folder, rest) = build_id.split_at_checked(2)?;
+    let path = Path::new(DEBUG_FILES).join(folder).join(format!("{rest}.debug"));
+    let file = roots.iter().find_map(|root| open_regular(root.join(&path)))?;
+    let names_file = file.try_clone().ok()?;
+    let found = Elf::parse(&ReadCache::new(file)).ok()?.functions(elf::SHT_SYMTAB)?;
+    Some((found, names_file))
+}
+
+/// The name of a function without its parameters, of C++ or Rust as its author wrote it.
+pub fn demangled(name: &str) -> String {
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return format!("{rust:#}");
+    }
+    // The version of a symbol, and the suffix of a part that a compiler split off.
+    let plain = name.split('@').next().unwrap_or(name);
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+    cpp_demangle::Symbol::new(plain)
+        .ok()
+        .and_then(|symbol| symbol.demangle_with_options(&options).ok())
+        .unwrap_or_else(|| plain.to_owned())
+}
+
+/// Opens what process `pid` has mapped from `range` of its addresses as `path`, even in a container.
+pub fn open_mapped(pid: i32, range: &str, path: &str, inode: u64) -> Option<File> {
+    let by_path = || {
+        let file = open_regular(format!("/proc/{pid}/root{path}"))?;
+        (file.metadata().ok()?.ino() == inode).then_some(file)
+    };
+    open_regular(format!("/proc/{pid}/map_files/{range}")).or_else(by_path)
+}
+
+/// Opens a file of somebody else's, which might be a pipe on which a reader would wait for ever.
+pub fn open_regular(path: impl AsRef<Path>) -> Option<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+    file.metadata().ok()?.is_file().then_some(file)
+}

@@ -1,0 +1,215 @@
+//! Which functions the observed threads run: samples of their stacks, counted by function.
+//!
+//! A sample has the registers of a thread and the innermost part of its stack. It is unwound here, by the
+//! tables that every program has for its exceptions (`.eh_frame`): PostgreSQL and DuckDB are often built
+//! without frame pointers, which are followed only where there is no table. The bytes of the stack are
+//! dropped at once; what is kept is a count for each thread name and list of functions.
+
+mod compiled;
+mod image;
+mod space;
+
+use std::fs;
+use std::sync::Arc;
+
+use framehop::{CacheNative, MayAllocateDuringUnwind};
+use rustc_hash::FxHashMap;
+
+pub use image::Symbols;
+use space::{Code, Codes, Space};
+
+use super::spinning::SAMPLES_PER_S;
+use crate::wait::{NameId, Names};
+
+/// So many samples of where a thread is come to one of its stack.
+pub(super) const SAMPLES_PER_STACK: u64 = 5;
+/// How often the stack of a running thread is sampled.
+pub const STACKS_PER_S: f64 = SAMPLES_PER_S as f64 / SAMPLES_PER_STACK as f64;
+/// The innermost bytes of a stack that are sampled. The functions by which DuckDB sorts take 5 KB each.
+pub(super) const STACK_BYTES: usize = 32 << 10;
+/// Functions in all counted stacks together, some 10 MB; beyond it a stack is only its innermost one.
+const FUNCTIONS_MAX: usize = 1 << 20;
+/// The same for those that are only the innermost one; beyond it a sample is left out.
+const ENTRIES_MAX: usize = FUNCTIONS_MAX + (1 << 16);
+/// A process that runs code which was mapped since the last look is looked at again after so long.
+const LOOK_AGAIN_NS: u64 = 100_000_000;
+
+/// The registers of a thread, and its stack from the stack pointer on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StackSample {
+    pub ip: u64,
+    pub sp: u64,
+    pub fp: u64,
+    /// The return address of the innermost function, on processors that keep it in a register.
+    pub lr: u64,
+    pub stack: Vec<u8>,
+}
+
+/// A function: what its code belongs to, and where it begins; None where it has no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Function {
+    code: u32,
+    start: Option<u64>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    thread: NameId,
+    /// Whether the stack was followed to the function in which the thread began.
+    complete: bool,
+    functions: Box<[Function]>,
+}
+
+/// Counts of the sampled stacks of one recording.
+#[derive(Default)]
+pub struct Stacks {
+    spaces: FxHashMap<i32, Known>,
+    codes: Codes,
+    cache: CacheNative<MayAllocateDuringUnwind>,
+    threads: FxHashMap<(i32, i32), NameId>,
+    names: Names,
+    counts: FxHashMap<Key, u64>,
+    functions: usize,
+    samples: u64,
+    left_out: u64,
+}
+
+struct Known {
+    space: Arc<Space>,
+    looked_ns: u64,
+}
+
+/// The counted stacks, with names.
+#[derive(Clone, Debug, Default)]
+pub struct NamedStacks {
+    pub samples: u64,
+    /// Samples for which there was no room.
+    pub left_out: u64,
+    pub modules: Vec<NamedModule>,
+    /// Name and position of the module; None for a function without a name.
+    pub functions: Vec<(Option<String>, usize)>,
+    pub stacks: Vec<NamedStack>,
+}
+
+#[derive(Clone, Debug)]
+pub struct NamedModule {
+    pub name: String,
+    pub build_id: Option<String>,
+    pub symbols: Symbols,
+}
+
+/// One thread name and list of functions.
+#[derive(Clone, Debug)]
+pub struct NamedStack {
+    pub thread: String,
+    /// Positions, from the function that ran to its callers.
+    pub functions: Vec<usize>,
+    pub complete: bool,
+    pub samples: u64,
+}
+
+impl Stacks {
+    /// Counts a sample of a thread.
+    pub fn sample(&mut self, (pid, tid): (i32, i32), time_ns: u64, sample: &StackSample) {
+        self.samples += 1;
+        let thread = self.thread(pid, tid);
+        self.look(pid, time_ns, sample.ip);
+        let (mut functions, mut complete) = match self.spaces.get(&pid) {
+            Some(known) => known.space.unwind(sample, &mut self.cache, &self.codes),
+            None => (vec![Function { code: Codes::UNKNOWN, start: None }], false),
+        };
+        if self.functions + functions.len() > FUNCTIONS_MAX {
+            functions.truncate(1);
+            complete = false;
+        }
+        let (room, length) = (self.functions < ENTRIES_MAX, functions.len());
+        let key = Key { thread, complete, functions: functions.into() };
+        if let Some(count) = self.counts.get_mut(&key) {
+            *count += 1;
+        } else if room {
+            self.functions += length;
+            self.counts.insert(key, 1);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// A new process has the code of its parent until it runs another program.
+    pub fn fork(&mut self, parent: i32, child: i32) {
+        if let Some(Known { space, looked_ns }) = self.spaces.get(&parent) {
+            let known = Known { space: space.clone(), looked_ns: *looked_ns };
+            self.spaces.insert(child, known);
+        }
+    }
+
+    /// A process has ended, or runs another program.
+    pub fn forget(&mut self, pid: i32) {
+        self.spaces.remove(&pid);
+        self.threads.retain(|&(of, _), _| of != pid);
+    }
+
+    /// Looks at the code of a process, unless it is known to hold `ip`.
+    fn look(&mut self, pid: i32, time_ns: u64, ip: u64) {
+        if self
+            .spaces
+            .get(&pid)
+            .is_some_and(|known| known.space.holds(ip) || time_ns < known.looked_ns + LOOK_AGAIN_NS)
+        {
+            return;
+        }
+        let space = Space::read(pid, &mut self.codes).map(Arc::new);
+        match (space, self.spaces.get_mut(&pid)) {
+            (Some(space), _) => drop(self.spaces.insert(pid, Known { space, looked_ns: time_ns })),
+            (None, Some(known)) => known.looked_ns = time_ns,
+            (None, None) => (),
+        }
+    }
+
+    fn thread(&mut self, pid: i32, tid: i32) -> NameId {
+        *self.threads.entry((pid, tid)).or_insert_with(|| {
+            let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
+            self.names.id(name.unwrap_or_default().trim_end())
+        })
+    }
+
+    pub fn any(&self) -> bool {
+        self.samples > 0
+    }
+
+    /// The stacks with the names of their functions, the most samples first.
+    pub fn named(&self) -> NamedStacks {
+        let mut named = NamedStacks {
+            samples: self.samples,
+            left_out: self.left_out,
+            modules: self.codes.list().iter().map(Code::described).collect(),
+            ..NamedStacks::default()
+        };
+        let names = self.codes.names();
+        let mut positions = FxHashMap::default();
+        let mut of_name = FxHashMap::default();
+        let mut position = |function: &Function| {
+            *positions.entry(*function).or_insert_with(|| {
+                let named_function = (names.of(function), function.code as usize);
+                *of_name.entry(named_function.clone()).or_insert_with(|| {
+                    named.functions.push(named_function);
+                    named.functions.len() - 1
+                })
+            })
+        };
+        let mut counts: FxHashMap<(NameId, bool, Vec<usize>), u64> = FxHashMap::default();
+        for (key, count) in &self.counts {
+            let functions = key.functions.iter().map(&mut position).collect();
+            *counts.entry((key.thread, key.complete, functions)).or_default() += count;
+        }
+        let stack = |((thread, complete, functions), samples)| {
+            let thread = self.names.list()[thread as usize].clone();
+            NamedStack { thread, functions, complete, samples }
+        };
+        named.stacks = counts.into_iter().map(stack).collect();
+        named.stacks.sort_by(|a, b| {
+            let key = |stack: &NamedStack| (u64::MAX - stack.samples, stack.functions.clone());
+            key(a).cmp(&key(b))
+        });
+        named
+    }
+}

@@ -1,0 +1,266 @@
+//! The code that a process has mapped, and the unwinding of its stacks.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use framehop::{
+    CacheNative, MayAllocateDuringUnwind, Module, UnwindRegsNative, Unwinder, UnwinderNative,
+};
+use rustc_hash::FxHashMap;
+
+use super::compiled::{self, Runtime};
+use super::image::{Image, Symbols, open_mapped};
+use super::{Function, NamedModule, StackSample};
+
+/// Files and runtimes that are kept apart; the code of any more has no names.
+const CODES_MAX: usize = 4096;
+/// Functions of one sample that are kept.
+const DEPTH_MAX: usize = 128;
+
+/// What code belongs to.
+pub enum Code {
+    Image(Box<Image>),
+    Runtime(Runtime),
+    Unknown,
+}
+
+/// All code of the observed processes, each file once.
+pub struct Codes {
+    list: Vec<Code>,
+    by_file: FxHashMap<(String, u64), u32>,
+    by_runtime: FxHashMap<i32, u32>,
+}
+
+/// Code that is mapped from `start` to `end`; an address less `base` is that in the file.
+struct Mapping {
+    start: u64,
+    end: u64,
+    base: u64,
+    code: u32,
+}
+
+/// The code of a process, as it was when it was looked at.
+pub struct Space {
+    /// By address.
+    mappings: Vec<Mapping>,
+    unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
+}
+
+impl Space {
+    /// Reads what a process has mapped; None where it has ended or may not be looked at.
+    pub fn read(pid: i32, codes: &mut Codes) -> Option<Space> {
+        let maps =
+            fs::read_to_string(format!("/proc/{pid}/maps")).ok().filter(|m| !m.is_empty())?;
+        let mut space = Space { mappings: Vec::new(), unwinder: UnwinderNative::new() };
+        for mapped in maps.lines().filter_map(Mapped::parse) {
+            let code = codes.id(pid, &mapped);
+            let Mapped { start, end, offset, .. } = mapped;
+            let base = match &codes.list[code as usize] {
+                Code::Image(image) => start.wrapping_sub(image.address(offset).unwrap_or(offset)),
+                Code::Runtime(_) | Code::Unknown => 0,
+            };
+            if let Code::Image(image) = &codes.list[code as usize] {
+                let module = Module::new(String::new(), start..end, base, image.sections());
+                space.unwinder.add_module(module);
+            }
+            space.mappings.push(Mapping { start, end, base, code });
+        }
+        Some(space)
+    }
+
+    /// Whether there is code at an address.
+    pub fn holds(&self, address: u64) -> bool {
+        self.mapping(address).is_some()
+    }
+
+    fn mapping(&self, address: u64) -> Option<&Mapping> {
+        let after = self.mappings.partition_point(|mapping| mapping.start <= address);
+        self.mappings.get(after.checked_sub(1)?).filter(|mapping| address < mapping.end)
+    }
+
+    /// The functions of a sample from the one that ran to its callers, and whether these are all.
+    pub fn unwind(
+        &self,
+        sample: &StackSample,
+        cache: &mut CacheNative<MayAllocateDuringUnwind>,
+        codes: &Codes,
+    ) -> (Vec<Function>, bool) {
+        let mut read = |address: u64| {
+            let at = address.checked_sub(sample.sp).ok_or(())? as usize;
+            let word = sample.stack.get(at..).and_then(|rest| rest.first_chunk()).ok_or(())?;
+            Ok(u64::from_ne_bytes(*word))
+        };
+        let mut frames = self.unwinder.iter_frames(sample.ip, registers(sample), cache, &mut read);
+        let mut functions = Vec::new();
+        while functions.len() < DEPTH_MAX {
+            let Ok(frame) = frames.next() else { return (functions, false) };
+            let Some(frame) = frame else { return (functions, true) };
+            // A return address outside of all code is none: the chain is broken.
+            match codes.function(self, frame.address_for_lookup()) {
+                Some(function) => functions.push(function),
+                None if functions.is_empty() => {
+                    return (vec![Function { code: Codes::UNKNOWN, start: None }], false);
+                }
+                None => return (functions, false),
+            }
+        }
+        (functions, false)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn registers(sample: &StackSample) -> UnwindRegsNative {
+    UnwindRegsNative::new(sample.ip, sample.sp, sample.fp)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn registers(sample: &StackSample) -> UnwindRegsNative {
+    UnwindRegsNative::new(sample.lr, sample.sp, sample.fp)
+}
+
+impl Default for Codes {
+    fn default() -> Codes {
+        let (by_file, by_runtime) = (FxHashMap::default(), FxHashMap::default());
+        Codes { list: vec![Code::Unknown], by_file, by_runtime }
+    }
+}
+
+impl Codes {
+    /// Code of which nothing is known.
+    pub const UNKNOWN: u32 = 0;
+
+    pub fn list(&self) -> &[Code] {
+        &self.list
+    }
+
+    fn id(&mut self, pid: i32, mapped: &Mapped) -> u32 {
+        let next = self.list.len() as u32;
+        let Some(path) = mapped.file() else {
+            return *self.by_runtime.entry(pid).or_insert_with(|| {
+                if next as usize >= CODES_MAX {
+                    return Self::UNKNOWN;
+                }
+                self.list.push(Code::Runtime(Runtime::of(pid)));
+                next
+            });
+        };
+        let file = (format!("{} {path}", mapped.device), mapped.inode);
+        *self.by_file.entry(file).or_insert_with(|| {
+            if next as usize >= CODES_MAX {
+                return Self::UNKNOWN;
+            }
+            let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+            let range = format!("{:x}-{:x}", mapped.start, mapped.end);
+            let roots = [format!("/proc/{pid}/root/"), "/".to_owned()].map(PathBuf::from);
+            let image = match open_mapped(pid, &range, path, mapped.inode) {
+                Some(file) => Image::read(name, file, &roots),
+                None => Image::unreadable(name),
+            };
+            self.list.push(Code::Image(Box::new(image)));
+            next
+        })
+    }
+
+    /// The function at an address of a process; None where there is no code.
+    fn function(&self, space: &Space, address: u64) -> Option<Function> {
+        let Mapping { base, code, .. } = *space.mapping(address)?;
+        let start = match &self.list[code as usize] {
+            Code::Image(image) => image.function_at(address.wrapping_sub(base)),
+            Code::Runtime(_) => Some(address),
+            Code::Unknown => None,
+        };
+        Some(Function { code, start })
+    }
+
+    /// The names of functions, as far as they are known by now.
+    pub fn names(&self) -> FunctionNames<'_> {
+        let functions = |code: &Code| match code {
+            Code::Runtime(runtime) => Some(runtime.functions()),
+            _ => None,
+        };
+        FunctionNames { codes: self, compiled: self.list.iter().map(functions).collect() }
+    }
+}
+
+impl Code {
+    pub fn described(&self) -> NamedModule {
+        let (name, build_id, symbols) = match self {
+            Code::Image(image) => (image.name.clone(), image.build_id.clone(), image.symbols),
+            Code::Runtime(_) => ("compiled at run time".to_owned(), None, Symbols::None),
+            Code::Unknown => ("unknown".to_owned(), None, Symbols::None),
+        };
+        NamedModule { name, build_id, symbols }
+    }
+}
+
+/// Looks up the names of functions.
+pub struct FunctionNames<'a> {
+    codes: &'a Codes,
+    /// By the position of their runtime.
+    compiled: Vec<Option<compiled::Functions>>,
+}
+
+impl FunctionNames<'_> {
+    pub fn of(&self, function: &Function) -> Option<String> {
+        let (code, start) = (function.code as usize, function.start?);
+        match &self.codes.list[code] {
+            Code::Image(image) => image.name_at(start),
+            Code::Runtime(_) => self.compiled[code].as_ref()?.name_at(start).map(str::to_owned),
+            Code::Unknown => None,
+        }
+    }
+}
+
+/// A line of /proc/PID/maps that holds code.
+#[derive(Debug, PartialEq)]
+struct Mapped<'a> {
+    start: u64,
+    end: u64,
+    offset: u64,
+    device: &'a str,
+    inode: u64,
+    name: &'a str,
+}
+
+impl Mapped<'_> {
+    /// None for memory that cannot be executed.
+    fn parse(line: &str) -> Option<Mapped<'_>> {
+        let mut words = line.splitn(6, ' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        words.next().filter(|permissions| permissions.as_bytes().get(2) == Some(&b'x'))?;
+        let number = |word: &str| u64::from_str_radix(word, 16).ok();
+        Some(Mapped {
+            start: number(start)?,
+            end: number(end)?,
+            offset: number(words.next()?)?,
+            device: words.next()?,
+            inode: words.next()?.parse().ok()?,
+            name: words.next().unwrap_or_default().trim_start(),
+        })
+    }
+
+    /// The file that it is mapped from; None for code that was made at run time.
+    fn file(&self) -> Option<&str> {
+        let path = self.name.strip_suffix(" (deleted)").unwrap_or(self.name);
+        let memory = path.is_empty() || path.starts_with("[anon") || path.starts_with("/memfd:");
+        (!memory && !path.starts_with("/dev/zero") && path != "[heap]").then_some(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_told_from_data_and_files_from_code_that_was_made_at_run_time() {
+        let line =
+            "7f00-7f80 r-xp 00001000 fe:00 1234                       /usr/lib/a b.so (deleted)";
+        let mapped = Mapped::parse(line).unwrap();
+        assert_eq!((mapped.start, mapped.end, mapped.offset), (0x7f00, 0x7f80, 0x1000));
+        assert_eq!((mapped.inode, mapped.file()), (1234, Some("/usr/lib/a b.so")));
+        assert_eq!(Mapped::parse("7f00-7f80 rw-p 00000000 00:00 0 "), None);
+        let made = Mapped::parse("7f00-7f80 rwxp 00000000 00:00 0 ").unwrap();
+        assert_eq!(made.file(), None);
+    }
+}
