@@ -22,6 +22,7 @@ from spillcast.recording.calibration import Calibration, KeptCost
 from spillcast.recording.meta import Meta
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Column
 from spillcast.recording.server import ServerRecording
+from spillcast.recording.stacks import Stacks
 from spillcast.storage.storage import StorageDocument
 
 PAGE = Path(__file__).with_name("schema.md")
@@ -100,6 +101,7 @@ def tables() -> dict[str, list[str]]:
         "waits": column_lines(WAITS),
         "samples": column_lines(SAMPLES),
         "seconds": column_lines(SECONDS),
+        "stacks": key_lines(Stacks),
         "meta": [head, *(row for row in rows if row not in of_a_query)],
         "query": [head, rows[0], *of_a_query],
         "capture_cost": key_lines(KeptCost),

@@ -30,7 +30,8 @@ def profile(
             metavar="COLUMNS",
             help="event (default), op, size, file, object, sql, session, second, minute, or any "
             "SQL over the columns of a wait; row-source for the lines of a plan; call, with sql, "
-            "statement, caller, depth. Several with a comma.",
+            "statement, caller, depth; function, with thread, for the CPU time of a recording. "
+            "Several with a comma.",
         ),
     ] = None,
     event: Annotated[
@@ -41,6 +42,13 @@ def profile(
     top: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows.")] = None,
     histogram: Annotated[
         bool, typer.Option("--histogram", help="Show the distribution of latencies.")
+    ] = False,
+    folded: Annotated[
+        bool,
+        typer.Option(
+            "--folded",
+            help="With --by function: print folded stacks, for flamegraph.pl or speedscope.",
+        ),
     ] = False,
     sql: Annotated[
         str | None,
@@ -65,13 +73,15 @@ def profile(
 
     Example: spillcast profile traces/ --by event,size --event 'direct path*'
 
+    Example: spillcast profile run.spill --by function --top 20
+
     Example: spillcast profile *.trc --sql "select event, count(*) from waits group by all"
     """
     from spillcast.cli.progress import reading_bar
     from spillcast.errors import EvidenceUnsuited, OptionConflict
     from spillcast.profile import profile as make
-    from spillcast.profile.result import split_by
-    from spillcast.report.profile import profile_page
+    from spillcast.profile.result import FUNCTION, split_by
+    from spillcast.report.profile import folded_page, functions_page, profile_page
 
     if sql is not None:
         others = {
@@ -80,6 +90,7 @@ def profile(
             "--where": where,
             "--top": top,
             "--histogram": histogram,
+            "--folded": folded,
             "--sql-id": sql_id,
             "--exec-id": exec_id,
             "--since": since,
@@ -116,7 +127,14 @@ def profile(
         raise EvidenceUnsuited(
             "--histogram: samples are no single waits", "give a trace, or a recording of I/O"
         )
+    by_function = FUNCTION in result.by
+    if folded and not by_function:
+        raise OptionConflict("--folded goes with --by function")
+    if folded:
+        return Answer(result.to_json, lambda: folded_page(evidence[0], result))
     result = result.top(top)
+    if by_function:
+        return Answer(result.to_json, lambda: functions_page(result, top))
     return Answer(
         result.to_json,
         lambda: profile_page(result, histogram=histogram),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import OptionConflict, QueryInvalid, SelectionEmpty
 from spillcast.evidence.find import Evidence, find_evidence
-from spillcast.profile.result import CALL, ROW_SOURCE, Profile, with_shares
+from spillcast.profile.result import CALL, FUNCTION, ROW_SOURCE, Profile, with_shares
 from spillcast.recording.event_names import is_like
 from spillcast.text import several
 
@@ -68,6 +68,8 @@ def profile(
         from spillcast.profile.ash import of_statistics
 
         result = of_statistics(files.statistics, by, where)
+    elif kind == "recordings" and FUNCTION in by:
+        return _by_function(files, by, event=event, where=where)
     elif kind == "recordings":
         result = _of_recording(files, by, where, temp_dirs)
     elif CALL in by:
@@ -101,6 +103,19 @@ def _in_bytes(result: Profile, block_bytes: int) -> Profile:
         for row in result.rows
     ]
     return replace(result, rows=rows)
+
+
+def _by_function(
+    evidence: Evidence, by: Sequence[str], *, event: str | None, where: str | None
+) -> Profile:
+    from spillcast.profile.functions import by_function
+    from spillcast.recording import Recording
+
+    if event is not None or where is not None:
+        raise OptionConflict("--by function goes with neither --event nor --where")
+    if len(evidence.recordings) > 1:
+        raise OptionConflict("--by function is for one recording", "profile them one by one")
+    return by_function(Recording.open(evidence.recordings[0]), by)
 
 
 def _of_recording(

@@ -34,6 +34,8 @@ DIMENSIONS = {
 
 #: By which plan lines are counted, and calls of a trace: with other rows than waits.
 ROW_SOURCE, CALL = "row-source", "call"
+#: By which the CPU time of a recording is counted, from samples of stacks.
+FUNCTION = "function"
 #: Latencies (ns) and how many waits there are of each.
 LatencyCounts = tuple[Sequence[int], Sequence[int]]
 

@@ -1,6 +1,7 @@
 """A profile as a table, its latencies as histograms, and the answer to a query in SQL."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,15 @@ _CALLS = (
     Column("misses", "misses", "count", spare=3),
     Column("longest at", "longest_at", spare=4),
 )
+_FUNCTIONS = (
+    Column("self", "total_us", "us"),
+    Column("share", "share", "percent1"),
+    Column("with callees", "with_callees_us", "us", spare=1),
+    Column("share", "with_callees_share", "percent1"),
+    Column(None, "count", "count"),
+)
+#: Functions that are shown unless a number is given.
+_FUNCTIONS_SHOWN = 30
 _EXECUTIONS = (
     Column("began", "began"),
     Column("lasted", "elapsed_s", "s"),
@@ -105,6 +115,29 @@ def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
     if (more := len(profile.damaged) - DAMAGED_NAMED) > 0:
         lines.append(f"  ... and {more:,} more, see --json")
     return Page([*parts, *([Words(lines)] if lines else [])], _table(profile, profile.rows))
+
+
+def folded_page(recording: str, profile: Profile) -> Page:
+    """Folded stacks, for other programs that draw flame graphs."""
+    from spillcast.profile.functions import folded
+    from spillcast.recording import Recording
+    from spillcast.recording.stacks import stacks_of
+
+    lines = "\n".join(folded(stacks_of(Recording.open(recording))))
+    return Page([Drawn(lambda _width: lines)], functions_page(profile, None).data)
+
+
+def functions_page(profile: Profile, top: int | None) -> Page:
+    """Functions by their own CPU time, the first ``top`` ones, and what is not known of them."""
+    table = Table.of([*(Column(name, name) for name in profile.by), *_FUNCTIONS], profile.rows)
+    shown = replace(table, rows=table.rows[: top or _FUNCTIONS_SHOWN])
+    lines = [f"  warning: {text}" for text in profile.warnings]
+    if (more := len(table.rows) - len(shown.rows)) > 0:
+        share = sum(row["share"] for row in profile.rows[len(shown.rows) :])
+        lines.insert(
+            0, f"  and {more:,} more with {share:.1%} of the time: --top {len(table.rows)}"
+        )
+    return Page([Words(profile.words), shown, *([Words(lines)] if lines else [])], table)
 
 
 def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, people: bool = False) -> Table:

@@ -20,7 +20,7 @@ from spillcast.forecast.remaining.estimate import (
     PLAN_SOURCE,
 )
 from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING
-from spillcast.profile.result import CALL, DIMENSIONS, ROW_SOURCE
+from spillcast.profile.result import CALL, DIMENSIONS, FUNCTION, ROW_SOURCE
 from spillcast.profile.timeline import ON_CPU, OTHERS, STATES
 from spillcast.recording.capture import SOURCES
 from spillcast.report.html.inputs import Inputs
@@ -108,7 +108,7 @@ _CALLED = {
 
 #: Settings of a row of the catalogue.
 _CATALOGUE = re.compile(r"(?<=[a-z0-9])\?[a-z]+=[\d.]+[KMGT]?(?:&[a-z]+=[\d.]+[KMGT]?)*$")
-_COLUMNS = {*DIMENSIONS, ROW_SOURCE, CALL}
+_COLUMNS = {*DIMENSIONS, ROW_SOURCE, CALL, FUNCTION, "module", "thread"}
 
 
 def redacted(inputs: Inputs) -> Inputs:

@@ -25,6 +25,7 @@ from spillcast.recording.meta import (
 )
 from spillcast.recording.observed import CpuLimits
 from spillcast.redaction import struck_document
+from spillcast.report.html.flame import functions_of
 from spillcast.report.html.inputs import Document, Inputs
 from spillcast.report.recording import cost_sentence, recording_warnings
 from spillcast.stats import merged
@@ -76,6 +77,7 @@ def _of_recording(recording: Recording) -> Document:
         "latencies": by_op(groups),
         "operations": [_operation(group) for group in groups],
         "events": _events_of_samples(recording),
+        "functions": functions_of(recording),
         "statements": struck_document(statements),
         "about": struck_document(_about_recording(recording)),
         "warnings": recording_warnings(recording),

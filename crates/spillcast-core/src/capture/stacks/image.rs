@@ -1,6 +1,7 @@
 //! The file of a program or library: its functions, their names, and how to unwind them.
 
 use std::cmp::Reverse;
+use std::fmt::{self, Write};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -13,8 +14,9 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, 
 use object::{Endianness, ReadRef};
 
 /// Larger tables of symbols or of unwinding are not read.
-const TABLE_BYTES_MAX: u64 = 256 << 20;
+const TABLE_BYTES_MAX: u64 = 64 << 20;
 const NAME_BYTES_MAX: usize = 16 << 10;
+const NAME_LETTERS_MAX: usize = 1000;
 const DEBUG_FILES: &str = "usr/lib/debug/.build-id";
 
 type Header = FileHeader64<Endianness>;
@@ -221,11 +223,14 @@ impl<'a> Elf<'a> {
             let code = [elf::STT_FUNC, elf::STT_GNU_IFUNC].contains(&symbol.st_type());
             let start = Some(symbol.st_value(endian)).filter(|&start| code && start != 0)?;
             let end = start.checked_add(symbol.st_size(endian))?;
-            Some(Function { start, end, name: symbol.st_name(endian) })
+            let local = symbol.st_bind() != elf::STB_GLOBAL;
+            Some((local, Function { start, end, name: symbol.st_name(endian) }))
         };
-        let mut found: Vec<Function> = symbols.iter().filter_map(function).collect();
-        found.sort_by_key(|function| (function.start, Reverse(function.end)));
-        found.dedup_by_key(|function| function.start);
+        let mut found: Vec<_> = symbols.iter().filter_map(function).collect();
+        // Of several names of a function, one that other files may use.
+        found.sort_by_key(|(local, function)| (function.start, Reverse(function.end), *local));
+        found.dedup_by_key(|(_, function)| function.start);
+        let mut found: Vec<Function> = found.into_iter().map(|(_, function)| function).collect();
         // Functions written in assembler may have no size: they reach to the next one.
         for at in 1..found.len() {
             let next = found[at].start;
@@ -248,17 +253,32 @@ fn debug_file(build_id: &str, roots: &[PathBuf]) -> Option<((Vec<Function>, u64)
 }
 
 /// The name of a function without its parameters, of C++ or Rust as its author wrote it.
-pub fn demangled(name: &str) -> String {
+fn demangled(name: &str) -> String {
+    let mut written = Bounded(String::new());
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        return format!("{rust:#}");
+        let _ = write!(written, "{rust:#}");
+        return written.0;
     }
-    // The version of a symbol, and the suffix of a part that a compiler split off.
+    // Without the version of the symbol.
     let plain = name.split('@').next().unwrap_or(name);
     let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
-    cpp_demangle::Symbol::new(plain)
-        .ok()
-        .and_then(|symbol| symbol.demangle_with_options(&options).ok())
-        .unwrap_or_else(|| plain.to_owned())
+    match cpp_demangle::Symbol::new(plain) {
+        // Where it is too long, what fits is kept.
+        Ok(symbol) => drop(symbol.structured_demangle(&mut written, &options)),
+        Err(_) => drop(written.write_str(plain)),
+    }
+    written.0
+}
+
+/// A text that grows no longer than a name may be: templates repeat each other without end.
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        let room = NAME_LETTERS_MAX.saturating_sub(self.0.len());
+        self.0.extend(more.chars().take(room));
+        if more.len() > room { Err(fmt::Error) } else { Ok(()) }
+    }
 }
 
 /// Opens what process `pid` has mapped from `range` of its addresses as `path`, even in a container.
@@ -274,4 +294,21 @@ pub fn open_mapped(pid: i32, range: &str, path: &str, inode: u64) -> Option<File
 pub fn open_regular(path: impl AsRef<Path>) -> Option<File> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     file.metadata().ok()?.is_file().then_some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_as_their_authors_wrote_them_and_no_longer_than_a_name_may_be() {
+        assert_eq!(demangled("tuplesort_performsort"), "tuplesort_performsort");
+        assert_eq!(demangled("memcpy@@GLIBC_2.14"), "memcpy");
+        assert_eq!(demangled("_ZN4duck4sortIiEEvT_i"), "duck::sort<int>");
+        assert_eq!(demangled("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
+        // A pair of a pair of a pair ...
+        let mut name = "S_".to_owned();
+        (0..30).for_each(|at| name = format!("St4pairI{name}S{at}_E"));
+        assert!(demangled(&format!("_Z1fISt4pairIiiE{name}E")).len() <= NAME_LETTERS_MAX);
+    }
 }

@@ -8,6 +8,7 @@ from spillcast.profile.timeline import CPU, ON_CPU, READ, STATES, WRITE, state_o
 from spillcast.recording.capture import SOURCES
 from spillcast.report.forecast import STATEMENT_MAX
 from spillcast.report.html import charts
+from spillcast.report.html.flame import functions
 from spillcast.report.html.page import (
     NOTHING,
     Document,
@@ -55,6 +56,8 @@ def sections(runs: Sequence[Document], target: Document | None) -> list[Section]
             parts.append(_latencies(run, target, of))
         if run["timeline"]["busy"]:
             parts.append(_over_time(run, of))
+        if run.get("functions"):
+            parts.append(functions(run, of))
     return parts
 
 

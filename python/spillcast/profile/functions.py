@@ -1,0 +1,202 @@
+"""The functions of a recording: the CPU time of each, alone and with those that it calls."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spillcast.errors import QueryInvalid
+from spillcast.profile.result import FUNCTION, Profile
+from spillcast.recording.recording import Recording
+from spillcast.recording.stacks import CountedStack, Module, Stacks, stacks_of
+from spillcast.units import format_duration
+
+#: What a function is counted by, and what may be added.
+_BY, _MORE = (FUNCTION, "module"), "thread"
+UNNAMED, TRUNCATED = "[unknown]", "[truncated]"
+#: Shares of the samples from which on a weakness is mentioned.
+_NOTABLE = 0.05
+_KERNEL_NOTABLE = 0.1
+_COMPILED = "compiled at run time"
+_MODULES_NAMED = 3
+
+
+def by_function(recording: Recording, by: Sequence[str] = (FUNCTION,)) -> Profile:
+    """A row for each function and module, by thread name too if ``by`` has it; most CPU first.
+
+    InputError where stacks were not sampled.
+    """
+    if wrong := [name for name in by if name not in (*_BY, _MORE)]:
+        raise QueryInvalid(f"--by: function does not go with {wrong[0]}", f"it goes with {_MORE}")
+    by = [*_BY, *((_MORE,) if _MORE in by else ())]
+    stacks = stacks_of(recording)
+    alone, with_callees = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+    for stack in stacks.stacks:
+        keys = _keys(stacks, stack, by)
+        alone[keys[0]] += stack.samples
+        # Of a function that calls itself each sample counts once.
+        for key in set(keys):
+            with_callees[key] += stack.samples
+    counted = sum(alone.values()) or 1
+    us = 1e6 / stacks.samples_per_s
+    rows: list[dict[str, Any]] = [
+        dict(zip(by, key, strict=True))
+        | {
+            "total_us": alone[key] * us,
+            "share": alone[key] / counted,
+            "with_callees_us": samples * us,
+            "with_callees_share": samples / counted,
+            "count": alone[key],
+            "idle": False,
+        }
+        for key, samples in with_callees.items()
+    ]
+    rows.sort(key=lambda row: (-row["total_us"], -row["with_callees_us"], str(row[by[0]])))
+    return Profile(
+        by=by,
+        elapsed_s=recording.elapsed_s,
+        rows=rows,
+        warnings=_weaknesses(stacks),
+        words=[cpu_words(recording, stacks)],
+    )
+
+
+def _keys(stacks: Stacks, stack: CountedStack, by: Sequence[str]) -> list[tuple[str, ...]]:
+    """The values of ``by`` for each function of a stack; one without a name has its caller's."""
+    keys, caller = list[tuple[str, ...]](), ""
+    for at in reversed(stack.functions):
+        function = stacks.functions[at]
+        caller = function.name or caller
+        name = function.name or (f"{UNNAMED} below {caller}" if caller else UNNAMED)
+        module = stacks.modules[function.module].name
+        values = {FUNCTION: name, "module": module, "thread": stack.thread}
+        keys.append(tuple(values[name] for name in by))
+    return keys[::-1]
+
+
+def cpu_words(recording: Recording, stacks: Stacks) -> str:
+    """How much CPU time was sampled, and how much was not because it was spent in the kernel."""
+    sampled_s = stacks.samples / stacks.samples_per_s
+    words = (
+        f"{format_duration(sampled_s)} of CPU time in functions of programs, by {stacks.samples:,} "
+        f"samples ({stacks.samples_per_s:g} for each second of CPU)"
+    )
+    meta = recording.meta
+    if meta.cpu_s is None:
+        return words
+    kernel_s = meta.cpu_s + (meta.capture.spun_s or 0.0) - sampled_s
+    if kernel_s < _KERNEL_NOTABLE * (sampled_s + kernel_s):
+        return words
+    return f"{words}; some {format_duration(kernel_s)} more in the kernel, outside of I/O"
+
+
+def _weaknesses(stacks: Stacks) -> list[str]:
+    """What the rows do not show, and what would."""
+    counted = sum(stack.samples for stack in stacks.stacks) or 1
+    unnamed, cut = Counter[int](), 0
+    for stack in stacks.stacks:
+        function = stacks.functions[stack.functions[0]]
+        if function.name is None:
+            unnamed[function.module] += stack.samples
+        cut += 0 if stack.complete else stack.samples
+    found = []
+    if unnamed.total() > _NOTABLE * counted:
+        most = [stacks.modules[at] for at, _ in unnamed.most_common(_MODULES_NAMED)]
+        found.append(
+            f"{unnamed.total() / counted:.0%} of the samples are in functions without names: "
+            + "; ".join(map(_remedy, most))
+        )
+    if cut > _NOTABLE * counted:
+        found.append(
+            f"of {cut / counted:.0%} of the samples the outer callers are unknown: the "
+            "stacks are deeper than the 32 KiB that are sampled, or cannot be unwound"
+        )
+    if stacks.left_out:
+        found.append(f"{stacks.left_out:,} samples found no room")
+    return found
+
+
+def _remedy(module: Module) -> str:
+    if module.name == _COMPILED:
+        return (
+            "a runtime compiled code (Java: jcmd PID Compiler.perfmap before it ends; Node.js: "
+            "--perf-basic-prof; Python 3.12: -X perf)"
+        )
+    if module.symbols == "all":
+        return f"{module.name} does not name them all"
+    build_id = f" for build id {module.build_id[:12]}" if module.build_id else ""
+    return (
+        f"{module.name} is stripped; install its debug symbols (package ...-dbgsym or "
+        f"...-debuginfo{build_id}) and record again"
+    )
+
+
+def folded(stacks: Stacks) -> Iterator[str]:
+    """Lines for flamegraph.pl, inferno and speedscope: ``thread;caller;function samples``."""
+    counts = Counter[str]()
+    for stack in stacks.stacks:
+        names = [name for name, _ in path_of(stacks, stack)]
+        parts = [name.replace(";", ":").replace("\n", " ") for name in names]
+        counts[";".join(parts)] += stack.samples
+    for line, samples in sorted(counts.items()):
+        yield f"{line} {samples}"
+
+
+def path_of(stacks: Stacks, stack: CountedStack) -> list[tuple[str, str]]:
+    """The name of the thread, then name and module of its functions from the outermost one on."""
+    path = [(stack.thread, ""), *(() if stack.complete else ((TRUNCATED, ""),))]
+    for at in reversed(stack.functions):
+        function = stacks.functions[at]
+        module = stacks.modules[function.module].name
+        path.append((function.name or f"[{module}]", module))
+    return path
+
+
+@dataclass
+class Frame:
+    """A function below its caller in a flame graph."""
+
+    name: str
+    module: str = ""
+    samples: int = 0
+    callees: "dict[tuple[str, str], Frame]" = field(default_factory=dict)
+
+
+def flame(stacks: Stacks) -> Frame:
+    """The tree of all stacks, from the first function that has several callees."""
+    root = Frame("all")
+    for stack in stacks.stacks:
+        frame = root
+        frame.samples += stack.samples
+        for function in path_of(stacks, stack):
+            frame = frame.callees.setdefault(function, Frame(*function))
+            frame.samples += stack.samples
+    while len(root.callees) == 1:
+        [callee] = root.callees.values()
+        if callee.samples < root.samples:
+            break
+        root = callee
+    return root
+
+
+def drawn_frames(root: Frame, *, share_min: float, rows_max: int) -> list[dict[str, Any]]:
+    """The frames of a flame graph by rows, without narrower ones than ``share_min`` of all.
+
+    ``start`` and ``share`` are of the width of the graph.
+    """
+    total = root.samples or 1
+    frames: list[dict[str, Any]] = []
+    level = [(0.0, root)]
+    for depth in range(rows_max):
+        below: list[tuple[float, Frame]] = []
+        for start, frame in level:
+            share = frame.samples / total
+            about = {"function": frame.name, "module": frame.module}
+            frames.append(about | {"depth": depth, "start": start, "share": share})
+            at = start
+            for callee in sorted(frame.callees.values(), key=lambda f: (-f.samples, f.name)):
+                if callee.samples >= share_min * total:
+                    below.append((at, callee))
+                at += callee.samples / total
+        level = below
+    return frames
