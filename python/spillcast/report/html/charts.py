@@ -120,7 +120,7 @@ def _mark(shape: str, colour: str, *, filled: bool = True) -> str:
     return f'<path d="{_OUTLINES[shape]}" fill="var(--{fill})" stroke="var(--{colour})"{dash}/>'
 
 
-def _legend(entries: Sequence[Entry], rules: Sequence[Rule] = ()) -> str:
+def legend_html(entries: Sequence[Entry], rules: Sequence[Rule] = ()) -> str:
     """The meaning of colours and shapes, then of vertical lines."""
     of_rules = [(r.text, r.colour, "dashed" if r.dashed else "line") for r in rules if r.text]
     items = "".join(
@@ -158,7 +158,7 @@ def bars(rows: Sequence[Bar], colours: Mapping[str, str], *, shares: bool = Fals
         for value, _ in ticks
     )
     entries = [(part, colour, "square") for part, colour in colours.items()]
-    legend = _legend(entries if any(len(row.parts) > 1 for row in rows) else [])
+    legend = legend_html(entries if any(len(row.parts) > 1 for row in rows) else [])
     lines = [f'{legend}<div class="bars">']
     for row, unit, interval in zip(rows, units, intervals, strict=True):
         begins = accumulate(row.parts.values(), initial=0.0)
@@ -233,7 +233,7 @@ def _plot(
         for value, label in y.ticks
     )
     html = (
-        f"{_legend(legend, rules)}"
+        f"{legend_html(legend, rules)}"
         f'<p class="axis-title">{words(y.title)}</p>'
         f'<div class="plot{" equal" if square else ""}">'
         f'<div class="y-axis"><span class="widest">{words(widest)}</span>{y_labels}</div>'

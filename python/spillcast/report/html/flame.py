@@ -71,7 +71,7 @@ def _graph(frames: Sequence[Mapping[str, Any]], drawn_s: float) -> Chart:
     entries = [(module, colour, "square") for module, colour in colours.items()]
     entries += [("others", "domain", "square")] if len(shares) > len(modules) else []
     html = (
-        f"{legend_html(entries, ())}"
+        f"{legend_html(entries)}"
         f'<div class="flame" style="height:{rows * _ROW_PX}px">{cells}</div>'
     )
     top = sorted(frames, key=lambda frame: (-frame["share"], frame["depth"]))[:5]
