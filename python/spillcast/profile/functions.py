@@ -19,6 +19,8 @@ _NOTABLE = 0.05
 _KERNEL_NOTABLE = 0.1
 _COMPILED = "compiled at run time"
 _MODULES_NAMED = 3
+#: Rows of a flame graph below which there is nothing to see.
+_ROW_SHARE_MIN = 0.02
 
 
 def by_function(recording: Recording, by: Sequence[str] = (FUNCTION,)) -> Profile:
@@ -182,12 +184,15 @@ def flame(stacks: Stacks) -> Frame:
 def drawn_frames(root: Frame, *, share_min: float, rows_max: int) -> list[dict[str, Any]]:
     """The frames of a flame graph by rows, without narrower ones than ``share_min`` of all.
 
-    ``start`` and ``share`` are of the width of the graph.
+    It ends above the first row that is narrower than 2 % in all. ``start`` and ``share`` are of the
+    width of the graph.
     """
     total = root.samples or 1
     frames: list[dict[str, Any]] = []
     level = [(0.0, root)]
     for depth in range(rows_max):
+        if sum(frame.samples for _, frame in level) < _ROW_SHARE_MIN * total:
+            break
         below: list[tuple[float, Frame]] = []
         for start, frame in level:
             share = frame.samples / total

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from spillcast.profile.functions import by_function, cpu_words, drawn_frames, flame
+from spillcast.profile.functions import UNNAMED, by_function, cpu_words, drawn_frames, flame
 from spillcast.recording import Recording
 from spillcast.recording.stacks import has_stacks, stacks_of
 from spillcast.report.html.charts import Chart, Markup, legend_html
@@ -71,8 +71,7 @@ def _graph(frames: Sequence[Mapping[str, Any]], drawn_s: float) -> Chart:
     entries = [(module, colour, "square") for module, colour in colours.items()]
     entries += [("others", "domain", "square")] if len(shares) > len(modules) else []
     html = (
-        f"{legend_html(entries)}"
-        f'<div class="flame" style="height:{rows * _ROW_PX}px">{cells}</div>'
+        f'{legend_html(entries)}<div class="flame" style="height:{rows * _ROW_PX}px">{cells}</div>'
     )
     top = sorted(frames, key=lambda frame: (-frame["share"], frame["depth"]))[:5]
     label = "; ".join(f"{frame['function']} {frame['share']:.0%}" for frame in top)
@@ -87,7 +86,8 @@ def _frame(frame: Mapping[str, Any], drawn_s: float, colours: Mapping[str, str])
         f"left:{100 * frame['start']:.2f}%;width:{100 * share:.2f}%;"
         f"top:{frame['depth'] * _ROW_PX}px;--of:var(--{colour})"
     )
-    text = escape(_short(name)[:_NAME_MAX]) if share >= _NAMED_MIN else ""
+    shown = UNNAMED if name == f"[{frame['module']}]" else _short(name)[:_NAME_MAX]
+    text = escape(shown) if share >= _NAMED_MIN else ""
     return f'<i style="{style}" title="{escape(title)}">{text}</i>'
 
 
