@@ -86,8 +86,8 @@ def stacks_of(recording: "Recording") -> Stacks:
     if not path.is_file():
         raise EvidenceUnsuited(
             f"{recording.path}: functions were not sampled",
-            "record again with --capture bpf or perf, without --all and --minute; a run that hardly "
-            "uses the CPU has no samples",
+            "record again with --capture bpf or perf, without --all and --minute; a run that "
+            "hardly uses the CPU has no samples",
         )
     document = json_of(text_of(path, AGAIN), path, AGAIN)
     try:
