@@ -101,21 +101,21 @@ def _weaknesses(stacks: Stacks) -> list[str]:
         if function.name is None:
             unnamed[function.module] += stack.samples
         cut += 0 if stack.complete else stack.samples
-    found = []
+    warnings = list[str]()
     if unnamed.total() > _NOTABLE * counted:
         most = [stacks.modules[at] for at, _ in unnamed.most_common(_MODULES_NAMED)]
-        found.append(
+        warnings.append(
             f"{unnamed.total() / counted:.0%} of the samples are in functions without names: "
             + "; ".join(map(_remedy, most))
         )
     if cut > _NOTABLE * counted:
-        found.append(
+        warnings.append(
             f"of {cut / counted:.0%} of the samples the outer callers are unknown: the "
             "stacks are deeper than the 32 KiB that are sampled, or cannot be unwound"
         )
     if stacks.left_out:
-        found.append(f"{stacks.left_out:,} samples found no room")
-    return found
+        warnings.append(f"{stacks.left_out:,} samples found no room")
+    return warnings
 
 
 def _remedy(module: Module) -> str:
