@@ -87,26 +87,19 @@ impl Image {
         let cache = ReadCache::new(file);
         let elf = Elf::parse(&cache)?;
         let build_id = elf.build_id();
+        let table_of = |kind| Some((elf.functions(kind)?, names_file.as_ref()?.try_clone().ok()?));
         let debug = || debug_file(build_id.as_deref()?, roots);
-        let exported =
-            || Some((elf.functions(elf::SHT_DYNSYM)?, names_file.as_ref()?.try_clone().ok()?));
-        let own =
-            || Some((elf.functions(elf::SHT_SYMTAB)?, names_file.as_ref()?.try_clone().ok()?));
-        let (symbols, found) = match own().or_else(debug) {
-            Some(found) => (Symbols::All, Some(found)),
-            None => (Symbols::Exported, exported()),
+        let (symbols, table) = match table_of(elf::SHT_SYMTAB).or_else(debug) {
+            Some(table) => (Symbols::All, Some(table)),
+            None => (Symbols::Exported, table_of(elf::SHT_DYNSYM)),
         };
         let unwind = Unwind {
             eh_frame: elf.section(b".eh_frame"),
             eh_frame_hdr: elf.section(b".eh_frame_hdr"),
         };
-        let image = Image {
-            segments: elf.segments()?,
-            unwind,
-            build_id,
-            ..Self::unreadable(name.to_owned())
-        };
-        Ok(match found {
+        let image = Self::unreadable(name.to_owned());
+        let image = Image { segments: elf.segments()?, unwind, build_id, ..image };
+        Ok(match table {
             Some(((functions, names_at), file)) => {
                 Image { symbols, functions, names: Some((file, names_at)), ..image }
             }
@@ -226,19 +219,19 @@ impl<'a> Elf<'a> {
             let local = symbol.st_bind() != elf::STB_GLOBAL;
             Some((local, Function { start, end, name: symbol.st_name(endian) }))
         };
-        let mut found: Vec<_> = symbols.iter().filter_map(function).collect();
+        let mut functions: Vec<_> = symbols.iter().filter_map(function).collect();
         // Of several names of a function, one that other files may use.
-        found.sort_by_key(|(local, function)| (function.start, Reverse(function.end), *local));
-        found.dedup_by_key(|(_, function)| function.start);
-        let mut found: Vec<Function> = found.into_iter().map(|(_, function)| function).collect();
+        functions.sort_by_key(|(local, f)| (f.start, Reverse(f.end), *local));
+        functions.dedup_by_key(|(_, f)| f.start);
+        let mut functions: Vec<Function> = functions.into_iter().map(|(_, f)| f).collect();
         // Functions written in assembler may have no size: they reach to the next one.
-        for at in 1..found.len() {
-            let next = found[at].start;
-            if found[at - 1].start == found[at - 1].end {
-                found[at - 1].end = next;
+        for at in 1..functions.len() {
+            let next = functions[at].start;
+            if functions[at - 1].start == functions[at - 1].end {
+                functions[at - 1].end = next;
             }
         }
-        (!found.is_empty()).then(|| (found, names.sh_offset(endian)))
+        (!functions.is_empty()).then(|| (functions, names.sh_offset(endian)))
     }
 }
 
@@ -248,8 +241,8 @@ fn debug_file(build_id: &str, roots: &[PathBuf]) -> Option<((Vec<Function>, u64)
     let path = Path::new(DEBUG_FILES).join(folder).join(format!("{rest}.debug"));
     let file = roots.iter().find_map(|root| open_regular(root.join(&path)))?;
     let names_file = file.try_clone().ok()?;
-    let found = Elf::parse(&ReadCache::new(file)).ok()?.functions(elf::SHT_SYMTAB)?;
-    Some((found, names_file))
+    let table = Elf::parse(&ReadCache::new(file)).ok()?.functions(elf::SHT_SYMTAB)?;
+    Some((table, names_file))
 }
 
 /// The name of a function without its parameters, of C++ or Rust as its author wrote it.
