@@ -54,7 +54,10 @@ def test_a_recording_is_told_the_fit_alone():
     made = calibration()
     told = made.for_recordings
     assert (told.costs, told.measured_at_s) == (COSTS, made.measured_at_s)
-    assert [told.cost_of(engine).engine for engine in ("paper", "process")] == ["paper", "any"]
+    assert [told.cost_of(engine, None).engine for engine in ("paper", "process")] == [
+        "paper",
+        "any",
+    ]
     assert calibration(costs=[]).for_recordings is None
 
 

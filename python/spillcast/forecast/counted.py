@@ -126,9 +126,9 @@ def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Cou
         f"({format_duration(counts.elapsed_s)}), so the page cache answered at least a part",
         "record the query: spillcast record",
     )
-    each_ns = round(middle(time) * 1e9 / max(counts.operations, 1))
+    mean_ns = round(middle(time) * 1e9 / max(counts.operations, 1))
     return replace(
-        counts.with_mean_ns(dict.fromkeys(OPS, each_ns)),
+        counts.with_mean_ns(dict.fromkeys(OPS, mean_ns)),
         time_bounds=time,
         counts_follow_time=False,
         processes=processes,
@@ -171,24 +171,24 @@ def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> Thread
     write = np.repeat([load.op == "write" for load in ordered], counts)
     # Reads begin where writes did.
     offset = np.where(write, np.cumsum(size), np.cumsum(np.where(write, 0, size))) - size
-    each = len(size)
-    cpu_ns = round(think_s * threads * kept * 1e9 / each)
-    nothing = np.zeros(each * threads, dtype=np.int64)
-    no, yes = np.zeros(each * threads, dtype=bool), np.ones(each * threads, dtype=bool)
-    thread = np.tile(np.arange(threads, dtype=np.int32), each)
+    count = len(size)
+    cpu_ns = round(think_s * threads * kept * 1e9 / count)
+    nothing = np.zeros(count * threads, dtype=np.int64)
+    no, yes = np.zeros(count * threads, dtype=bool), np.ones(count * threads, dtype=bool)
+    thread = np.tile(np.arange(threads, dtype=np.int32), count)
     return ThreadTrace(
         thread=thread,
         start_ns=nothing,
-        cpu_ns=np.full(each * threads, cpu_ns),
+        cpu_ns=np.full(count * threads, cpu_ns),
         ready_ns=nothing,
         wait_ns=nothing,
         on_core=no,
-        after=np.full(each * threads, NONE, dtype=np.int32),
+        after=np.full(count * threads, NONE, dtype=np.int32),
         after_cpu_ns=nothing,
         temp=yes,
         change=no,
         io=yes,
-        source=np.zeros(each * threads, dtype=np.int32),
+        source=np.zeros(count * threads, dtype=np.int32),
         file=thread,
         offset=np.repeat(offset, threads),
         bytes=np.repeat(size, threads),

@@ -107,14 +107,14 @@ def machine_change(
     cpu: CpuTime,
     loads: Sequence[Load],
     latencies: Sequence[Latency],
-    cores_each: float = 1.0,
+    cores_per_thread: float = 1.0,
 ) -> CpuChange:
     """CPU time that operations likely take more on the target, with its latencies.
 
     Below 0 where waits get shorter, and zero where nothing was measured. The error is how far
-    queries differ from what is said. It was measured with one thread. Where threads have less than
-    a core each, ``cores_each``, another of them takes the core and its caches whatever the storage:
-    only that share of a thread's waits leaves a core to nobody else of the query.
+    queries differed from this estimate. It was measured with one thread. With fewer cores than
+    threads another thread takes the core and its caches whatever the storage: only the share
+    ``cores_per_thread`` of a thread's waits leaves a core to other programs.
     """
     cost, count = cpu.wait_cost, counts(loads)
     if cost is None:
@@ -123,7 +123,7 @@ def machine_change(
         pairs = zip(loads, latencies, strict=True)
         change_s = np.array([_moved_s(cost, cpu, load, latency.mean_s) for load, latency in pairs])
         error = cost.spread
-    change_s = cores_each * change_s
+    change_s = cores_per_thread * change_s
     return CpuChange("machine", change_s, count, error * abs(float(count @ change_s)))
 
 

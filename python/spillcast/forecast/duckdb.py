@@ -38,13 +38,13 @@ class Adapted(NamedTuple):
     cpu_s: float
 
 
-def adapt(lowest_s: float, blocks: int, small_s: float, whole_s: float) -> Adapted:
+def adapt(lowest_s: float, blocks: int, compressed_s: float, plain_s: float) -> Adapted:
     """For so many blocks on a CPU, where the lowest level takes ``lowest_s`` of CPU time.
 
-    ``small_s`` and ``whole_s`` are what a write takes of a compressed block, and of one as it is.
+    A write of a compressed block takes ``compressed_s``, one of a plain block ``plain_s``.
     """
     levels = calibrated().compression_levels
-    took_s = [*(lowest_s * level + small_s for level in levels), whole_s]
+    took_s = [*(lowest_s * level + compressed_s for level in levels), plain_s]
     chance = random.Random(0)
     run = max(min(blocks, SETTLED), 1)
     # Those that are not run do as the last half of those that are.
@@ -64,35 +64,37 @@ def adapt(lowest_s: float, blocks: int, small_s: float, whole_s: float) -> Adapt
     return Adapted(sum(small) / sum(counts), cpu_s / sum(small) if any(small) else 0.0)
 
 
-def lowest_level_s(cpu_s: float, blocks: int, small_s: float, whole_s: float) -> float:
+def lowest_level_s(cpu_s: float, blocks: int, compressed_s: float, plain_s: float) -> float:
     """The CPU time of the lowest level with which compressing takes ``cpu_s`` in the mean."""
     steps, highest = 40, calibrated().compression_levels[-1]
     ways = [cpu_s * exp(-log(highest) * step / steps) for step in range(steps + 1)]
-    return min(ways, key=lambda way: abs(adapt(way, blocks, small_s, whole_s).cpu_s / cpu_s - 1))
+    return min(
+        ways, key=lambda way: abs(adapt(way, blocks, compressed_s, plain_s).cpu_s / cpu_s - 1)
+    )
 
 
 def _run(
     blocks: int, took_s: list[float], lately_s: list[float], chance: random.Random
 ) -> list[int]:
     """How many blocks at each level, and as they are; ``lately_s`` goes on."""
-    whole, highest = len(took_s) - 1, len(took_s) - 2
+    plain, highest = len(took_s) - 1, len(took_s) - 2
     counts = [0] * len(took_s)
     for _ in range(blocks):
-        best = lately_s.index(min(lately_s[:whole]))
-        ratio = lately_s[best] / lately_s[whole]
-        deviates, to_whole = chance.random() < 0.5, chance.random() < 0.5
+        best = lately_s.index(min(lately_s[:plain]))
+        ratio = lately_s[best] / lately_s[plain]
+        deviates, to_plain = chance.random() < 0.5, chance.random() < 0.5
         if not deviates:
-            level = best if ratio < WORTH else whole
+            level = best if ratio < WORTH else plain
         elif ratio >= WORTH:
             level = 0
-        elif to_whole:
-            level = whole
+        elif to_plain:
+            level = plain
         elif best == highest:
             level = best - 1
         elif ratio < 1:
             level = best + 1
         else:
-            level = best - 1 if best else whole
+            level = best - 1 if best else plain
         counts[level] += 1
         lately_s[level] += (took_s[level] - lately_s[level]) / WEIGHT
     return counts
@@ -170,10 +172,10 @@ class Compression:
     def _writes(self, mean_s: Sequence[float]) -> tuple[int, float, float]:
         """Blocks on a CPU, and what a write takes of a compressed one and of one as it is."""
         blocks = sum(load.count for load in self.loads if load.op == "write")
-        small_s, whole_s = (
+        compressed_s, plain_s = (
             _mean_write_s(self.loads, mean_s, compressed=compressed) for compressed in (True, False)
         )
-        return -(-blocks // self.cpus), small_s, whole_s
+        return -(-blocks // self.cpus), compressed_s, plain_s
 
 
 def compression(recording: "Recording", loads: Sequence[Load]) -> Compression | None:
@@ -204,8 +206,8 @@ def compression(recording: "Recording", loads: Sequence[Load]) -> Compression | 
         return None
     written, read = kinds
     share = len(written[0]) / (len(written[0]) + len(written[1]))
-    most_ns = LONGEST * float(np.median(written[0]))
-    write_ns = _mean_up_to(written[0], most_ns) - _mean_up_to(written[1], most_ns)
+    max_ns = LONGEST * float(np.median(written[0]))
+    write_ns = _mean_up_to(written[0], max_ns) - _mean_up_to(written[1], max_ns)
     if write_ns <= 0:
         return None
     read_ns = max(_mean(read[0]) - _mean(read[1]), 0.0)
@@ -238,8 +240,8 @@ def _after(session: NDArray[np.int64], before_ns: NDArray[np.float64]) -> NDArra
     return after
 
 
-def _mean_up_to(values: NDArray[np.float64], most: float) -> float:
-    kept = values[values <= most]
+def _mean_up_to(values: NDArray[np.float64], max_value: float) -> float:
+    kept = values[values <= max_value]
     return float(kept.mean()) if len(kept) else 0.0
 
 

@@ -140,8 +140,8 @@ def _drawn_s(
         half = 2 * sqrt(projected.missed * (1 - projected.missed))
         off_s = PAGE_CACHE_ERROR * half * abs(uncached_s - projected.total_s)
         drawn_s = np.maximum(drawn_s + draws.normal(0, off_s, DRAWS), baseline.remainder_s / 2)
-    apart = MODELS_APART * log(projected.overlap.apart)
-    drawn_s *= np.exp(draws.normal(0, apart, DRAWS))
+    spread = MODELS_APART * log(projected.overlap.apart)
+    drawn_s *= np.exp(draws.normal(0, spread, DRAWS))
     if projected.spinning_s:
         # Work or a wait, each as likely.
         drawn_s = drawn_s - projected.spinning_s * draws.integers(0, 2, DRAWS)

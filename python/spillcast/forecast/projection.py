@@ -51,7 +51,7 @@ class Estimator:
 
 def _by_machine(target: Target) -> CpuChange:
     workload = target.baseline.workload
-    cores = workload.threads.cores_each
+    cores = workload.threads.cores_per_thread
     return machine_change(workload.cpu, workload.loads, target.latencies, cores)
 
 

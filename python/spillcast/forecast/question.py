@@ -120,11 +120,11 @@ class Question:
         _only_for("recordings", observed, **options)
         _only_for("recordings", bool(evidence.recordings), rehearse=self.rehearse)
         estimate = self.known.user
-        whole = {
+        of_parts = {
             "history": self.known.history or None, "progress": estimate.progress,
             "written": estimate.written_bytes,
         }  # fmt: skip
-        _only_for("recordings", observed, **whole)
+        _only_for("recordings", observed, **of_parts)
         spark = {"sql": self.execution, "page_cache": self.page_cache_bytes}
         _only_for("event logs of Spark", bool(evidence.spark), **spark)
         untimed = counts or bool(evidence.spark)

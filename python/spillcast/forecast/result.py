@@ -355,12 +355,12 @@ class Forecasts(list[Forecast], Tabular):
         schema = {"target": pa.string(), **dict.fromkeys(names, pa.float64())}
         rows = [
             {
-                **{name: getattr(each, name, None) for name in schema},
-                **_ends("", each.interval_s),
-                **_ends("ceiling_", each.ceiling_interval_s),
-                "refused": each.refused,
+                **{name: getattr(forecast, name, None) for name in schema},
+                **_ends("", forecast.interval_s),
+                **_ends("ceiling_", forecast.ceiling_interval_s),
+                "refused": forecast.refused,
             }
-            for each in self
+            for forecast in self
         ]
         return pa.Table.from_pylist(rows, pa.schema({**schema, "refused": pa.string()}))
 

@@ -122,7 +122,7 @@ class OracleEvidence:
     block: BlockSize = ASSUMED_BLOCK
     paths: Sequence[Path] = ()
     lenient: bool = False
-    #: Which lines of the plan spill, and what more PGA would do, where that is told.
+    #: Which lines of the plan spill, and what more PGA would do; None if the evidence lacks it.
     spilled: Spilled | None = None
 
     @cached_property
@@ -150,9 +150,9 @@ class OracleEvidence:
 def read_evidence(
     evidence: Evidence, question: Question, *, name_statements: bool = False
 ) -> OracleEvidence:
-    """Read the files. InputError where they tell nothing of what is asked.
+    """Read the files. InputError if they do not answer the question.
 
-    The statements of traces are named where that is asked for: they are read once more for it.
+    ``name_statements`` reads traces once more for the SQL_IDs of their statements.
     """
     traces = ash = None
     temp_events = question.temp_events or TEMP_EVENTS
@@ -261,7 +261,7 @@ def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:
     count = np.array([group["count"] for group in groups])
     total_us = np.array([group["total_us"] for group in groups], dtype=float)
     blocks = np.array([_blocks(group) for group in groups], dtype=float)
-    known = blocks > 0
+    measured = blocks > 0
     seconds, second_of = np.unique([group["second"] for group in groups], return_inverse=True)
     counts = np.bincount(second_of, weights=count, minlength=len(seconds))
     totals_s = np.bincount(second_of, weights=total_us, minlength=len(seconds)) / 1e6
@@ -271,7 +271,9 @@ def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:
         idle=bool(groups[0]["idle"]),
         count=int(count.sum()),
         total_s=float(total_us.sum() / 1e6),
-        blocks=float(np.average(blocks[known], weights=count[known])) if known.any() else None,
+        blocks=float(np.average(blocks[measured], weights=count[measured]))
+        if measured.any()
+        else None,
         stretches=np.column_stack([counts, totals_s / counts]),
         seconds=seconds.astype(np.int64),
         sizes=_sizes(groups),
@@ -320,12 +322,12 @@ def read_shares(
 ) -> AshEvidence:
     """Shares of wall clock of each event like ``temp_events``, from ASH exports of one execution.
 
-    InputError lists the executions where what is chosen is of several.
+    InputError lists the executions if the selection covers several.
     """
     ash = read_ash(list(paths), chosen, on_progress=on_progress)
     check_single_execution(ash)
-    whole = wall_clock_share(ash, temp_events)
-    share = {event: _share_of(ash, event) for event in whole.events}
+    wall_clock = wall_clock_share(ash, temp_events)
+    share = {event: _share_of(ash, event) for event in wall_clock.events}
     latency_s = {
         row["event"]: row["latency_us"] / 1e6
         for row in profile_ash(ash).to_pylist()
@@ -334,7 +336,7 @@ def read_shares(
     statements = frozenset(map(str, ash.samples["sql_id"].drop_null().unique().to_pylist()))
     notes = [*ash.notes, *hints(ash)]
     return AshEvidence(
-        whole.elapsed_s, whole.instants, share, latency_s, notes, statements, ash.samples
+        wall_clock.elapsed_s, wall_clock.instants, share, latency_s, notes, statements, ash.samples
     )
 
 
@@ -376,8 +378,8 @@ def spilled_of(
 
 def _of_traces(paths: Sequence[Path], lenient: bool) -> list[RowSource]:
     files = [path for path in paths if path.is_file()]
-    whole = sum(path.stat().st_size for path in files)
-    if len(files) < len(paths) or not 0 < whole < _TRACES_BYTES_MAX:
+    size_bytes = sum(path.stat().st_size for path in files)
+    if len(files) < len(paths) or not 0 < size_bytes < _TRACES_BYTES_MAX:
         return []
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
         spool_traces(files, Path(folder), lenient=lenient)
@@ -400,9 +402,9 @@ def _lines(sources: Sequence[RowSource], areas: Sequence[dict[str, Any]]) -> lis
         for source, share in spilling(sources)
         if source.plan_line is not None
     ]
-    if not shares and (whole := sum(temp.values())):
+    if not shares and (total := sum(temp.values())):
         ranked = sorted(temp, key=lambda key: -temp[key])
-        shares = [(*key, "", temp[key] / whole, None) for key in ranked if temp[key]]
+        shares = [(*key, "", temp[key] / total, None) for key in ranked if temp[key]]
     return [
         SpillingLine(
             sql,
@@ -419,14 +421,14 @@ def _more_pga(areas: Sequence[dict[str, Any]], parameters: Sequence[Path]) -> Mo
     """Of the work areas that had spilled when they were looked at."""
     if not areas:
         return None
-    needed, estimated = 0, True
+    needed_bytes, estimated = 0, True
     for area in areas:
-        held = area["memory_bytes_max"] or 0
+        held_bytes = area["memory_bytes_max"] or 0
         optimal = area["optimal_bytes"] or 0
-        # What it held was too little, whatever the optimizer thought.
-        known = optimal > held
-        needed += optimal if known else held + area["temp_bytes"]
-        estimated = estimated and known
+        # It spilled, so what it held was too little, whatever the optimizer estimated.
+        is_optimal = optimal > held_bytes
+        needed_bytes += optimal if is_optimal else held_bytes + area["temp_bytes"]
+        estimated = estimated and is_optimal
     targets = [size for path in parameters if (size := bytes_of(read_parameters(path), PGA_TARGET))]
-    held = sum(area["memory_bytes_max"] or 0 for area in areas)
-    return MorePga(held, needed, estimated, len(areas), targets[0] if targets else None)
+    held_bytes = sum(area["memory_bytes_max"] or 0 for area in areas)
+    return MorePga(held_bytes, needed_bytes, estimated, len(areas), targets[0] if targets else None)

@@ -3,9 +3,9 @@
     T_B = T_A + sum over boosted events of time_e * (1 / g_e - 1) + N * (r_B - r_A)
     g_e = L_A / (L_B * b_A / b_B)
 
-N boosted operations take r_A outside the waits here and r_B there: rest.py. time_e comes from ASH
-(share times elapsed) or from a trace that covers the run; L and b, mean latency and blocks per
-operation, from short traces on either storage. ``method="seed"`` takes the gain of the largest
+Outside their waits N boosted operations take r_A today and r_B on the target: rest.py. time_e
+comes from ASH (share times elapsed) or from a trace that covers the run; L and b, mean latency and
+blocks per operation, from short traces on either storage. ``method="seed"`` takes the gain of the largest
 event for all, does not match sizes and keeps the time outside, as the post that started this did.
 """
 
@@ -46,34 +46,34 @@ def forecast_events(
     """Forecast a run from ASH, traces or both. InputError where ``temp_events`` matches nothing."""
     question = question or Question()
     method, confidence = question.method, question.confidence
-    whole_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s
+    elapsed_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s
     # Of one statement traces tell the time of all its sessions together.
     if evidence.ash is not None or question.sql_id is None:
         check_elapsed(question.elapsed_s, evidence.covered_s)
-    if whole_s <= 0:
+    if elapsed_s <= 0:
         given = question.elapsed_s is not None
         problem = "--elapsed is 0" if given else "the evidence covers no time"
         raise OptionInvalid(problem, "give the time of the run with --elapsed, such as 12m53s")
     unsaid = Forecast(
         target=target.name,
-        baseline_s=whole_s,
+        baseline_s=elapsed_s,
         forecast_s=None,
         interval_s=None,
         confidence=confidence,
-        ceiling_s=whole_s,
+        ceiling_s=elapsed_s,
         terms=(),
         method=method,
         warnings=(),
         refused=None,
     )
     try:
-        parts = parts_of(target, evidence, question, whole_s)
+        parts = parts_of(target, evidence, question, elapsed_s)
     except Refusal as refused:
         return unsaid.refused_by(refused)
     boosted_s = sum(part.baseline.time_s for part in parts)
-    rest_s = max(whole_s - boosted_s, 0.0)
+    rest_s = max(elapsed_s - boosted_s, 0.0)
     with_rest = method != "seed" and "rest" not in question.without
-    moved = target_rest(target, evidence, parts, whole_s, enabled=with_rest)
+    moved = target_rest(target, evidence, parts, elapsed_s, enabled=with_rest)
     terms = [Term("CPU and other waits", None, None, None, rest_s, rest_s + moved.change_s)]
     for part in parts:
         event = part.baseline
@@ -82,22 +82,22 @@ def forecast_events(
             Term(event.event, event.op, None, count, event.time_s, event.time_s / part.gain)
         )
     total_s = sum(term.forecast_s for term in terms)
-    # A latency or a factor is asked, not measured: it is taken at its word.
+    # A latency or a factor is an assumption of the user, without an error.
     noise = 0.0 if target.storage is None else target.storage.source.noise
-    (low, high), (least, most) = _intervals(
-        parts, whole_s, moved, evidence.ash, method, noise, confidence
+    (low, high), (min_s, max_s) = _intervals(
+        parts, elapsed_s, moved, evidence.ash, method, noise, confidence
     )
     interval_s = min(low, total_s), max(high, total_s)
     ceiling_s = rest_s + min(moved.change_s, 0.0)
     answer = replace(
         unsaid,
         ceiling_s=ceiling_s,
-        ceiling_interval_s=(min(least, ceiling_s), max(most, ceiling_s)),
-        warnings=warn(target, parts, evidence, whole_s, moved.kept),
+        ceiling_interval_s=(min(min_s, ceiling_s), max(max_s, ceiling_s)),
+        warnings=warn(target, parts, evidence, elapsed_s, moved.kept),
         advice=target.storage.facts.get("advice", ()) if target.storage is not None else (),
     )
     if evidence.spilled is not None:
-        bounds = min(least, ceiling_s), max(most, ceiling_s)
+        bounds = min(min_s, ceiling_s), max(max_s, ceiling_s)
         answer = replace(answer, spilled=evidence.spilled.with_cure(rest_s, bounds))
     if (reason := too_wide(*interval_s)) is not None:
         return answer.refused_by(reason)
@@ -106,7 +106,7 @@ def forecast_events(
 
 def _intervals(
     parts: Sequence[Part],
-    whole_s: float,
+    elapsed_s: float,
     moved: TargetRest,
     ash: AshEvidence | None,
     method: str,
@@ -119,8 +119,8 @@ def _intervals(
     draws make both, so that the first are nowhere below the second.
     """
     draws = np.random.default_rng(0)
-    times = _drawn_times(parts, whole_s, ash, draws)
-    rest = np.maximum(whole_s - times.sum(axis=0), 0.0)
+    times = _drawn_times(parts, elapsed_s, ash, draws)
+    rest = np.maximum(elapsed_s - times.sum(axis=0), 0.0)
     far = np.maximum(rest - moved.near_s, 0.0)
     total: Array = far * draws.normal(0, TRACE_REST_SPREAD, DRAWS)
     total = np.maximum(rest + total + moved.drawn_s(draws), 0.0)
@@ -140,22 +140,22 @@ def _intervals(
         total = total + time_s / part.gain * change * noise
     tail = (1 - confidence) / 2
     low, high = np.quantile(total, [tail, 1 - tail])
-    least, most = np.quantile(unwaited, [tail, 1 - tail])
-    return (float(low), float(high)), (float(least), float(most))
+    min_s, max_s = np.quantile(unwaited, [tail, 1 - tail])
+    return (float(low), float(high)), (float(min_s), float(max_s))
 
 
-def _drawn_mean(seen: EventLatency, whole: float, draws: np.random.Generator) -> Array:
-    """The mean latency of ``whole`` operations over that of those seen.
+def _drawn_mean(seen: EventLatency, total: float, draws: np.random.Generator) -> Array:
+    """The mean latency of ``total`` operations over that of those seen.
 
     Seconds of a trace tell how far it drifts, and nothing of what is rare and long or came later.
     """
-    off = draws.normal(0, latency_error(seen.count, whole), DRAWS)
+    off = draws.normal(0, latency_error(seen.count, total), DRAWS)
     means: Array = resampled_means(seen.stretches, draws, DRAWS) * np.exp(off)
     return means
 
 
 def _drawn_times(
-    parts: Sequence[Part], whole_s: float, ash: AshEvidence | None, draws: np.random.Generator
+    parts: Sequence[Part], elapsed_s: float, ash: AshEvidence | None, draws: np.random.Generator
 ) -> Array:
     """Time of each event in each draw: multinomial where it comes from samples."""
     if ash is None:
@@ -163,14 +163,14 @@ def _drawn_times(
     shares = [part.baseline.share or 0.0 for part in parts]
     rest = max(0.0, 1.0 - sum(shares))
     hits = draws.multinomial(ash.instants, [*shares, rest], DRAWS)
-    return np.asarray(hits[:, :-1].T / ash.instants * whole_s)
+    return np.asarray(hits[:, :-1].T / ash.instants * elapsed_s)
 
 
 def warn(
     target: Target,
     parts: Sequence[Part],
     evidence: OracleEvidence,
-    whole_s: float,
+    elapsed_s: float,
     rest_kept: str | None,
 ) -> list[Warned]:
     """Everything a reader of the number should know."""
@@ -180,7 +180,7 @@ def warn(
     temp = [part.baseline for part in parts if part.baseline.event.endswith(" temp")]
     if temp and temp[0].latency_s < FLASH_S:
         text = (
-            f"{temp[0].event} takes {format_duration(temp[0].latency_s)} here: already flash, or "
+            f"{temp[0].event} takes {format_duration(temp[0].latency_s)} today: already flash, or "
             "cached; on Exadata the flash cache may serve temp, so moving it gains little"
         )
         warnings.append(Warned("already-fast", text))
@@ -194,10 +194,11 @@ def warn(
         warnings += [Warned(*warning) for warning in ASSUMED.warnings]
     else:
         warnings += _new_events(target.traces, traces)
-    if ash is None and traces is not None and traces.elapsed_s < 0.9 * whole_s:
+    if ash is None and traces is not None and traces.elapsed_s < 0.9 * elapsed_s:
+        covered, total = format_duration(traces.elapsed_s), format_duration(elapsed_s)
         text = (
-            f"the trace covers {format_duration(traces.elapsed_s)} of {format_duration(whole_s)}: "
-            "the rest is assumed to have the same mix; ASH of the whole run would show it"
+            f"the trace covers {covered} of {total}: the rest is assumed to have the same mix; ASH "
+            "of the entire run would show it"
         )
         warnings.append(Warned("part", text))
     if traces is not None and ash is None and traces.sessions_s > 1.05 * traces.elapsed_s:

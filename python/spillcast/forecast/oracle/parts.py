@@ -1,4 +1,4 @@
-"""The events that change on another storage: their time here, and their gain there."""
+"""The events that change on another storage: their time today, and their gain."""
 
 import glob
 from collections.abc import Set
@@ -34,7 +34,7 @@ from spillcast.units import parse_factor, parse_latency_s
 #: Statements that an error names.
 _NAMED = 3
 FORMS = "a trace taken there, latency:150us, factor:60, catalogue:NAME or a storage.json"
-#: What mends a target that Oracle's evidence cannot be asked about.
+#: The hint for a target that Oracle's evidence cannot be compared with.
 _ASK = (
     "trace the query for a minute with temp on the other storage, or give latency:150us, "
     "catalogue:NAME or a storage.json"
@@ -103,7 +103,7 @@ def resolve_target(text: str, *, lenient: bool = False) -> Target:
 
 @dataclass(frozen=True)
 class EventBaseline:
-    """One boosted event on the baseline; ``share`` of elapsed time where ASH told it."""
+    """One boosted event on the baseline; ``share`` is its share of elapsed time in ASH."""
 
     event: str
     time_s: float
@@ -121,7 +121,7 @@ class EventBaseline:
 
 @dataclass(frozen=True)
 class Part:
-    """One boosted event, and how the gain over there is known."""
+    """One boosted event, its gain on the target and what that rests on."""
 
     baseline: EventBaseline
     target: EventLatency | None
@@ -131,11 +131,11 @@ class Part:
 
 
 def parts_of(
-    target: Target, evidence: OracleEvidence, question: Question, whole_s: float
+    target: Target, evidence: OracleEvidence, question: Question, elapsed_s: float
 ) -> list[Part]:
     """The boosted events, the longest first. Refusal where no gain is known."""
     events, method = (
-        _baseline(question.temp_events or TEMP_EVENTS, evidence, whole_s),
+        _baseline(question.temp_events or TEMP_EVENTS, evidence, elapsed_s),
         question.method,
     )
     parts = [
@@ -160,7 +160,7 @@ def parts_of(
     return [measured.get(event.event, Part(event, None, pooled, borrowed=True)) for event in events]
 
 
-def _baseline(temp_events: str, evidence: OracleEvidence, whole_s: float) -> list[EventBaseline]:
+def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> list[EventBaseline]:
     traces, ash = evidence.traces, evidence.ash
     seen = traces.events if traces is not None else {}
     baselines = []
@@ -169,7 +169,9 @@ def _baseline(temp_events: str, evidence: OracleEvidence, whole_s: float) -> lis
         if ash is not None:
             latency_s = latency.mean_s if latency is not None else ash.latency_s.get(name, 0.0)
             baselines.append(
-                EventBaseline(name, whole_s * ash.share[name], ash.share[name], latency, latency_s)
+                EventBaseline(
+                    name, elapsed_s * ash.share[name], ash.share[name], latency, latency_s
+                )
             )
         elif traces is not None and latency is not None:
             if traces.sessions_s <= 0:
@@ -177,7 +179,7 @@ def _baseline(temp_events: str, evidence: OracleEvidence, whole_s: float) -> lis
                     f"{traces.name}: the lines have no times (tim)",
                     "the time by event must come from an ASH export",
                 )
-            time_s = latency.total_s / traces.sessions_s * whole_s
+            time_s = latency.total_s / traces.sessions_s * elapsed_s
             baselines.append(EventBaseline(name, time_s, None, latency, latency.mean_s))
     baselines = [event for event in baselines if event.time_s > 0 and event.latency_s > 0]
     if not baselines:
@@ -219,9 +221,9 @@ def _described(storage: Storage, baseline: EventBaseline, evidence: OracleEviden
     ):
         return None
     model, sizes = Model(storage), seen.sizes or {seen.blocks: 1}
-    # What a storage does not tell apart need not be known of the traces, which are read for it.
-    apart = len({group.pattern for group in storage.of(op)}) > 1
-    in_order = evidence.sequential if apart and is_like(seen.event, TEMP_EVENTS) else {}
+    # The traces are read for the order of operations only if the storage distinguishes it.
+    patterns_differ = len({group.pattern for group in storage.of(op)}) > 1
+    in_order = evidence.sequential if patterns_differ and is_like(seen.event, TEMP_EVENTS) else {}
 
     def mean_s(size: int) -> float:
         share = in_order.get((op, _core.size_class_bytes(size)))

@@ -28,9 +28,9 @@ BLOCKS = 8
 class TargetRest:
     """How the time outside the boosted waits changes on the target."""
 
-    #: Seconds of it, here, that belong to boosted operations; all else stays.
+    #: Seconds of it today that belong to boosted operations; the rest is the same on the target.
     near_s: float
-    #: Logarithm of these there over here.
+    #: Logarithm of these seconds on the target over today.
     log_ratio: float
     #: Standard deviation of that either way.
     spread: float
@@ -64,70 +64,72 @@ class _Outside:
     #: Boosted operations, in those of the baseline's size, and seconds outside for each of those
     #: that there are.
     count: float
-    each_s: float
+    per_operation_s: float
     #: Logarithm of how many there are for each of the baseline's size.
     log_smaller: float
     #: Relative error of the latter, as far as the trace's own parts tell.
-    apart: float
+    scatter: float
     #: How often each kind of wait and call came for each operation.
     kinds: dict[str, float]
 
 
-def window_error(level: Sequence[float], count: float, whole: float) -> float:
-    """Relative error of a mean of ``count`` operations, for the mean of all ``whole`` of a run.
+def window_error(level: Sequence[float], count: float, total: float) -> float:
+    """Relative error of a mean of ``count`` operations, for the mean of all ``total`` of a run.
 
     ``level`` is what of it is left however many they are, and the error of a single one.
     """
-    unseen = max(0.0, 1.0 - count / whole)
+    unseen = max(0.0, 1.0 - count / total)
     return max(MIN_ERROR, hypot(level[0], level[1] / sqrt(count)) * sqrt(unseen))
 
 
-def latency_error(count: float, whole: float) -> float:
+def latency_error(count: float, total: float) -> float:
     """That of a mean latency, which is of few long waits and many short ones."""
-    return window_error(calibrated().oracle_latency_error, count, whole)
+    return window_error(calibrated().oracle_latency_error, count, total)
 
 
 def target_rest(
     target: Target,
     evidence: OracleEvidence,
     parts: Sequence[Part],
-    whole_s: float,
+    elapsed_s: float,
     *,
     enabled: bool = True,
 ) -> TargetRest:
-    """What traces on both storages say; kept, with a spread, where they do not or nobody asked."""
-    known = calibrated()
+    """The change by traces on both storages; without these, or disabled, none, with a spread."""
+    measured = calibrated()
     boosted_s = sum(part.baseline.time_s for part in parts)
-    rest_s = max(whole_s - boosted_s, 0.0)
+    rest_s = max(elapsed_s - boosted_s, 0.0)
     count = sum(part.baseline.time_s / part.baseline.latency_s for part in parts)
     gain = boosted_s / sum(part.baseline.time_s / part.gain for part in parts)
     source_rest = _outside(evidence.traces, {part.baseline.event: 1.0 for part in parts})
-    each_s = source_rest.each_s if source_rest is not None else known.oracle_rest_s
-    near_s = min(rest_s, count * each_s)
-    moves = known.oracle_rest_moves * log(gain)
-    kept = TargetRest(near_s, 0.0, known.oracle_rest_spread, -moves)
+    per_operation_s = (
+        source_rest.per_operation_s if source_rest is not None else measured.oracle_rest_s
+    )
+    near_s = min(rest_s, count * per_operation_s)
+    moves = measured.oracle_rest_moves * log(gain)
+    kept = TargetRest(near_s, 0.0, measured.oracle_rest_spread, -moves)
     if target.traces is None or not enabled:
         return kept
     sizes = {part.baseline.event: part.size_ratio for part in parts}
     target_rest = _outside(target.traces, sizes)
     why = _why_not(target, source_rest, target_rest)
     if source_rest is None or target_rest is None or why is not None:
-        return TargetRest(near_s, 0.0, known.oracle_rest_spread, -moves, why)
+        return TargetRest(near_s, 0.0, measured.oracle_rest_spread, -moves, why)
     covers = evidence.ash is None and source_rest.count >= WHOLE * count
-    level = known.oracle_rest_error
+    level = measured.oracle_rest_error
     error = hypot(
         MIN_ERROR
         if covers
-        else hypot(window_error(level, source_rest.count, count), source_rest.apart),
-        hypot(window_error(level, target_rest.count, count), target_rest.apart),
+        else hypot(window_error(level, source_rest.count, count), source_rest.scatter),
+        hypot(window_error(level, target_rest.count, count), target_rest.scatter),
     )
     # As sure as it is, beside what is likely without: that little changes.
-    likely = hypot(known.oracle_rest_spread, moves)
+    likely = hypot(measured.oracle_rest_spread, moves)
     weight = likely**2 / (likely**2 + error**2)
     # The blocks are as many on either side, and so is the work on them. Where sizes differ, traces
     # cannot tell what is of a block and what of an operation: only the change that both imply is
     # sure.
-    by_operation = log(target_rest.each_s / source_rest.each_s)
+    by_operation = log(target_rest.per_operation_s / source_rest.per_operation_s)
     low, high = sorted((by_operation, by_operation + target_rest.log_smaller))
     ratio = min(max(0.0, low), high)
     by_size = weight * (low - ratio), weight * (high - ratio)
@@ -152,7 +154,7 @@ def _why_not(
 
 
 def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _Outside | None:
-    """What a trace says; ``sizes`` are blocks of an operation here over there, by boosted event.
+    """What a trace says; ``sizes`` are blocks of an operation today over the target, by event.
 
     None where its time is not that of whole sessions, or waits leave none.
     """
@@ -168,8 +170,8 @@ def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _Outside |
     others = {n: s.count for n, s in trace.events.items() if n not in sizes and not s.idle}
     kinds = {name: n / count for name, n in {**others, **trace.calls, **boosted}.items()}
     operations = sum(counts[name] for name in boosted)
-    each_s, log_smaller = outside_s / operations, log(operations / count)
-    return _Outside(count, each_s, log_smaller, _apart(trace, sizes), kinds)
+    per_operation_s, log_smaller = outside_s / operations, log(operations / count)
+    return _Outside(count, per_operation_s, log_smaller, _scatter(trace, sizes), kinds)
 
 
 def _alike(source_shares: dict[str, float], target_shares: dict[str, float]) -> float:
@@ -179,7 +181,7 @@ def _alike(source_shares: dict[str, float], target_shares: dict[str, float]) -> 
     return sum(map(min, pairs)) / sum(map(max, pairs))
 
 
-def _apart(trace: TraceEvidence, sizes: dict[str, float]) -> float:
+def _scatter(trace: TraceEvidence, sizes: dict[str, float]) -> float:
     """Relative standard error of the time outside per operation, from blocks of seconds.
 
     Zero where it is not known: of several sessions or pieces, and of a trace of few seconds.

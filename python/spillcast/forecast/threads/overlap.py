@@ -316,7 +316,7 @@ class Threads:
         return float((self._stretches.threads @ active_s) / max(active_s.sum(), 1e-9))
 
     @property
-    def cores_each(self) -> float:
+    def cores_per_thread(self) -> float:
         """Cores on the target for each thread that has work; 1 at most, or where none is known."""
         return min((self.target.cores or self.at_work) / self.at_work, 1.0)
 

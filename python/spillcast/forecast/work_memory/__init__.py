@@ -283,7 +283,7 @@ def store_bytes(rows: float, row_bytes: int) -> int:
 def rounded_up(size: float) -> int:
     """A work_mem that one would set, in bytes: 1, 1.5, 2, 3, 4, 6, 8 ... MiB."""
     sizes = (steps << half for half in count(19) for steps in (2, 3))
-    return next(each for each in sizes if each >= size)
+    return next(size_bytes for size_bytes in sizes if size_bytes >= size)
 
 
 def power_of_two(number: float) -> int:
@@ -307,9 +307,9 @@ def work_mem_between(files: "Sequence[TempFile]") -> tuple[int, int | None]:
     by_call: dict[int, int] = {}
     for file in files:
         by_call[file.call] = by_call.get(file.call, 0) + file.bytes
-    least = max(file.bytes for file in files)
-    unit = MIB if least >= MIB else KIB
-    least -= least % unit
+    lower_bytes = max(file.bytes for file in files)
+    unit = MIB if lower_bytes >= MIB else KIB
+    lower_bytes -= lower_bytes % unit
     if 0 in by_call and len(files) > 1:
-        return least, None
-    return least, rounded_up(SORT_MOST * max(by_call.values()))
+        return lower_bytes, None
+    return lower_bytes, rounded_up(SORT_MOST * max(by_call.values()))

@@ -101,9 +101,11 @@ def _without_spill(
     """With what is enough: as on storage of no latency, as far as other memory is no other work."""
 
     def bounds_s(elapsed: Elapsed) -> tuple[float, float]:
-        known = elapsed.uncertainty
-        below, above = (hypot(spread, MEMORY_SPREAD) for spread in (known.below, known.above))
-        return replace(known, below=below, above=above).bounds_s(confidence)
+        uncertainty = elapsed.uncertainty
+        below, above = (
+            hypot(spread, MEMORY_SPREAD) for spread in (uncertainty.below, uncertainty.above)
+        )
+        return replace(uncertainty, below=below, above=above).bounds_s(confidence)
 
     zero = projector.zero_latency
     intervals = [bounds_s(zero), *(bounds_s(at.zero_latency) for at in projector.at_bounds)]
@@ -198,10 +200,10 @@ def cheapest(
     a price is left out where others have one. Of cells as cheap, the one with less memory counts,
     then the faster one.
     """
-    most_s = within_s if now_s is None else min(within_s, now_s * (1 + ROUNDING))
+    max_s = within_s if now_s is None else min(within_s, now_s * (1 + ROUNDING))
     by: Literal["price", "memory"] = "price" if costs else "memory"
     enough = [
-        cell for cell in cells if cell.elapsed_s <= most_s and (not costs or cell.storage in costs)
+        cell for cell in cells if cell.elapsed_s <= max_s and (not costs or cell.storage in costs)
     ]
 
     def key(cell: Cell) -> tuple[float, int, float]:
@@ -266,11 +268,11 @@ def _cell(
     if share == 1:
         return Cell(storage, size, elapsed_s, bounds_s)
     low_s, high_s = bounds_s or (total_s, total_s)
-    least_s, most_s = memory.enough.interval_s
+    min_s, max_s = memory.enough.interval_s
     if share < 1:
-        bounds_s = least_s + share * (low_s - least_s), most_s + share * (high_s - most_s)
+        bounds_s = min_s + share * (low_s - min_s), max_s + share * (high_s - max_s)
     else:
-        grown, off = elapsed_s / total_s, (most_s - rest_s) / rest_s if rest_s else 0.0
+        grown, off = elapsed_s / total_s, (max_s - rest_s) / rest_s if rest_s else 0.0
         off_s = off * (elapsed_s - total_s)
         bounds_s = max(grown * low_s - off_s, 0.0), grown * high_s + off_s
     return Cell(storage, size, elapsed_s, bounds_s)
@@ -288,7 +290,7 @@ def memory_sizes(memory: WorkMemory) -> list[int]:
     """Powers of two from less than it was to what is enough, and these two."""
     enough = memory.enough.work_mem_bytes
     current = memory.current_bytes or enough // 64
-    least = max(power_of_two(current // LESS), WORK_MEM_MIN_BYTES)
-    sizes = {least << number for number in range((enough // least).bit_length())}
-    known = {memory.current_bytes} if memory.current_bytes else set()
-    return sorted({size for size in sizes | known if size < enough} | {enough})
+    min_bytes = max(power_of_two(current // LESS), WORK_MEM_MIN_BYTES)
+    sizes = {min_bytes << number for number in range((enough // min_bytes).bit_length())}
+    current_sizes = {memory.current_bytes} if memory.current_bytes else set()
+    return sorted({size for size in sizes | current_sizes if size < enough} | {enough})

@@ -116,9 +116,9 @@ class MemoryCurve:
         self._runs = sorted(runs, key=lambda run: run.memory_bytes)
         self._io_share = io_share
         fits = [run.memory_bytes for run in self._runs if not run.ops]
-        known = [*fits, *([enough_bytes] if enough_bytes is not None else [])]
+        enough = [*fits, *([enough_bytes] if enough_bytes is not None else [])]
         spilled = [run.memory_bytes + 1 for run in self._runs if run.ops]
-        self._enough_bytes = max(min(known), max(spilled, default=0)) if known else None
+        self._enough_bytes = max(min(enough), max(spilled, default=0)) if enough else None
         self._confidence = confidence
 
     def spills(self, memory_bytes: int) -> bool:
@@ -130,8 +130,8 @@ class MemoryCurve:
     def at(self, storage: str, memory_bytes: int) -> Between:
         """Elapsed time on a storage with memory between measured sizes."""
         runs = [run for run in self._runs if run.storage == storage or not run.ops]
-        rest_s, least_s, most_s = self._remainder(runs, memory_bytes)
-        drift_s = most_s - least_s
+        rest_s, min_s, max_s = self._remainder(runs, memory_bytes)
+        drift_s = max_s - min_s
         terms, counts, spilled = list[Measured](), dict[str, float](), 0.0
         io_s = 0.0
         if self.spills(memory_bytes):
@@ -142,20 +142,20 @@ class MemoryCurve:
                 having = [run for run in with_io if op in run.ops]
                 if not count or not having:
                     continue
-                each_s = weight * _on_line(having, memory_bytes, partial(_mean_s, op))
+                mean_s = weight * _on_line(having, memory_bytes, partial(_mean_s, op))
                 near = _nearest(having, memory_bytes).ops[op]
                 counts[op] = count
                 if op == "write":
                     spilled = count * near.bytes / near.count
                 # Any count that is not ruled out is as likely.
-                least = max(count - off, 0.0)
-                terms.append(Measured(op, 0.0, least * each_s, near.blocks))
-                drift_s += (count + off - least) * each_s
-                io_s += count * each_s
+                min_count = max(count - off, 0.0)
+                terms.append(Measured(op, 0.0, min_count * mean_s, near.blocks))
+                drift_s += (count + off - min_count) * mean_s
+                io_s += count * mean_s
         elapsed_s = rest_s + io_s
         draws = np.random.default_rng(0)
-        delay_s = min(min(run.delay_s for run in _around(runs, memory_bytes)), least_s)
-        times_s = least_s + drift_s * draws.uniform(0, 1, DRAWS)
+        delay_s = min(min(run.delay_s for run in _around(runs, memory_bytes)), min_s)
+        times_s = min_s + drift_s * draws.uniform(0, 1, DRAWS)
         times_s -= delay_s * draws.uniform(0, 1, DRAWS)
         noise = LATENCY_NOISE if terms else 0.0
         drawn_s = drawn_totals(times_s, terms, draws, noise=noise)

@@ -91,10 +91,10 @@ def _hash(node: Node, weight: float, multiplier: float, *, balanced: bool) -> Sp
 
 def _sort(node: Node, weight: float, older: bool) -> Spill:
     """The largest of the sorts that its processes did."""
-    each = [values for values in (node.values, *node.values.get("Workers", ()))]
+    processes = [values for values in (node.values, *node.values.get("Workers", ()))]
     disk = [
         1024 * int(values["Sort Space Used"])
-        for values in each
+        for values in processes
         if values.get("Sort Space Type") == "Disk"
     ]
     # A limit above takes only some of the rows, all of which were sorted.
@@ -104,22 +104,22 @@ def _sort(node: Node, weight: float, older: bool) -> Spill:
     limited = node.above == "Limit"
     header_bytes = _CHUNK_BYTES if older else _FREED_BYTES if limited else 0
     # For what is needed, all of the file is rows: rather more memory than too little.
-    row, row_most = (
+    row, row_max = (
         tuple_bytes(share * sum(disk) / max(rows, 1.0), header_bytes, powers=limited)
         for share in (ROWS_SHARE, 1.0)
     )
-    most_rows = rows * max(disk, default=0) / max(sum(disk), 1)
+    max_rows = rows * max(disk, default=0) / max(sum(disk), 1)
     # Next time another process may get more: up to twice its share was seen.
-    next_rows = max(most_rows, rows * min(1.0, 2 / node.processes))
+    next_rows = max(max_rows, rows * min(1.0, 2 / node.processes))
     written = node.temp.written * BLOCK_BYTES
     return Spill(
         kind="sort",
         processes=node.processes,
         weight=weight,
-        needed_bytes=round(next_rows * (SLOT_BYTES + row_most)),
+        needed_bytes=round(next_rows * (SLOT_BYTES + row_max)),
         taken=float(node.processes),
         passes=max(1, round(written / max(sum(disk), 1))),
-        rows=most_rows,
+        rows=max_rows,
         tuple_bytes=row,
     )
 
@@ -132,8 +132,10 @@ def _aggregate(node: Node, weight: float, multiplier: float, *, older: bool) -> 
     batches = int(node.values["HashAgg Batches"])
     any_state = width - below >= _ANY_STATE_WIDTH
     if any_state:
-        each = (node.values, *node.values.get("Workers", ()))
-        in_batches = (v.get("HashAgg Batches", 0) * v.get("Peak Memory Usage", 0) for v in each)
+        processes = (node.values, *node.values.get("Workers", ()))
+        in_batches = (
+            v.get("HashAgg Batches", 0) * v.get("Peak Memory Usage", 0) for v in processes
+        )
         needed = max(needed, 1024 * round(max(in_batches)))
     taken = multiplier * node.processes
     needed = round(needed / multiplier)
@@ -150,8 +152,10 @@ def _aggregate(node: Node, weight: float, multiplier: float, *, older: bool) -> 
 
 def _inner_sorts(node: Node) -> int:
     """Sorts inside an aggregate of grouping sets, where its hashes are all in memory."""
-    each = (node.values, *node.values.get("Workers", ()))
-    if any(values.get("Disk Usage") or values.get("HashAgg Batches", 1) > 1 for values in each):
+    processes = (node.values, *node.values.get("Workers", ()))
+    if any(
+        values.get("Disk Usage") or values.get("HashAgg Batches", 1) > 1 for values in processes
+    ):
         return 0
     sets = node.values.get("Grouping Sets", ())
     return sum("Sort Key" in grouping for grouping in sets if isinstance(grouping, dict))
