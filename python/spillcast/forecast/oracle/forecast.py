@@ -5,8 +5,9 @@
 
 Outside their waits N boosted operations take r_A today and r_B on the target: rest.py. time_e
 comes from ASH (share times elapsed) or from a trace that covers the run; L and b, mean latency and
-blocks per operation, from short traces on either storage. ``method="seed"`` takes the gain of the largest
-event for all, does not match sizes and keeps the time outside, as the post that started this did.
+blocks per operation, from short traces on either storage. ``method="seed"`` takes the gain of the
+largest event for all, does not match sizes and keeps the time outside, as the post that started
+this did.
 """
 
 from collections.abc import Sequence
