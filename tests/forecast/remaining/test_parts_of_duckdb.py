@@ -1,0 +1,57 @@
+"""Queries of DuckDB seen for their first part: what remained is known from the entire recording."""
+
+import pytest
+
+from spillcast.engines.duckdb.lab import HASH_JOIN, WINDOW
+from spillcast.engines.engine import Workload
+from spillcast.engines.registry import lab_of
+from spillcast.forecast import forecast
+from spillcast.lab.run import run_recorded
+from spillcast.lab.storages import named_places
+from spillcast.storage.observed import observed
+from spillcast_lab.partial_runs import attached
+
+ROWS = 1_000_000
+QUERIES = (
+    Workload("window", WINDOW, ROWS, "18MB"),
+    Workload("hash join", HASH_JOIN, ROWS, "24MB"),
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Entire recordings, which read nearly all that they wrote."""
+    room = tmp_path_factory.mktemp("duckdb")
+    lab = lab_of("duckdb")(room)
+    lab.build(ROWS)
+    with named_places(["latency:2ms"], room) as [slow]:
+        return [
+            run_recorded(lab, query, slow, room / f"{number}.spill")[1]
+            for number, query in enumerate(QUERIES)
+        ]
+
+
+def moved(recording, op):
+    waits = recording.temp_waits.to_pydict()
+    return sum(
+        size or 0 for size, done in zip(waits["bytes"], waits["op"], strict=True) if done == op
+    )
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 0.95])
+def test_bounds_hold_what_remained(runs, share):
+    for run in runs:
+        part = attached(run, 0.0, share * run.elapsed_s)
+        if not part.temp_waits.num_rows:
+            continue
+        left = forecast(part, observed(run)).to_come
+        remained = {op: moved(run, op) - moved(part, op) for op in ("read", "write")}
+        # Some blocks are never read.
+        near = 0.15 * moved(run, "write")
+        assert left.reads_bytes.low <= remained["read"] + near
+        assert left.writes_bytes.low <= remained["write"] + near
+        if left.open_ended:
+            assert share < 0.9
+            assert left.elapsed_s.low <= (1 - share) * run.elapsed_s
+        else:
+            assert left.writes_bytes.high >= remained["write"] - near
