@@ -607,7 +607,7 @@ class SparkApplication:
         ``figures`` are bandwidths (bytes/s) of a reader alone, of all readers and of writeback,
         page cache and dirty limit (bytes)."""
     def least_work(self) -> SparkWork:
-        """The least work of its tasks: CPU time and pauses of the JVM."""
+        """The least work of its tasks, whatever storage it ran on."""
     def simulate(
         self, figures: tuple[float, float, float, float, float] | None, work: SparkWork
     ) -> tuple[

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use spillcast_core::spark::{
-    Application, Executor, Job, Metrics, NodeStorage, Stage, Task, read_event_logs, simulate,
-    unpacked, work_s,
+    Application, Executor, Job, Metrics, NodeStorage, Stage, Task, least_work_s, read_event_logs,
+    simulate, unpacked, work_s,
 };
 
 const MB: f64 = 1e6;
@@ -121,6 +121,20 @@ fn work_is_what_the_storage_of_the_run_does_not_explain() {
     assert_close(work[0], 2.0);
     assert_close(simulate(&spiller, &here, &work).elapsed_s, 5.0);
     assert_close(simulate(&spiller, &device(300.0, 0.0, 1e6), &work).elapsed_s, 3.0);
+}
+
+#[test]
+fn a_task_waits_for_its_storage_no_longer_than_the_log_says() {
+    // Of 5 s, 0.5 s on a CPU: without local I/O nothing, with a shuffle write of 2 s that much, and
+    // with a spill, whose time is in no log, all the rest.
+    let untimed = [(0, 0, 5.0), (2, 0, 3.0), (2, 300, 0.5)];
+    for (write_s, spill_mb, expected_s) in untimed {
+        let mut task = metrics(0.5, 0, spill_mb, 0);
+        task.shuffle_write_ns = write_s * 1_000_000_000;
+        let mut application = application(1, &[vec![task]]);
+        application.tasks[0].finished_ms = 5000;
+        assert_close(least_work_s(&application)[0], expected_s);
+    }
 }
 
 /// A node in steps of a millisecond, one stage whose tasks neither read nor spill.

@@ -81,7 +81,7 @@ impl SparkApplication {
         SparkWork(py.detach(|| work_s(&self.0, &storage_of(figures))))
     }
 
-    /// The least work of its tasks: CPU time and pauses of the JVM.
+    /// The least work of its tasks, whatever storage it ran on.
     fn least_work(&self) -> SparkWork {
         SparkWork(least_work_s(&self.0))
     }

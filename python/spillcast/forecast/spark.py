@@ -150,7 +150,7 @@ def _cases(
     for cache_bytes in _page_caches(question):
         target_figures = None if target is None else figures_of(target, cache_bytes)
         if question.origin is None:
-            # Here nothing waited for storage, or all that was not CPU time did.
+            # Nothing waited for storage, or all that may have did.
             works = [core.work(None), core.least_work()]
             measured = _Run.of(application, scope, None, works[0])
             sources = [measured, measured]
@@ -288,8 +288,8 @@ def _warnings(application: Application, question: Question) -> Sequence[Warned]:
     warnings = [Warned("event-log", text) for text in application.notes()]
     if question.origin is None:
         text = (
-            "the log does not say on which storage the application ran: between none and all of "
-            "the time that its tasks were not on a CPU was storage"
+            "the log does not say on which storage the application ran, nor how long spills and "
+            "local shuffle reads took"
         )
         warnings.append(Warned("time-unknown", text))
     if question.page_cache_bytes is None:

@@ -55,10 +55,18 @@ pub fn work_s(application: &Application, storage: &NodeStorage) -> Vec<f64> {
     work_s
 }
 
-/// By task, what was certainly no wait for storage: CPU time, and pauses of the JVM.
+/// By task, what was certainly no wait for storage: CPU time, pauses of the JVM, and what the log's
+/// times of shuffle writes and fetches leave of a task that neither spilled nor read local blocks.
 pub fn least_work_s(application: &Application) -> Vec<f64> {
-    let busy_s = |task: &Task| task.metrics.cpu_ns as f64 / 1e9 + task.metrics.gc_ms as f64 / 1e3;
-    application.tasks.iter().map(|task| busy_s(task).min(took_s(task))).collect()
+    let least_s = application.tasks.iter().map(|task| {
+        let metrics = &task.metrics;
+        let busy_s = metrics.cpu_ns as f64 / 1e9 + metrics.gc_ms as f64 / 1e3;
+        let untimed = metrics.spill_bytes > 0 || metrics.shuffle_read_local_bytes > 0;
+        let timed_s = metrics.shuffle_write_ns as f64 / 1e9 + metrics.fetch_wait_ms as f64 / 1e3;
+        let waits_s = if untimed { took_s(task) } else { timed_s };
+        busy_s.max(took_s(task) - waits_s).min(took_s(task))
+    });
+    least_s.collect()
 }
 
 fn took_s(task: &Task) -> f64 {
