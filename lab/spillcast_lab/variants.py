@@ -1,12 +1,20 @@
 """Forecasts of a case made otherwise: without one of the estimates, or with a rehearsal."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
 
 from spillcast.errors import InputError, Refusal
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.projection import ESTIMATORS, REHEARSAL
+from spillcast.forecast.projection import SPINNING as SPINNING_ESTIMATE
 from spillcast.lab.case import Variant
 from spillcast.recording import Recording
+from spillcast.recording.meta import Meta
+from spillcast.recording.schema import with_column
+from spillcast.recording.spill import equals
 from spillcast.storage import Storage
 
 #: What a forecast can be made without, and what each is.
@@ -14,6 +22,8 @@ LEFT_OUT: Mapping[str, str] = {
     estimator.name: estimator.summary for estimator in ESTIMATORS if estimator is not REHEARSAL
 }
 REHEARSED = "rehearsed"
+#: The event of CPU time in which a thread waited by asking again and again.
+SPINNING = "spinning"
 #: A rehearsal is a part of the run: at most so long, and of its temp I/O such a share of it.
 REHEARSED_S, REHEARSED_SHARE = 10.0, 0.1
 
@@ -53,7 +63,39 @@ def variants(
     )
 
 
+def with_spinning_as_work(recording: Recording) -> Recording:
+    """The recording as if samples had not told spinning from work, in memory.
+
+    CPU time in which a thread spun is CPU time before the next operation of the thread.
+    """
+    waits = recording.waits
+    spun = equals(waits["event"], SPINNING)
+    if not spun.any():
+        return recording
+    session, elapsed_ns = waits["session"].to_numpy(), waits["elapsed_ns"].to_numpy()
+    order = np.lexsort((waits["start_ns"].to_numpy(), session))
+    # Each row belongs to the next row of its thread that is none of spinning.
+    last = np.where(~spun[order], np.arange(len(order)), len(order))
+    following = np.minimum.accumulate(last[::-1])[::-1]
+    known = spun[order] & (following < len(order))
+    rows, next_rows = order[known], order[following[known]]
+    same = session[rows] == session[next_rows]
+    cpu_ns = waits["cpu_before_ns"].fill_null(0).to_numpy().copy()
+    np.add.at(cpu_ns, next_rows[same], elapsed_ns[rows[same]])
+    work = Recording(recording.path, _unsampled(recording.meta))
+    work.waits = with_column(waits, "cpu_before_ns", pa.array(cpu_ns)).filter(pa.array(~spun))
+    work.seconds, work.samples = recording.seconds, recording.samples
+    return work
+
+
+def _unsampled(meta: Meta) -> Meta:
+    cpu_s = None if meta.cpu_s is None else meta.cpu_s + (meta.capture.spun_s or 0.0)
+    return replace(meta, cpu_s=cpu_s, capture=replace(meta.capture, spun_s=None))
+
+
 def _variant(recording: Recording, storage: Storage, answer: Forecast, *names: str) -> Variant:
+    if SPINNING_ESTIMATE.name in names:
+        recording = with_spinning_as_work(recording)
     try:
         return Variant.of(forecast(recording, storage, without=names))
     except (InputError, Refusal):
