@@ -1,5 +1,6 @@
 """Recordings and storages made up for tests, with latencies that are known."""
 
+import json
 from dataclasses import replace
 from itertools import count
 
@@ -44,6 +45,12 @@ def known(elapsed_s, reads, writes, *, cpu_s=None, **capture):
 def change(recording, **parts):
     """Parts of what is known of a recording, as fields of Meta, in place of others."""
     recording.meta = replace(recording.meta, **parts)
+
+
+def change_on_disk(recording, **keys):
+    """Keys of a recording's meta.json in place of others."""
+    path = recording.path / "meta.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | keys))
 
 
 def waits(rows):

@@ -200,8 +200,9 @@ def _brings() -> str:
         "number of forecasts that change. *rehearsed*: the start of the query is run on the "
         f"target, until its first temp I/O and then for {REHEARSED_SHARE:.0%} of its recorded "
         f"time, at most {format_duration(REHEARSED_S)} in all, so that it is a part of the run. "
-        "Queries that ended in this time, or did no temp I/O, do not count. The next row has the "
-        "same cases without a rehearsal."
+        "Queries that ended in this time, or did no temp I/O, do not count. *with previous runs on "
+        "other storage*: the recordings on the query's other storages are given as `--history`. "
+        "The next row has the same cases without that."
     )
 
 

@@ -12,15 +12,15 @@ from spillcast.report.verify import percent, share
 from spillcast.units import format_count
 from spillcast_lab.summary import (
     Summary,
+    forecast_with,
     grouped,
     of_evidence,
     recording_cost,
-    rehearsed,
     repeated,
     summarise,
     without_estimate,
 )
-from spillcast_lab.variants import LEFT_OUT, REHEARSED, without
+from spillcast_lab.variants import ADDED, LEFT_OUT, REHEARSED, without
 from spillcast_lab.verify_page import (
     SUMMARY_HEADER,
     by_way,
@@ -106,7 +106,7 @@ def _falling(engine: str, whole: Sequence[Case]) -> list[Aim]:
     ]
     of = f"{engine}, {FALLING}, {PUBLIC}"
     by_threads = {n: [case for case in its if case.threads == n] for n in (1, 2, 4)}
-    few = rehearsed([*by_threads[1], *by_threads[2]])
+    few = forecast_with([*by_threads[1], *by_threads[2]], REHEARSED)
     summary = summarise(its)
     return [
         *_errors(f"{of}, 1 thread", by_threads[1], 0.06, 0.15),
@@ -286,7 +286,7 @@ def slow_to_fast(cases: Sequence[Case]) -> str:
         of = f"{suite}, {engine}"
         groups[of] = its
         groups |= {f"{of}, {name}": some for name, some in grouped(its, threads_of).items()}
-        if few := rehearsed(its):
+        if few := forecast_with(its, REHEARSED):
             groups[f"{of}, rehearsed"] = few
     return figures_table("slow to fast", groups)
 
@@ -357,10 +357,11 @@ def estimates(cases: Sequence[Case]) -> str:
             if differ:
                 figured = figures("", without_estimate(its, name))[1:8]
                 rows.append([of, f"without {words}", f"{differ}", *figured])
-        if few := rehearsed(its):
-            same = [case for case in its if REHEARSED in case.variants]
-            rows.append([of, "rehearsed", f"{len(few)}", *figures("", few)[1:8]])
-            rows.append([of, "the same, not rehearsed", "", *figures("", same)[1:8]])
+        for name, words in ADDED.items():
+            if few := forecast_with(its, name):
+                same = [case for case in its if name in case.variants]
+                rows.append([of, words, f"{len(few)}", *figures("", few)[1:8]])
+                rows.append([of, "the same without that", "", *figures("", same)[1:8]])
     return markdown_table(ESTIMATES_HEADER, rows)
 
 

@@ -67,6 +67,8 @@ class CellRun:
         self._places = {place.name: place for place in places}
         #: By storage, another recorded run there.
         self._former = dict[str, Path]()
+        #: By storage, the recording that is evidence.
+        self._recorded_on = dict[str, Path]()
 
     def verify(self, room: Path, repeat: int, parts: bool) -> list[Case]:
         """Its cases, with ``parts`` also from parts of runs and from plans.
@@ -131,6 +133,7 @@ class CellRun:
         for name, series in recorded.items():
             recording = series.calmest(rank)[1]
             evidence[name] = {"recording": recording}
+            self._recorded_on[name] = recording.path
             if parts:
                 former = [made for _, made in series.done if made is not recording]
                 evidence[name] |= self._parts(name, recording, former, plan)
@@ -220,7 +223,10 @@ class CellRun:
             if name == "recording" and isinstance(evidence, Recording):
                 seed_s = seed_formula_s(evidence, storage)
                 rehearsed = partial(self._rehearsed, source, evidence, storage)
-                others = variants(evidence, storage, answer, rehearsed)
+                former = [
+                    p for name, p in self._recorded_on.items() if name not in (source, target)
+                ]
+                others = variants(evidence, storage, answer, rehearsed, former)
         except SpillcastError as error:
             reason = str(error).removeprefix(f"{evidence.path}: ")
             whole_s = elapsed_s if part else evidence.elapsed_s

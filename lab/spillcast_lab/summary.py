@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from spillcast.lab.case import Case
-from spillcast_lab.variants import REHEARSED, without
+from spillcast_lab.variants import without
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ def without_estimate(cases: Iterable[Case], name: str) -> list[Case]:
     return [case.otherwise(without(name)) or case for case in cases]
 
 
-def rehearsed(cases: Iterable[Case]) -> list[Case]:
-    """The cases that were also forecast with a rehearsal, with that forecast."""
-    return [variant for case in cases if (variant := case.otherwise(REHEARSED)) is not None]
+def forecast_with(cases: Iterable[Case], name: str) -> list[Case]:
+    """The cases that have a variant of this name, with its forecast."""
+    return [variant for case in cases if (variant := case.otherwise(name)) is not None]
 
 
 def worst(cases: Sequence[Case], count: int = 10) -> list[Case]:

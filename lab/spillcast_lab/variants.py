@@ -1,15 +1,17 @@
 """Forecasts of a case made otherwise: without one of the estimates, or with a rehearsal."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast
-from spillcast.forecast.projection import ESTIMATORS, REHEARSAL
+from spillcast.forecast.projection import ESTIMATORS, FORMER, REHEARSAL
 from spillcast.forecast.projection import SPINNING as SPINNING_ESTIMATE
+from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.lab.case import Variant
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
@@ -19,9 +21,16 @@ from spillcast.storage import Storage
 
 #: What a forecast can be made without, and what each is.
 LEFT_OUT: Mapping[str, str] = {
-    estimator.name: estimator.summary for estimator in ESTIMATORS if estimator is not REHEARSAL
+    estimator.name: estimator.summary
+    for estimator in ESTIMATORS
+    if estimator not in (REHEARSAL, FORMER)
 }
-REHEARSED = "rehearsed"
+#: With what else a forecast can be made, by name.
+REHEARSED, FORMER_RUN = "rehearsed", "former run"
+ADDED: Mapping[str, str] = {
+    REHEARSED: "rehearsed",
+    FORMER_RUN: "with previous runs on other storage",
+}
 #: The event of CPU time in which a thread waited by asking again and again.
 SPINNING = "spinning"
 #: A rehearsal is a part of the run: at most so long, and of its temp I/O such a share of it.
@@ -44,23 +53,22 @@ def variants(
     storage: Storage,
     answer: Forecast,
     rehearsed: Callable[[], Storage | None],
+    former: Sequence[Path] = (),
 ) -> dict[str, Variant]:
-    """All that say anything else than ``said``, by name.
+    """Those whose numbers differ from ``answer``, and that of a rehearsal, by name.
 
-    ``rehearsed`` rehearses the query there and returns the storage with what it told, None where
-    that cannot be done.
+    ``rehearsed`` rehearses the query there and returns the storage with the rehearsal, None where
+    that cannot be done. ``former`` are recordings of the query on storage other than the target.
     """
-    results = {}
-    for name in LEFT_OUT:
-        variant = _variant(recording, storage, answer, name)
-        if variant != Variant.of(answer):
-            results[without(name)] = variant
-    rehearsal_storage = rehearsed()
-    return (
-        results
-        if rehearsal_storage is None
-        else {**results, REHEARSED: _variant(recording, rehearsal_storage, answer)}
-    )
+    results = {without(name): _variant(recording, storage, answer, name) for name in LEFT_OUT}
+    if former:
+        known = RemainingWorkHints(history=former)
+        results[FORMER_RUN] = _variant(recording, storage, answer, known=known)
+    usual = Variant.of(answer)
+    results = {name: variant for name, variant in results.items() if variant != usual}
+    if (rehearsal_storage := rehearsed()) is not None:
+        results[REHEARSED] = _variant(recording, rehearsal_storage, answer)
+    return results
 
 
 def with_spinning_as_work(recording: Recording) -> Recording:
@@ -93,10 +101,16 @@ def _unsampled(meta: Meta) -> Meta:
     return replace(meta, cpu_s=cpu_s, capture=replace(meta.capture, spun_s=None))
 
 
-def _variant(recording: Recording, storage: Storage, answer: Forecast, *names: str) -> Variant:
+def _variant(
+    recording: Recording,
+    storage: Storage,
+    answer: Forecast,
+    *names: str,
+    known: RemainingWorkHints = NO_HINTS,
+) -> Variant:
     if SPINNING_ESTIMATE.name in names:
         recording = with_spinning_as_work(recording)
     try:
-        return Variant.of(forecast(recording, storage, without=names))
-    except (InputError, Refusal):
+        return Variant.of(forecast(recording, storage, known=known, without=names))
+    except SpillcastError:
         return Variant(None, None, answer.ceiling_s, None)

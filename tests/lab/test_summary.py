@@ -7,10 +7,10 @@ import pytest
 from made_up import case, otherwise, runs
 from spillcast_lab.accuracy_figures import aims
 from spillcast_lab.summary import (
+    forecast_with,
     of_evidence,
     recording_cost,
     refusals,
-    rehearsed,
     repeated,
     summarise,
     without_estimate,
@@ -203,7 +203,7 @@ def test_rehearsed_are_the_cases_that_were():
         case(13.0, variants={"rehearsed": otherwise(10.4, half_width=0.05)}),
         case(13.0),
     ]
-    [one] = rehearsed(cases)
+    [one] = forecast_with(cases, "rehearsed")
     assert one.error == pytest.approx(0.04)
     assert one.half_width == pytest.approx(0.05)
 

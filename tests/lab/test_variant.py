@@ -1,13 +1,30 @@
 """How long a query is rehearsed, and what stands in a case for a forecast made otherwise."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 from cases import cases
+from evidence import known
 from made_up import case, otherwise
-from spillcast_lab.variants import rehearsed_s
+from spillcast.recording import Recording
+from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast_lab.variants import rehearsed_s, with_spinning_as_work
+
+MS = 1_000_000
+EMPTY = known(6.0, 0, 0)
+
+
+def wait(session, start_ns, elapsed_ns, event, cpu_ns):
+    spun = event == "spinning"
+    return {
+        "start_ns": start_ns, "elapsed_ns": elapsed_ns, "session": session, "event": event,
+        "op": None if spun else "read", "temp": not spun, "file": None if spun else "/t/x",
+        "offset": None if spun else 0, "bytes": None if spun else 4096, "blocked": not spun,
+        "cpu_before_ns": cpu_ns,
+    }  # fmt: skip
 
 
 @cases(
@@ -38,3 +55,24 @@ def test_a_variant_without_a_number_is_refused():
     one = case(12.0, variants={"without machine": otherwise()}).otherwise("without machine")
     assert one.error is None
     assert one.forecast.refused
+
+
+def test_spinning_as_work_is_cpu_time_before_the_next_operation(tmp_path):
+    """Samples found 4 s of it between two operations of one thread."""
+    rows = [
+        wait(1, 0, 10, "pread64", 0),
+        wait(1, 10 + MS, 4000 * MS, "spinning", MS),
+        wait(2, 20, 5, "pread64", 7),
+        wait(1, 5000 * MS, 10, "pread64", 3),
+    ]
+    recording = Recording(tmp_path, EMPTY)
+    rows.sort(key=lambda row: row["start_ns"])
+    recording.waits = pa.Table.from_pylist(rows, WAITS_SCHEMA)
+    recording.seconds = recording.samples = recording.waits.slice(0, 0)
+    capture = replace(EMPTY.capture, spun_s=4.0)
+    recording.meta = replace(EMPTY, cpu_s=1.0, capture=capture)
+    work = with_spinning_as_work(recording)
+    assert work.waits["event"].to_pylist() == ["pread64"] * 3
+    assert work.waits["cpu_before_ns"].to_pylist() == [0, 7, 3 + 4000 * MS]
+    assert (work.meta.cpu_s, work.meta.capture.spun_s) == (5.0, None)
+    assert with_spinning_as_work(work) is work

@@ -84,7 +84,7 @@ History = Annotated[
         metavar="FILE",
         help="An earlier run of the query (recording, plan, row of pg_stat_statements), or its "
         "plan by EXPLAIN without ANALYZE; for an entire recording, other runs of the query, which "
-        "measure how far its spill differs. Repeatable.",
+        "measure how far its spill differs and, on other storage, what waits cost. Repeatable.",
         rich_help_panel=IN_PART,
     ),
 ]

@@ -16,6 +16,7 @@ from spillcast.forecast.cpu import (
 )
 from spillcast.forecast.load import Latency, counts, latencies, operations, rehearsed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, Term
+from spillcast.forecast.threads.former import former_change
 from spillcast.forecast.threads.overlap import Overlap, Threads
 from spillcast.forecast.threads.page_cache import missed, storage_share
 from spillcast.forecast.workload import CaptureCost, TempChanges, Workload
@@ -49,8 +50,10 @@ class Estimator:
     cpu_change: Callable[[Target], CpuChange | None] = lambda _target: None
 
 
-def _by_machine(target: Target) -> CpuChange:
+def _by_machine(target: Target) -> CpuChange | None:
     workload = target.baseline.workload
+    if workload.cpu.wait_cost is None and not workload.cpu.caches:
+        return None
     cores = workload.threads.cores_per_thread
     return machine_change(workload.cpu, workload.loads, target.latencies, cores)
 
@@ -67,13 +70,27 @@ def _by_rehearsal(target: Target) -> CpuChange | None:
     return rehearsed_change(workload.cpu, workload.loads, target.rehearsal, target.compressing_s)
 
 
+def _by_former_runs(target: Target) -> CpuChange | None:
+    workload = target.baseline.workload
+    return former_change(workload.cpu.former, workload.cpu, workload.loads, target.latencies)
+
+
 MACHINE = Estimator("machine", "what a wait costs on this machine", _by_machine)
 WITHIN_RUN = Estimator("recording", "what a wait costs in this recording", _within_run)
 REHEARSAL = Estimator("rehearsal", "what the query did in a rehearsal on the target", _by_rehearsal)
+FORMER = Estimator("history", "what former runs on other storage tell", _by_former_runs)
 CAPTURE_COST = Estimator("cost", "what recording cost, taken off")
 REPLAY = Estimator("replay", "how long a replay of all threads took on the target")
 SPINNING = Estimator("spinning", "CPU bursts that may be waits for temp I/O of others")
-ESTIMATORS: Sequence[Estimator] = (MACHINE, WITHIN_RUN, REHEARSAL, CAPTURE_COST, REPLAY, SPINNING)
+ESTIMATORS: Sequence[Estimator] = (
+    MACHINE,
+    WITHIN_RUN,
+    REHEARSAL,
+    FORMER,
+    CAPTURE_COST,
+    REPLAY,
+    SPINNING,
+)
 
 
 def estimators_without(names: Collection[str]) -> Sequence[Estimator]:

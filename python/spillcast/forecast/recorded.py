@@ -23,6 +23,8 @@ from spillcast.forecast.recorded_io import nothing_left, quota_exceeded, recorde
 from spillcast.forecast.remaining import NO_HINTS, Extrapolation, RemainingWorkHints
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spill_spread import spill_spread
+from spillcast.forecast.threads.former import FormerRun, former_runs, spinning_s
+from spillcast.forecast.threads.overlap import RecordedThreads
 from spillcast.forecast.threads.page_cache import memory_ns
 from spillcast.forecast.work_memory.advice import plan_spills
 from spillcast.forecast.workload import (
@@ -101,6 +103,9 @@ def workload_of_recording(
     by_hints, spread = Extrapolation(), None
     if went_on(meta):
         by_hints = hints.extrapolate(recording, io.threads, elapsed_s)
+    cpu, threads = cpu_time(recording, rehearsed=rehearsed), io.threads
+    if went_on(meta):
+        by_hints, spread = hints.extrapolate(recording, threads, elapsed_s), None
     else:
         if options := hints.of_remaining:
             raise QueryEnded(
@@ -110,6 +115,7 @@ def workload_of_recording(
         others, unused = hints.runs_of(recording) if hints.history else ((), ())
         by_hints = Extrapolation(unused=unused)
         spread = spill_spread(recording, others)
+        cpu, threads = _with_former_runs(cpu, threads, former_runs(others, recording), loads)
     if (remaining := by_hints.work) is not None:
         loads = remaining.loads(loads)
         total_s, part = elapsed_s or remaining.whole_s(loads), None
@@ -125,14 +131,14 @@ def workload_of_recording(
         kind=kind,
         loads=loads,
         recorded_loads=io.loads,
-        recorded_threads=io.threads,
+        recorded_threads=threads,
         part=part,
         remaining=remaining,
         unused_hints=by_hints.unused,
         spill_spread=spread,
         min_remaining=by_hints.lower,
         io_ns_by_stretch=_io_ns_by_stretch(recording) if is_part else None,
-        cpu=cpu_time(recording, rehearsed=rehearsed),
+        cpu=cpu,
         changes=io.changes,
         data_reads=io.data_reads,
         capture_cost=io.capture_cost,
@@ -152,6 +158,18 @@ def workload_of_recording(
         sample=WaitSample(sample.rows, meta.raw.rows, len(sample.slices_s)),
         sample_parts=[_of_part(workload, part) for part in parts_of(recording)],
     )
+
+
+def _with_former_runs(
+    cpu: CpuTime, threads: RecordedThreads, former: Sequence[FormerRun], loads: Sequence[Load]
+) -> tuple[CpuTime, RecordedThreads]:
+    """The same with what former runs tell; where samples tell spinning from work, only its cost."""
+    cpu = replace(cpu, former=former)
+    if threads.sampled:
+        return cpu, threads
+    spun_s = spinning_s(former, cpu, loads, threads.simulation.cores_each)
+    shorter = threads.with_spinning(spun_s) if spun_s else None
+    return (cpu, threads) if shorter is None else (replace(cpu, spun_s=spun_s), shorter)
 
 
 def _of_part(workload: Workload, part: Recording) -> Workload:

@@ -27,6 +27,7 @@ from spillcast.recording.postgres_meta import Statement
 if TYPE_CHECKING:
     from spillcast.forecast.duckdb import Compression
     from spillcast.forecast.remaining.model import RemainingWork
+    from spillcast.forecast.threads.former import FormerRun
 
 #: Kinds of evidence: of an entire query; of a part of it, in slices of all of it, in one stretch,
 #: or in one that hardly read again what it wrote; counts alone; of a part whose whole is told
@@ -88,6 +89,10 @@ class CpuTime:
     caches: Sequence[CpuCache] = ()
     #: From each kept temp operation to the next of its thread; None where it was not recorded.
     bursts: Bursts | None = None
+    #: Runs of the same query on other storage.
+    former: "Sequence[FormerRun]" = ()
+    #: Of ``total_s``, what former runs tell to be spinning.
+    spun_s: float = 0.0
     #: The kept temp operations in their order, where a rehearsal is set beside them.
     operations: TempOperations | None = None
     #: Time that threads were ready without a CPU, and the most of it that other processes caused.

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from evidence import change, storage
+from evidence import change, change_on_disk, storage
 from forecast.threads.test_overlap import MS, US, recorded, turn
 from spillcast.forecast import forecast
+from spillcast.forecast.remaining import RemainingWorkHints
 
 #: One thread computes 1 ms and reads for 7 ms, so often; the other one is on a CPU meanwhile.
 TURNS, WORK_NS, READ_NS = 500, MS, 7 * MS
@@ -14,14 +15,16 @@ LAST_NS = TURNS * (WORK_NS + READ_NS)
 SPUN_S, WORKED_S = LAST_NS / 1e9, TURNS * WORK_NS / 1e9
 
 
-def beside(path, meanwhile, *, spun_s):
-    """``meanwhile`` are the rows of the other thread between its two reads of 7 ms."""
-    reads = [turn(1, (n + 1) * WORK_NS + n * READ_NS, READ_NS, WORK_NS, n) for n in range(TURNS)]
-    burned_ns = 0 if meanwhile else LAST_NS - READ_NS
-    other = [turn(2, 0, READ_NS, 0, 0), *meanwhile, turn(2, LAST_NS, READ_NS, burned_ns, 1)]
-    elapsed_ns = LAST_NS + READ_NS
-    run = recorded(path, [*reads, *other], elapsed_ns=elapsed_ns, latency_ns=READ_NS)
-    change(run, capture=replace(run.meta.capture, spun_s=spun_s))
+def beside(path, meanwhile, *, spun_s, read_ns=READ_NS):
+    """``meanwhile`` are the rows of the other thread between its two reads of ``read_ns``."""
+    last_ns = TURNS * (WORK_NS + read_ns)
+    reads = [turn(1, (n + 1) * WORK_NS + n * read_ns, read_ns, WORK_NS, n) for n in range(TURNS)]
+    burned_ns = 0 if meanwhile else last_ns - read_ns
+    other = [turn(2, 0, read_ns, 0, 0), *meanwhile, turn(2, last_ns, read_ns, burned_ns, 1)]
+    run = recorded(path, [*reads, *other], elapsed_ns=last_ns + read_ns, latency_ns=read_ns)
+    cpu_s = (TURNS * WORK_NS + burned_ns) / 1e9
+    change(run, capture=replace(run.meta.capture, spun_s=spun_s), cpu_s=cpu_s)
+    change_on_disk(run, cpu_s=cpu_s)
     return run
 
 
@@ -46,6 +49,24 @@ def test_a_burst_without_samples_is_work_or_a_wait(tmp_path):
     assert work.forecast_s == unknown.forecast_s > 4 * WORKED_S
     assert unknown.interval_s[0] <= WORKED_S * 1.2 < work.interval_s[0]
     assert unknown.interval_s[1] >= work.forecast_s
+
+
+def test_a_former_run_on_other_storage_tells_a_burst_to_be_a_wait(tmp_path):
+    """It took as much CPU time less as its I/O was shorter, which no cost of waits explains."""
+    slow = beside(tmp_path / "slow.spill", [], spun_s=None)
+    former = beside(tmp_path / "former.spill", [], spun_s=None, read_ns=10 * US)
+    known = RemainingWorkHints(history=[former.path])
+    said = forecast(slow, MEMORY, known=known)
+    assert "spinning" not in {warning.code for warning in said.warnings}
+    assert said.forecast_s == pytest.approx(WORKED_S, rel=0.1)
+
+
+def test_a_former_run_that_burned_as_much_tells_a_burst_to_be_work(tmp_path):
+    slow = beside(tmp_path / "slow.spill", [], spun_s=None)
+    former = beside(tmp_path / "former.spill", [], spun_s=None, read_ns=10 * US)
+    change_on_disk(former, cpu_s=slow.meta.cpu_s)
+    said = forecast(slow, MEMORY, known=RemainingWorkHints(history=[former.path]))
+    assert said.forecast_s > 4 * WORKED_S
 
 
 @pytest.mark.parametrize("latency_ns", [US, 10 * US, 100 * US])

@@ -123,6 +123,32 @@ class RecordedThreads:
         """The simulation of these threads."""
         return Threads(self)
 
+    def with_spinning(self, spun_s: float) -> "RecordedThreads | None":
+        """The same where so much CPU time of long bursts was a wait for the I/O of others.
+
+        The thread then burns what is left of each burst at its end. None without such bursts.
+        """
+        trace = self.trace
+        bursts = long_bursts(trace)
+        if self.counted or self.threads < 2 or not trace.cpu_known or not bursts.any():
+            return None
+        share = min(spun_s * 1e9 / float(trace.cpu_ns[bursts].sum()), 1.0)
+        cpu_ns = trace.cpu_ns.copy()
+        cpu_ns[bursts] = np.round((1 - share) * cpu_ns[bursts]).astype(np.int64)
+        return replace(self, trace=replace(trace, cpu_ns=cpu_ns), sampled=True)
+
+
+def long_bursts(trace: ThreadTrace) -> NDArray[np.bool_]:
+    """Rows after a long burst of CPU time, during a tenth of which others did temp I/O."""
+    bursts = trace.cpu_ns > BURST_MIN_S * 1e9
+    begin_ns, end_ns = trace.start_ns[trace.temp], (trace.start_ns + trace.wait_ns)[trace.temp]
+    for row in np.flatnonzero(bursts):
+        last_ns, burst_ns = trace.start_ns[row], trace.cpu_ns[row]
+        inside_ns = np.minimum(end_ns, last_ns) - np.maximum(begin_ns, last_ns - burst_ns)
+        others = trace.thread[trace.temp] != trace.thread[row]
+        bursts[row] = np.maximum(inside_ns, 0)[others].sum() >= burst_ns / 10
+    return bursts
+
 
 class Threads:
     """The threads of a run. Where one did everything, all of its waits add up.
@@ -249,16 +275,7 @@ class Threads:
 
     @cached_property
     def _bursts(self) -> NDArray[np.bool_]:
-        """Rows after a long burst of CPU time, during a tenth of which others did temp I/O."""
-        trace = self.trace
-        bursts = trace.cpu_ns > BURST_MIN_S * 1e9
-        begin_ns, end_ns = trace.start_ns[trace.temp], (trace.start_ns + trace.wait_ns)[trace.temp]
-        for row in np.flatnonzero(bursts):
-            last_ns, burst_ns = trace.start_ns[row], trace.cpu_ns[row]
-            inside_ns = np.minimum(end_ns, last_ns) - np.maximum(begin_ns, last_ns - burst_ns)
-            others = trace.thread[trace.temp] != trace.thread[row]
-            bursts[row] = np.maximum(inside_ns, 0)[others].sum() >= burst_ns / 10
-        return bursts
+        return long_bursts(self.trace)
 
     def quota_s(self, loads: Sequence[Load]) -> tuple[float, float]:
         """What quotas make longer without any latency of temp I/O, on the source and the target."""

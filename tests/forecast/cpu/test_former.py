@@ -1,0 +1,78 @@
+"""What a former run on other storage tells of CPU time, by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from evidence import change, change_on_disk, storage
+from forecast.threads.test_overlap import MS, US, recorded, turn
+from spillcast.forecast import forecast
+from spillcast.forecast.load import NO_LATENCY, Load
+from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.threads.former import FormerRun, former_change, spinning_s
+from spillcast.forecast.workload import CpuTime
+from spillcast.recording.calibration import WaitCost
+
+COUNT = 1000
+LOADS = [Load("read", 8192, COUNT, 8192 * COUNT, COUNT * 1.5e-3)]
+FORMER = FormerRun(1.8, {"read": 10e-6})
+
+
+def at(mean_s):
+    return [replace(NO_LATENCY, mean_s=mean_s)]
+
+
+def test_on_the_storage_of_the_former_run_it_takes_what_it_took():
+    cpu = CpuTime(total_s=2.0, former=[FORMER])
+    found = former_change([FORMER], cpu, LOADS, at(10e-6))
+    assert found.total_s == pytest.approx(-0.2)
+    # Each of two runs of 2 s is 2 % off.
+    assert found.error_s == pytest.approx(2**0.5 * 0.02 * 2.0)
+    assert former_change([FORMER], cpu, LOADS, at(1.5e-3)).total_s == pytest.approx(0.0)
+    beyond = former_change([FORMER], cpu, LOADS, at(6e-3))
+    assert 0 < beyond.total_s < 0.2
+
+
+def test_cpu_time_beyond_what_waits_cost_is_spinning():
+    cpu = CpuTime(total_s=4.1, wait_cost=WaitCost("any", 4, 0.3, [1e-3], [1.5e-3], [[0.1]]),
+                  between_s=4.1e-3)  # fmt: skip
+    run = replace(FORMER, cpu_s=1.4)
+    found = spinning_s([run], cpu, LOADS, 1.0)
+    # Of each 4.1 ms at most 0.1 ms are the cost of a wait.
+    assert found == pytest.approx(4.1 - 0.1 - 1.4, abs=0.02)
+    assert former_change([run], replace(cpu, spun_s=found), LOADS, at(10e-6)) is None
+    # Two runs that differ by no more than runs do have none, nor has the one on faster storage.
+    assert spinning_s([replace(FORMER, cpu_s=4.0)], cpu, LOADS, 1.0) == 0
+    assert spinning_s([FormerRun(1.4, {"read": 9e-3})], cpu, LOADS, 1.0) == 0
+
+
+def run_of(path, read_ns, cpu_s, turns=300):
+    rows = [turn(1, (n + 1) * MS + n * read_ns, read_ns, MS, n) for n in range(turns)]
+    run = recorded(path, rows, elapsed_ns=turns * (MS + read_ns), latency_ns=read_ns)
+    change(run, cpu_s=cpu_s)
+    change_on_disk(run, cpu_s=cpu_s)
+    return run
+
+
+def test_a_recording_is_forecast_with_what_a_former_one_tells(tmp_path):
+    """CPU time of 0.3 s on storage of 2 ms, and of 0.2 s on memory, is 0.2 s there again."""
+    slow, fast = (
+        run_of(tmp_path / "a.spill", 2 * MS, 0.3),
+        run_of(tmp_path / "b.spill", 10 * US, 0.2),
+    )
+    memory = storage({("read", 4096): 10 * US})
+    known = RemainingWorkHints(history=[fast.path])
+    said, alone = forecast(slow, memory, known=known), forecast(slow, memory)
+    assert said.forecast_s == pytest.approx(0.203, abs=0.02)
+    assert alone.forecast_s > said.forecast_s + 0.05
+    only = forecast(slow, memory, known=known, without=["history"])
+    assert only.forecast_s == pytest.approx(alone.forecast_s)
+
+
+@pytest.mark.parametrize(("read_ns", "turns"), [(2 * MS, 300), (10 * US, 200)])
+def test_a_former_run_as_long_or_of_other_work_tells_nothing_of_cpu_time(tmp_path, read_ns, turns):
+    slow, other = run_of(tmp_path / "a.spill", 2 * MS, 0.3), tmp_path / "b.spill"
+    run_of(other, read_ns, 0.2, turns)
+    memory = storage({("read", 4096): 10 * US})
+    said = forecast(slow, memory, known=RemainingWorkHints(history=[other]))
+    assert said.forecast_s == forecast(slow, memory).forecast_s
