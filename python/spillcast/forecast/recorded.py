@@ -100,9 +100,6 @@ def workload_of_recording(
         total_s = whole_s(meta) or recording.elapsed_s
     if total_s <= 0:
         raise EvidenceContradictory(nothing_left(recording))
-    by_hints, spread = Extrapolation(), None
-    if went_on(meta):
-        by_hints = hints.extrapolate(recording, io.threads, elapsed_s)
     cpu, threads = cpu_time(recording, rehearsed=rehearsed), io.threads
     if went_on(meta):
         by_hints, spread = hints.extrapolate(recording, threads, elapsed_s), None
@@ -165,7 +162,7 @@ def _with_former_runs(
 ) -> tuple[CpuTime, RecordedThreads]:
     """The same with what former runs tell; where samples tell spinning from work, only its cost."""
     cpu = replace(cpu, former=former)
-    if threads.sampled:
+    if threads.sampled or not former:
         return cpu, threads
     spun_s = spinning_s(former, cpu, loads, threads.simulation.cores_each)
     shorter = threads.with_spinning(spun_s) if spun_s else None
