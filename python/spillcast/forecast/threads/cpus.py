@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from spillcast.columns import covered_by_stretch_s, spread_by_stretch
 from spillcast.errors import OptionInvalid
+from spillcast.recording.distinct import grouped
 from spillcast.recording.thread_trace import ThreadTrace
 
 #: The kernel's period of a quota, as it comes.
@@ -198,3 +199,31 @@ def _whole_s(threads: int, cores: int, cpu_s: float, latency_s: float) -> float:
     weights = [exp(odd - most) for odd in odds]
     on_cores = sum(weight * min(k, cores) for k, weight in enumerate(weights)) / sum(weights)
     return cpu_s / on_cores
+
+
+class CpuAfter:
+    """The CPU time between the steps of threads, and what operations add to it."""
+
+    def __init__(self, trace: ThreadTrace) -> None:
+        self._trace = trace
+
+    def with_more(self, cpu_s: NDArray[np.float64]) -> NDArray[np.int64]:
+        """CPU times of all steps (ns) where each temp operation makes so much more after it."""
+        trace = self._trace
+        if not cpu_s.any():
+            return trace.cpu_ns
+        cpu_ns = trace.cpu_ns.astype(float)
+        more = np.zeros(len(cpu_ns))
+        more[trace.temp] = cpu_s * 1e9
+        row, following = self._following
+        cpu_ns[following] += more[row]
+        changed: NDArray[np.int64] = np.maximum(cpu_ns, 0).astype(np.int64)
+        return changed
+
+    @cached_property
+    def _following(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows that another one of their thread follows, and those."""
+        thread = self._trace.thread
+        order = grouped(thread)
+        same = thread[order][1:] == thread[order][:-1]
+        return order[:-1][same], order[1:][same]

@@ -50,17 +50,19 @@ def _former_run(former: Recording, recording: Recording) -> FormerRun | None:
 
     if former.meta.cpu_s is None:
         return None
-    loads, own = temp_load(former), temp_load(recording)
-    operations, own_operations = (sum(load.count for load in each) for each in (loads, own))
-    if abs(operations - own_operations) > SAME_OPERATIONS * own_operations:
+    loads, recorded = temp_load(former), temp_load(recording)
+    operations, recorded_operations = (
+        sum(load.count for load in each) for each in (loads, recorded)
+    )
+    if abs(operations - recorded_operations) > SAME_OPERATIONS * recorded_operations:
         return None
     wait_s = {}
     for op in {load.op for load in loads}:
         of_op = [load for load in loads if load.op == op]
         wait_s[op] = sum(load.total_s for load in of_op) / sum(load.count for load in of_op)
     run = FormerRun(former.meta.cpu_s, wait_s)
-    apart = abs(_weight(own, run.latencies(own)) - _weight(own))
-    return None if apart < WEIGHT_MIN * own_operations else run
+    apart = abs(_weight(recorded, run.latencies(recorded)) - _weight(recorded))
+    return None if apart < WEIGHT_MIN * recorded_operations else run
 
 
 def _weight(loads: Sequence[Load], latencies: Sequence[Latency] | None = None) -> float:

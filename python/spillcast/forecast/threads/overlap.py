@@ -23,7 +23,7 @@ from spillcast.calibrated import calibrated
 from spillcast.columns import arrays_of, batch_of
 from spillcast.forecast.assumptions import BURST_MIN_S
 from spillcast.forecast.load import Load, operations
-from spillcast.forecast.threads.cpus import At, Cpus, Sharing, Stretches
+from spillcast.forecast.threads.cpus import At, CpuAfter, Cpus, Sharing, Stretches
 from spillcast.forecast.threads.page_cache import (
     ANY_STORAGE,
     PageCache,
@@ -31,7 +31,6 @@ from spillcast.forecast.threads.page_cache import (
     page_cache_of,
     page_cache_of_counts,
 )
-from spillcast.recording.distinct import grouped
 from spillcast.recording.spill import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage.model import Behaviour
@@ -425,7 +424,7 @@ class Threads:
         return Stretches(self.trace, self._of.elapsed_s)
 
     @cached_property
-    def _cpu_after(self) -> "CpuAfter":
+    def _cpu_after(self) -> CpuAfter:
         return CpuAfter(self.trace)
 
     @cached_property
@@ -478,31 +477,3 @@ class Threads:
         outcome: dict[str, Any]
         outcome, _ = _core.simulate(batch, cpus.usable(self.trace), quota=cpus.quota_ns)
         return outcome
-
-
-class CpuAfter:
-    """The CPU time between the steps of threads, and what operations add to it."""
-
-    def __init__(self, trace: ThreadTrace) -> None:
-        self._trace = trace
-
-    def with_more(self, cpu_s: NDArray[np.float64]) -> NDArray[np.int64]:
-        """CPU times of all steps (ns) where each temp operation makes so much more after it."""
-        trace = self._trace
-        if not cpu_s.any():
-            return trace.cpu_ns
-        cpu_ns = trace.cpu_ns.astype(float)
-        more = np.zeros(len(cpu_ns))
-        more[trace.temp] = cpu_s * 1e9
-        row, following = self._following
-        cpu_ns[following] += more[row]
-        changed: NDArray[np.int64] = np.maximum(cpu_ns, 0).astype(np.int64)
-        return changed
-
-    @cached_property
-    def _following(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows that another one of their thread follows, and those."""
-        thread = self._trace.thread
-        order = grouped(thread)
-        same = thread[order][1:] == thread[order][:-1]
-        return order[:-1][same], order[1:][same]
