@@ -164,7 +164,7 @@ def _with_former_runs(
     cpu = replace(cpu, former=former)
     if threads.sampled or not former:
         return cpu, threads
-    spun_s = spinning_s(former, cpu, loads, threads.simulation.cores_each)
+    spun_s = spinning_s(former, cpu, loads, threads.simulation.cores_per_thread)
     shorter = threads.with_spinning(spun_s) if spun_s else None
     return (cpu, threads) if shorter is None else (replace(cpu, spun_s=spun_s), shorter)
 

@@ -74,7 +74,7 @@ def _weight(loads: Sequence[Load], latencies: Sequence[Latency] | None = None) -
 
 
 def spinning_s(
-    runs: Sequence[FormerRun], cpu: CpuTime, loads: Sequence[Load], cores_each: float
+    runs: Sequence[FormerRun], cpu: CpuTime, loads: Sequence[Load], cores_per_thread: float
 ) -> float:
     """CPU time of the run beyond what waits cost, by former runs with shorter waits; 0 if none."""
     spun_s = 0.0
@@ -82,7 +82,7 @@ def spinning_s(
         latencies = run.latencies(loads)
         if cpu.total_s is None or _weight(loads, latencies) >= _weight(loads):
             continue
-        change = machine_change(cpu, loads, latencies, cores_each)
+        change = machine_change(cpu, loads, latencies, cores_per_thread)
         excess_s = cpu.total_s + change.total_s - run.cpu_s
         error_s = float(np.hypot(change.error_s, 2**0.5 * REPEATED * cpu.total_s))
         if excess_s > SURE * error_s:
