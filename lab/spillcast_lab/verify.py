@@ -91,8 +91,10 @@ def verify(
                     reason = str(error) if isinstance(error, SpillcastError) else repr(error)
                     stage.step(f"{title}: skipped: {reason}")
                     about["left_out"].append(_named(cell, reason))
+                else:
+                    clock.count(cell)
                 about["handled"] += 1
-                about["spent_s"] = clock.spent_s(cell)
+                about["spent_s"] = clock.spent_s
                 on_truth(truth)
     return truth
 
@@ -144,10 +146,14 @@ class _Clock:
         pace = elapsed_s / self._expected_s if self._expected_s else 1.0
         return self._before_s + elapsed_s + pace * self._cell_s(cell) <= self._budget_s
 
-    def spent_s(self, cell: Cell) -> float:
-        """Time spent of the budget, now that ``cell`` has ended."""
+    def count(self, cell: Cell) -> None:
+        """Compare the time so far with that of cells that were verified."""
         self._expected_s += self._cell_s(cell)
         self._loaded.add(cell.lab)
+
+    @property
+    def spent_s(self) -> float:
+        """Time spent of the budget."""
         return self._before_s + time.monotonic() - self._begun
 
     def _cell_s(self, cell: Cell) -> float:
