@@ -17,7 +17,7 @@ from spillcast.errors import CaptureUnavailable, ChoiceUnknown, ProgramMissing
 from spillcast.recording.capture import AUTO, PRELOAD, SOURCES, RecordOptions
 from spillcast.recording.meta import CaptureAccount
 from spillcast.recording.record import Recorder, record_command, record_pid
-from spillcast.report.recording import cost_sentence, recording_text
+from spillcast.report.recording import overhead_words, recording_text
 
 
 def test_its_cost_is_described_in_a_sentence(tmp_path):
@@ -26,17 +26,17 @@ def test_its_cost_is_described_in_a_sentence(tmp_path):
         "perf", calls=700, tracer_cpu_s=0.41, recorder_memory_bytes=58 << 20,
         overhead_s=1.52e-3, overhead_low_s=790e-6, overhead_high_s=2.28e-3,
     )  # fmt: skip
-    assert cost_sentence(capture) == (
-        "Overhead: the query ran about 1.52 ms (790 us to 2.28 ms) longer; the recorder used "
-        "410 ms of CPU and 58 MiB of memory."
+    assert overhead_words(capture) == (
+        "the query ran about 1.52 ms (790 us to 2.28 ms) longer; the recorder used "
+        "410 ms of CPU and 58 MiB of memory"
     )
     recording.meta = replace(recording.meta, capture=capture)
-    assert cost_sentence(capture) in recording_text(recording)
-    unmeasured = cost_sentence(replace(capture, overhead_s=None))
-    assert unmeasured.startswith("Overhead: not measured")
+    assert overhead_words(capture) in recording_text(recording)
+    unmeasured = overhead_words(replace(capture, overhead_s=None))
+    assert unmeasured.startswith("not measured")
     earlier = CaptureAccount("perf", tracer_cpu_s=0.014, overhead_s=0.001)
-    assert cost_sentence(earlier) == (
-        "Overhead: the query ran about 1 ms longer; the thread that reads events used 14 ms of CPU."
+    assert overhead_words(earlier) == (
+        "the query ran about 1 ms longer; the thread that reads events used 14 ms of CPU"
     )
 
 

@@ -46,7 +46,7 @@ _RUNS = (
     Column("query", "query"),
     Column("storage", "storage"),
     Column("runs", "runs", "count", spare=2),
-    Column("operations", "operations", "whole", spare=1),
+    Column("operations", "operations", "integer", spare=1),
     Column("mean wait", "latency_s", "s"),
     Column("CPU an operation", "cpu_per_operation_s", "s"),
 )

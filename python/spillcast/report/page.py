@@ -67,12 +67,12 @@ class Commands:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What is drawn of letters and blocks, for any width."""
+    """A drawing of letters and blocks, for any width."""
 
     draw: Callable[[int], str]
 
     def text(self, width: int) -> str:
-        """As wide as asked, but no wider than sentences: longer bars tell no more."""
+        """As wide as ``width``, but no wider than sentences: longer bars show no more."""
         return self.draw(min(width, WIDTH))
 
     def markdown(self) -> str:
@@ -153,7 +153,7 @@ def _bin(ns: float) -> int:
 
 
 def bar(share: float, width: int) -> str:
-    """A share of so many columns, in eighths of one; whatever is there is seen."""
+    """A bar of a share of ``width`` columns, in eighths of one; no share above 0 is empty."""
     eighths = max(round(8 * width * share), int(share > 0))
     if not _blocks_are_printed():
         return "#" * -(-eighths // 8)
@@ -169,7 +169,7 @@ def _blocks_are_printed() -> bool:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """One letter a value, as high as it is beside the largest; a blank where there is nothing."""
+    """One letter for each value, its height relative to the largest; a blank for 0."""
     letters = " ▁▂▃▄▅▆▇█" if _blocks_are_printed() else " .:-=+*#%"
     peak = max(values, default=0.0) or 1.0
     drawn = "".join(

@@ -71,7 +71,7 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
         cures = {_cure(first): first.no_spill}
         cures |= {name: gain for name, gain in gains if gain.without_cache_s is None}
         saved = "; ".join(f"{name} {_saved(gain, first, scale)}" for name, gain in cures.items())
-        lines.append(f"Time that fixes save for the first: {saved}.")
+        lines.append(f"Time saved in the first statement: {saved}.")
         cached = {
             name: gain.without_cache_s for name, gain in gains if gain.without_cache_s is not None
         }
@@ -169,7 +169,7 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
     timed = any(ranked.temp_mean_s is not None for ranked in shown)
     columns = [
         Column("statement", None),
-        Column("calls" if scale == 1.0 else "calls a day", None, "whole", spare=1),
+        Column("calls" if scale == 1.0 else "calls a day", None, "integer", spare=1),
         Column("temp I/O", None, "raw" if timed else "bytes"),
         Column("share", None, "percent", spare=1),
     ]

@@ -57,14 +57,14 @@ _CALLS = (
     Column("share", "share", "share"),
     Column("CPU", "cpu_us", "us"),
     Column("count", "count", "count"),
-    Column("mean", "mean_us", "us", spare=2),
-    Column("max", "max_us", "us", spare=1),
+    Column("mean", "mean_us", "us", spare=3),
+    Column("max", "max_us", "us", spare=2),
     Column("rows", "rows", "count"),
     Column("read", "reads", "count"),
-    Column("consistent", "consistent_gets", "count"),
-    Column("current", "current_gets", "count"),
-    Column("misses", "misses", "count", spare=3),
-    Column("longest at", "longest_at", spare=4),
+    Column("consistent", "consistent_gets", "count", spare=1),
+    Column("current", "current_gets", "count", spare=1),
+    Column("misses", "misses", "count", spare=4),
+    Column("longest at", "longest_at", spare=5),
 )
 _FUNCTIONS = (
     Column("self", "total_us", "us"),
@@ -176,7 +176,10 @@ def _histograms(profile: Profile) -> list[Part]:
     parts: list[Part] = []
     for row, buckets in zip(profile.rows, profile.histograms, strict=False):
         if sum(buckets[1]):
-            title = ", ".join(str(row[name]) for name in profile.by)
+            title = ", ".join(
+                Column(name, name, _UNITS.get(name, "text")).written(row[name])
+                for name in profile.by
+            )
             peaks = find_peaks(*buckets) if row["op"] is not None else []
             parts.append(Drawn(partial(_histogram, title, buckets, peaks)))
             if len(peaks) > 1:

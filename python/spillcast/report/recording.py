@@ -59,7 +59,7 @@ def recording_text(recording: Recording) -> str:
             f"  temp I/O   {_temp(recording)}",
             f"  capture    {capture.method}: {capture.lost:,} lost",
             *([f"             {unseen.text}"] if unseen.causes and not unseen.notable else []),
-            f"  cost       {cost_sentence(capture)}",
+            f"  overhead   {overhead_words(capture)}",
         ]
     if capture.file_faults:
         lines.append(
@@ -79,7 +79,7 @@ def recording_text(recording: Recording) -> str:
     return "\n".join(lines)
 
 
-#: What is said where a machine was never calibrated.
+#: The proposal for a machine that was never calibrated.
 PROPOSAL = "run `spillcast calibrate` (three minutes) for narrower forecasts"
 
 
@@ -175,20 +175,20 @@ def _about_evidence(meta: Meta) -> list[str]:
     return texts
 
 
-def cost_sentence(capture: CaptureAccount) -> str:
-    """What the observed threads lost by recording, and what the recorder took itself."""
+def overhead_words(capture: CaptureAccount) -> str:
+    """Time that the observed threads lost by recording, and CPU and memory of the recorder."""
     # Recordings of earlier versions know the time of the reading thread alone.
     who = "the recorder" if capture.calls is not None else "the thread that reads events"
     tracer = f"{format_duration(capture.tracer_cpu_s)} of CPU"
     if capture.recorder_memory_bytes is not None:
         tracer += f" and {format_bytes(capture.recorder_memory_bytes)} of memory"
     if capture.overhead_s is None:
-        return f"Overhead: not measured for the query; {who} used {tracer}."
+        return f"not measured for the query; {who} used {tracer}"
     theirs = f"{format_duration(capture.overhead_s)}"
     if capture.overhead_low_s is not None and capture.overhead_high_s is not None:
         low, high = map(format_duration, (capture.overhead_low_s, capture.overhead_high_s))
         theirs += f" ({low} to {high})"
-    return f"Overhead: the query ran about {theirs} longer; {who} used {tracer}."
+    return f"the query ran about {theirs} longer; {who} used {tracer}"
 
 
 _QUERIES = (

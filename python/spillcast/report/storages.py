@@ -146,7 +146,7 @@ _COLUMNS = (
     Column("8K read", "read_8k_s", "s"),
     Column("256K write", "write_256k_s", "s"),
     Column("MB/s", "write_bytes_per_s", "MB/s"),
-    Column("IOPS", "reads_per_s", "whole"),
+    Column("IOPS", "reads_per_s", "integer"),
     Column(None, "spread", "number"),
 )
 

@@ -70,7 +70,7 @@ def _io_size_table(shown: Sequence[tuple[str, Row]]) -> Table:
         *(
             Column(name, None, unit, spare)
             for op in ("reads", "writes")
-            for name, unit, spare in ((op, "whole", 1), ("mean", "us", 2), ("sum s", "raw", 0))
+            for name, unit, spare in ((op, "integer", 1), ("mean", "us", 2), ("sum s", "raw", 0))
         ),
         Column("levels", None, "count"),
         Column("all s", None, "raw"),

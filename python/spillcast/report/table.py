@@ -22,9 +22,9 @@ from spillcast.units import format_bytes, format_duration, format_speedup
 #: Sentences are broken so that they can be read.
 WIDTH = 96
 _GLUE = "\x00"
-#: How a text begins that a spreadsheet takes for a formula; also after a tab or the end of a line.
+#: The first character of a text that a spreadsheet takes for a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-#: What stands for a value that there is not.
+#: A missing value.
 NONE = "-"
 #: More than any terminal has.
 COLUMNS_MAX = 1_000_000
@@ -50,7 +50,7 @@ UNITS: dict[str, Callable[[Any], str]] = {
     #: Text that is broken into lines and not shortened.
     "words": str,
     "count": lambda value: f"{value:,}",
-    "whole": lambda value: f"{value:,.0f}",
+    "integer": lambda value: f"{value:,.0f}",
     "number": lambda value: f"{value:g}",
     "s": format_duration,
     "us": lambda value: format_duration(value / 1e6),
@@ -88,7 +88,7 @@ class Column:
         """Whether it is aligned left and may be narrower than what it holds."""
         return self.unit in ("text", "words")
 
-    def least(self, text_min: int) -> int:
+    def min_width(self, text_min: int) -> int:
         """Columns of the terminal below which it must not be cut."""
         return {"text": text_min, "words": WORDS_MIN}.get(self.unit, COLUMNS_MAX)
 
@@ -106,7 +106,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of raw values under columns; in the first ``grouped`` ones what repeats is said once."""
+    """Rows of raw values under columns; in the first ``grouped`` ones repeated values are blank."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Any]]
@@ -125,7 +125,7 @@ class Table:
             for spare in spares:
                 kept = [at for at in shown if self.columns[at].spare <= spare]
                 layout = _Layout.of(self, kept, text_min)
-                if layout.least <= width:
+                if layout.min_width <= width:
                     return layout.fitted(width).text()
         return layout.stacked(width)
 
@@ -137,7 +137,7 @@ class Table:
         return full or named
 
     def csv(self) -> str:
-        """One header line, then raw values; nothing stands for what there is not.
+        """One header line, then raw values; a missing value is empty.
 
         A spreadsheet takes no text for a formula.
         """
@@ -189,12 +189,12 @@ class _Layout:
     def _floors(self) -> list[int]:
         """The least that each column takes."""
         return [
-            min(width, max(column.least(self.text_min), cell_width(column.name or "")))
+            min(width, max(column.min_width(self.text_min), cell_width(column.name or "")))
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
 
     @property
-    def least(self) -> int:
+    def min_width(self) -> int:
         """Columns of the terminal that it takes at least."""
         return self._with_gaps(self._floors)
 

@@ -113,8 +113,8 @@ class Cells:
 #: The unit of a key, by the end of its name; the values of others are texts.
 _UNITS = {
     "interval_s": "interval", "_s": "s", "_us": "us", "bytes": "bytes", "share": "percent1",
-    "count": "whole", "reads": "whole", "writes": "whole", "requests": "whole", "depth": "whole",
-    "statements": "whole", "_text": "raw",
+    **dict.fromkeys(("count", "reads", "writes", "requests", "depth", "statements"), "integer"),
+    "_text": "raw",
 }  # fmt: skip
 
 

@@ -85,7 +85,7 @@ _FORMS = {
 }
 #: Rows of html/runs.py whose values hold figures and words of spillcast's and nothing else.
 FIGURES = {
-    "machine", "CPU quota", "peak memory", "lost", "cost of recording", "covered", "samples",
+    "machine", "CPU quota", "peak memory", "lost", "overhead of recording", "covered", "samples",
     "runnable but not scheduled", "sessions", "lines", "damaged rows",
 }  # fmt: skip
 #: Keys with the forms of others.

@@ -27,7 +27,7 @@ from spillcast.recording.observed import CpuLimits
 from spillcast.redaction import struck_document
 from spillcast.report.html.flame import functions_of
 from spillcast.report.html.inputs import Document, Inputs
-from spillcast.report.recording import cost_sentence, recording_warnings
+from spillcast.report.recording import overhead_words, recording_warnings
 from spillcast.stats import merged
 from spillcast.storage import Group, Storage
 from spillcast.storage.observed import observed
@@ -191,7 +191,7 @@ def _capture(capture: CaptureAccount, *, captured: bool) -> dict[str, str]:
     return {
         "capture": title,
         "lost": f"{format_count(capture.lost, 'report')}{dropped}",
-        "cost of recording": cost_sentence(capture),
+        "overhead of recording": overhead_words(capture),
         "runnable but not scheduled": delay,
     }
 
