@@ -164,10 +164,10 @@ def test_the_document_is_a_storage_with_its_peaks(flash, tmp_path):
 def test_a_size_that_was_not_measured_is_marked(tmp_path):
     reads = [group("read", size, [100e-6 + size / 1e9] * 50) for size in (4096, 65536, 262144)]
     path = saved(tmp_path / "sizes.json", *reads)
-    assert "read 96 KiB: about 198 us, between the measured" in printed(
+    assert "read 96 KiB: about 198 us, interpolated between measured sizes" in printed(
         "show", path, "--size", "96K"
     )
-    assert "beyond the measured, give or take" in printed("show", path, "--size", "4M")
+    assert "extrapolated from measured sizes, +/-" in printed("show", path, "--size", "4M")
     assert "the measured, give" not in printed("show", path, "--size", "64K")
     assert "read 64 KiB: 50 operations" in printed("show", path, "--size", "64K")
     assert document("show", path, "--size", "64K")["model"]["peaks"][0]["size_class_bytes"] == 65536
@@ -219,7 +219,7 @@ def test_sizes_of_one_are_taken_from_the_other_and_marked(tmp_path):
     more = saved(tmp_path / "more.json", *law([4096, 65536, 262144]))
     text = printed("compare", some, more)
     assert re.search(r"read +64 KiB +A ~ +166 us", text)
-    assert "~ interpolated, give or take" in text
+    assert "~ interpolated, +/-" in text
     assert "more reads as fast as some." in text
     row = document("compare", some, more)["rows"][1]
     assert row["size_class_bytes"] == 65536

@@ -1,6 +1,6 @@
 """Recordings in words: one under way, one that is done, and those of a server."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spillcast.recording import Recording
@@ -46,37 +46,43 @@ def status_line(status: Mapping[str, Any]) -> str:
     return line + (f"  lost {status['lost']:,}" if status["lost"] else "")
 
 
+#: A label and its text; rows without a label continue the one before.
+Row = tuple[str, str]
+
+
 def recording_text(recording: Recording) -> str:
     """What was recorded, what it cost, and what to do next."""
     meta, capture, unseen = recording.meta, recording.meta.capture, recording.meta.unseen
-    lines = [f"{recording.path}: {format_duration(recording.elapsed_s)} recorded"]
+    rows: list[Row] = []
     if meta.server_query is not None:
-        lines += _about_query(meta.engine.query or "", meta.server_query)
+        rows += _query_rows(meta.engine.query or "", meta.server_query)
     elif (part := Part.of(meta)) is not None and part.before_s is not None:
-        lines.append(f"  process    ran for {format_duration(part.before_s)} before")
+        rows.append(("process", f"ran for {format_duration(part.before_s)} before"))
     if meta.captured:
-        lines += [
-            f"  temp I/O   {_temp(recording)}",
-            f"  capture    {capture.method}: {capture.lost:,} lost",
-            *([f"             {unseen.text}"] if unseen.causes and not unseen.notable else []),
-            f"  overhead   {overhead_words(capture)}",
-        ]
+        rows.append(("temp I/O", _temp(recording)))
+        rows.append(("capture", f"{capture.method}: {capture.lost:,} lost"))
+        if unseen.causes and not unseen.notable:
+            rows.append(("", unseen.text))
+        rows.append(("overhead", overhead_words(capture)))
     if capture.file_faults:
-        lines.append(
-            f"  faults     {format_count(capture.file_faults, 'page fault')} read from a file"
-        )
+        faults = format_count(capture.file_faults, "page fault")
+        rows.append(("faults", f"{faults} read from a file"))
     if meta.sampling is not None:
-        lines += _about_samples(recording.samples, meta.sampling)
+        rows += _sample_rows(recording.samples, meta.sampling)
     if meta.raw.slices_s is not None:
         waits, slices = format_count(meta.raw.rows, "wait"), len(meta.raw.slices_s)
-        lines.append(f"  kept       {waits} in {format_count(slices, 'slice')}")
-    lines += [f"  warning    {text}" for text in recording_warnings(recording)]
+        rows.append(("kept", f"{waits} in {format_count(slices, 'slice')}"))
+    rows += [("warning", text) for text in recording_warnings(recording)]
+    command = f"profile {shell_word(recording.path)}" + " --by file" * meta.captured
     if meta.temp.operations or recording.plan_alone is not None:
-        lines.append(f"  next       spillcast forecast {shell_word(recording.path)} --to DIRECTORY")
-    else:
-        by = " --by file" if meta.captured else ""
-        lines.append(f"  next       spillcast profile {shell_word(recording.path)}{by}")
-    return "\n".join(lines)
+        command = f"forecast {shell_word(recording.path)} --to DIRECTORY"
+    rows.append(("next", f"spillcast {command}"))
+    head = f"{recording.path}: {format_duration(recording.elapsed_s)} recorded"
+    return "\n".join([head, *_lines(rows)])
+
+
+def _lines(rows: Iterable[Row]) -> list[str]:
+    return [f"  {label:<11}{text}" for label, text in rows]
 
 
 #: The proposal for a machine that was never calibrated.
@@ -106,23 +112,21 @@ def _temp(recording: Recording) -> str:
     )
 
 
-def _about_query(statement: str, query: RecordedQuery) -> list[str]:
+def _query_rows(statement: str, query: RecordedQuery) -> list[Row]:
     text = " ".join(statement.split())
-    lines = [f"  query      {text[:64]}{'...' * (len(text) > 64)}"]
+    rows = [("query", f"{text[:64]}{'...' * (len(text) > 64)}")]
     if query.before_recording_s:
-        lines.append(
-            f"             ran for {format_duration(query.before_recording_s)} before, "
-            f"{format_duration(query.query_elapsed_s or 0.0)} in all"
-        )
-    workers = len({worker.pid for worker in query.workers})
-    if workers:
+        before, total = query.before_recording_s, query.query_elapsed_s or 0.0
+        words = f"ran for {format_duration(before)} before, {format_duration(total)} in all"
+        rows.append(("", words))
+    if workers := len({worker.pid for worker in query.workers}):
         late = len({worker.pid for worker in query.workers if worker.late})
         attached = f"{late:,} of them late" if late else "attached on arrival"
-        lines.append(f"  workers    {format_count(workers, 'parallel worker')}, {attached}")
-    return lines
+        rows.append(("workers", f"{format_count(workers, 'parallel worker')}, {attached}"))
+    return rows
 
 
-def _about_samples(samples: "pa.Table", sampling: Sampling) -> list[str]:
+def _sample_rows(samples: "pa.Table", sampling: Sampling) -> list[Row]:
     totals: dict[str, int] = {}
     events = samples["event"].to_pylist()
     for event, weight_us in zip(events, samples["weight_us"].to_pylist(), strict=True):
@@ -134,17 +138,15 @@ def _about_samples(samples: "pa.Table", sampling: Sampling) -> list[str]:
     cost = f"{format_duration(sampling.client_cpu_s)} here"
     if sampling.server_cpu_s is not None:
         cost += f" and {format_duration(sampling.server_cpu_s)} in the server"
-    samples = format_count(sampling.samples, "sample")
-    lines = [
-        f"  waits      {shares or 'none seen'}",
-        f"  sampling   {samples}, {sampling.rate_hz} a second; cost {cost}",
+    count = format_count(sampling.samples, "sample")
+    rows = [
+        ("waits", shares or "none seen"),
+        ("sampling", f"{count}, {sampling.rate_hz} a second; cost {cost}"),
     ]
     if sampling.discarded:
-        lines.append(
-            f"             {sampling.discarded:,} more discarded, taken after gaps of "
-            f"{format_duration(sampling.gap_s)} in all"
-        )
-    return lines
+        gap = format_duration(sampling.gap_s)
+        rows.append(("", f"{sampling.discarded:,} more discarded, after gaps of {gap} in all"))
+    return rows
 
 
 def recording_warnings(recording: Recording) -> list[str]:
@@ -209,23 +211,15 @@ def server_recording_text(recording: "ServerRecording", width: int) -> str:
 
     The table is ``width`` columns wide at most; paths are never broken.
     """
-    took = format_duration(recording.recorded_s)
+    elapsed, rows = format_duration(recording.recorded_s), _warnings(recording)
     if not recording.recordings:
-        return "\n".join([f"no query did temp I/O in {took}", *_notes(recording)])
-    count = len(recording.recordings)
-    recordings = format_count(count, "recording")
+        return "\n".join([f"no query did temp I/O in {elapsed}", *_lines(rows)])
+    recordings = format_count(len(recording.recordings), "recording")
     table = Table.of(_QUERIES, [_record(query) for query in recording.recordings])
     largest = max(recording.recordings, key=lambda query: query.temp_s)
-    return "\n".join(
-        [
-            f"{recording.path}: {recordings} of queries that spilled, in {took}",
-            "",
-            table.text(width),
-            "",
-            *_notes(recording),
-            f"  next       spillcast forecast {shell_word(largest.path)} --to DIRECTORY",
-        ]
-    )
+    rows.append(("next", f"spillcast forecast {shell_word(largest.path)} --to DIRECTORY"))
+    head = f"{recording.path}: {recordings} of queries that spilled, in {elapsed}"
+    return "\n".join([head, "", table.text(width), "", *_lines(rows)])
 
 
 def _record(recording: "QueryRecording") -> dict[str, Any]:
@@ -242,24 +236,20 @@ def _record(recording: "QueryRecording") -> dict[str, Any]:
     }
 
 
-def _notes(recording: "ServerRecording") -> list[str]:
-    notes = [
-        f"  warning    nothing kept of process {query.pid}, {query.because}: {_short(query.query)}"
+def _warnings(recording: "ServerRecording") -> list[Row]:
+    texts = [
+        f"nothing kept of process {query.pid}, {query.because}: {_short(query.query)}"
         for query in recording.unkept
     ]
     if recording.unassigned:
-        notes.append(
-            f"  warning    {format_count(recording.unassigned, 'temp operation')} of no observed "
-            "query"
-        )
+        operations = format_count(recording.unassigned, "temp operation")
+        texts.append(f"{operations} of no observed query")
     if recording.lost:
-        notes.append(
-            f"  warning    {recording.method} lost {format_count(recording.lost, 'report')} "
-            "of all sessions"
-        )
+        reports = format_count(recording.lost, "report")
+        texts.append(f"{recording.method} lost {reports} of all sessions")
     if recording.failure is not None:
-        notes.append(f"  warning    {recording.failure}")
-    return notes
+        texts.append(recording.failure)
+    return [("warning", text) for text in texts]
 
 
 def _short(query: str) -> str:

@@ -282,10 +282,9 @@ def _known_words(estimate: Estimate, storage: Storage) -> str:
     """Where an estimate comes from, and its error."""
     if estimate.measured:
         return "stated" if storage.source.stated else "measured"
-    where = "beyond the measured" if estimate.extrapolated else "between the measured"
-    if storage.source.stated:
-        where = where.replace("measured", "stated")
-    return f"{where}, give or take {100 * estimate.error:.0f} %"
+    sizes = "stated sizes" if storage.source.stated else "measured sizes"
+    how = f"extrapolated from {sizes}" if estimate.extrapolated else f"interpolated between {sizes}"
+    return f"{how}, +/- {100 * estimate.error:.0f} %"
 
 
 _STATED = (

@@ -11,7 +11,7 @@ from spillcast.storage.catalogue import Row as CatalogueRow
 from spillcast.storage.catalogue import figures
 from spillcast.storage.description import Comparison, Verdict
 from spillcast.storage.description import Row as ComparedRow
-from spillcast.units import format_speedup
+from spillcast.units import format_count, format_speedup
 
 #: Ratios this close to 1 are no difference; those this far apart are told of by size.
 ALIKE, APART = 1.05, 1.3
@@ -93,10 +93,10 @@ def _notes(rows: Sequence[ComparedRow], left_out: int) -> list[str]:
     for mark, extrapolated, where in (("~", False, "interpolated"), ("?", True, "extrapolated")):
         errors = [e.error for e in unmeasured if e.extrapolated == extrapolated]
         if errors:
-            notes.append(f"{mark} {where}, give or take {_percent(max(errors))}")
+            notes.append(f"{mark} {where}, +/- {_percent(max(errors))}")
     if left_out:
-        are = "row is" if left_out == 1 else "rows are"
-        notes.append(f"{left_out:,} more {are} too far from measured sizes: see --json")
+        rows_text = format_count(left_out, "row")
+        notes.append(f"{rows_text} left out, too far from measured sizes: see --json")
     return [f"  {note}" for note in notes]
 
 
@@ -126,7 +126,7 @@ def _verb(verdict: Verdict) -> str:
     elif high > APART * low:
         remarks.append(f"{_times(low)} to {_times(high)} by size")
     if verdict.error > ALIKE - 1:
-        remarks.append(f"give or take {_percent(verdict.error)}")
+        remarks.append(f"+/- {_percent(verdict.error)}")
     times, how = (speedup, "faster") if speedup > 1 else (1 / speedup, "slower")
     return f"{verb} {_times(times)} times {how}" + (f" ({', '.join(remarks)})" if remarks else "")
 
