@@ -12,8 +12,7 @@ import pytest
 
 from evidence import recording
 from harness import until
-from spillcast.cli.recording import record_minute
-from spillcast.engines.engine import SessionSelector
+from spillcast.cli.recording import Target, record_minute
 from spillcast.errors import SpillcastError
 from spillcast.forecast.recorded_io import recorded_threads
 from spillcast.forecast.remaining.progress import progress_of
@@ -213,7 +212,7 @@ def test_a_second_ctrl_c_loses_nothing(tmp_path, monkeypatch, signals_by_default
             until(spilled.exists, "the first write")
             options = RecordOptions((tmp_path,))
             view = Interrupting(while_detached)
-            record_minute(running.pid, None, output, options, SessionSelector(), view)
+            record_minute(Target(pid=running.pid), output, options, view)
         finally:
             running.kill()
     assert Recording.open(output).meta.temp.writes > 0

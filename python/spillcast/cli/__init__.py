@@ -166,7 +166,7 @@ def hide_passwords(arguments: Sequence[str]) -> None:
 
 
 def _may_hold_password(argument: str) -> bool:
-    """Without a regular expression: this is asked at each start."""
+    """Without a regular expression, as it runs at each start."""
     return ("://" in argument and "@" in argument) or "password" in argument.lower()
 
 

@@ -1,4 +1,4 @@
-"""``spillcast cache``: what a flash cache in front of a disk would serve."""
+"""``spillcast cache``: simulate a flash cache in front of a disk."""
 
 from typing import TYPE_CHECKING, Annotated
 

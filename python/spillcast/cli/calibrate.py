@@ -1,4 +1,4 @@
-"""``spillcast calibrate``: what waits cost on this machine, measured with real work and kept."""
+"""``spillcast calibrate``: measure the CPU cost of waits on this machine."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""``spillcast demo``: the whole loop on a real engine, in about two minutes."""
+"""``spillcast demo``: record, probe, forecast and check on a real engine."""
 
 from spillcast.cli.engines import DEFAULT, Engine
 from spillcast.cli.options import Work

@@ -1,4 +1,4 @@
-"""``spillcast doctor``: what works here, and what mends the rest."""
+"""``spillcast doctor``: check what works on this machine."""
 
 from spillcast.cli.usage import Answer
 

@@ -90,7 +90,7 @@ def emulate(
 
 
 def _serve(mount: "Mount", command: list[str] | None) -> int | None:
-    """Stay as long as asked; the exit status of the command, if there is one."""
+    """Serve until the end; the exit status of the command, if there is one."""
     from spillcast.cli.progress import live_line
     from spillcast.report.emulation import status_line
     from spillcast.storage.emulation import run_command, stay

@@ -1,4 +1,4 @@
-"""What engines give to the command line: the choices of ``--engine``, and commands."""
+"""Engines on the command line: the choices of ``--engine``, and commands."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,7 +24,7 @@ EngineOrAll = Annotated[_NameOrAll, typer.Option(help="Which engine's queries.")
 
 
 class EngineCommand(Grouped):
-    """A command whose function an engine offers; ``print_result`` prints what that returns.
+    """A command whose function an engine offers; ``print_result`` prints its result.
 
     The function's parameters are options of the engine, ``shared`` those of all engines.
     """
@@ -48,5 +48,5 @@ class EngineCommand(Grouped):
         """InputError for options with which the function should not run."""
 
     def print_result(self, result: Any, options: Mapping[str, Any]) -> None:
-        """Print what the function has returned."""
+        """Print the result of the function."""
         raise NotImplementedError

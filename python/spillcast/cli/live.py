@@ -31,7 +31,7 @@ class View(Protocol):
         """Show the state at the end."""
 
     def say(self, text: str) -> None:
-        """Print a line that stays; one that begins with a blank continues the last."""
+        """Print a permanent line; one that begins with a blank continues the last."""
 
 
 class LineView:

@@ -39,7 +39,7 @@ def tmpfs(
 
 
 class _Move(EngineCommand):
-    """Prints what a move has done, or would do."""
+    """Prints the steps that a move has taken or would take."""
 
     def check(self, options: Mapping[str, Any]) -> None:
         """InputError for a place that no statement and no command could name in every program."""

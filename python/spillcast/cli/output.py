@@ -1,4 +1,4 @@
-"""Where output goes: text, JSON, CSV or Markdown; no terminal obeys what others wrote."""
+"""Output as text, JSON, CSV or Markdown, without control sequences of others."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class VisibleStream:
 
 @contextmanager
 def visible_streams() -> Iterator[None]:
-    """Print so, whoever prints."""
+    """Make all output of the process visible text."""
     out, err = (cast(TextIO, VisibleStream(stream)) for stream in (sys.stdout, sys.stderr))
     with redirect_stdout(out), redirect_stderr(err):
         yield
@@ -73,7 +73,7 @@ def show(
     csv: bool = False,
     markdown: bool = False,
 ) -> None:
-    """Print an answer in the form that is asked for; by default as people read it."""
+    """Print an answer as JSON, CSV or Markdown, or by default as text."""
     if json:
         emit(document())
     elif csv:
@@ -90,7 +90,7 @@ def emit(document: Mapping[str, Any]) -> None:
 
 
 def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:
-    """JSON of printable ASCII: whatever it holds, no terminal obeys it.
+    """JSON of printable ASCII, without control sequences for a terminal.
 
     JSON has no infinity: null stands for a ratio that is beyond all numbers.
     """
@@ -131,5 +131,5 @@ def print_coloured(text: str) -> None:
 
 
 def takes_colours(is_terminal: bool) -> bool:
-    """Whether to write escape codes for colours: on a terminal, unless it is told not to."""
+    """Whether to write colours: on a terminal, unless NO_COLOR or TERM=dumb is set."""
     return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,4 +1,4 @@
-"""``spillcast postgres``: which statements of a server spill, and what would cure them."""
+"""``spillcast postgres``: rank a server's statements that spill."""
 
 from pathlib import Path
 from typing import Annotated, Literal

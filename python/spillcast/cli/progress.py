@@ -25,13 +25,13 @@ WIDE = 80
 
 
 class Show(Protocol):
-    """What a bar is fed with: what is done, of how much (None: unknown), and bytes moved by it.
+    """Progress of a bar: done, total (None: unknown), and bytes moved.
 
     Without ``moved``, ``done`` itself is what is told, in the unit of the bar.
     """
 
     def __call__(self, done: int, total: int | None = None, moved: int | None = None, /) -> None:
-        """So much by now."""
+        """Report progress."""
 
 
 def _is_drawn_on() -> bool:
@@ -106,7 +106,7 @@ class _Bar:
         self._timer.start()
 
     def show(self, done: int, total: int | None = None, moved: int | None = None, /) -> None:
-        """What was done so far."""
+        """Update the progress."""
         with self._lock:
             self._fed = done, total, moved
             self._draw()
@@ -179,7 +179,7 @@ def progress_text(
 
 
 class TerminalStage:
-    """Numbers the steps, shows what the present one does, and how long each took.
+    """Numbers steps, shows the progress of the current one, and prints the time of each.
 
     With a ``budget_s`` it shows how much of that is left.
     """

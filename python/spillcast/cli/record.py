@@ -1,7 +1,6 @@
 """``spillcast record``: the temp I/O of a command, a running process or a server's query."""
 
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 
     CaptureName = str
 
-    from spillcast.cli.live import View
-    from spillcast.engines.engine import SessionSelector
+    from spillcast.cli.live import CommandOutput, View
+    from spillcast.cli.recording import PassedOn, Target
     from spillcast.forecast.running import RunningForecast
     from spillcast.recording import Recording
     from spillcast.recording.capture import RecordOptions
@@ -224,25 +223,21 @@ def record(
 
     Example: spillcast record --live --discard --pid 4711 --to catalogue:aws-gp3
     """
+    from dataclasses import replace
+
     from spillcast._core import unused_name
     from spillcast.cli.live import CommandOutput, line_view, live_view
-    from spillcast.cli.recording import (
-        as_it_ends,
-        begin,
-        follow,
-        record_all,
-        record_minute,
-        record_server,
-    )
+    from spillcast.cli.recording import Target, as_it_ends, record_all, record_minute
     from spillcast.cli.rehearse import check_rehearse, rehearse_recorded
     from spillcast.engines.engine import SessionSelector
     from spillcast.interruptible import kept_status
     from spillcast.recording.capture import RecordOptions
     from spillcast.units import parse_duration_s
 
-    wanted = SessionSelector(backend, query, wait_for_spill)
-    _check_server(server, wanted, explain, set_ or [], every=all_, live=live)
-    _require_target(command, pid, server)
+    target = Target(
+        command, pid, server, SessionSelector(backend, query, wait_for_spill), explain, set_ or []
+    )
+    _check_target(target, every=all_, live=live)
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s, slices, share, force)
     check_rehearse(rehearse, pid, explain, server)
@@ -274,63 +269,70 @@ def record(
         )
         assert output is not None
         with line_view(show=not json) as view:
-            result = record_minute(pid, server, output, options, wanted, view)
-        _tell(result, output, json=json)
+            result = record_minute(target, output, options, view)
+        _print_recording(result, output, json=json)
         raise typer.Exit(kept_status())
-    if live and wanted == SessionSelector() and explain is None:
-        wanted = SessionSelector(spilling=True)
-    running = _running() if live else None
-    others = CommandOutput(json=json) if live and command is not None else None
-    shows: AbstractContextManager[View]
+    if live and target.session == SessionSelector() and explain is None:
+        target = replace(target, session=SessionSelector(spilling=True))
+    shows: AbstractContextManager[View] = line_view(show=not json)
     if live:
-        title = _described(command, pid, server)
         shows = live_view(
-            title if discard else f"recording {title}",
+            target.title if discard else f"recording {target.title}",
             forecast=_running_forecast(to, history or (), written, confidence),
             json_lines=json,
             keep=discard or to is not None,
             keyboard=command is None,
         )
-    else:
-        shows = line_view(show=not json)
+    others = CommandOutput(json=json) if live and command is not None else None
     with as_it_ends(command) as passed_on:
         try:
-            if server is not None:
-                with shows as shown:
-                    result = record_server(
-                        server,
-                        output,
-                        options,
-                        wanted,
-                        shown,
-                        running,
-                        explain=explain,
-                        settings=set_ or [],
-                    )
-                    shown.end()
-            else:
-                recorder = begin(command, pid, output, options, running, others, passed_on)
-                with shows as shown:
-                    follow(recorder, shown)
-                    recorder.stop()
-                    shown.end()
-                if output is None:
-                    recorder.abandon()
-                else:
-                    result = recorder.finish()
-                    _tell_of_the_rest(recorder)
+            recording = _recorded(target, output, options, shows, others, passed_on, live=live)
         finally:
             if others is not None:
                 others.print_kept()
-        if output is not None:
-            exit_status = result.meta.engine.settings.get("exit_status")
-            if rehearse and result.meta.spilled and not exit_status:
-                rehearse_recorded(result, rehearse, server)
-            _tell(result, output, json=json, live=live, beside_output=command is not None)
+        if recording is not None and output is not None:
+            exit_status = recording.meta.engine.settings.get("exit_status")
+            if rehearse and recording.meta.spilled and not exit_status:
+                rehearse_recorded(recording, rehearse, server)
+            _print_recording(
+                recording, output, json=json, live=live, beside_output=command is not None
+            )
     raise typer.Exit(kept_status())
 
 
-def _tell(
+def _recorded(
+    target: "Target",
+    output: Path | None,
+    options: "RecordOptions",
+    shows: "AbstractContextManager[View]",
+    others: "CommandOutput | None",
+    passed_on: "PassedOn | None",
+    *,
+    live: bool,
+) -> "Recording | None":
+    """Record a target to its end, or to Ctrl-C; None if nothing is written."""
+    from spillcast.cli.recording import begin, follow, record_server
+
+    running = _running() if live else None
+    if target.server is not None:
+        with shows as shown:
+            recording = record_server(target, output, options, shown, running)
+            shown.end()
+        return recording
+    recorder = begin(target, output, options, running, others, passed_on)
+    with shows as shown:
+        follow(recorder, shown)
+        recorder.stop()
+        shown.end()
+    if output is None:
+        recorder.abandon()
+        return None
+    recording = recorder.finish()
+    _report_left_running(recorder)
+    return recording
+
+
+def _print_recording(
     recording: "Recording",
     output: Path,
     *,
@@ -338,7 +340,7 @@ def _tell(
     live: bool = False,
     beside_output: bool = False,
 ) -> None:
-    """What was recorded, and what whoever asked for it should know of that."""
+    """Print what was recorded, and notices on stderr."""
     from spillcast.cli.output import emit
     from spillcast.recording.completeness import unrecognised
     from spillcast.report.recording import calibration_wanted, recording_text
@@ -363,20 +365,13 @@ def _tell(
             print(f"spillcast: {words}", file=sys.stderr)
 
 
-def _tell_of_the_rest(recorder: "Recorder") -> None:
+def _report_left_running(recorder: "Recorder") -> None:
     """Report that a command left processes behind, whose I/O is no longer recorded."""
     from spillcast.recording.record import left_running
 
     left = left_running(recorder)
     if left is not None:
         print(f"spillcast: {left}", file=sys.stderr)
-
-
-def _described(command: list[str] | None, pid: int | None, server: str | None) -> str:
-    """What is observed, for a title."""
-    if server is not None:
-        return server
-    return shlex.join(command) if command else f"process {pid}"
 
 
 def _running() -> "Running":
@@ -399,17 +394,6 @@ def _running_forecast(
     if known.options:
         raise OptionConflict(f"{known.options} without --to", "say what storage to forecast for")
     return None
-
-
-def _require_target(*targets: object) -> None:
-    """InputError unless exactly one target of the observation is given."""
-    given = len(targets) - targets.count(None)
-    if given != 1:
-        takes = "needs" if given == 0 else "takes only"
-        raise OptionMissing(
-            f"record {takes} one of --pid PID or -- COMMAND or --postgres DSN",
-            "see: spillcast record --help",
-        )
 
 
 def _check_live(
@@ -447,34 +431,34 @@ def _check_minute(command: Sequence[str] | None, options: "RecordOptions", *, ot
         )
 
 
-def _check_server(
-    server: str | None,
-    wanted: "SessionSelector",
-    explain: str | None,
-    settings: Sequence[str],
-    *,
-    every: bool,
-    live: bool,
-) -> None:
-    """InputError for options that go with no server, or not with ``--all``."""
+def _check_target(target: "Target", *, every: bool, live: bool) -> None:
+    """InputError unless it is one target, and for options of a server that do not fit it."""
     from spillcast.engines.engine import SessionSelector
 
-    if server is None:
-        if explain is not None or settings or wanted != SessionSelector() or every:
-            given = "--backend, --query, --wait-for-spill, --all, --explain and --set"
-            raise OptionConflict(f"{given} need --postgres")
-        return
-    if not every:
-        return
-    alone = "leave it out: every query that spills gets a recording of its own"
-    refused = {
-        "--backend": (wanted.backend is not None, alone),
-        "--query": (wanted.query is not None, alone),
-        "--wait-for-spill": (wanted.spilling, alone),
-        "--explain": (explain is not None, "record it by itself, without --all"),
-        "--set": (bool(settings), "settings are for a statement that --explain runs"),
-        "--live": (live, "a line shows how many sessions spill; --live shows one session"),
-    }
-    for option, (is_given, instead) in refused.items():
-        if is_given:
-            raise OptionConflict(f"{option} does not go with --all", instead)
+    session, any_session = target.session, target.session == SessionSelector()
+    if target.server is None and (
+        target.explain is not None or target.settings or not any_session or every
+    ):
+        given = "--backend, --query, --wait-for-spill, --all, --explain and --set"
+        raise OptionConflict(f"{given} need --postgres")
+    if every and target.server is not None:
+        alone = "leave it out: every query that spills gets a recording of its own"
+        refused = {
+            "--backend": (session.backend is not None, alone),
+            "--query": (session.query is not None, alone),
+            "--wait-for-spill": (session.spilling, alone),
+            "--explain": (target.explain is not None, "record it by itself, without --all"),
+            "--set": (bool(target.settings), "settings are for a statement that --explain runs"),
+            "--live": (live, "a line shows how many sessions spill; --live shows one session"),
+        }
+        for option, (is_given, instead) in refused.items():
+            if is_given:
+                raise OptionConflict(f"{option} does not go with --all", instead)
+    given_targets = [target.command, target.pid, target.server]
+    count = len(given_targets) - given_targets.count(None)
+    if count != 1:
+        takes = "needs" if count == 0 else "takes only"
+        raise OptionMissing(
+            f"record {takes} one of --pid PID or -- COMMAND or --postgres DSN",
+            "see: spillcast record --help",
+        )

@@ -1,12 +1,13 @@
-"""What ``record`` runs: a command, a process, a server's session or all of them, a minute."""
+"""Recordings of a command, a process, a server's session, all sessions, or in bursts."""
 
 import os
+import shlex
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -32,6 +33,26 @@ if TYPE_CHECKING:
 ALL_OUTPUT = Path("server.spills")
 #: How often a command under observation is looked at, and a pause between bursts.
 TICK_S, _PAUSE_TICK_S = 1.0, 0.25
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is recorded: a command, a process, or a session or statement of a server."""
+
+    command: list[str] | None = None
+    pid: int | None = None
+    server: str | None = None
+    session: SessionSelector = field(default_factory=SessionSelector)
+    #: A statement to run under EXPLAIN, and its settings as NAME=VALUE.
+    explain: str | None = None
+    settings: Sequence[str] = ()
+
+    @property
+    def title(self) -> str:
+        """Its name in a live view."""
+        if self.server is not None:
+            return self.server
+        return shlex.join(self.command) if self.command else f"process {self.pid}"
 
 
 class Started(Protocol):
@@ -72,7 +93,7 @@ class PassedOn:
 
 @contextmanager
 def as_it_ends(words: Sequence[str] | None) -> Iterator[PassedOn | None]:
-    """What is done about a command, until it has ended, whatever fails here before.
+    """Stay with a command until it has ended, even after a failure here.
 
     SIGTERM, SIGINT and SIGHUP end the command, and only thereby its recording. A command that
     fails has its status passed on, as a shell tells it. Nothing of this where there is no command.
@@ -129,8 +150,7 @@ def _in_foreground() -> bool:
 
 
 def begin(
-    command: list[str] | None,
-    pid: int | None,
+    target: Target,
     output: Path | None,
     options: "RecordOptions",
     running: "Running | None",
@@ -141,15 +161,15 @@ def begin(
     from spillcast.cli.progress import progress_bar
     from spillcast.recording.record import record_command, record_pid
 
-    if command is not None:
+    if target.command is not None:
         with others.starting() if others is not None else nullcontext():
-            recorder, started = record_command(command, output, options, running)
+            recorder, started = record_command(target.command, output, options, running)
         if passed_on is not None:
             passed_on.to(started)
     else:
-        assert pid is not None
-        with progress_bar(f"attaching to process {pid}"):
-            recorder = record_pid(pid, output, options, running)
+        assert target.pid is not None
+        with progress_bar(f"attaching to process {target.pid}"):
+            recorder = record_pid(target.pid, output, options, running)
     for notice in recorder.new_notices():
         print(f"spillcast: {notice}", file=sys.stderr)
     return recorder
@@ -187,35 +207,32 @@ def record_all(server: str, output: Path | None, options: "RecordOptions", *, js
 
 
 def record_server(
-    server: str,
+    target: Target,
     output: Path | None,
     options: "RecordOptions",
-    wanted: SessionSelector,
     view: "View",
-    running: "Running | None",
-    *,
-    explain: str | None = None,
-    settings: Sequence[str] = (),
+    running: "Running | None" = None,
 ) -> "Recording":
-    """Record what the options ask for. InputError where they do not go together."""
+    """Record a session or statement. InputError for options that contradict each other."""
     from spillcast.engines.postgres.live.record import record_postgres
 
-    finds = wanted != SessionSelector()
-    if finds == (explain is not None):
+    assert target.server is not None
+    by_session = target.session != SessionSelector()
+    if by_session == (target.explain is not None):
         raise OptionMissing(
             "--postgres needs --backend PID, --query PATTERN, --wait-for-spill or --explain SQL",
             "see: spillcast record --help",
         )
-    if settings and explain is None:
+    if target.settings and target.explain is None:
         raise OptionConflict(
             "--set is for the session of --explain; other sessions cannot be changed"
         )
     return record_postgres(
-        server,
+        target.server,
         output,
-        wanted if finds else None,
-        explain=explain,
-        settings=dict(_pair(text) for text in settings),
+        target.session if by_session else None,
+        explain=target.explain,
+        settings=dict(_pair(text) for text in target.settings),
         options=options,
         say=view.say,
         on_status=view.look,
@@ -231,32 +248,27 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def record_minute(
-    pid: int | None,
-    server: str | None,
-    output: Path,
-    options: "RecordOptions",
-    wanted: SessionSelector,
-    view: "View",
+    target: Target, output: Path, options: "RecordOptions", view: "View"
 ) -> "Recording":
-    """Record it in bursts until it ends, all are done, or Ctrl-C, and keep what there is."""
+    """Record in bursts until the target ends, all are done, or Ctrl-C, and keep what there is."""
     from spillcast._core import check_output
     from spillcast.recording.minute import keep, record_bursts
     from spillcast.workspace import workspace
 
     check_output(output, force=options.force)
-    session, numbers = wanted, count()
+    numbers = count()
 
     def burst(room: Path, duration_s: float) -> "Recording":
-        nonlocal session
+        nonlocal target
         record_options = replace(options, duration_s=duration_s, share=False, force=False)
         path = room / f"{next(numbers)}.spill"
-        if server is None:
-            assert pid is not None
-            return _of_process(pid, path, record_options, view)
-        recording = record_server(server, path, record_options, session, view, None)
+        if target.server is None:
+            assert target.pid is not None
+            return _of_process(target.pid, path, record_options, view)
+        recording = record_server(target, path, record_options, view)
         if recording.meta.postgres is not None:
             # The next bursts are of this session, whatever others may match by then.
-            session = SessionSelector(recording.meta.postgres.backend)
+            target = replace(target, session=SessionSelector(recording.meta.postgres.backend))
         return recording
 
     def pause(gap_s: float) -> None:

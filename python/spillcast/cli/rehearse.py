@@ -32,7 +32,7 @@ def check_rehearse(
     explain: str | None,
     server: str | None,
 ) -> None:
-    """InputError for what `record` cannot run again, and for what is not a directory."""
+    """InputError for targets that `record` cannot run again, and for a missing directory."""
     from spillcast.errors import OptionConflict, PathMissing
 
     if not directories:
@@ -52,7 +52,7 @@ DURATION_S = 10.0
 def rehearse_recorded(
     recording: "Recording", directories: Sequence[Path], server: str | None
 ) -> None:
-    """Rehearse what was just recorded on each directory, and keep that with the recording.
+    """Rehearse a new recording on each directory, and keep the results with it.
 
     What cannot be rehearsed is said on stderr; the recording stays as it is.
     """
@@ -82,7 +82,7 @@ def rehearsing(
     *,
     confirmed: bool = False,
 ) -> "Callable[[Recording, Path], Rehearsal]":
-    """What rehearses the query of a recording on a directory; it keeps its files in ``folder``.
+    """The function that rehearses a recorded query on a directory, with files in ``folder``.
 
     A recorded command that may write runs again only if ``confirmed``.
     """

@@ -1,4 +1,4 @@
-"""``spillcast report``: one page of whatever was measured or forecast."""
+"""``spillcast report``: one HTML page of measurements and forecasts."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

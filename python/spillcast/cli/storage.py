@@ -74,7 +74,7 @@ def show(
 
 
 def _ops(text: str, storage: "Storage", op: str | None) -> list[str]:
-    """The ops to show. InputError where the storage has no figures for what is asked."""
+    """The ops to show. InputError if the storage has no figures for them."""
     from spillcast.errors import TargetIncomplete
 
     ops = [name for name in OPS if any(g.count for g in storage.of(name))]

@@ -212,7 +212,7 @@ def memory(
 
 
 def _lab(name: str, *, named: bool) -> "Callable[[Path, Path | None], Lab]":
-    """What opens the engine with its data in a room, or for a query of the user's own a database.
+    """The function that opens the engine with its data, or a database for the user's query.
 
     InputError where it sweeps no queries of the user's own.
     """

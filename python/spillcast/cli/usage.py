@@ -21,7 +21,7 @@ _SENTENCE = 300
 
 
 class VerbList(TyperGroup):
-    """Lists each verb with the whole first sentence of its help."""
+    """Lists each verb with the first sentence of its help."""
 
     def format_commands(self, context: Any, formatter: Any) -> None:
         """The list, each sentence broken into lines."""
@@ -33,7 +33,7 @@ class VerbList(TyperGroup):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a verb prints: a JSON document or a page, and its exit status."""
+    """The output of a verb, a JSON document or a page, and its exit status."""
 
     document: Callable[[], Mapping[str, Any]]
     page: "Callable[[], Page]"
@@ -115,7 +115,7 @@ def command_group(application: Typer, name: str, help_: str) -> Typer:
 
 
 def usage_errors_explained(call: Callable[..., Any], *words: Any, **options: Any) -> Any:
-    """What ``call`` gives; InputError in place of an error of usage."""
+    """The result of ``call``; InputError in place of an error of usage."""
     try:
         return call(*words, **options)
     except NoArgsIsHelpError:
@@ -125,7 +125,7 @@ def usage_errors_explained(call: Callable[..., Any], *words: Any, **options: Any
 
 
 def _named(error: UsageError) -> str:
-    """Which verb it is about, and what is wrong."""
+    """The verb, and the error."""
     text = error.message if isinstance(error, NoSuchOption) else error.format_message()
     text = " ".join(text.split()).rstrip(".")
     text = re.sub(r" Did you mean .*", "", text).rstrip(".")
@@ -135,7 +135,7 @@ def _named(error: UsageError) -> str:
 
 
 def _mended(error: UsageError) -> str:
-    """What was likely meant, or what is missing; and where all is listed."""
+    """A suggestion or the missing parameter, and where to find all of them."""
     see = f"see: {_path(error)} -h"
     if isinstance(error, NoSuchOption):
         near = near_names(error.option_name, error.possibilities or ())
@@ -175,7 +175,7 @@ class Parameter:
 
     @property
     def term(self) -> str:
-        """Its names, and what stands for its value."""
+        """Its names, and the placeholder of its value."""
         value = f" {self.metavar}" if self.is_option and self.metavar else ""
         return ", ".join(sorted(self.names, key=len)) + value
 
@@ -286,5 +286,5 @@ def _parameter(parameter: Any) -> Parameter:
 
 
 def _kind(name: str) -> str:
-    """What stands for a value of a type of click."""
+    """The placeholder of a value of a type of click."""
     return {"str": "TEXT", "path": "PATH", "int": "N", "int range": "N"}.get(name, "NUMBER")

@@ -1,1 +1,1 @@
-"""What people look at: tables and sentences for the terminal."""
+"""Pages for people: tables, sentences and drawings."""

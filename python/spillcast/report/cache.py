@@ -88,7 +88,7 @@ def cache_page(
     *,
     cells: int = 1,
 ) -> Page:
-    """The cache that was asked for, and the curve of all sizes.
+    """The simulated cache, and the curve of all sizes.
 
     The data are the accounts of the simulation's runs; without one, the points of the curve.
     """

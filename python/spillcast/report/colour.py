@@ -1,4 +1,4 @@
-"""Colours for what is written already: headings, rules, bars and warnings. They add no words."""
+"""Colours of finished text: headings, rules, bars and warnings. They add no words."""
 
 from typing import TextIO
 
@@ -7,7 +7,7 @@ from rich.highlighter import RegexHighlighter
 
 
 class Marks(RegexHighlighter):
-    """Styles by what a line looks like; the names of the groups are styles."""
+    """Styles by patterns of lines; the names of the groups are styles."""
 
     highlights = (
         r"(?m)^(?P<bold>.+)(?=\n {2}-+(?: {2}-+)*$)",

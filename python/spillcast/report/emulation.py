@@ -1,4 +1,4 @@
-"""A mount that behaves like a storage, in words: what it is, how it does, what it achieved."""
+"""The mount of an emulated storage: description, progress and result."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from spillcast.units import format_bytes, format_duration
 
 
 def mounted_text(mount: Mount, *, temporary: bool, end: str) -> str:
-    """What a person should know once it is there."""
+    """The description of a new mount."""
     kept = "deleted at the end" if temporary else "kept"
     cache = ", through the page cache" if mount.page_cache else ""
     text = (
@@ -59,7 +59,7 @@ _COLUMNS = (
 
 
 def emulation_page(result: Emulated) -> Page:
-    """What was done, how long it took, and what the mount itself takes."""
+    """Operations with their latencies, and the latency of the mount itself."""
     data = Table(_COLUMNS, [_row(done) for done in result.operations])
     done = Table(_COLUMNS, [_row(done) for done in result.operations if done["count"]])
     title = f"{described(result.mount)}: {format_duration(result.elapsed_s)}"
@@ -70,7 +70,7 @@ def emulation_page(result: Emulated) -> Page:
 
 
 def floor_sentence(mount: Mount) -> str:
-    """What FUSE itself takes."""
+    """The latency of FUSE itself."""
     parts = []
     for op in OPS:
         of_op = [(size, ns) for of, size, ns in mount.floor if of == op]

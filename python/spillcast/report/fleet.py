@@ -1,4 +1,4 @@
-"""What a fleet would gain, as tables; and what an ingest did."""
+"""Savings of a fleet as tables, and the result of an ingest."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -66,7 +66,7 @@ def forecast_page(
 
 
 def statement_text(statement: Statement) -> str:
-    """Whose forecast it is."""
+    """The statement of a forecast."""
     text = one_line(statement.query or "its text is not known", STATEMENT_MAX)
     name = "" if statement.queryid is None else f" {statement.queryid}"
     of = f"the mean of {format_count(statement.calls, 'call')}"
@@ -198,7 +198,7 @@ ROUNDED = 0.0005
 
 
 def details(forecasts: Sequence[Forecast]) -> list[Part]:
-    """Target by target, the best first; then what is said of all."""
+    """Target by target, the best first; then warnings common to all."""
     common = common_warnings(forecasts)
     shared = common if len(forecasts) > 1 else []
     parts = [
@@ -212,7 +212,7 @@ def details(forecasts: Sequence[Forecast]) -> list[Part]:
 
 
 def common_warnings(forecasts: Sequence[Forecast]) -> list[Warned]:
-    """What weakens every number alike, and needs to be said once only."""
+    """Warnings that all forecasts share."""
     first, *others = [f.warnings for f in forecasts if not f.refused] or [[]]
     return [warning for warning in first if all(warning in warnings for warnings in others)]
 
@@ -260,7 +260,7 @@ def _forecast_parts(
 
 
 def _bounds(forecast: Forecast) -> str:
-    """What is known where the middle between bounds is no forecast."""
+    """The sentence of a forecast that has bounds only."""
     low, high = map(format_duration, forecast.interval_s or (0.0, 0.0))
     return (
         f"On {forecast.target} this run would take {low} to {high} instead of "
@@ -269,7 +269,7 @@ def _bounds(forecast: Forecast) -> str:
 
 
 def _rehearsed(done: Rehearsed) -> str:
-    """What was run on the target."""
+    """The extent of a rehearsal."""
     ran = f"rehearsed on the target for {format_duration(done.elapsed_s)}"
     if done.ended:
         return f"{ran}: the entire query, so its time is measured"
@@ -377,14 +377,14 @@ def to_come_parts(forecast: Forecast) -> list[Part]:
 
 
 def to_come_table(coming: Remaining) -> Table:
-    """Bytes to come, with what tells each."""
+    """Remaining bytes, with the source of each."""
     quantities = {"temp reads": coming.reads_bytes, "temp writes": coming.writes_bytes}
     rows = [[name, q.low, q.centre, q.high, q.source] for name, q in quantities.items()]
     return Table(_REMAINING, rows)
 
 
 def left_words(forecast: Forecast, coming: Remaining) -> str:
-    """What is gained by moving it now, which loses what was done."""
+    """The time if moved and restarted now, and if left running."""
     alone = coming.elapsed_s
     if alone.centre is None or alone.high is None:
         return f"left running it takes at least another {format_duration(alone.low)} to read them"
@@ -433,7 +433,7 @@ def forecast_each_document(each: Sequence[Each]) -> dict[str, Any]:
 
 
 def _sums(each: Sequence[Each]) -> list[str]:
-    """For each target, what the queries take in all there and today."""
+    """For each target, the total time of the queries on it and today."""
     sums: dict[str, tuple[int, float, float]] = {}
     for _, forecasts in each:
         for forecast in forecasts:

@@ -1,4 +1,4 @@
-"""A recording under way: where the time goes, temp latency, the forecast, what watching costs."""
+"""A recording in progress: time by event, temp latency, the forecast, and the overhead."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _LATENCY = (
 
 @dataclass(frozen=True)
 class Glimpse:
-    """One look at a recording under way. ``own_cpu_s`` is what this program took in all."""
+    """A snapshot of a recording in progress. ``own_cpu_s`` is the CPU time of this program."""
 
     title: str
     running: Running
@@ -61,7 +61,7 @@ class Glimpse:
 
     @property
     def overhead_s(self) -> float | None:
-        """About what the observed threads lost so far; None where that is not known."""
+        """Estimated time that the observed threads have lost; None if not known."""
         if self.cost is None:
             return None
         return self.cost.overhead_s(self.status["calls"], self.status["switches"])[0]
@@ -153,7 +153,7 @@ def live_text(glimpse: Glimpse, width: int, keys: str = "") -> str:
 
 
 def _forecast(glimpse: Glimpse, width: int) -> list[str]:
-    """The verdict; of a run that goes on what is to come, and how sure that is by now."""
+    """The verdict; of a run in progress also what remains, and the width of its interval."""
     forecast, across = glimpse.forecast, min(width, 100)
     if forecast is None or forecast.forecast_s is None:
         none = glimpse.because and f"  no forecast yet: {glimpse.because}"
@@ -218,7 +218,7 @@ def _latency(glimpse: Glimpse, temp: Sequence[Mapping[str, Any]], width: int) ->
 
 
 def _cost(glimpse: Glimpse) -> str:
-    """What was lost, what the watched threads feel, and what watching takes of a CPU."""
+    """Lost events, overhead of the observed threads, and CPU of this program."""
     status, elapsed_s = glimpse.status, glimpse.elapsed_s
     lost = status["lost"] + status["dropped"]
     cores = glimpse.own_cpu_s / elapsed_s

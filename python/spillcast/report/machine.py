@@ -1,4 +1,4 @@
-"""This machine: what works on it, and what waits cost its queries."""
+"""This machine: supported features, and the CPU cost of waits."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _FIX = Column("fixes", "mend")
 
 
 def doctor_page(diagnosis: Diagnosis) -> Page:
-    """What works, then a command for each thing that does not work and can be fixed."""
+    """What works, and a command for each fix."""
     commit = f" ({diagnosis.commit})" if diagnosis.commit else ""
     version = (
         f"spillcast {diagnosis.spillcast}{commit}, Python {diagnosis.python}, "
@@ -53,7 +53,7 @@ _RUNS = (
 
 
 def machine_page(calibration: Calibration) -> Page:
-    """What was measured, by query and storage, and what was not."""
+    """The measurements by query and storage, and those that were skipped."""
     measured = time.strftime("%Y-%m-%d %H:%M", time.localtime(calibration.measured_at_s))
     machine = calibration.machine
     cpus = [format_count(machine.cpus, "CPU")] if machine.cpus else []
@@ -68,7 +68,7 @@ def machine_page(calibration: Calibration) -> Page:
 
 
 def _cost(cost: WaitCost) -> str:
-    """What the fit says, for two amounts of work."""
+    """The fitted cost for two amounts of work."""
     takes = [
         f"{format_duration(work_s)} of work takes {format_duration(work_s + added_s)}"
         for work_s, added_s in zip(WORK_S, cost.extra_s(np.array(WORK_S), WAIT_S), strict=True)

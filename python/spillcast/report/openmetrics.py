@@ -87,7 +87,7 @@ def _family(name: str, kind: str, text: str) -> Iterator[str]:
 
 
 def _labels(by: Sequence[str], row: dict[str, Any]) -> str:
-    """What a row is of, as labels; what it has not is left out, as the format wants."""
+    """The labels of a row; missing values are left out, as the format requires."""
     names = [*by, *(name for name in ("op", "sql") if name in row and name not in by)]
     pairs: dict[str, Any] = {}
     for name in names:
@@ -100,7 +100,7 @@ def _labels(by: Sequence[str], row: dict[str, Any]) -> str:
 
 
 def _label_name(wanted: str, taken: Collection[str]) -> str:
-    """What is asked, as far as letters and digits; SQL may hold others, and asks may be alike."""
+    """A unique label name of letters and digits for an SQL expression."""
     name = re.sub(r"[^a-zA-Z0-9_]+", "_", wanted).strip("_")
     if not name or name[0].isdigit() or name == "le":
         name = f"by_{name}"

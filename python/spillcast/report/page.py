@@ -57,7 +57,7 @@ class Commands:
     lines: Sequence[str]
 
     def text(self, width: int) -> str:  # noqa: ARG002
-        """As they are, whatever the width."""
+        """The lines, not broken at ``width``."""
         return "\n".join(f"  {visible(line)}" for line in self.lines)
 
     def markdown(self) -> str:

@@ -107,7 +107,7 @@ def _rows(
 
 
 def _meeting(recorded: duckdb.DuckDBPyRelation, where: str | None) -> duckdb.DuckDBPyRelation:
-    """Rows for which a condition holds. InputError where it cannot be asked."""
+    """Rows that meet an SQL condition. InputError for an invalid condition."""
     try:
         return recorded if where is None else recorded.filter(where)
     except duckdb.Error as error:
@@ -140,7 +140,7 @@ class _Tracks:
         woken_by: int | None,
         sql_id: str | None,
     ) -> Iterator[str]:
-        """The slices of one wait and of what the thread did before it."""
+        """The slices of a wait and of the CPU time before it."""
         end_ns = start_ns + elapsed_ns
         last_ns = self.last_end_ns.get(thread)
         if last_ns is not None and start_ns < last_ns:

@@ -25,7 +25,7 @@ NO_SPILL = "no spill"
 
 
 def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> Page:
-    """The verdict, a row a statement, what spills now, what could not be seen, what to do next."""
+    """The verdict, a row for each statement, current spills, missing evidence, and next steps."""
     scale = (ranking.per_day if per_day else None) or 1.0
     parts: list[Part] = [Words(_verdict(ranking, scale), indent="")]
     if ranking.is_blind and ranking.databases:
@@ -81,7 +81,7 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
 
 
 def _blind(ranking: ServerRanking) -> list[str]:
-    """What databases have written is all that is counted, and bounds what it cost."""
+    """Only bytes written by database are counted, which bound the time."""
     files, size = (
         sum(getattr(database, name) for database in ranking.databases)
         for name in ("temp_files", "temp_bytes")
@@ -336,7 +336,7 @@ def plan_text(move: Move) -> str:
 
 
 def done_text(move: Move) -> str:
-    """What was done, what was seen, and what to know."""
+    """The steps that were taken, their verification, and warnings."""
     lines = [f"  {_outline(step)}" for step in move.steps if step.done]
     if not move.reverted:
         lines.insert(0, f"{move.whom}: temp files go to {move.to} from now on.")
@@ -390,7 +390,7 @@ def _for_shell(step: Step) -> str:
 
 
 def _outline(step: Step) -> str:
-    """A step in a line: its statements without what only a machine reads."""
+    """A step in a line: its statements without comments for machines."""
     if step.command is not None:
         return step.command
     return "\n  ".join(

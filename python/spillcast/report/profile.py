@@ -196,7 +196,7 @@ def _histogram(title: str, buckets: LatencyCounts, peaks: "Sequence[Peak]", widt
 
 
 def _peak_lines(row: dict[str, Any], peaks: "Sequence[Peak]") -> list[str]:
-    """Where operations crowd, and what that may mean, as of a storage."""
+    """The peaks of a histogram and their plausible cause."""
     from spillcast.storage.description import peaks_words, plausible_cause
 
     letters = ", ".join(ascii_uppercase[: len(peaks)])

@@ -1,4 +1,4 @@
-"""Recordings in words: one under way, one that is done, and those of a server."""
+"""Text of recordings: in progress, finished, and those of a server."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -51,7 +51,7 @@ Row = tuple[str, str]
 
 
 def recording_text(recording: Recording) -> str:
-    """What was recorded, what it cost, and what to do next."""
+    """The contents of a recording, its overhead, warnings, and the next step."""
     meta, capture, unseen = recording.meta, recording.meta.capture, recording.meta.unseen
     rows: list[Row] = []
     if meta.server_query is not None:
@@ -90,7 +90,7 @@ PROPOSAL = "run `spillcast calibrate` (three minutes) for narrower forecasts"
 
 
 def calibration_wanted(meta: Meta) -> str | None:
-    """What a calibration of the machine would help; None where it would not, or is there."""
+    """Advice to calibrate the machine; None if that would not help, or is done."""
     calibration = meta.machine.calibration
     if not meta.captured or not meta.temp.operations:
         return None
@@ -150,7 +150,7 @@ def _sample_rows(samples: "pa.Table", sampling: Sampling) -> list[Row]:
 
 
 def recording_warnings(recording: Recording) -> list[str]:
-    """What weakens a recording."""
+    """Warnings about a recording."""
     meta = recording.meta
     capture, texts = meta.capture, list[str]()
     if not meta.captured:
@@ -207,7 +207,7 @@ QUERY_MAX = 40
 
 
 def server_recording_text(recording: "ServerRecording", width: int) -> str:
-    """What was recorded, of which queries nothing was kept, and what to do next.
+    """The recordings, the queries of which nothing was kept, and the next step.
 
     The table is ``width`` columns wide at most; paths are never broken.
     """

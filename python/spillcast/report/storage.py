@@ -125,7 +125,7 @@ def _rate(group: Group) -> str:
 
 
 def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
-    """What a reader of the tables should know."""
+    """Notes on the tables."""
     if facts.get("direct_refusal") is not None:
         yield f"  no direct I/O on this file system: {facts['direct_refusal']}"
     elif facts.get("io_uring_refusal") is not None:
@@ -198,7 +198,7 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
 
 
 def _shown_group(storage: Storage, op: str, size_bytes: int | None) -> Group | None:
-    """The group whose histogram stands for an op, of a size where one is given.
+    """The group whose histogram represents an op, of a given size or any.
 
     Of what was recorded that with the most time. Of a grid the smallest size and depth, which show
     the storage's own latency best; buffered before direct, random before sequential.
@@ -223,7 +223,7 @@ def _groups(storage: Storage, ops: Sequence[str]) -> list[Group]:
 
 
 def _facts_text(storage: Storage) -> list[str]:
-    """What the catalogue says of a storage."""
+    """Description, source and assumptions of a storage in the catalogue."""
     facts = storage.facts
     lines = [str(facts[key]) for key in ("description", "source") if key in facts]
     return [*lines, *(f"assumed: {text}" for text in facts.get("assumed", ()))]
@@ -268,7 +268,7 @@ def _others(storage: Storage, op: str, shown: Group) -> list[str]:
 
 
 def _size_words(storage: Storage, op: str, size_bytes: int) -> str:
-    """What a size takes that may not have been measured; nothing where the table has it."""
+    """The estimate for a size; empty if the size was measured."""
     estimate = Model(storage).latency(op, size_bytes)
     if estimate.measured:
         return ""
@@ -325,7 +325,7 @@ def origin_words(storage: Storage) -> str:
 
 
 def provenance_words(storage: Storage) -> str | None:
-    """When, where and with what it was measured, as far as that is known."""
+    """Time, host and versions of the measurement, as far as known."""
     known = storage.provenance
     if known is None:
         return None
@@ -371,7 +371,7 @@ def _limit_words(limit: Limit) -> Iterator[str]:
 
 
 def _burst(limit: Limit, cost_ns: float, ns_per_byte: float) -> str:
-    """What goes at once, where it is more than a second's worth."""
+    """The size of a burst, if it is longer than a second."""
     if limit.burst_ns <= 1e9:
         return ""
     if ns_per_byte == 1:

@@ -36,7 +36,7 @@ _DATA = (
 
 
 def comparison_page(comparison: Comparison) -> Page:
-    """Who is who, a line for every storage under each op and size, and who is faster."""
+    """A legend, a line for each storage by op and size, and a sentence for each storage."""
     legend = [
         f"{_letter(at)}  {name}: {origin_words(storage)}"
         for at, (name, storage) in enumerate(
@@ -87,7 +87,7 @@ def _line(row: ComparedRow, at: int, patterns: bool) -> list[Any]:
 
 
 def _notes(rows: Sequence[ComparedRow], left_out: int) -> list[str]:
-    """What the marks mean, with the largest error of each, and what is not shown."""
+    """The meaning of marks with their largest error, and the number of rows left out."""
     unmeasured = [e for row in rows for e in row.estimates if e is not None and not e.measured]
     notes = []
     for mark, extrapolated, where in (("~", False, "interpolated"), ("?", True, "extrapolated")):

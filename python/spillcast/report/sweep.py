@@ -26,7 +26,7 @@ ALL_ROWS = 12
 
 
 def io_size_page(sweep: IoSizeSweep) -> Page:
-    """The table of waits, the chart, the best setting, what to set, and what weakens it."""
+    """The table of waits, the chart, the best setting, how to set it, and warnings."""
     how = "measured on" if sweep.is_measured else "by the model of"
     shown = _shown(sweep)
     parts: list[Part] = [
@@ -166,7 +166,7 @@ _STATES = {
 
 
 def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
-    """The whole answer."""
+    """The page of a sweep of work memory."""
     first, last = format_bytes(sweep.sizes[0]), format_bytes(sweep.sizes[-1])
     parts: list[Part] = [
         Words([f"{sweep.engine}, {sweep.workload}: work memory from {first} to {last}"]),
@@ -210,7 +210,7 @@ def _figures(point: Point) -> list[str | None]:
 
 
 def _spill_table(sweep: MemorySweep) -> Table:
-    """By size what is spilled, which is the same on every storage or nearly."""
+    """The spill by size of memory, which is nearly the same on every storage."""
     rows = []
     for point in (point for point in sweep.points if point.storage == sweep.storages[0]):
         mark = "" if point.state.measured else f"{FORECAST} "

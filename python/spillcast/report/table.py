@@ -114,7 +114,7 @@ class Table:
 
     @classmethod
     def of(cls, columns: Sequence[Column], records: Sequence[Mapping[str, Any]]) -> "Table":
-        """From records by the keys of the columns; what a record lacks is None."""
+        """A table of records by the keys of the columns; a missing key is None."""
         return cls(columns, [[record.get(c.key or "") for c in columns] for record in records])
 
     def text(self, width: int) -> str:

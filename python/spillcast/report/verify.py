@@ -1,4 +1,4 @@
-"""Pages of demo and check: what was forecast beside what was measured."""
+"""Pages of demo and check: forecast and measured times side by side."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def share(value: float | None, digits: int = 1) -> str:
 
 
 def demo_page(demo: Demo) -> Page:
-    """What was forecast and what was measured, at a glance."""
+    """Forecast and measured times of the demo."""
     case = demo.case
     low, high = map(format_duration, case.forecast.interval_s or (0.0, 0.0))
     rows = [

@@ -1,4 +1,4 @@
-"""What more work memory would do, in words, and work memory by storage as one table."""
+"""More work memory: sentences, and a table by storage."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ SERIAL_SHARE, PARALLEL_SHARE = 0.1, 0.5
 
 
 def work_memory_text(forecast: Forecast) -> list[str]:
-    """Sentences: what is enough and what it may take, and what spares a sort its passes."""
+    """Sentences about enough work memory, its upper bound, and one pass for sorts."""
     memory, bounds_only = forecast.work_memory, unknown_share(forecast) is not None
     assert memory is not None
     enough = memory.enough
@@ -72,7 +72,7 @@ def _price(memory: WorkMemory) -> str:
 
 
 def spilled_sentences(spilled: Spilled) -> list[str]:
-    """Which line of an Oracle plan spills, and what more PGA would do."""
+    """The line of an Oracle plan that spills, and the effect of more PGA."""
     lines = []
     if spilled.lines:
         line = spilled.lines[0]
@@ -146,7 +146,7 @@ def _cell_text(cell: Cell, advice: Advice | None, measured: bool) -> str:
 
 
 def advice_text(advice: Advice) -> str:
-    """A sentence: what to take, how sure it is, and what cheap means."""
+    """A sentence with the cheapest cell, its interval and the meaning of cheap."""
     limit = format_duration(advice.within_s)
     if advice.cell is None:
         priced = " that has a price" if advice.by == "price" else ""
