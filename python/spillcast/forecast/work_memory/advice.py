@@ -21,7 +21,7 @@ from spillcast.forecast.work_memory import (
     power_of_two,
     rounded_up,
 )
-from spillcast.forecast.workload import PlanSpills, Workload
+from spillcast.forecast.workload import PlanSpills
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.observed import meminfo_bytes
@@ -84,7 +84,11 @@ def work_memory(projector: Projector, confidence: float = CONFIDENCE) -> WorkMem
     without = _without_spill(projector, enough, confidence)
     fewer = None
     if one_pass is not None:
-        fewer = _between(projector.workload, without, one_pass, io_share(spills, one_pass))
+        # A part of the temp I/O is left, and of what it adds to the time as much.
+        share, today_s = io_share(spills, one_pass), projector.workload.total_s
+        times_s = (without.forecast_s, *without.interval_s)
+        left_s, low_s, high_s = (s + share * (today_s - s) for s in times_s)
+        fewer = WorkMemorySetting(one_pass, left_s, (low_s, high_s))
     return WorkMemory(
         current_bytes=current,
         spills=spills,
@@ -115,20 +119,6 @@ def _without_spill(
         low_s = min(*(low for low, _ in intervals), max_s)
         high_s = min(max(high for _, high in intervals), max_s)
     return WorkMemorySetting(work_mem_bytes, zero.forecast_s, (low_s, high_s))
-
-
-def _between(
-    workload: Workload, enough: WorkMemorySetting, work_mem_bytes: int, share: float
-) -> WorkMemorySetting:
-    """With less than enough, where ``share`` of the temp I/O is left."""
-
-    def left_s(without_s: float) -> float:
-        return without_s + share * (workload.total_s - without_s)
-
-    low_s, high_s = enough.interval_s
-    return WorkMemorySetting(
-        work_mem_bytes, left_s(enough.forecast_s), (left_s(low_s), left_s(high_s))
-    )
 
 
 def size_of_setting(text: str) -> int:
@@ -237,7 +227,10 @@ def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Ce
     if memory is None:
         return [
             Cell(NOW, None, baseline.baseline_s),
-            *(_as_it_was(word, answer) for word, answer in pairs),
+            *(
+                Cell(word, None, answer.forecast_s or 0.0, answer.interval_s)
+                for word, answer in pairs
+            ),
         ]
     sizes = memory_sizes(memory)
     cells = [_cell(NOW, size, memory, baseline.baseline_s, None) for size in sizes]
@@ -245,10 +238,6 @@ def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Ce
         total_s = answer.forecast_s or 0.0
         cells += [_cell(word, size, memory, total_s, answer.interval_s) for size in sizes]
     return cells
-
-
-def _as_it_was(word: str, forecast: Forecast) -> Cell:
-    return Cell(word, None, forecast.forecast_s or 0.0, forecast.interval_s)
 
 
 def _cell(

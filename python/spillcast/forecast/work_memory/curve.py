@@ -7,7 +7,7 @@ those of runs on S with less and with more memory. docs/guides/work-memory.md te
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -255,11 +255,7 @@ def _nearest(runs: Sequence[MemoryRun], memory_bytes: int) -> MemoryRun:
 
 
 def _ops(recording: Recording) -> dict[str, Op]:
-    return dict(_each_op(recording))
-
-
-def _each_op(recording: Recording) -> Iterator[tuple[str, Op]]:
-    storage = observed(recording)
+    storage, ops = observed(recording), dict[str, Op]()
     for op in OPS:
         groups = [group for group in storage.of(op) if group.count]
         if not groups:
@@ -273,14 +269,12 @@ def _each_op(recording: Recording) -> Iterator[tuple[str, Op]]:
             for group in groups
             for count, mean_ns in zip(group.block_count, group.block_mean_ns, strict=True)
         ]
-        yield (
-            op,
-            Op(
-                sum(group.count for group in groups),
-                sum(group.bytes for group in groups),
-                sum(group.total_ns for group in groups) / 1e9,
-                np.array(blocks, dtype=np.float64),
-                sorted(buckets),
-                [buckets[ns] for ns in sorted(buckets)],
-            ),
+        ops[op] = Op(
+            sum(group.count for group in groups),
+            sum(group.bytes for group in groups),
+            sum(group.total_ns for group in groups) / 1e9,
+            np.array(blocks, dtype=np.float64),
+            sorted(buckets),
+            [buckets[ns] for ns in sorted(buckets)],
         )
+    return ops

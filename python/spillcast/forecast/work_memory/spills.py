@@ -1,6 +1,8 @@
 """The nodes of a PostgreSQL plan that spill, and the work memory with which each would not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 from spillcast.evidence.postgres.nodes import Node
 from spillcast.forecast.work_memory import (
@@ -36,19 +38,29 @@ def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> li
         temps = [node.temp, hashed.temp] if hashed else [node.temp]
         if not sum(temp.written for temp in temps):
             continue
-        weight = sum(temp.total_s if timed else temp.blocks for temp in temps)
         if hashed is not None:
-            spill = _hash(hashed, weight, hash_mem_multiplier, balanced=balanced)
+            spill = _hash(hashed, hash_mem_multiplier, balanced=balanced)
         elif node.kind == "Sort":
-            spill = _sort(node, weight, older)
+            spill = _sort(node, older)
         elif sorts := _inner_sorts(node):
-            spill = _inner_sort(node, sorts, weight, older)
+            spill = _inner_sort(node, sorts, older)
         elif "HashAgg Batches" in node.values:
-            spill = _aggregate(node, weight, hash_mem_multiplier, older=not balanced)
+            spill = _aggregate(node, hash_mem_multiplier, older=not balanced)
         else:
-            spill = _store(node, weight, older)
-        spills.append(spill)
+            spill = _store(node, older)
+        weight = sum(temp.total_s if timed else temp.blocks for temp in temps)
+        spills.append(replace(spill, weight=weight))
     return spills
+
+
+def _processes(node: Node) -> list[Mapping[str, Any]]:
+    """The figures of the leader and of each worker of a node."""
+    return [node.values, *node.values.get("Workers", ())]
+
+
+def _input(node: Node) -> Node:
+    """The node whose rows a node works on."""
+    return node.children[0] if node.children else node
 
 
 def _pairs(top: Node) -> Iterator[tuple[Node, Node | None]]:
@@ -62,7 +74,7 @@ def _pairs(top: Node) -> Iterator[tuple[Node, Node | None]]:
             joined.add(id(hashed))
 
 
-def _hash(node: Node, weight: float, multiplier: float, *, balanced: bool) -> Spill:
+def _hash(node: Node, multiplier: float, *, balanced: bool) -> Spill:
     """The bytes of a row are measured where batches were not split while it ran."""
     values = node.values
     shared = bool(values.get("Parallel Aware"))
@@ -78,7 +90,6 @@ def _hash(node: Node, weight: float, multiplier: float, *, balanced: bool) -> Sp
     return Spill(
         kind="hash",
         processes=node.processes,
-        weight=weight,
         needed_bytes=round(needed / among),
         taken=multiplier * node.processes,
         batches=batches,
@@ -89,16 +100,15 @@ def _hash(node: Node, weight: float, multiplier: float, *, balanced: bool) -> Sp
     )
 
 
-def _sort(node: Node, weight: float, older: bool) -> Spill:
+def _sort(node: Node, older: bool) -> Spill:
     """The largest of the sorts that its processes did."""
-    processes = [values for values in (node.values, *node.values.get("Workers", ()))]
     disk = [
         1024 * int(values["Sort Space Used"])
-        for values in processes
+        for values in _processes(node)
         if values.get("Sort Space Type") == "Disk"
     ]
     # A limit above takes only some of the rows, all of which were sorted.
-    below = node.children[0] if node.children else node
+    below = _input(node)
     rows = below.rows_in_all if node.processes > 1 else below.rows
     # Below a limit rows may be thrown away while they are sorted, so each is freed by itself.
     limited = node.above == "Limit"
@@ -115,7 +125,6 @@ def _sort(node: Node, weight: float, older: bool) -> Spill:
     return Spill(
         kind="sort",
         processes=node.processes,
-        weight=weight,
         needed_bytes=round(next_rows * (SLOT_BYTES + row_max)),
         taken=float(node.processes),
         passes=max(1, round(written / max(sum(disk), 1))),
@@ -124,27 +133,24 @@ def _sort(node: Node, weight: float, older: bool) -> Spill:
     )
 
 
-def _aggregate(node: Node, weight: float, multiplier: float, *, older: bool) -> Spill:
+def _aggregate(node: Node, multiplier: float, *, older: bool) -> Spill:
     groups = node.rows + float(node.values.get("Rows Removed by Filter", 0))
     width = float(node.values.get("Plan Width", 0))
-    below = float(node.children[0].values.get("Plan Width", width)) if node.children else width
+    below = float(_input(node).values.get("Plan Width", width))
     needed = aggregate_bytes(groups, width, below, older=older)
     batches = int(node.values["HashAgg Batches"])
     any_state = width - below >= _ANY_STATE_WIDTH
     if any_state:
-        processes = (node.values, *node.values.get("Workers", ()))
         in_batches = (
-            v.get("HashAgg Batches", 0) * v.get("Peak Memory Usage", 0) for v in processes
+            values.get("HashAgg Batches", 0) * values.get("Peak Memory Usage", 0)
+            for values in _processes(node)
         )
         needed = max(needed, 1024 * round(max(in_batches)))
-    taken = multiplier * node.processes
-    needed = round(needed / multiplier)
     return Spill(
         kind="hash aggregate",
         processes=node.processes,
-        weight=weight,
-        needed_bytes=needed,
-        taken=taken,
+        needed_bytes=round(needed / multiplier),
+        taken=multiplier * node.processes,
         batches=batches,
         any_state=any_state,
     )
@@ -152,25 +158,25 @@ def _aggregate(node: Node, weight: float, multiplier: float, *, older: bool) -> 
 
 def _inner_sorts(node: Node) -> int:
     """Sorts inside an aggregate of grouping sets, where its hashes are all in memory."""
-    processes = (node.values, *node.values.get("Workers", ()))
-    if any(
-        values.get("Disk Usage") or values.get("HashAgg Batches", 1) > 1 for values in processes
-    ):
+    in_memory = all(
+        not values.get("Disk Usage") and values.get("HashAgg Batches", 1) <= 1
+        for values in _processes(node)
+    )
+    if not in_memory:
         return 0
     sets = node.values.get("Grouping Sets", ())
     return sum("Sort Key" in grouping for grouping in sets if isinstance(grouping, dict))
 
 
-def _inner_sort(node: Node, sorts: int, weight: float, older: bool) -> Spill:
+def _inner_sort(node: Node, sorts: int, older: bool) -> Spill:
     """Each sorts all rows of the input, one after the other; the plan does not show its file."""
-    below = node.children[0] if node.children else node
+    below = _input(node)
     row = tuple_bytes(float(below.values.get("Plan Width", 0)), _CHUNK_BYTES if older else 0)
     rows = max(below.rows, 1.0)
     file_bytes = rows * max(row - SLOT_BYTES, 8) * sorts
     return Spill(
         kind="sort",
         processes=node.processes,
-        weight=weight,
         needed_bytes=round(rows * (SLOT_BYTES + row)),
         taken=float(node.processes),
         passes=max(1, round(node.temp.written * BLOCK_BYTES / file_bytes)),
@@ -179,9 +185,9 @@ def _inner_sort(node: Node, sorts: int, weight: float, older: bool) -> Spill:
     )
 
 
-def _store(node: Node, weight: float, older: bool) -> Spill:
+def _store(node: Node, older: bool) -> Spill:
     """Rows that are kept; also those that count(distinct) sorts, before PostgreSQL 16."""
-    below = node.children[0] if node.children else node
+    below = _input(node)
     width = float(below.values.get("Plan Width", 0))
     rows = max(below.rows, node.rows)
     if node.kind == "Aggregate":
@@ -193,7 +199,6 @@ def _store(node: Node, weight: float, older: bool) -> Spill:
     return Spill(
         kind="store",
         processes=node.processes,
-        weight=weight,
         needed_bytes=needed,
         taken=float(node.processes),
     )
