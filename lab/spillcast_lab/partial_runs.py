@@ -27,18 +27,18 @@ from spillcast.storage.rehearse import Rehearsal
 
 SLICES = 10
 SLICE_S = 0.3
-#: Share of a run that slices may cover; they would be no test of it beyond.
-COVERED_MAX = 0.5
+#: Share of a run that slices may cover: beyond it they are no test of a part.
+MAX_COVERED = 0.5
 #: Windows as start and end, s since the run began, in order and apart.
 Windows = Sequence[tuple[float, float]]
 
 
 def ten_slices(recording: Recording) -> Recording | None:
     """Ten windows of 0.3 s spread evenly over the run; None where they would be over half of it."""
-    apart_s = recording.elapsed_s / SLICES
-    if apart_s * COVERED_MAX < SLICE_S:
+    interval_s = recording.elapsed_s / SLICES
+    if interval_s * MAX_COVERED < SLICE_S:
         return None
-    middles_s = [(number + 0.5) * apart_s for number in range(SLICES)]
+    middles_s = [(number + 0.5) * interval_s for number in range(SLICES)]
     windows = [(middle_s - SLICE_S / 2, middle_s + SLICE_S / 2) for middle_s in middles_s]
     return cut(recording, windows, "slices")
 
@@ -49,10 +49,10 @@ def first_fifth(recording: Recording) -> Recording:
 
 
 def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
-    """What who attached in the midst of the run has: the window, and what the kernel tells then.
+    """A recording that attached to the run at ``begin_s``: the window, and the kernel's counts.
 
-    That is how long it had run, its CPU time, its temp files with their sizes, and all that it had
-    read and written.
+    These are the age of the run, its CPU time, its temp files with their sizes, and all bytes that
+    it had read and written.
     """
     attached_part = cut(recording, [(begin_s, end_s)], "attached")
     begin_ns = round(begin_s * 1e9)
@@ -98,11 +98,11 @@ def _op(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def cut(recording: Recording, windows: Windows, name: str) -> Recording:
-    """The operations that began within the windows, at the times they have when put together.
+    """The operations that began within the windows, with the windows put end to end.
 
-    A wait for something else than I/O may last long: of it a window holds the part that lies in
-    it. CPU time is that which the rows tell of; what no row tells, such as time runnable but not
-    scheduled, is taken as the windows' share of the run. Nothing is written to disk.
+    A wait for something other than I/O may last long: a window holds the part that lies in it. CPU
+    time is the sum of the rows; what no row contains, such as time runnable but not scheduled, is
+    taken as the windows' share of the run. Nothing is written to disk.
     """
     whole = recording.waits
     on_file = pa.compute.or_(whole["op"].is_valid(), whole["file"].is_valid())
@@ -154,9 +154,9 @@ MINUTE_S, SHARE, LATEST = 60.0, 0.1, 0.8
 
 
 def parts(whole: Recording, chance: Random, plan: Counts | None) -> dict[str, Recording]:
-    """By name; of one in which there was no temp I/O a forecast is refused.
+    """Parts by name, with the estimates of ``plan``, which is of the same query.
 
-    ``plan`` is of the same query; of it the server's estimates alone are known.
+    A part without temp I/O gets no forecast.
     """
     began_s = chance.uniform(0, LATEST) * whole.elapsed_s
     lasted_s = min(MINUTE_S, SHARE * whole.elapsed_s)

@@ -15,7 +15,7 @@ time itself is given, draws that agree with it are picked, so that it also decid
 are to come. Where nothing bounds the writes to come there is only a lower bound: no more of them.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, hypot, log
 
@@ -45,8 +45,7 @@ MAX_SLOWER = 2.0
 class RemainingWork:
     """Draws of the entire query on the storage of the recording; their medians are its figures."""
 
-    #: Elapsed time of the query by the recording's end.
-    done_s: float
+    progress: Progress
     elapsed_s: Array
     #: The time outside temp I/O.
     rest_s: Array
@@ -55,14 +54,8 @@ class RemainingWork:
     bytes: Mapping[str, Array]
     coming: Mapping[str, Array]
     io_s_per_byte: Mapping[str, float]
-    #: Ops that were seen.
-    seen: Collection[str]
     #: Where ``written``, ``read`` and ``elapsed`` are known from.
     sources: Mapping[str, str]
-    #: By op bytes that the recording holds.
-    recorded: Mapping[str, float]
-    #: Seconds of latency, of all threads together, for one of elapsed time.
-    overlap: float
     #: What was given and is not used, and why.
     unused: Sequence[str]
     #: Whether no previous run gave the time outside temp I/O.
@@ -72,10 +65,8 @@ class RemainingWork:
 
     def whole_s(self, loads: Sequence[Load]) -> float:
         """Elapsed time of the entire query: what lies outside temp I/O, and its ``loads``."""
-        return max(float(np.median(self.rest_s)) + self._io_s(loads), self.done_s)
-
-    def _io_s(self, loads: Sequence[Load]) -> float:
-        return sum(load.total_s for load in loads) / self.overlap
+        io_s = sum(load.total_s for load in loads) / self.progress.overlap
+        return max(float(np.median(self.rest_s)) + io_s, self.progress.done_s)
 
     def whole_bytes(self, op: str) -> float:
         """Bytes that it moves."""
@@ -83,18 +74,18 @@ class RemainingWork:
 
     def loads(self, recorded: Sequence[Load]) -> list[Load]:
         """Those of the entire query, from those recorded; an unseen op is like the other one."""
-        results = []
+        results, overlap = [], self.progress.overlap
         for op in sorted(self.bytes):
-            was_seen = op in self.seen
+            was_seen = op in self.progress.rates
             alike = [load for load in recorded if (load.op == op) == was_seen]
             times = self.whole_bytes(op) / max(sum(load.bytes for load in alike), 1)
             for load in alike:
                 count, size = round(times * load.count), round(times * load.bytes)
-                guessed_s = self.overlap * size * self.io_s_per_byte[op]
+                guessed_s = overlap * size * self.io_s_per_byte[op]
                 took_s = times * load.total_s if was_seen else guessed_s
                 if count:
                     results.append(replace(load, op=op, count=count, bytes=size, total_s=took_s))
-        slower, io_s = 1.0, self._io_s(results)
+        slower, io_s = 1.0, sum(load.total_s for load in results) / overlap
         if self.timed and io_s > 0:
             left_s = float(np.median(self.elapsed_s)) - float(np.median(self.rest_s))
             slower = min(max(left_s / io_s, 1 / MAX_SLOWER), MAX_SLOWER)
@@ -111,9 +102,9 @@ class RemainingWork:
 
     def summary(self) -> Remaining:
         """What a forecast shows of it."""
-        left_s = np.maximum(self.elapsed_s - self.done_s, 0)
+        left_s = np.maximum(self.elapsed_s - self.progress.done_s, 0)
         return Remaining(
-            done_s=self.done_s,
+            done_s=self.progress.done_s,
             reads_bytes=self._left_bytes("read", self.sources["read"]),
             writes_bytes=self._left_bytes("write", self.sources["written"]),
             elapsed_s=_quantity(left_s, self.sources["elapsed"]),
@@ -122,7 +113,8 @@ class RemainingWork:
 
     def _left_bytes(self, op: str, source: str) -> RemainingQuantity:
         done = float(np.median(self.bytes[op] - self.coming[op]))
-        return replace(_quantity(self.coming[op], source), done=done, recorded=self.recorded[op])
+        recorded = self.progress.bytes[op]
+        return replace(_quantity(self.coming[op], source), done=done, recorded=recorded)
 
 
 def _quantity(drawn: Array, source: str) -> RemainingQuantity:
@@ -166,23 +158,19 @@ def lower_bound(progress: Progress) -> Remaining:
     draws = np.random.default_rng(0)
     done, _ = _moved_bytes(progress, {}, draws)
     _, io_each_s = _passed(progress, done, draws)
-    unread = progress.unread.lower
+    low_s = float(np.quantile(progress.unread.lower * io_each_s["read"], 0.05))
 
-    def at_least(low: float, op: str | None = None) -> RemainingQuantity:
-        return RemainingQuantity(
-            low=low,
-            centre=None,
-            high=None,
-            source=FILES_SOURCE,
-            done=None if op is None else float(np.median(done[op])),
-            recorded=None if op is None else progress.bytes[op],
-        )
+    def at_least(low: float, **moved: float) -> RemainingQuantity:
+        return RemainingQuantity(low=low, centre=None, high=None, source=FILES_SOURCE, **moved)
+
+    def bytes_at_least(op: str, low: float) -> RemainingQuantity:
+        return at_least(low, done=float(np.median(done[op])), recorded=progress.bytes[op])
 
     return Remaining(
         done_s=progress.done_s,
-        reads_bytes=at_least(unread, "read"),
-        writes_bytes=at_least(0.0, "write"),
-        elapsed_s=at_least(float(np.quantile(unread * io_each_s["read"], 0.05))),
+        reads_bytes=bytes_at_least("read", progress.unread.lower),
+        writes_bytes=bytes_at_least("write", 0.0),
+        elapsed_s=at_least(low_s),
         still_writing=progress.writes_at_full_rate,
     )
 
@@ -216,16 +204,13 @@ def extrapolate(
             rest_s[picked] = np.maximum(given_s - drawn.io_s[picked], drawn.min_rest_s[picked])
         elapsed_s[picked] = given_s
     return RemainingWork(
-        done_s=progress.done_s,
+        progress=progress,
         elapsed_s=elapsed_s[picked],
         rest_s=rest_s[picked],
         bytes={op: (drawn.done[op] + drawn.coming[op])[picked] for op in OPS},
         coming={op: drawn.coming[op][picked] for op in OPS},
         io_s_per_byte=drawn.io_s_per_byte,
-        seen=progress.rates.keys(),
         sources=_sources(by),
-        recorded=progress.bytes,
-        overlap=progress.overlap,
         unused=unused,
         guessed="rest" not in by,
         timed="elapsed" in by,
