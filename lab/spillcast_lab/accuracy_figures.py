@@ -24,6 +24,7 @@ from spillcast_lab.variants import ADDED, LEFT_OUT, REHEARSED, without
 from spillcast_lab.verify_page import (
     SUMMARY_HEADER,
     by_way,
+    by_way_and_threads,
     engine_of,
     summary_row,
     threads_of,
@@ -301,14 +302,7 @@ def _by_suite(cases: Sequence[Case]) -> dict[tuple[str, str], list[Case]]:
 
 def by_direction(cases: Sequence[Case]) -> str:
     """By direction, engine and threads."""
-    groups: dict[str, Sequence[Case]] = {}
-    for way, its in by_way(cases).items():
-        groups[way] = its
-        for engine, some in grouped(its, lambda case: case.engine_kind).items():
-            groups[f"{way}, {engine}"] = some
-            for threads, few in grouped(some, threads_of).items():
-                groups[f"{way}, {engine}, {threads}"] = few
-    return figures_table("direction", groups)
+    return figures_table("direction", by_way_and_threads(cases))
 
 
 def readme_table(cases: Sequence[Case]) -> str:

@@ -254,8 +254,15 @@ def calibration(cases: Sequence[Case]) -> str:
 
 
 def _value(constant: Constant) -> str:
-    values = constant.value if isinstance(constant.value, list) else [constant.value]
-    return f"{', '.join(f'{value:g}' for value in values)} {constant.unit}"
+    return f"{_figures_text(constant.value)} {constant.unit}"
+
+
+def _figures_text(value: object) -> str:
+    """A figure, or a list of figures; rows of a table are separated by semicolons."""
+    if not isinstance(value, list):
+        return f"{value:g}" if isinstance(value, float | int) else str(value)
+    separator = "; " if any(isinstance(row, list) for row in value) else ", "
+    return separator.join(map(_figures_text, value))
 
 
 def judged(cases: Sequence[Case], confidence: float) -> list[str]:

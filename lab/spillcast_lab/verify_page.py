@@ -99,6 +99,18 @@ def by_way(cases: Sequence[Case]) -> dict[str, list[Case]]:
     return {way: ways[way] for way in DIRECTIONS if way in ways}
 
 
+def by_way_and_threads(cases: Sequence[Case]) -> dict[str, list[Case]]:
+    """Cases by direction, of each by engine, and of each by threads."""
+    groups: dict[str, list[Case]] = {}
+    for way, its in by_way(cases).items():
+        groups[way] = its
+        for engine, some in grouped(its, lambda case: case.engine_kind).items():
+            groups[f"{way}, {engine}"] = some
+            for threads, few in grouped(some, threads_of).items():
+                groups[f"{way}, {engine}, {threads}"] = few
+    return groups
+
+
 def breakdown(cases: Sequence[Case]) -> dict[str, dict[str, list[Case]]]:
     """The groups that a report tells of, under what they are told apart by."""
     whole = of_evidence(cases)
@@ -123,7 +135,8 @@ def verify_page(truth: Truth) -> Page:
         listed, heading = grouped(cases, _heading), ""
     else:
         rows = [summary_row("all", summarise(cases))]
-        for groups in breakdown(cases).values():
+        whole = of_evidence(cases)
+        for groups in {**breakdown(cases), "direction": by_way_and_threads(whole)}.values():
             rows += [summary_row(name, summarise(refused)) for name, refused in groups.items()]
         parts.append(Table(_SUMMARY, rows))
         listed, heading = grouped(worst(of_evidence(cases)), _heading), "the worst: "
