@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-import pyarrow.compute as pc
 
 from bench.overhead import of_duckdb, of_postgres
 from bench.result import Result
@@ -89,7 +88,7 @@ def _medians(recording: Recording, found: Storage) -> float:
     recorded = recording.temp_columns("op", "elapsed_ns")
     replayed_ns = recorded_ns = 0.0
     for op in ("read", "write"):
-        latencies = recorded.filter(pc.equal(recorded["op"], op))["elapsed_ns"].to_numpy()
+        latencies = recorded["elapsed_ns"].values[recorded["op"].equals(op)]
         if not len(latencies):
             continue
         counts: Counter[int] = Counter()

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
+from spillcast.columns import NAME
 from spillcast.document import schema
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import kinds
@@ -20,7 +19,7 @@ from spillcast.lab.doctor import Diagnosis
 from spillcast.lab.truth_file import COLUMNS
 from spillcast.recording.calibration import Calibration, KeptCost
 from spillcast.recording.meta import Meta
-from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Column
+from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Described
 from spillcast.recording.server import ServerRecording
 from spillcast.recording.stacks import Stacks
 from spillcast.storage.storage import StorageDocument
@@ -66,7 +65,7 @@ def resolved(about: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[s
     return about
 
 
-def column_lines(columns: Iterable[Column]) -> list[str]:
+def column_lines(columns: Iterable[Described]) -> list[str]:
     """The columns of a file as lines of Markdown."""
     lines = ["| column | type | null | meaning | example |", "| --- | --- | --- | --- | --- |"]
     for column in columns:
@@ -77,14 +76,13 @@ def column_lines(columns: Iterable[Column]) -> list[str]:
     return lines
 
 
-def type_words(kind: pa.DataType) -> str:
-    """A type of Arrow in words."""
-    if pa.types.is_list(kind):
-        inner = kind.value_type
-        return f"list of {type_words(inner)}"
-    if pa.types.is_struct(kind):
+def type_words(kind: str) -> str:
+    """A type of a column in words."""
+    if kind.startswith("list of "):
+        return f"list of {type_words(kind.removeprefix('list of '))}"
+    if kind.startswith("struct of "):
         return "struct"
-    return "string (dictionary)" if pa.types.is_dictionary(kind) else str(kind)
+    return {NAME: "string (dictionary)", "float64": "double"}.get(kind, kind)
 
 
 def error_lines() -> list[str]:

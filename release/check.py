@@ -12,6 +12,9 @@ from release.installed import Installed, pythons
 from release.platforms import PLATFORMS, native
 from release.wheel import DIST, wheel_of
 
+#: Large packages that extras install, and the base package does not.
+NO_BASE = {"duckdb", "pandas", "polars", "pyarrow"}
+
 
 def main() -> None:
     """Check every wheel of dist, and run the native one; ``--quick``: one Python, no charts."""
@@ -65,6 +68,8 @@ def check_loops(wheel: Path, python: Path, *, charts: bool) -> int:
         version = installed.run("python", "--version").stdout.strip()
         seconds = installed.install(str(wheel))
         print(f"{version}: installed in {seconds:.0f} s, {installed.size_mb:.0f} MB", flush=True)
+        large = installed.packages & NO_BASE
+        assert not large, f"the base package installs {', '.join(sorted(large))}"
         if charts:
             installed.install(f"{wheel}[report]")
             print(f"{version}: with the extra report {installed.size_mb:.0f} MB", flush=True)

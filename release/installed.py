@@ -49,6 +49,12 @@ class Installed:
         return subprocess.run(command, env=env, cwd=self.home, capture_output=True, text=True)
 
     @property
+    def packages(self) -> set[str]:
+        """The names of its packages."""
+        done = self.run("pip", "list", "--format", "freeze")
+        return {line.partition("==")[0].lower() for line in done.stdout.splitlines()}
+
+    @property
     def size_mb(self) -> float:
         """What its packages take, without pip."""
         done = self.run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")

@@ -4,13 +4,12 @@ import json
 from dataclasses import replace
 from itertools import count
 
-import pyarrow as pa
-
 from spillcast.recording.meta import CaptureAccount, Meta, Temp
-from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.schema import SECONDS, WAITS
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import source_of
+from spillcast.tables import Table
 
 CAPTURE = CaptureAccount("perf")
 GAP_NS = 1000
@@ -63,7 +62,7 @@ def waits(rows):
         }
         for session, op, size, start_ns, latency_ns in rows
     ]  # fmt: skip
-    return table(columns, WAITS_SCHEMA)
+    return table(columns, WAITS)
 
 
 def seconds(loads, sessions):
@@ -76,12 +75,11 @@ def seconds(loads, sessions):
         }
         for op, size, times, latency_ns in loads
     ]  # fmt: skip
-    return table(columns, SECONDS_SCHEMA)
+    return table(columns, SECONDS)
 
 
 def table(rows, schema):
-    columns = [pa.array([row.get(field.name) for row in rows]) for field in schema]
-    return pa.record_batch(columns, schema.names)
+    return Table.from_rows(rows, schema)
 
 
 def storage(latencies, *, name="target", source="probe", times=1000):

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import duckdb
 
+from spillcast.parquet import write_parquet
 from spillcast.recording.meta import CaptureAccount, KeptWaits, Machine, Meta, Temp
-from spillcast.recording.schema import SAMPLES_SCHEMA
+from spillcast.recording.schema import SAMPLES
+from spillcast.tables import Table
 
 SPACE_NS = 240_000
 #: Where a page cache answers: so many waits of all threads write files, and as many read them or
@@ -80,8 +82,6 @@ def write_large_recording(path, waits, threads=2, page_cached=False):
 
 def write_rest(path, waits, elapsed_s, cpus=2, available_bytes=None):
     """Write what belongs to so many waits that are in the folder."""
-    import pyarrow.parquet as pq
-
     with duckdb.connect() as connection:
         connection.execute("set memory_limit = '600MB'")
         connection.execute(f"create view waits as from read_parquet('{path}/waits.parquet')")
@@ -91,7 +91,7 @@ def write_rest(path, waits, elapsed_s, cpus=2, available_bytes=None):
             "coalesce(sum(bytes), 0), sum(elapsed_ns) filter (temp) / 1e9, "
             "sum(cpu_before_ns) / 1e9 from waits"
         ).fetchone()
-    pq.write_table(SAMPLES_SCHEMA.empty_table(), path / "samples.parquet")
+    write_parquet(path / "samples.parquet", Table.empty(SAMPLES))
     reads, writes, size, total_s, cpu_s = counts
     meta = Meta(
         elapsed_s=elapsed_s,

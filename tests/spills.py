@@ -1,11 +1,11 @@
 """Recordings of spills made up for tests: who did what, where and when is known."""
 
 import numpy as np
-import pyarrow as pa
 
 from spillcast.recording.meta import CaptureAccount, Machine, Memory, Meta, Temp
-from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.schema import SECONDS, WAITS
 from spillcast.recording.writer import RecordingWriter
+from spillcast.tables import Table
 
 MIB = 1 << 20
 NO_LIMIT = Memory()
@@ -34,8 +34,8 @@ def recording(
         }
         for number, (op, file, offset, size) in enumerate(operations)
     ]  # fmt: skip
-    writer.add_waits(_table(rows, WAITS_SCHEMA))
-    writer.add_seconds(_table(list(_seconds(operations, latency_ns)), SECONDS_SCHEMA))
+    writer.add_waits(_table(rows, WAITS))
+    writer.add_seconds(_table(list(_seconds(operations, latency_ns)), SECONDS))
     counts = {op: sum(o[0] == op for o in operations) for op in ("read", "write")}
     total_bytes = sum(o[3] for o in operations)
     total_s = len(operations) * latency_ns / 1e9
@@ -61,5 +61,4 @@ def _seconds(operations, latency_ns):
 
 
 def _table(rows, schema):
-    columns = [pa.array([row.get(field.name) for row in rows]) for field in schema]
-    return pa.record_batch(columns, schema.names)
+    return Table.from_rows(rows, schema)

@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.parquet
 
 from large_recording import write_rest
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.parquet import write_parquet
+from spillcast.recording.schema import WAITS
+from spillcast.tables import Table
 
 
 def write_varied_recording(path, waits, seed, wait_us=None):
@@ -37,7 +38,7 @@ def write_varied_recording(path, waits, seed, wait_us=None):
     path.mkdir()
     locks = draws.uniform(size=len(order)) < lock_share
     write = _table(columns, locks, draws, scan)
-    pa.parquet.write_table(write, path / "waits.parquet", compression="zstd")
+    write_parquet(path / "waits.parquet", write)
     end_ns = int((columns["start_ns"] + columns["elapsed_ns"]).max())
     return write_rest(path, len(order), end_ns / 1e9, cpus=int(draws.choice([2, threads, 32])))
 
@@ -92,4 +93,4 @@ def _table(columns, locks, draws, scan):
         "woken_by": pa.compute.if_else(none, pa.array(waker), None),
     }
     nothing = {name: pa.nulls(len(locks)) for name in ("sql_id", "object", "line")}
-    return pa.table(rows | nothing).cast(WAITS_SCHEMA)
+    return Table.from_arrow(pa.table(rows | nothing)).cast(WAITS)

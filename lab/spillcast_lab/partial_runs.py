@@ -7,9 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-import pyarrow as pa
-import pyarrow.compute
-
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import known_as
 from spillcast.errors import RehearsalFailed
@@ -22,8 +19,9 @@ from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta
 from spillcast.recording.observed import DoneBefore, SizedFile
 from spillcast.recording.postgres_meta import RecordedQuery
-from spillcast.recording.schema import seconds_of, sum_of, totals, with_column, within
+from spillcast.recording.schema import seconds_of, totals, within
 from spillcast.storage.rehearse import Rehearsal
+from spillcast.tables import Table
 
 SLICES = 10
 SLICE_S = 0.3
@@ -56,9 +54,10 @@ def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
     """
     attached_part = cut(recording, [(begin_s, end_s)], "attached")
     begin_ns = round(begin_s * 1e9)
-    rows = recording.waits.filter(pa.compute.less(recording.waits["start_ns"], begin_ns))
-    moved = {op: sum_of(rows.filter(pa.compute.equal(_op(rows), op))["bytes"]) for op in OPS}
-    cpu_s = sum_of(rows["cpu_before_ns"]) / 1e9
+    rows = recording.waits.filter(recording.waits["start_ns"].values < begin_ns)
+    size = rows["bytes"].filled(0)
+    moved = {op: int(size[rows["op"].equals(op)].sum()) for op in OPS}
+    cpu_s = rows["cpu_before_ns"].sum() / 1e9
     query = RecordedQuery(0, None, end_s, begin_s, "duration", None, [], 0, [])
     attached_part.meta = replace(
         attached_part.meta,
@@ -77,12 +76,12 @@ def _of_server(meta: Meta) -> bool:
     return engine is not None and engine.server
 
 
-def _files_at(rows: pa.Table) -> list[SizedFile]:
+def _files_at(rows: Table) -> list[SizedFile]:
     """The temp files that rows leave behind, as large as they were written."""
-    temp = rows.filter(rows["temp"])
+    temp = rows.filter(rows["temp"].values)
     size: dict[str, int] = {}
-    columns = ("file", "event", "offset", "bytes")
-    events = zip(_op(temp).to_pylist(), *(temp[name].to_pylist() for name in columns), strict=True)
+    columns = ("op", "file", "event", "offset", "bytes")
+    events = zip(*(temp[name].to_pylist() for name in columns), strict=True)
     for op, file, event, offset, moved in events:
         if op == "write":
             size[file] = max(size.get(file, 0), (offset or 0) + (moved or 0))
@@ -93,10 +92,6 @@ def _files_at(rows: pa.Table) -> list[SizedFile]:
     return [SizedFile(file, count) for file, count in size.items() if count]
 
 
-def _op(rows: pa.Table) -> pa.ChunkedArray:
-    return rows["op"].cast(pa.string())
-
-
 def cut(recording: Recording, windows: Windows, name: str) -> Recording:
     """The operations that began within the windows, with the windows put end to end.
 
@@ -105,16 +100,16 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
     taken as the windows' share of the run. Nothing is written to disk.
     """
     whole = recording.waits
-    on_file = pa.compute.or_(whole["op"].is_valid(), whole["file"].is_valid())
-    operations, blocked = whole.filter(on_file), whole.filter(pa.compute.invert(on_file))
+    on_file = whole["op"].is_valid() | whole["file"].is_valid()
+    operations, blocked = whole.filter(on_file), whole.filter(~on_file)
     parts, edges_ns = [], [0]
     for window in windows:
         begin_ns, end_ns = (round(edge_s * 1e9) for edge_s in window)
         for part in (_began(operations, begin_ns, end_ns), within(blocked, begin_ns, end_ns)):
-            moved = pa.compute.add(part["start_ns"], edges_ns[-1] - begin_ns)
-            parts.append(with_column(part, "start_ns", moved))
+            start_ns = part["start_ns"].values + (edges_ns[-1] - begin_ns)
+            parts.append(part.with_column("start_ns", start_ns))
         edges_ns.append(edges_ns[-1] + end_ns - begin_ns)
-    waits = pa.concat_tables(parts).unify_dictionaries().sort_by("start_ns")
+    waits = Table.concat(parts).sort_by("start_ns")
     path = recording.path.with_name(f"{recording.path.stem}-{name}.spill")
     left = Recording(path, _meta(recording, waits, edges_ns))
     left.waits = waits
@@ -123,13 +118,12 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
     return left
 
 
-def _began(waits: pa.Table, begin_ns: int, end_ns: int) -> pa.Table:
-    start = waits["start_ns"]
-    after = pa.compute.greater_equal(start, begin_ns)
-    return waits.filter(pa.compute.and_(after, pa.compute.less(start, end_ns)))
+def _began(waits: Table, begin_ns: int, end_ns: int) -> Table:
+    start = waits["start_ns"].values
+    return waits.filter((start >= begin_ns) & (start < end_ns))
 
 
-def _meta(recording: Recording, waits: pa.Table, edges_ns: Sequence[int]) -> Meta:
+def _meta(recording: Recording, waits: Table, edges_ns: Sequence[int]) -> Meta:
     meta, elapsed_s = recording.meta, edges_ns[-1] / 1e9
     capture, share = meta.capture, elapsed_s / recording.elapsed_s
     temp, other_io = totals(waits)
@@ -138,7 +132,7 @@ def _meta(recording: Recording, waits: pa.Table, edges_ns: Sequence[int]) -> Met
         meta,
         elapsed_s=elapsed_s,
         recorded_s=elapsed_s,
-        cpu_s=None if meta.cpu_s is None else sum_of(waits["cpu_before_ns"]) / 1e9,
+        cpu_s=None if meta.cpu_s is None else waits["cpu_before_ns"].sum() / 1e9,
         temp=temp,
         other_io=other_io,
         capture=share_of(capture, share),

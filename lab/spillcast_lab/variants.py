@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast
@@ -15,8 +14,6 @@ from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.lab.case import Variant
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
-from spillcast.recording.schema import with_column
-from spillcast.recording.spill import equals
 from spillcast.storage import Storage
 
 #: What a forecast can be made without, and what each is.
@@ -77,7 +74,7 @@ def with_spinning_as_work(recording: Recording) -> Recording:
     CPU time in which a thread spun is CPU time before the next operation of the thread.
     """
     waits = recording.waits
-    spun = equals(waits["event"], SPINNING)
+    spun = waits["event"].equals(SPINNING)
     if not spun.any():
         return recording
     session, elapsed_ns = waits["session"].to_numpy(), waits["elapsed_ns"].to_numpy()
@@ -88,10 +85,10 @@ def with_spinning_as_work(recording: Recording) -> Recording:
     known = spun[order] & (following < len(order))
     rows, next_rows = order[known], order[following[known]]
     same = session[rows] == session[next_rows]
-    cpu_ns = waits["cpu_before_ns"].fill_null(0).to_numpy().copy()
+    cpu_ns = waits["cpu_before_ns"].filled(0).copy()
     np.add.at(cpu_ns, next_rows[same], elapsed_ns[rows[same]])
     work = Recording(recording.path, _unsampled(recording.meta))
-    work.waits = with_column(waits, "cpu_before_ns", pa.array(cpu_ns)).filter(pa.array(~spun))
+    work.waits = waits.with_column("cpu_before_ns", cpu_ns).filter(~spun)
     work.seconds, work.samples = recording.seconds, recording.samples
     return work
 

@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Any, final
 
 __all__ = [
+    "Batches",
     "CacheCurve",
     "CacheRequests",
     "CpuWatch",
     "Emulation",
     "Grid",
+    "Memory",
     "PageCacheReads",
+    "ParquetReader",
+    "ParquetWriter",
     "PartialFolder",
     "PeakMemory",
     "Probe",
@@ -24,6 +28,7 @@ __all__ = [
     "Target",
     "TraceReader",
     "Waits",
+    "ZstdReader",
     "__version__",
     "age_s",
     "burst_moments",
@@ -191,11 +196,87 @@ def size_class_bytes(bytes: int) -> int:
 class Table:
     """Columns of rows; any Arrow reader takes it."""
 
+    @staticmethod
+    def of(columns: Sequence[tuple[str, bool, Any]], rows: int) -> Table:
+        """A table of columns as ``column`` has them, each with its name and whether it may be null.
+
+        Memory is any contiguous buffer of bytes. Lists have the type ``list``.
+        """
+    @staticmethod
+    def taken(rows: Any) -> list[Table]:
+        """What an object with ``__arrow_c_array__`` or ``__arrow_c_stream__`` holds, by batch."""
+    def fields(self) -> list[tuple[str, str, bool]]:
+        """Name and type of each column, and whether it may be null."""
+    def column(self, name: str) -> tuple[str, Memory, Memory | None, Any]:
+        """Type, values, by row whether there is one, and names of text or the items of lists.
+
+        KeyError where there is none, TypeError for a type that numpy does not have.
+        """
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]: ...
     def __arrow_c_schema__(self) -> Any: ...
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
     def __len__(self) -> int: ...
     def names(self) -> list[str]:
         """Names of the columns."""
+
+@final
+class Memory:
+    """Memory of a column, read by the buffer protocol."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class ParquetReader:
+    """A Parquet file: its columns and row groups, then its rows."""
+
+    def __new__(cls, path: str | Path) -> ParquetReader:
+        """OSError where it cannot be opened, ValueError where it is damaged."""
+    def fields(self) -> list[tuple[str, str, bool]]:
+        """Name and type of each column, and whether it may be null."""
+    def row_groups(self) -> list[tuple[int, int]]:
+        """Bytes without compression and rows of each row group."""
+    def key_values(self) -> list[tuple[str, str]]:
+        """Pairs that its writer has added."""
+    def batches(self, columns: Sequence[int], rows: int) -> Batches:
+        """The rows of the columns at these positions, ``rows`` at a time."""
+
+@final
+class Batches:
+    """The rows of a Parquet file. ValueError where they are damaged."""
+
+    def fields(self) -> list[tuple[str, str, bool]]:
+        """Name and type of each column, and whether it may be null."""
+    def __iter__(self) -> Batches: ...
+    def __next__(self) -> Table: ...
+
+@final
+class ParquetWriter:
+    """Writes record batches of the same columns to a Parquet file, compressed by zstd."""
+
+    def __new__(
+        cls,
+        path: str | Path,
+        like: Any,
+        group_rows: int | None = None,
+        key_values: Sequence[tuple[str, str]] | None = None,
+    ) -> ParquetWriter:
+        """The columns are those of ``like``; ``key_values`` stand beside them.
+
+        OSError where the file cannot be made.
+        """
+    def write(self, rows: Any) -> None:
+        """Write rows. OSError where that fails."""
+    def close(self) -> None:
+        """Write the end; only then is it readable."""
+
+@final
+class ZstdReader:
+    """The content of a file that zstd has compressed."""
+
+    def __new__(cls, path: str | Path) -> ZstdReader:
+        """OSError where it cannot be opened."""
+    def read(self, size: int) -> bytes:
+        """Up to so many bytes; none at the end. OSError where it is damaged from there on."""
 
 @final
 class Stream:

@@ -1,62 +1,350 @@
-"""Columns of numbers for the core: numpy arrays out and in, Arrow only on the way."""
+"""Columns of numpy values, with nulls: numbers, text, lists, structs.
 
-from collections.abc import Mapping
+Text is held as positions in a list of names, for it repeats.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
-
-from spillcast import _core
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+#: Types of text: in Arrow with a dictionary, and without.
+NAME, TEXT = "dictionary", "string"
+#: Bytes of any kind, and the types that hold others: lists, and ``struct of NAME TYPE, ...``.
+BYTES, _LIST, _STRUCT = "bytes", "list of ", "struct of "
+#: What numpy's types of these names hold is converted into each other.
+_KINDS = {
+    "bool",
+    "float32",
+    "float64",
+    *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)),
+}
 
 
-def batch_of(columns: Mapping[str, NDArray[Any]]) -> pa.RecordBatch:
-    """The columns as the core takes them, without a copy of numbers."""
-    return pa.record_batch({name: _column(values) for name, values in columns.items()})
+@dataclass(frozen=True)
+class Field:
+    """The name of a column, its type as numpy names it, NAME, TEXT or a list, and its nulls."""
+
+    name: str
+    type: str
+    nullable: bool = True
 
 
-def arrays_of(table: Any) -> dict[str, NDArray[Any]]:
-    """The columns that the core hands out, as numpy arrays."""
-    batch = pa.record_batch(table)
-    return {name: batch[name].to_numpy() for name in batch.schema.names}
+def fields_of(types: Mapping[str, str]) -> list[Field]:
+    """Fields of these types by name."""
+    return [Field(name, type) for name, type in types.items()]
 
 
-def covered_s(begin_ns: Integers, end_ns: Integers) -> float:
-    """Seconds that at least one of the intervals covers."""
-    [ns] = _core.covered_ns(_intervals(begin_ns, end_ns))
-    return ns / 1e9
+def struct_of(types: Mapping[str, str]) -> str:
+    """The type of a struct whose members have these types by name."""
+    return _STRUCT + ", ".join(f"{name} {type}" for name, type in types.items())
 
 
-def covered_by_stretch_s(
-    begin_ns: Integers, end_ns: Integers, elapsed_s: float, stretches: int
-) -> Floats:
-    """The same by stretch of a run that takes ``elapsed_s``, all of equal length."""
-    wide_ns = elapsed_s * 1e9 / stretches
-    return np.array(_core.covered_ns(_intervals(begin_ns, end_ns), wide_ns, stretches)) / 1e9
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column: numpy values, and which of them are null.
 
-
-def spread_by_stretch(
-    begin_ns: Integers, end_ns: Integers, values: Floats, elapsed_s: float, stretches: int
-) -> Floats:
-    """Sums by stretch of what each interval has, spread evenly over it.
-
-    What lies before the run counts in the first stretch, what lies after it in the last.
+    Of text the values are positions in ``names``, -1 for null; of lists they are where each row's
+    begins in ``items``, and where the last one ends.
     """
-    columns = {"begin_ns": begin_ns, "end_ns": end_ns, "values": np.asarray(values, dtype=float)}
-    return np.array(_core.spread(batch_of(columns), elapsed_s * 1e9 / stretches, stretches))
+
+    type: str
+    values: NDArray[Any]
+    #: Whether each row has a value; None where all have. Text does without.
+    valid: Flags | None = None
+    names: Sequence[str] = ()
+    items: "Column | None" = None
+    #: Of structs, their columns by name.
+    members: "Mapping[str, Column]" = field(default_factory=dict)
+    nullable: bool = True
+
+    @classmethod
+    def of(cls, values: Any, type: str | None = None) -> "Column":
+        """A column of an array or a list, in which None is null; by default of the array's type."""
+        if isinstance(values, Column):
+            return values if type is None else values.cast(type)
+        if isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
+            column = cls(values.dtype.name, values)
+            return column if type is None else column.cast(type)
+        rows = list(values)
+        if type in (NAME, TEXT) or (type is None and any(isinstance(row, str) for row in rows)):
+            number: dict[str, int] = {}
+            codes = [-1 if row is None else number.setdefault(row, len(number)) for row in rows]
+            return cls(type or TEXT, np.array(codes, dtype=np.int32), names=list(number))
+        if type is not None and type.startswith(_LIST):
+            ends = np.cumsum([0, *(len(row or ()) for row in rows)], dtype=np.int64)
+            inner = cls.of([item for row in rows for item in row or ()], type.removeprefix(_LIST))
+            return cls(type, ends, _validity(rows), items=inner)
+        if type is not None and type.startswith(_STRUCT):
+            members = {
+                name: cls.of([None if row is None else row.get(name) for row in rows], of)
+                for name, of in _member_types(type).items()
+            }
+            return cls(type, np.zeros(len(rows), dtype=bool), _validity(rows), members=members)
+        if type == BYTES:
+            return cls(type, np.array([*rows, None], dtype=object)[:-1], _validity(rows))
+        valid = _validity(rows)
+        present = rows if valid is None else [0 if row is None else row for row in rows]
+        array = np.array(present) if present else np.array(present, dtype=type)
+        column = cls(array.dtype.name, array, valid)
+        return column if type is None else column.cast(type)
+
+    @classmethod
+    def lists(cls, rows: Sequence[NDArray[Any]], type: str = "list of int64") -> "Column":
+        """A column of lists, each given as an array."""
+        ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        items = np.concatenate(rows) if len(rows) else np.empty(0)
+        return cls(type, ends, items=cls.of(items).cast(type.removeprefix(_LIST)))
+
+    @classmethod
+    def nulls(cls, rows: int, type: str) -> "Column":
+        """A column of nothing but nulls."""
+        if type in (NAME, TEXT):
+            return cls(type, np.full(rows, -1, dtype=np.int32))
+        if type.startswith(_LIST):
+            inner = cls.nulls(0, type.removeprefix(_LIST))
+            offsets = np.zeros(rows + 1, dtype=np.int64)
+            return cls(type, offsets, np.zeros(rows, dtype=bool), items=inner)
+        if type.startswith(_STRUCT) or type == BYTES:
+            return cls.of([None] * rows, type)
+        return cls(type, np.zeros(rows, dtype=type), np.zeros(rows, dtype=bool))
+
+    @classmethod
+    def from_core(cls, parts: Any, nullable: bool) -> "Column":
+        """The column of what the core hands out."""
+        type, memory, valid, extra = parts
+        flags = None if valid is None else np.frombuffer(valid, dtype=bool)
+        if type in (NAME, TEXT):
+            column = cls(
+                type, np.frombuffer(memory, dtype=np.int32), names=extra, nullable=nullable
+            )
+            return column if len(set(extra)) == len(extra) else cls.joined([column])
+        if type.startswith(_LIST):
+            items = cls.from_core(extra, True)
+            return cls(
+                type, np.frombuffer(memory, dtype=np.int64), flags, items=items, nullable=nullable
+            )
+        if type.startswith(_STRUCT):
+            members = {name: cls.from_core(part, True) for name, part in extra}
+            rows = np.frombuffer(memory, dtype=bool)
+            return cls(type, rows, flags, members=members, nullable=nullable)
+        if type == BYTES:
+            values = np.array([*extra, None], dtype=object)[:-1]
+            return cls(type, values, flags, nullable=nullable)
+        dtype = {"timestamp": "int64", "decimal": "float64", "null": "bool"}.get(type, type)
+        return cls(type, np.frombuffer(memory, dtype=dtype), flags, nullable=nullable)
+
+    @classmethod
+    def joined(cls, columns: Sequence["Column"]) -> "Column":
+        """The rows of columns of the same type, one after the other; names occur once."""
+        first = columns[0]
+        if first.items is not None:
+            lengths = np.concatenate([column.lengths for column in columns])
+            items = cls.joined(
+                [c.items[c.values[0] : c.values[-1]] for c in columns if c.items is not None]
+            )
+            ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+            return replace(first, values=ends, valid=_joined_valid(columns), items=items)
+        if not first.is_text:
+            values = np.concatenate([column.values for column in columns])
+            members = {
+                name: cls.joined([column.members[name] for column in columns])
+                for name in first.members
+            }
+            return replace(first, values=values, valid=_joined_valid(columns), members=members)
+        if all(column.names == first.names for column in columns[1:]) and len(columns) > 1:
+            return replace(first, values=np.concatenate([column.values for column in columns]))
+        number: dict[str, int] = {}
+        codes = []
+        for column in columns:
+            # The last place is that of null.
+            places = [*(number.setdefault(name, len(number)) for name in column.names), -1]
+            codes.append(np.array(places, dtype=np.int32)[column.values])
+        return replace(first, values=np.concatenate(codes), names=list(number))
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it holds text."""
+        return self.type in (NAME, TEXT)
+
+    def __len__(self) -> int:
+        return len(self.values) - (self.items is not None)
+
+    def is_valid(self) -> Flags:
+        """Whether each row has a value."""
+        if self.is_text:
+            return np.asarray(self.values >= 0)
+        return np.ones(len(self), dtype=bool) if self.valid is None else self.valid
+
+    def is_null(self) -> Flags:
+        """Whether each row has none."""
+        return ~self.is_valid()
+
+    @property
+    def null_count(self) -> int:
+        """The number of rows without a value."""
+        if self.valid is None and not self.is_text:
+            return 0
+        return len(self) - int(np.count_nonzero(self.is_valid()))
+
+    def filled(self, value: Any) -> NDArray[Any]:
+        """The values, with ``value`` in place of nulls."""
+        if self.is_text:
+            texts: NDArray[Any] = np.array([*self.names, value], dtype=object)[self.values]
+            return texts
+        if self.valid is None:
+            return self.values
+        return np.where(self.valid, self.values, np.asarray(value, dtype=self.values.dtype))
+
+    def to_numpy(self) -> NDArray[Any]:
+        """The values; text as objects. ValueError where a number is null."""
+        if self.is_text:
+            return self.filled(None)
+        if self.null_count:
+            raise ValueError("a column with nulls: fill them")
+        return self.values
+
+    def to_pylist(self) -> list[Any]:
+        """The values as Python has them, with None for null."""
+        if self.items is not None:
+            inner, ends = self.items.to_pylist(), self.values.tolist()
+            rows: list[Any] = [inner[begin:end] for begin, end in pairwise(ends)]
+        elif self.members:
+            columns = (member.to_pylist() for member in self.members.values())
+            rows = [dict(zip(self.members, row, strict=True)) for row in zip(*columns, strict=True)]
+        else:
+            rows = self.filled(None).tolist() if self.is_text else self.values.tolist()
+        if self.valid is None:
+            return rows
+        valid = self.valid.tolist()
+        return [row if has else None for row, has in zip(rows, valid, strict=True)]
+
+    def __getitem__(self, at: Any) -> Any:
+        """One value, or the column of some rows: numpy's ways to index, without steps in slices."""
+        if isinstance(at, int | np.integer):
+            return self[np.array([at])].to_pylist()[0]
+        if self.items is not None:
+            return self._lists_at(at)
+        valid = None if self.valid is None else self.valid[at]
+        members = {name: member[at] for name, member in self.members.items()}
+        return replace(self, values=self.values[at], valid=valid, members=members)
+
+    def _lists_at(self, at: Any) -> "Column":
+        assert self.items is not None
+        begin, length = self.values[:-1][at], np.diff(self.values)[at]
+        ends = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
+        rows = np.repeat(begin - ends[:-1], length) + np.arange(ends[-1])
+        valid = None if self.valid is None else self.valid[at]
+        return replace(self, values=ends, valid=valid, items=self.items[rows])
+
+    @property
+    def lengths(self) -> Integers:
+        """Of lists, the number of items of each row."""
+        return np.diff(self.values)
+
+    def equals(self, value: str) -> Flags:
+        """Whether each row holds this text."""
+        return self.isin((value,))
+
+    def isin(self, values: Iterable[str]) -> Flags:
+        """Whether each row holds one of these texts."""
+        wanted = frozenset(values)
+        # The last place is that of null.
+        is_in: Flags = np.array([*(name in wanted for name in self.names), False])[self.values]
+        return is_in
+
+    def sum(self) -> Any:
+        """The sum of the values that are not null, 0 without any."""
+        return self.filled(0).sum().item()
+
+    def min(self) -> Any:
+        """The least of the values that are not null, None without any."""
+        values = self.drop_null().values
+        return values.min().item() if len(values) else None
+
+    def max(self) -> Any:
+        """The greatest of the values that are not null, None without any."""
+        values = self.drop_null().values
+        return values.max().item() if len(values) else None
+
+    def drop_null(self) -> "Column":
+        """Only the rows with a value."""
+        kept: Column = self if not self.null_count else self[self.is_valid()]
+        return kept if self.is_text else replace(kept, valid=None)
+
+    def unique(self) -> list[Any]:
+        """The values that are not null, each once, in the order of their first rows."""
+        values, first = np.unique(self.drop_null().values, return_index=True)
+        distinct = values[np.argsort(first)].tolist()
+        return [self.names[code] for code in distinct] if self.is_text else distinct
+
+    def codes(self) -> NDArray[Any]:
+        """By row a number that is the same for the same value, and -1 for null."""
+        if self.is_text:
+            return self.values
+        codes = np.unique(self.values, return_inverse=True)[1]
+        return codes if self.valid is None else np.where(self.valid, codes, -1)
+
+    def cast(self, type: str) -> "Column":
+        """The same values of another type."""
+        if type == self.type:
+            return self
+        if self.type == "null":
+            return Column.nulls(len(self), type)
+        if self.items is not None:
+            return replace(self, type=type, items=self.items.cast(type.removeprefix(_LIST)))
+        if self.members:
+            types = _member_types(type)
+            members = {name: self.members[name].cast(of) for name, of in types.items()}
+            return replace(self, type=type, members=members)
+        if type in (NAME, TEXT):
+            if self.is_text:
+                return replace(self, type=type)
+            return Column.of([None if row is None else str(row) for row in self.to_pylist()], type)
+        if self.is_text or self.type not in _KINDS:
+            raise ValueError(f"{self.type} does not become {type}")
+        values = self.values.astype(type)
+        if not np.can_cast(self.values.dtype, values.dtype, "safe"):
+            is_kept = (values == self.values) | self.is_null()
+            if not is_kept.all():
+                raise ValueError(f"numbers that {type} does not hold")
+        return replace(self, type=type, values=values)
+
+    def parts(self) -> tuple[Any, ...]:
+        """The column as the core takes it."""
+        valid = None if self.valid is None else _bytes(self.valid)
+        if self.items is not None:
+            return "list", _bytes(self.values), valid, self.items.parts()
+        if self.members:
+            members = [(name, m.nullable, m.parts()) for name, m in self.members.items()]
+            return "struct", _bytes(self.values), valid, members
+        if self.type == BYTES:
+            return self.type, _bytes(self.is_valid()), valid, self.to_pylist()
+        names = list(self.names) if self.is_text else None
+        return self.type, _bytes(self.values), valid, names
 
 
-def _intervals(begin_ns: Integers, end_ns: Integers) -> pa.RecordBatch:
-    return batch_of({"begin_ns": begin_ns, "end_ns": end_ns})
+def _member_types(type: str) -> dict[str, str]:
+    members = (member.partition(" ") for member in type.removeprefix(_STRUCT).split(", "))
+    return {name: of for name, _, of in members}
 
 
-def _column(values: NDArray[Any]) -> pa.Array:
-    """``pa.array`` would import numpy.ma to ask whether some are masked."""
-    if values.dtype == bool:
-        return pa.array(values)
-    contiguous = np.ascontiguousarray(values)
-    kind = pa.from_numpy_dtype(contiguous.dtype)
-    return pa.Array.from_buffers(kind, len(contiguous), [None, pa.py_buffer(contiguous)])
+def _validity(rows: Sequence[Any]) -> Flags | None:
+    valid = np.array([row is not None for row in rows], dtype=bool)
+    return None if valid.all() else valid
+
+
+def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(values).view(np.uint8).reshape(-1)
+
+
+def _joined_valid(columns: Sequence[Column]) -> Flags | None:
+    if all(column.valid is None for column in columns):
+        return None
+    return np.concatenate([column.is_valid() for column in columns])

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -32,12 +32,9 @@ from spillcast.errors import (
     first_line,
     is_interruption,
 )
-from spillcast.units import format_count
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
-
-    import pyarrow as pa
 
 #: Text that is read whole. Documents and plans take some KiB, a server's log may hold much more.
 TEXT_BYTES_MAX = 256 << 20
@@ -51,8 +48,6 @@ DEPTH_MAX = 400
 INTEGER_MAX = (1 << 64) - 1
 #: Of counts, bytes and times in tables: 9 PB and 104 days, so that sums of many fit 64 bits.
 COUNT_MAX = 1 << 53
-#: What a row of a table may take of the machine's memory, as a share of it.
-_MEMORY_SHARE = 0.5
 
 
 #: What parsers raise for what they cannot read; any other error is a fault in this program.
@@ -61,7 +56,7 @@ _VALUE = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
 #: A value shows within so much of its text what it is.
 _MARKED_LENGTH = 200
 #: Libraries that parse files and raise errors of their own.
-LIBRARIES = {"pyarrow", "_duckdb", "_csv", "_lzma", "zipfile"}
+LIBRARIES = {"_duckdb", "_csv", "_lzma", "zipfile"}
 
 
 @contextmanager
@@ -73,7 +68,7 @@ def reading(where: str | Path, hint: str | None = None) -> Iterator[None]:
         raise
     except OSError as error:
         if not error.errno:
-            # Arrow's, which puts much more than the reason into what it raises.
+            # Of a library, which puts much more than the reason into what it raises.
             raise damaged(where, first_line(error), hint) from error
         kind = PathMissing if isinstance(error, FileNotFoundError) else FileUnreadable
         raise kind(f"{where}: {os.strerror(error.errno)}", hint) from error
@@ -226,190 +221,6 @@ def xml_of(text: str, where: str | Path, hint: str | None = None) -> "Element":
     return element
 
 
-def table_of(
-    path: Path | str,
-    schema: "pa.Schema",
-    hint: str | None = None,
-    *,
-    signed: Collection[str] = (),
-    content: bytes | None = None,
-) -> "pa.Table":
-    """The columns of ``schema`` of a Parquet file; ``content`` is what it holds, where it is known.
-
-    Columns that may be null may lack, as in files of earlier versions; others of the file are left
-    out. InputError where one lacks or is of another kind, or holds nulls, negative numbers (but
-    for ``signed``), numbers that are not finite or text that is none; where it takes too much
-    memory.
-    """
-    with _opened(path, schema, hint, content) as (file, names):
-        table = _checked(path, file.read(columns=names), schema, signed, hint)
-        return table.replace_schema_metadata(file.schema_arrow.metadata)
-
-
-def any_table_of(path: Path, hint: str | None = None) -> "pa.Table":
-    """All columns of a Parquet file, whatever they are. InputError where it is damaged."""
-    import pyarrow.parquet as pq
-
-    with reading(path, hint), pq.ParquetFile(path) as file:
-        _check_size(path, file.metadata)
-        table = file.read()
-        table.validate(full=True)
-        return table
-
-
-def batches_of(
-    path: Path | str,
-    schema: "pa.Schema",
-    hint: str | None = None,
-    *,
-    signed: Collection[str] = (),
-    content: bytes | None = None,
-    rows: int = 1 << 16,
-) -> Iterator["pa.Table"]:
-    """The same, so many rows at a time."""
-    import pyarrow as pa
-
-    with _opened(path, schema, hint, content, whole=False) as (file, names):
-        for batch in file.iter_batches(rows, columns=names):
-            yield _checked(path, pa.Table.from_batches([batch]), schema, signed, hint)
-
-
-@contextmanager
-def _opened(
-    path: Path | str,
-    schema: "pa.Schema",
-    hint: str | None,
-    content: bytes | None,
-    *,
-    whole: bool = True,
-) -> Iterator[tuple[Any, list[str]]]:
-    """A Parquet file, and the columns of ``schema`` that it has."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if content is None and not Path(path).exists():
-        raise damaged(path, "there is no such file", hint)
-    source = Path(path) if content is None else pa.BufferReader(content)
-    # Not read_table, which imports pandas where that is installed.
-    with reading(path, hint), pq.ParquetFile(source) as file:
-        _check_size(path, file.metadata, whole=whole)
-        given = file.schema_arrow
-        for field in schema:
-            _check_field(path, field, given, hint)
-        names = [field.name for field in schema if field.name in given.names]
-        coded = [name for name in names if pa.types.is_dictionary(schema.field(name).type)]
-        if all(pa.types.is_dictionary(given.field(name).type) for name in coded):
-            yield file, names
-            return
-    # Text becomes numbers as it is read: a row's own would take many times the memory.
-    source = Path(path) if content is None else pa.BufferReader(content)
-    with reading(path, hint), pq.ParquetFile(source, read_dictionary=coded) as file:
-        yield file, names
-
-
-def _checked(
-    path: Path | str, given: "pa.Table", schema: "pa.Schema", signed: Collection[str], hint: Any
-) -> "pa.Table":
-    import pyarrow as pa
-
-    columns = [
-        given[field.name]
-        if field.name in given.column_names
-        else pa.chunked_array([pa.nulls(given.num_rows, field.type)])
-        for field in schema
-    ]
-    table = pa.table(columns, names=schema.names)
-    table.validate(full=True)
-    for field in schema:
-        _check_column(path, field, table[field.name], field.name in signed, hint)
-    return table.cast(schema)
-
-
-def _check_size(path: Path | str, metadata: Any, *, whole: bool = True) -> None:
-    """InputError where the rows, or those of its largest row group, would not fit into memory."""
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    sizes = [(group.total_byte_size, group.num_rows) for group in groups]
-    if whole:
-        sizes = [(sum(packed for packed, _ in sizes), metadata.num_rows)]
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for packed, rows in sizes:
-        wanted = max(packed, 8 * rows * metadata.num_columns)
-        if min(packed, rows, metadata.num_rows) < 0 or wanted > _MEMORY_SHARE * memory:
-            text = "" if whole else " in a row group"
-            raise FileTooLarge(
-                f"{path}: {rows:,} rows{text}, which would take {wanted >> 20:,} MiB of memory"
-            )
-
-
-def _check_field(path: Path | str, field: "pa.Field", given: "pa.Schema", hint: Any) -> None:
-    """InputError where a column lacks, stands twice or is of another kind."""
-    indices = given.get_all_field_indices(field.name)
-    if len(indices) > 1 or (not indices and not field.nullable):
-        text = "there is no column" if not indices else "there are several columns"
-        raise damaged(path, f"{text} {field.name}", hint)
-    if indices and _kind(given.field(indices[0]).type) != _kind(field.type):
-        text = f"column {field.name} holds {given.field(indices[0]).type}, not {field.type}"
-        raise damaged(path, text, hint)
-
-
-def _kind(of: "pa.DataType") -> str:
-    """What a type is of, however it is packed."""
-    import pyarrow.types as pt
-
-    if pt.is_dictionary(of):
-        return _kind(of.value_type)
-    if pt.is_list(of) or pt.is_large_list(of):
-        return f"list of {_kind(of.value_type)}"
-    if pt.is_struct(of):
-        return f"struct of {', '.join(f'{type_.name} {_kind(type_.type)}' for type_ in of)}"
-    tests: tuple[tuple[str, Callable[[Any], bool]], ...] = (
-        ("integers", pt.is_integer),
-        ("bytes", lambda type_: bool(pt.is_binary(type_) or pt.is_large_binary(type_))),
-        ("text", lambda type_: bool(pt.is_string(type_) or pt.is_large_string(type_))),
-    )
-    return next((name for name, test in tests if test(of)), str(of))
-
-
-def _check_column(
-    path: Path | str, field: "pa.Field", column: "pa.ChunkedArray", signed: bool, hint: Any
-) -> None:
-    """InputError for values that make no sense, also within lists and structures."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.types as pt
-
-    name, kind = field.name, column.type
-    if not field.nullable and column.null_count:
-        raise damaged(path, f"{name} is empty in {format_count(column.null_count, 'row')}", hint)
-    if pt.is_list(kind) or pt.is_large_list(kind):
-        inner = pa.field(name, kind.value_type, nullable=False)
-        _check_column(path, inner, pc.list_flatten(column), signed, hint)
-    if pt.is_struct(kind):
-        present = column.filter(column.is_valid())
-        for at, member in enumerate(kind):
-            inner = member.with_name(f"{name}.{member.name}")
-            _check_column(path, inner, pc.struct_field(present, [at]), signed, hint)
-    if not (pt.is_integer(kind) or pt.is_floating(kind)):
-        return
-    if pt.is_floating(kind) and not pc.all(pc.is_finite(column), min_count=0).as_py():
-        raise damaged(path, f"{name} is not finite in some row", hint)
-    least, most = pc.min_max(column).as_py().values()
-    if least is None or in_bounds(name, least, most, signed=signed):
-        return
-    if least < 0 and not signed:
-        raise damaged(path, f"{name} is {least:,} in some row, not 0 or more", hint)
-    raise damaged(path, f"{name} is {max(most, -least):,} in some row", hint)
-
-
-def in_bounds(name: str, least: float, most: float, *, signed: bool) -> bool:
-    """Whether a column of a table may hold numbers between these two."""
-    return (least >= 0 or signed) and (max(most, -least) <= COUNT_MAX or name in _ANY_SIZE)
-
-
-#: Columns of names and places, which nothing is summed up of.
-_ANY_SIZE = frozenset(("session", "offset", "object", "sql_exec_id", "coordinator"))
-
-
 def _reason(error: Exception) -> str:
     """The message of an error, in terms of the file."""
     if isinstance(error, KeyError):
@@ -421,7 +232,7 @@ def _reason(error: Exception) -> str:
 
 def _place(error: Exception) -> str:
     """The place in the reader that failed, for its maintainer; empty if the error is clear."""
-    if type(error) is ValueError or type(error).__module__.startswith("pyarrow"):
+    if type(error) is ValueError:
         return ""
     frame, text = error.__traceback__, None
     while frame is not None:

@@ -14,7 +14,8 @@ from spillcast.text import one_line
 
 if TYPE_CHECKING:
     import polars as pl
-    import pyarrow as pa
+
+    from spillcast.tables import Table
 
 
 #: A cell of a terminal's table is cut to this width; a notebook shows it whole.
@@ -77,7 +78,7 @@ class Tabular(Displayed):
     """A result that is a table, or has one."""
 
     @abstractmethod
-    def to_arrow(self) -> "pa.Table":
+    def to_arrow(self) -> "Table":
         """The table."""
 
     def to_polars(self) -> "pl.DataFrame":
@@ -85,7 +86,7 @@ class Tabular(Displayed):
         return polars_of(self.to_arrow())
 
 
-def polars_of(table: "pa.Table") -> "pl.DataFrame":
+def polars_of(table: "Table") -> "pl.DataFrame":
     """An Arrow table for Polars. SpillcastError where Polars is not installed."""
     try:
         import polars as pl
@@ -93,9 +94,7 @@ def polars_of(table: "pa.Table") -> "pl.DataFrame":
         raise PackageMissing(
             "polars is not installed", "pip install 'spillcast[polars]'"
         ) from error
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
+    return pl.DataFrame(table)
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:

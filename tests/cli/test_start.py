@@ -13,7 +13,8 @@ def test_a_forecast_imports_no_evidence_that_it_is_not_given(spilled):
     done = spillcast("forecast", spilled.path, "--to", "latency:1ms", under=under)
     assert done.returncode == 0, done.stderr
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert {"pyarrow", "numpy"} <= imported
+    assert "numpy" in imported
+    assert not {"pyarrow", "duckdb", "pandas"} & imported
     ours = {"storage.probe", "evidence.postgres.plan", "forecast.remaining.model"}
     assert not {f"spillcast.{name}" for name in ours} & imported
 
@@ -25,8 +26,7 @@ def test_a_report_asks_no_database_of_single_waits(spilled, tmp_path):
     done = spillcast("report", spilled.path, "-o", page, under=under)
     assert done.returncode == 0, done.stderr
     assert page.stat().st_size > 10_000
-    assert "pyarrow" in done.stderr
-    assert not re.search(r"\| +duckdb$", done.stderr, re.M)
+    assert not re.search(r"\| +(duckdb|pyarrow)$", done.stderr, re.M)
 
 
 @pytest.mark.parametrize("by", ["event", "second", "minute"])

@@ -12,7 +12,7 @@ from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.running import RunningForecast
 from spillcast.recording import Recording, live
 from spillcast.recording.live import Running
-from spillcast.recording.schema import WAITS_SCHEMA, seconds_of
+from spillcast.recording.schema import WAITS, seconds_of
 
 ROWS = 600_000
 
@@ -33,13 +33,9 @@ def by_then(recording, share):
     until_s = share * recording.elapsed_s
     made = Running()
     waits = recording.waits
-    for batch in waits.filter([one < until_s * 1e9 for one in starts(waits)]).to_batches():
-        made.add_waits(batch)
+    made.add_waits(waits.filter(waits["start_ns"].values < until_s * 1e9))
     seconds = recording.seconds
-    for batch in seconds.filter(
-        [one < until_s for one in seconds["second"].to_pylist()]
-    ).to_batches():
-        made.add_seconds(batch)
+    made.add_seconds(seconds.filter(seconds["second"].values < until_s))
     meta = replace(recording.meta, elapsed_s=until_s, recorded_s=until_s, ended_by="interrupt")
     return made.recording(meta)
 
@@ -86,7 +82,7 @@ def test_what_memory_keeps_of_single_waits_tells_as_much(tmp_path, monkeypatch):
             }
             for op, block, start_ns in made
         ],
-        WAITS_SCHEMA,
+        WAITS,
     )  # fmt: skip
     meta = replace(known(20.0, 1000, 4000), ended_by="interrupt")
 
@@ -95,7 +91,7 @@ def test_what_memory_keeps_of_single_waits_tells_as_much(tmp_path, monkeypatch):
         held = Running()
         for begin in range(0, len(made), 100):
             held.add_waits(waits.slice(begin, 100))
-        held.add_seconds(seconds_of(waits).combine_chunks().to_batches()[0])
+        held.add_seconds(seconds_of(waits))
         found = held.recording(meta)
         return progress_of(found, recorded_threads(found))
 

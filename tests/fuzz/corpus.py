@@ -20,7 +20,9 @@ from fuzz.trial import attempt
 from io_made_up import oracle_general
 from made_up import case
 from spillcast.lab.truth_file import Truth, write_truth
-from spillcast.recording.schema import SAMPLES_SCHEMA
+from spillcast.parquet import write_parquet
+from spillcast.recording import schema
+from spillcast.tables import Table
 from text_plan import TEXT_PLAN
 
 ROOT = Path(__file__).parents[2]
@@ -196,18 +198,17 @@ def _recordings(shape):
         table = made.waits
         count = table.num_rows
         for name, values in (
-            ("blocked", pa.array([True] * count)),
-            ("cpu_before_ns", pa.array([GAP_NS] * count, pa.int64())),
-            ("woken_by", pa.array([None, 1] * (count // 2), pa.int64())),
+            ("blocked", [True] * count),
+            ("cpu_before_ns", [GAP_NS] * count),
+            ("woken_by", [None, 1] * (count // 2)),
         ):
-            at = table.schema.get_field_index(name)
-            table = table.set_column(at, table.schema.field(at), values)
-        pq.write_table(table, path)
+            table = table.with_column(name, values)
+        write_parquet(path, table)
 
     def sampled(place):
         _told(recording(place / "run.spill", loads, elapsed_s=3.0, cpu_s=0.9))
-        table = pa.Table.from_pylist(SAMPLES, SAMPLES_SCHEMA)
-        pq.write_table(table, place / "run.spill" / "samples.parquet")
+        table = Table.from_rows(SAMPLES, schema.SAMPLES)
+        write_parquet(place / "run.spill" / "samples.parquet", table)
         shutil.copy(ROOT / "examples" / "work-memory" / "plan.json", place / "run.spill")
 
     commands = (

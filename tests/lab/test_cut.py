@@ -1,7 +1,6 @@
 """Recordings cut to windows: what is left is what the windows saw, in the form that all read."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from evidence import change, storage
@@ -9,9 +8,10 @@ from spillcast.errors import NotSpilled
 from spillcast.forecast import forecast
 from spillcast.forecast.recorded_io import in_flight, temp_load
 from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
-from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.schema import SECONDS, WAITS
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.plan import plan
+from spillcast.tables import Table
 from spillcast_lab.partial_runs import cut, first_fifth, ten_slices
 
 MS = 1_000_000
@@ -39,9 +39,8 @@ def recording(tmp_path):
              offset=offset, bytes=SIZE, cpu_before_ns=cpu)
         for start, elapsed, op, temp, file, offset, cpu in rows
     ]  # fmt: skip
-    columns = [pa.array([wait.get(field.name) for wait in waits]) for field in WAITS_SCHEMA]
-    writer.add_waits(pa.record_batch(columns, WAITS_SCHEMA.names))
-    writer.add_seconds(pa.RecordBatch.from_pylist([], SECONDS_SCHEMA))
+    writer.add_waits(Table.from_rows(waits, WAITS))
+    writer.add_seconds(Table.from_rows([], SECONDS))
     temp = Temp(1000, 1000, 2000 * SIZE, 4.0)
     other = OtherIO(40, 0.02)
     return writer.finish(
@@ -92,16 +91,16 @@ def test_a_forecast_from_slices_and_history_is_that_of_the_whole(recording):
 
 
 def test_the_recording_itself_is_left_as_it_was(recording):
-    before = recording.waits
+    before = recording.waits.to_pylist()
     cut(recording, [(1.0, 2.0)], "x")
-    assert recording.waits.equals(before)
+    assert recording.waits.to_pylist() == before
     assert recording.elapsed_s == 20.0
     assert not any("run-x" in path.name for path in recording.path.parent.iterdir())
 
 
 def test_seconds_add_up_to_the_waits(recording):
     left = cut(recording, [(2.5, 4.75), (11.0, 12.0)], "x")
-    assert left.seconds.schema == SECONDS_SCHEMA
+    assert left.seconds.column_names == [field.name for field in SECONDS]
     counts = sum(map(sum, left.seconds["latency_count"].to_pylist()))
     assert counts == sum(left.seconds["count"].to_pylist()) == left.waits.num_rows
     assert set(left.seconds["second"].to_pylist()) == {0, 1, 2, 3}
@@ -115,8 +114,7 @@ def blocked(tmp_path, rows):
              event="blocked", temp=False, blocked=True, cpu_before_ns=MS, woken_by=7)
         for start, end in rows
     ]  # fmt: skip
-    columns = [pa.array([wait.get(field.name) for wait in waits]) for field in WAITS_SCHEMA]
-    writer.add_waits(pa.record_batch(columns, WAITS_SCHEMA.names))
+    writer.add_waits(Table.from_rows(waits, WAITS))
     return writer.finish(Meta(elapsed_s=10.0, cpu_s=1.0, capture=CAPTURE))
 
 

@@ -3,14 +3,15 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
-import pyarrow as pa
 import pytest
 
 from cases import cases
 from evidence import known
 from made_up import case, otherwise
+from spillcast.columns import Column
 from spillcast.recording import Recording
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS
+from spillcast.tables import Table
 from spillcast_lab.variants import rehearsed_s, with_spinning_as_work
 
 MS = 1_000_000
@@ -37,8 +38,8 @@ def wait(session, start_ns, elapsed_ns, event, cpu_ns):
     ],
 )
 def test_a_rehearsal_goes_on_for_a_tenth_after_the_first_temp_io(starts_s, elapsed_s, expected_s):
-    starts_ns = pa.array([round(start_s * 1e9) for start_s in starts_s], pa.int64())
-    recording = SimpleNamespace(temp_waits=pa.table({"start_ns": starts_ns}), elapsed_s=elapsed_s)
+    starts_ns = Column.of([round(start_s * 1e9) for start_s in starts_s], "int64")
+    recording = SimpleNamespace(temp_waits=Table({"start_ns": starts_ns}), elapsed_s=elapsed_s)
     assert rehearsed_s(recording) == pytest.approx(expected_s)
 
 
@@ -67,7 +68,7 @@ def test_spinning_as_work_is_cpu_time_before_the_next_operation(tmp_path):
     ]
     recording = Recording(tmp_path, EMPTY)
     rows.sort(key=lambda row: row["start_ns"])
-    recording.waits = pa.Table.from_pylist(rows, WAITS_SCHEMA)
+    recording.waits = Table.from_rows(rows, WAITS)
     recording.seconds = recording.samples = recording.waits.slice(0, 0)
     capture = replace(EMPTY.capture, spun_s=4.0)
     recording.meta = replace(EMPTY, cpu_s=1.0, capture=capture)

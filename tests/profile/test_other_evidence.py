@@ -15,7 +15,7 @@ from oracle_files import READ, WRITE
 from spillcast.errors import QueryInvalid
 from spillcast.profile import profile
 from spillcast.profile.sql import run_sql
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.source import ASSUMED
 
@@ -74,7 +74,7 @@ def test_what_a_thread_without_temp_io_waits_for_is_idle(tmp_path):
         {**blocked, "session": 3, "elapsed_ns": 49_000},
     ]
     writer = RecordingWriter(tmp_path / "run.spill")
-    writer.add_waits(table(rows, WAITS_SCHEMA))
+    writer.add_waits(table(rows, WAITS))
     path = writer.finish(known(5e-5, 1, 0)).path
     found = [(row["event"], row["idle"], row["total_us"]) for row in profile(path).rows]
     assert found == [("blocked", True, 99), ("blocked", False, 30), ("pread64", False, 10)]
@@ -153,7 +153,7 @@ def test_a_recording_is_read_by_its_exact_name(tmp_path, monkeypatch, name):
     for folder, count in ((name, 3), ("run1.spill", 8)):
         rows = [{**read, "start_ns": 20 * n, "elapsed_ns": 10} for n in range(count)]
         writer = RecordingWriter(tmp_path / folder)
-        writer.add_waits(table(rows, WAITS_SCHEMA))
+        writer.add_waits(table(rows, WAITS))
         writer.finish(known(1, count, 0))
     assert run_sql("select count(*) from waits", [name])[1] == [[3]]
     assert [row["count"] for row in profile(name, by=["op"], where="bytes > 0").rows] == [3]

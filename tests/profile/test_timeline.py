@@ -3,7 +3,6 @@
 import json
 import random
 
-import pyarrow as pa
 import pytest
 
 from cases import cases
@@ -13,7 +12,7 @@ from oracle_files import READ, WRITE, blocks, make_example, write_trace
 from spillcast.evidence.oracle.trace import profile_traces
 from spillcast.profile import timeline
 from spillcast.recording import Recording
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS
 
 
 def test_samples_are_told_apart_as_the_published_case_has_them(tmp_path):
@@ -83,7 +82,7 @@ def test_waits_and_the_cpu_before_them_lie_in_the_stretches_that_they_touch(tmp_
             )  # fmt: skip
             now_ns += cpu_ns + wait_ns
     made = recording(tmp_path / "some.spill", [("read", 8192, 1, 1000)], elapsed_s=1.2)
-    made.waits = pa.Table.from_batches([table(rows, WAITS_SCHEMA)]).cast(WAITS_SCHEMA)
+    made.waits = table(rows, WAITS)
     states = {("read", True): timeline.READ, ("write", True): timeline.WRITE,
               ("read", False): timeline.OTHER_IO, (None, True): timeline.OTHER_IO,
               (None, False): timeline.WAITS}  # fmt: skip

@@ -5,7 +5,7 @@ import pytest
 from evidence import change, known, recording, table
 from spillcast.recording.bursts import READ, WRITE, bursts_of
 from spillcast.recording.meta import KeptWaits
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 
 MS = 1_000_000
@@ -21,7 +21,7 @@ def row(start_ms, op, *, session=1, temp=True, cpu_ms=0.0, size=8192, elapsed_ms
 
 def recorded(path, rows, slices_s=None):
     writer = RecordingWriter(path)
-    writer.add_waits(table(rows, WAITS_SCHEMA))
+    writer.add_waits(table(rows, WAITS))
     run = writer.finish(known(1.0, 1, 1))
     change(run, raw=KeptWaits(len(rows), len(rows), slices_s))
     return run

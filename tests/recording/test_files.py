@@ -7,18 +7,19 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
+from arrow_schemas import arrow_schema
+from spillcast.recording.schema import SAMPLES, SECONDS, WAITS
 
 FILES = {
-    "waits.parquet": WAITS_SCHEMA,
-    "seconds.parquet": SECONDS_SCHEMA,
-    "samples.parquet": SAMPLES_SCHEMA,
+    "waits.parquet": WAITS,
+    "seconds.parquet": SECONDS,
+    "samples.parquet": SAMPLES,
 }
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_column_is_there_with_its_type(spilled, name):
-    assert pq.read_schema(spilled.path / name).equals(FILES[name])
+    assert pq.read_schema(spilled.path / name).equals(arrow_schema(FILES[name]))
 
 
 def test_a_folder_holds_these_files_alone(spilled):

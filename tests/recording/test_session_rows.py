@@ -1,13 +1,13 @@
 """Rows of all sessions are kept by second until those of a query are taken."""
 
-import pyarrow as pa
 import pytest
 
 from evidence import table
 from spillcast.errors import InputError
-from spillcast.recording import server
-from spillcast.recording.schema import SAMPLES_SCHEMA, WAITS_SCHEMA
+from spillcast.recording import schema, server
+from spillcast.recording.schema import SAMPLES
 from spillcast.recording.server import RecordingsFolder, SessionRows
+from spillcast.tables import Table
 
 MS = 1_000_000
 #: Session, start and duration in ms, whether on a temp file.
@@ -34,7 +34,7 @@ def batch(waits):
         }
         for session, start, elapsed, temp in waits
     ]
-    return table(rows, WAITS_SCHEMA)
+    return table(rows, schema.WAITS)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_samples_are_split_alike(rows):
         {"time_ns": time * MS, "session": session, "event": "BufFileRead", "weight_us": 50_000}
         for time, session in ((100, 1), (1200, 1), (1200, 2), (1300, 1))
     ]
-    rows.add_samples(pa.RecordBatch.from_pylist(samples, SAMPLES_SCHEMA))
+    rows.add_samples(Table.from_rows(samples, SAMPLES))
     found = [one for part in rows.samples([1], 1000 * MS, 1250 * MS) for one in part.to_pylist()]
     assert [one["time_ns"] for one in found] == [200 * MS]
 

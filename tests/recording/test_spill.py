@@ -1,7 +1,7 @@
 """How much temp files held and how sequential their I/O was, on recordings written by hand."""
 
 from evidence import known, table
-from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.schema import SECONDS, WAITS
 from spillcast.recording.spill import sequential_share, spill_bytes
 from spillcast.recording.writer import RecordingWriter
 
@@ -21,8 +21,8 @@ def recorded(path, calls):
              "bytes": size, "total_ns": 10, "latency_ns": [10], "latency_count": [1]}
         )  # fmt: skip
     writer = RecordingWriter(path)
-    writer.add_waits(table(waits, WAITS_SCHEMA))
-    writer.add_seconds(table(seconds, SECONDS_SCHEMA))
+    writer.add_waits(table(waits, WAITS))
+    writer.add_seconds(table(seconds, SECONDS))
     return writer.finish(known(1.0, 0, 0))
 
 

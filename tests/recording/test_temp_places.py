@@ -15,7 +15,7 @@ from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
 from spillcast.recording.observed import TempPlace, named_temp_places
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 
 SHARED = Path("/dev/shm")
@@ -42,7 +42,7 @@ def recorded(path, files):
         for number, file in enumerate(file for file, count in files.items() for _ in range(count))
     ]  # fmt: skip
     writer = RecordingWriter(path)
-    writer.add_waits(table(rows, WAITS_SCHEMA))
+    writer.add_waits(table(rows, WAITS))
     writer.add_seconds(seconds([("write", SIZE, len(rows), LATENCY_NS)], 1))
     return writer.finish(known(10.0, 0, len(rows)))
 

@@ -6,11 +6,11 @@ import pytest
 
 from evidence import known, seconds, table
 from spillcast import _core
-from spillcast.columns import batch_of
 from spillcast.recording.meta import Machine
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS
 from spillcast.recording.thread_trace import NONE, thread_trace
 from spillcast.recording.writer import RecordingWriter
+from spillcast.tables import Table
 
 US = 1_000
 A, B = 41, 42
@@ -34,13 +34,13 @@ def waited(session, start_us, elapsed_us, cpu_us=0, *, woken_by=None):
 
 def recorded(path, rows):
     writer = RecordingWriter(path)
-    writer.add_waits(table(rows, WAITS_SCHEMA))
+    writer.add_waits(table(rows, WAITS))
     writer.add_seconds(seconds([("read", 4096, len(rows), 100 * US)], 1))
     return writer.finish(replace(known(1.0, 1, 0), machine=Machine(cpus=2)))
 
 
 def simulated_us(own):
-    outcome, _ = _core.simulate(batch_of(own.columns), 2)
+    outcome, _ = _core.simulate(Table(own.columns), 2)
     assert outcome["forced"] == 0
     return outcome["elapsed_ns"] / US
 

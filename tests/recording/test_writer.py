@@ -10,11 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from arrow_schemas import arrow_schema
 from evidence import known
 from spillcast import _core
 from spillcast.recording import Recording
-from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.schema import SAMPLES, SECONDS, WAITS
 from spillcast.recording.writer import Clock, RecordingWriter
+from spillcast.tables import Table
 
 S = 1_000_000_000
 FILES = [None, *(f"/t/spill-{number}" for number in range(40))]
@@ -61,9 +63,9 @@ def write(path, rows, seconds=(), *, clock=None, batches=7, **options):
     writer = RecordingWriter(path, **options)
     size = len(rows) // batches + 1
     for at in range(0, max(len(rows), 1), size):
-        writer.add_waits(pa.RecordBatch.from_pylist(rows[at : at + size], WAITS_SCHEMA))
+        writer.add_waits(Table.from_rows(rows[at : at + size], WAITS))
     for row in seconds:
-        writer.add_seconds(pa.RecordBatch.from_pylist([row], SECONDS_SCHEMA))
+        writer.add_seconds(Table.from_rows([row], SECONDS))
     writer.finish(known(30, 1, 1), clock or Clock())
     return Recording.open(path)
 
@@ -98,9 +100,9 @@ def test_rows_come_back_by_parts_in_the_order_they_came(tmp_path, count):
 def test_files_are_read_by_others_with_their_types(tmp_path):
     rows, seconds = made_up(1_000, seed=1), made_up_seconds(seed=1)
     path = write(tmp_path / "run.spill", rows, seconds).path
-    schemas = {"waits": WAITS_SCHEMA, "seconds": SECONDS_SCHEMA, "samples": SAMPLES_SCHEMA}
+    schemas = {"waits": WAITS, "seconds": SECONDS, "samples": SAMPLES}
     for name, schema in schemas.items():
-        assert pq.read_schema(path / f"{name}.parquet").equals(schema)
+        assert pq.read_schema(path / f"{name}.parquet").equals(arrow_schema(schema))
     files = duckdb.sql(f"select file, count(*) from '{path}/waits.parquet' group by all").fetchall()
     assert dict(files) == {file: sum(row["file"] == file for row in rows) for file in FILES}
     assert rows_of(path / "seconds.parquet") == seconds
@@ -149,17 +151,17 @@ def test_times_count_from_the_runs_start(tmp_path, zero_ns):
     clock = Clock(zero_ns)
     recording = write(path, rows, seconds, clock=clock)
     whole = [row for part in slow(rows, 1.0, 10**9, 10**9).values() for row in part]
-    expected = clock.waits(pa.Table.from_pylist(whole, WAITS_SCHEMA)).to_pylist()
+    expected = clock.waits(Table.from_rows(whole, WAITS)).to_pylist()
     assert rows_of(path / "waits.parquet") == expected
     assert recording.meta.raw.rows == recording.meta.raw.rows_seen == len(expected)
-    of_run = clock.seconds(pa.Table.from_pylist(seconds, SECONDS_SCHEMA)).to_pylist()
+    of_run = clock.seconds(Table.from_rows(seconds, SECONDS)).to_pylist()
     assert rows_of(path / "seconds.parquet") == of_run
 
 
 def test_it_knows_the_sums_that_the_files_tell(tmp_path):
     writer = RecordingWriter(tmp_path / "run.spill", slices=9)
-    writer.add_waits(pa.RecordBatch.from_pylist(made_up(20_000, seed=9), WAITS_SCHEMA))
-    writer.add_seconds(pa.RecordBatch.from_pylist(made_up_seconds(seed=9), SECONDS_SCHEMA))
+    writer.add_waits(Table.from_rows(made_up(20_000, seed=9), WAITS))
+    writer.add_seconds(Table.from_rows(made_up_seconds(seed=9), SECONDS))
     finished = writer.finish(known(30, 1, 1), Clock(4 * S))
     assert min(finished.written_bytes) > 0
     assert finished.other_files.keys() == set(FILES[1:])
@@ -175,7 +177,7 @@ def test_columns_of_another_kind_are_refused(tmp_path):
     column = pa.array(["soon"]).dictionary_encode()
     with pytest.raises(ValueError, match="column start_ns is no int64"):
         writer.add_waits(pa.record_batch({"start_ns": column}))
-    unnamed = pa.RecordBatch.from_pylist([made_up(1, seed=1)[0] | {"event": None}], WAITS_SCHEMA)
+    unnamed = Table.from_rows([made_up(1, seed=1)[0] | {"event": None}], WAITS)
     with pytest.raises(ValueError, match="column event: a null"):
         writer.add_waits(unnamed)
 

@@ -14,7 +14,7 @@ from evidence import known, table
 from harness import only_line, spillcast, spillcast_command
 from large_recording import write_large_recording
 from spillcast.recording.meta import Meta, ObservedEngine
-from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.schema import SAMPLES, SECONDS, WAITS
 from spillcast.recording.writer import RecordingWriter
 from spillcast.report.perfetto import trace_text
 
@@ -47,8 +47,8 @@ SECOND = {
 
 def write(path, rows, *, elapsed_s=5e-5):
     writer = RecordingWriter(path)
-    writer.add_waits(table(rows, WAITS_SCHEMA))
-    writer.add_seconds(table([SECOND], SECONDS_SCHEMA))
+    writer.add_waits(table(rows, WAITS))
+    writer.add_seconds(table([SECOND], SECONDS))
     return writer.finish(replace(known(elapsed_s, 3, 0), engine=ObservedEngine("duckdb", pid=4711)))
 
 
@@ -227,7 +227,7 @@ def test_samples_are_instants(tmp_path):
         {"time_ns": at * 1_000_000, "session": 815, "event": event, "weight_us": 1000}
         for at, event in ((1, "BufFileRead"), (2, None))
     ]
-    writer.add_samples(table(rows, SAMPLES_SCHEMA))
+    writer.add_samples(table(rows, SAMPLES))
     events = events_of(writer.finish(Meta(elapsed_s=0.002)))
     assert_valid(events)
     seen = [(e["tid"], e["ts"], e["name"], e["s"]) for e in events if e["ph"] == "i"]

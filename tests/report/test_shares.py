@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import pyarrow as pa
 import pytest
 
 from cases import cases
@@ -11,6 +10,7 @@ from oracle_files import READ, blocks, write_trace
 from spillcast.evidence.find import find_evidence
 from spillcast.profile import profile, timeline
 from spillcast.recording.live import Running, Tally
+from spillcast.recording.schema import WAITS
 from spillcast.report.html.inputs import Inputs
 from spillcast.report.html.page import Cells
 from spillcast.report.html.runs import add_runs
@@ -18,6 +18,7 @@ from spillcast.report.html.sections import runs
 from spillcast.report.html.write import compose
 from spillcast.report.live import Glimpse, live_text
 from spillcast.report.profile import profile_page
+from spillcast.tables import Table
 
 #: 3 x 11 s of temp reads in 11.8 s.
 SIDE_BY_SIDE = [("read", 8192, 1000, 11_000_000)]
@@ -123,7 +124,7 @@ def test_temp_is_told_from_other_files_and_idle_threads_are_left_out(tmp_path):
     run = recording(tmp_path / "run.spill", [("read", 8192, 100, 1_000_000)], elapsed_s=1.0)
     running = Running()
     temp = run.waits.slice(0, 100)
-    mine, other = temp["session"][0].as_py(), 77
+    mine, other = temp["session"][0], 77
     values = temp.slice(0, 1).to_pylist()[0]
     waits = [
         {**values, "event": "blocked", "op": None, "temp": False, "bytes": None, "file": None,
@@ -132,7 +133,7 @@ def test_temp_is_told_from_other_files_and_idle_threads_are_left_out(tmp_path):
     ]  # fmt: skip
     data = {**values, "temp": False, "elapsed_ns": 50_000_000}
     for rows in (temp.to_pylist(), [data], waits):
-        running.add_waits(pa.RecordBatch.from_pylist(rows, run.waits.schema))
+        running.add_waits(Table.from_rows(rows, WAITS))
     status = {
         "elapsed_ns": 1_000_000_000, "cpu_ns": None, "lost": 0, "dropped": 0, "tracer_cpu_ns": 0,
         "calls": 100, "switches": 0,

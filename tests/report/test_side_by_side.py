@@ -11,6 +11,7 @@ from spillcast.profile import timeline
 from spillcast.report.html.charts import drawn_as_shares
 from spillcast.report.html.page import Cells
 from spillcast.report.html.sections import runs
+from spillcast.tables import Table
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +84,7 @@ def test_wait_events_over_time(example, tmp_path):
 
 
 def test_the_longest_events_are_told_apart():
-    import pyarrow as pa
-
-    from spillcast.recording.schema import SAMPLES_SCHEMA
+    from spillcast.recording.schema import SAMPLES
 
     rows = [
         {
@@ -96,9 +95,6 @@ def test_the_longest_events_are_told_apart():
         }
         for at in range(18)
     ]
-    columns = [
-        pa.array([row.get(field.name) for row in rows], field.type) for field in SAMPLES_SCHEMA
-    ]
-    line = timeline.events_of_samples(pa.table(columns, SAMPLES_SCHEMA.names), 18.0)
+    line = timeline.events_of_samples(Table.from_rows(rows, SAMPLES), 18.0)
     assert list(line.totals_s) == [f"event {n}" for n in (8, 7, 6, 5, 4)] + ["other events"]
     assert line.totals_s["other events"] == 2 * (1 + 2 + 3 + 4)

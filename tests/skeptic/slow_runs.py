@@ -7,12 +7,10 @@ storage. Nothing of spillcast is used for that.
 import heapq
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from evidence import CAPTURE, known, table
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.meta import Machine
-from spillcast.recording.schema import WAITS_SCHEMA, seconds_of, totals
+from spillcast.recording.schema import WAITS, seconds_of, totals
 from spillcast.recording.writer import RecordingWriter
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
@@ -150,13 +148,11 @@ def later(rows, by_ns):
 
 def recorded(path, rows, elapsed_ns, *, cpus, parts=None, **capture):
     """A recording of rows; ``parts`` are parts of its meta, ``capture`` what it lost and so on."""
-    waits = table(sorted(rows, key=lambda row: row["start_ns"]), WAITS_SCHEMA)
-    everything = pa.Table.from_batches([waits])
-    temp, other_io = totals(everything)
+    waits = table(sorted(rows, key=lambda row: row["start_ns"]), WAITS)
+    temp, other_io = totals(waits)
     writer = RecordingWriter(path)
     writer.add_waits(waits)
-    for batch in seconds_of(everything).to_batches():
-        writer.add_seconds(batch)
+    writer.add_seconds(seconds_of(waits))
     meta = replace(
         known(elapsed_ns / S, temp.reads, temp.writes),
         cpu_s=sum(row["cpu_before_ns"] for row in rows) / S,

@@ -1,16 +1,22 @@
 //! Record batches handed to and taken from Python by the Arrow PyCapsule interface, uncopied.
 
 use std::mem;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
-use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::types::ArrowPrimitiveType;
-use arrow_array::{Array, RecordBatch, RecordBatchReader, StructArray};
-use arrow_schema::{ArrowError, SchemaRef};
-use pyo3::exceptions::PyValueError;
+use arrow_array::{
+    Array, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader, StructArray,
+};
+use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+
+use crate::columns::{Parts, array_of, fields_of, parts_of};
+use crate::recording::wrong;
 
 /// Columns of rows. `pyarrow.record_batch(table)` and any other Arrow reader takes it.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -37,6 +43,65 @@ impl Table {
             PyCapsule::new_with_value(py, schema, c"arrow_schema")?,
             PyCapsule::new_with_value(py, array, c"arrow_array")?,
         ))
+    }
+
+    /// The rows as a stream of one batch, which readers of tables ask for.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema;
+        let batches = RecordBatchIterator::new([Ok(self.0.clone())], self.0.schema());
+        PyCapsule::new_with_value(
+            py,
+            FFI_ArrowArrayStream::new(Box::new(batches)),
+            c"arrow_array_stream",
+        )
+    }
+
+    /// What an object with `__arrow_c_array__` or `__arrow_c_stream__` holds, batch by batch.
+    #[staticmethod]
+    fn taken(rows: &Bound<'_, PyAny>) -> PyResult<Vec<Table>> {
+        if rows.hasattr("__arrow_c_array__")? {
+            return Ok(vec![Table(import(rows)?)]);
+        }
+        let capsule: Bound<'_, PyCapsule> = rows.call_method0("__arrow_c_stream__")?.extract()?;
+        let at = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
+        // SAFETY: the capsule holds a stream, by its name, which the reader moves out of it.
+        let reader = unsafe { RecordBatchStreamReader::from_raw(at.cast().as_ptr()) };
+        let wrong = |error: ArrowError| PyValueError::new_err(error.to_string());
+        let batches: Result<Vec<_>, _> = reader.map_err(wrong)?.collect();
+        Ok(batches.map_err(wrong)?.into_iter().map(Table).collect())
+    }
+
+    /// A table of columns as `column` has them, each with its name and whether it may be null.
+    #[staticmethod]
+    fn of(columns: Vec<Bound<'_, PyAny>>, rows: usize) -> PyResult<Table> {
+        let mut fields = Vec::with_capacity(columns.len());
+        let mut arrays = Vec::with_capacity(columns.len());
+        for column in columns {
+            let (name, nullable, parts): (String, bool, Bound<'_, PyAny>) = column.extract()?;
+            let array = array_of(&parts)?;
+            fields.push(Field::new(name, array.data_type().clone(), nullable));
+            arrays.push(array);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = Arc::new(Schema::new(fields));
+        Ok(Table(RecordBatch::try_new_with_options(schema, arrays, &options).map_err(wrong)?))
+    }
+
+    /// Name and kind of each column, and whether it may be null.
+    fn fields(&self) -> Vec<(String, String, bool)> {
+        fields_of(self.0.schema_ref())
+    }
+
+    /// A column of this name. KeyError where there is none, TypeError where it is of a kind that
+    /// numpy does not have.
+    fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Parts<'py>> {
+        let column = self.0.column_by_name(name);
+        parts_of(py, column.ok_or_else(|| PyKeyError::new_err(name.to_owned()))?)
     }
 
     fn __len__(&self) -> usize {

@@ -9,6 +9,7 @@ use arrow_schema::{ArrowError, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
 /// Rows of which columns are made at a time.
@@ -28,7 +29,7 @@ pub struct ParquetFile<R, C> {
 impl<R, C: Fn(&[R]) -> Result<RecordBatch, ArrowError>> ParquetFile<R, C> {
     pub fn new(path: &Path, columns: C) -> io::Result<Self> {
         let schema = columns(&[]).map_err(io::Error::other)?.schema();
-        let writer = writer(path, &schema)?;
+        let writer = writer(path, &schema, ROW_GROUP_ROWS)?;
         Ok(ParquetFile { writer, rows: Vec::with_capacity(CHUNK_ROWS), columns })
     }
 
@@ -49,17 +50,45 @@ impl<R, C: Fn(&[R]) -> Result<RecordBatch, ArrowError>> ParquetFile<R, C> {
     }
 }
 
-/// A file of these columns that holds no rows.
-pub fn write_empty(path: &Path, schema: &Schema) -> io::Result<()> {
-    writer(path, schema)?.close().map(drop).map_err(os_error)
+/// Takes record batches.
+pub struct BatchFile(ArrowWriter<File>);
+
+impl BatchFile {
+    /// Row groups of `group_rows`, and pairs that readers find beside the columns.
+    pub fn new(
+        path: &Path,
+        schema: &Schema,
+        group_rows: Option<usize>,
+        key_values: Vec<(String, String)>,
+    ) -> io::Result<BatchFile> {
+        let group_rows = group_rows.unwrap_or(ROW_GROUP_ROWS);
+        let mut file = writer(path, schema, group_rows)?;
+        for (key, value) in key_values {
+            file.append_key_value_metadata(KeyValue::new(key, value));
+        }
+        Ok(BatchFile(file))
+    }
+
+    pub fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        self.0.write(batch).map_err(os_error)
+    }
+
+    pub fn finish(self) -> io::Result<()> {
+        self.0.close().map(drop).map_err(os_error)
+    }
 }
 
-fn writer(path: &Path, schema: &Schema) -> io::Result<ArrowWriter<File>> {
+/// A file of these columns that holds no rows.
+pub fn write_empty(path: &Path, schema: &Schema) -> io::Result<()> {
+    writer(path, schema, ROW_GROUP_ROWS)?.close().map(drop).map_err(os_error)
+}
+
+fn writer(path: &Path, schema: &Schema, group_rows: usize) -> io::Result<ArrowWriter<File>> {
     let level = ZstdLevel::try_new(1).expect("a level that zstd has");
     let mut properties = WriterProperties::builder()
         .set_created_by("spillcast".into())
         .set_compression(Compression::ZSTD(level))
-        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS));
+        .set_max_row_group_row_count(Some(group_rows));
     for name in DISTINCT {
         properties = properties.set_column_dictionary_enabled(name.into(), false);
     }

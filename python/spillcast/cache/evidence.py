@@ -121,10 +121,7 @@ def _first_record(path: Path) -> bytes:
     if path.suffix != ".zst":
         with path.open("rb") as file:
             return file.read(_RECORD_BYTES)
-    import pyarrow as pa
-
     try:
-        with pa.input_stream(path, compression="zstd") as stream:
-            return bytes(stream.read(_RECORD_BYTES))
+        return _core.ZstdReader(path).read(_RECORD_BYTES)
     except OSError as error:
         raise EvidenceDamaged(f"{path}: not compressed by zstd, or cut") from error

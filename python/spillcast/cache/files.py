@@ -2,18 +2,18 @@
 
 import csv
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
-import pyarrow.csv
 
 from spillcast import _core
-from spillcast.cache.rows import SCAN, Integers, Rows, coded
+from spillcast.cache.rows import SCAN, Rows, coded
+from spillcast.columns import TEXT, Column
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
@@ -23,6 +23,7 @@ from spillcast.errors import (
     PathMissing,
 )
 from spillcast.gate import COUNT_MAX, reading, text_of
+from spillcast.tables import Table
 from spillcast.units import format_bytes, format_duration
 
 _NEEDED = ("object", "offset", "bytes")
@@ -32,6 +33,12 @@ _NAMES = {
     **dict.fromkeys(("offset_bytes", "position"), "offset"),
     **dict.fromkeys(("size", "size_bytes", "length"), "bytes"),
 }
+_TYPES = {
+    "object": TEXT, "offset": "int64", "bytes": "int64",
+    "time_s": "float64", "class": TEXT, "query": TEXT,
+}  # fmt: skip
+#: Rows of a CSV file that are split at once.
+_CSV_ROWS = 1 << 16
 _CSV_HINT = "columns: object, offset, bytes; and if you have them: time_s, class, query"
 
 
@@ -48,64 +55,89 @@ def read_csv(paths: Sequence[Path]) -> Rows:
                 f"{path} is not a CSV file, but others are", "give one kind at a time"
             )
     tables = [_read(path) for path in paths]
-    table = pa.concat_tables(tables)
+    table = Table.concat(tables)
     if table.num_rows == 0:
         raise EvidenceIncomplete(f"{paths[0]}: holds no rows", _CSV_HINT)
-    object_, objects = coded(table["object"].combine_chunks())
-    query, _ = coded(table["query"].combine_chunks())
-    classes = _core.CacheRequests.classes()
-    names = table["class"].to_pylist()
-    unknown = set(names) - set(classes)
+    object_, objects = coded(table["object"])
+    query, _ = coded(table["query"])
+    classes, of_row = _core.CacheRequests.classes(), table["class"]
+    unknown = set(of_row.names) - set(classes)
     if unknown:
-        problem = f"{paths[0]}: there is no class {min(map(str, unknown))!r}"
+        problem = f"{paths[0]}: there is no class {min(unknown)!r}"
         raise OptionInvalid(problem, f"the classes are {', '.join(classes)}")
     return Rows(
-        np.floor(table["time_s"].to_numpy()).astype(np.int64),
+        np.floor(table["time_s"].values).astype(np.int64),
         object_,
-        _whole(table, "offset"),
-        _whole(table, "bytes"),
+        table["offset"].values,
+        table["bytes"].values,
         object_,
         query,
-        np.array([classes.index(name) for name in names], dtype=np.int64),
+        np.array([classes.index(name) for name in of_row.names], dtype=np.int64)[of_row.values],
         objects,
     )
 
 
-def _read(path: Path) -> pa.Table:
-    types = {"object": pa.string(), "class": pa.string(), "query": pa.string()}
-    types |= {"offset": pa.int64(), "bytes": pa.int64(), "time_s": pa.float64()}
+def _read(path: Path) -> Table:
     if not path.exists():
         raise PathMissing(f"{path}: there is no such file")
     with reading(path, _CSV_HINT):
-        with path.open("rb") as file:
-            heading = file.readline().decode(errors="replace")
-        delimiter = max(",;\t|", key=heading.count)
-        names = _names(heading, delimiter)
-        of_column = {name: types[known] for name, known in names.items() if known in types}
-        options = pa.csv.ConvertOptions(column_types=of_column, null_values=[""])
-        parsing = pa.csv.ParseOptions(delimiter=delimiter)
-        table = pa.csv.read_csv(path, convert_options=options, parse_options=parsing)
-        table = table.rename_columns([names.get(name, name) for name in table.column_names])
-        table.validate(full=True)
-    if twice := [name for name in types if table.column_names.count(name) > 1]:
+        names, cells = _cells(path)
+    if twice := [name for name in _TYPES if names.count(name) > 1]:
         raise EvidenceDamaged(f"{path}: there are several columns {twice[0]}", _CSV_HINT)
-    missing = [name for name in _NEEDED if name not in table.column_names]
+    missing = [name for name in _NEEDED if name not in names]
     if missing:
         raise EvidenceIncomplete(
             f"{path}: there is no column {' and no '.join(missing)}, "
             "so what is read again is not known",
             _CSV_HINT,
         )
-    count = table.num_rows
-    defaults = {"time_s": pa.array(np.zeros(count)), "class": pa.array(["read"] * count)}
-    defaults["query"] = pa.array([""] * count)
-    for name, column in defaults.items():
-        if name not in table.column_names:
-            table = table.append_column(name, column)
-    table = table.select([*_NEEDED, "time_s", "class", "query"])
-    for name in table.column_names:
-        _check(path, name, table[name])
-    return table
+    count = len(cells["object"])
+    defaults = {"time_s": ["0"], "class": ["read"], "query": [""]}
+    columns = {}
+    for name, type in _TYPES.items():
+        texts = cells.get(name)
+        if texts is None:
+            columns[name] = _column(path, name, type, defaults[name] * count)
+            continue
+        if "" in texts:
+            raise EvidenceDamaged(f"{path}: {name} is empty in some row", _CSV_HINT)
+        columns[name] = _column(path, name, type, texts)
+    return Table(columns)
+
+
+def _cells(path: Path) -> tuple[list[str], dict[str, list[str]]]:
+    """The columns' names as this program has them, and the texts of those that it uses."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        heading = file.readline()
+        delimiter = max(",;\t|", key=heading.count)
+        known = _names(heading, delimiter)
+        names = [known.get(name, name) for name in next(csv.reader([heading], delimiter=delimiter))]
+        cells: dict[str, list[str]] = {name: [] for name in names if name in _TYPES}
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        rows = filter(None, reader)
+        while batch := [*islice(rows, _CSV_ROWS)]:
+            if any(len(row) != len(names) for row in batch):
+                line = reader.line_num - len(batch) + 1
+                raise ValueError(f"from line {line} on, a row has not {len(names)} fields")
+            for name, texts in zip(names, zip(*batch, strict=True), strict=True):
+                if name in cells:
+                    cells[name].extend(map(sys.intern, texts))
+    return names, cells
+
+
+def _column(path: Path, name: str, type: str, texts: Sequence[str]) -> Column:
+    """InputError for what is no number, and for impossible ones."""
+    if type == TEXT:
+        return Column.of(texts, TEXT)
+    with reading(path, _CSV_HINT):
+        column = Column.of([*map(int if type == "int64" else float, texts)], type)
+    if not len(column):
+        return column
+    least, most = column.min(), column.max()
+    if not (least >= 0 and most <= COUNT_MAX):
+        wrong = least if least < 0 else most
+        raise EvidenceDamaged(f"{path}: {name} is {wrong:,} in some row", _CSV_HINT)
+    return column
 
 
 def _names(heading: str, delimiter: str) -> dict[str, str]:
@@ -120,22 +152,6 @@ def _names(heading: str, delimiter: str) -> dict[str, str]:
         name: known if (known := _NAMES.get(lower, lower)) not in present else lower
         for name, lower in exact.items()
     }
-
-
-def _check(path: Path, name: str, column: pa.ChunkedArray) -> None:
-    """InputError for empty fields and for impossible numbers."""
-    if column.null_count:
-        raise EvidenceDamaged(f"{path}: {name} is empty in some row", _CSV_HINT)
-    if pa.types.is_string(column.type) or not len(column):
-        return
-    least, most = pa.compute.min_max(column).as_py().values()
-    if not (least >= 0 and most <= COUNT_MAX):
-        wrong = least if least < 0 else most
-        raise EvidenceDamaged(f"{path}: {name} is {wrong:,} in some row", _CSV_HINT)
-
-
-def _whole(table: pa.Table, name: str) -> Integers:
-    return np.asarray(table[name].combine_chunks().to_numpy(), dtype=np.int64)
 
 
 MIB = 1 << 20

@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.columns import TEXT, Column, fields_of
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnsuited
 from spillcast.evidence.oracle.trace import ReadFailures, open_reader
 from spillcast.evidence.oracle.trace_run import name_blocks
 from spillcast.evidence.text import distinct, repeated_words
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
+from spillcast.tables import Table
 from spillcast.units import format_count
 
 Integers = NDArray[np.int64]
@@ -59,17 +59,22 @@ class Rows:
             "class": self.cls,
             "ends_query": self.ends_query().astype(np.int64),
         }
-        batch = pa.record_batch({name: pa.array(of, pa.int64()) for name, of in columns.items()})
+        types = dict.fromkeys(columns, "int64")
         try:
-            return _core.CacheRequests.rows(batch, line_bytes)
+            return _core.CacheRequests.rows(Table(columns).cast(fields_of(types)), line_bytes)
         except ValueError as error:
             raise EvidenceDamaged(f"the I/O cannot be cut into lines: {error}") from error
 
 
-def coded(names: Sequence[str | None]) -> tuple[Integers, list[str]]:
+def coded(names: Column) -> tuple[Integers, Sequence[str]]:
     """Each name as its number, and the names by number, in the order they come in."""
-    encoded = pa.array(names, pa.string()).fill_null("?").dictionary_encode()
-    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
+    used, first, number = np.unique(names.values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    # The last place is that of null.
+    all_names = [*names.names, "?"]
+    return place[number], [all_names[code] for code in used[order]]
 
 
 def is_sequential(file: Integers, offset: Integers, size: Integers) -> NDArray[np.bool_]:
@@ -92,9 +97,7 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
     """The raw waits of a recording. InputError if none has an offset."""
     recording.need_io()
     waits = recording.temp_waits if only_temp else recording.waits
-    known = waits.filter(
-        pa.compute.and_(waits["offset"].is_valid(), pa.compute.greater(waits["bytes"], 0))
-    )
+    known = waits.filter(waits["offset"].is_valid() & (waits["bytes"].filled(0) > 0))
     _need_offsets(str(recording.path), waits.num_rows, known.num_rows, "a recording of I/O calls")
     notes = _left_out(waits.num_rows - known.num_rows)
     if (slices := recording.meta.raw.slices_s) is not None:
@@ -102,10 +105,10 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
             f"the recording keeps {format_count(len(slices), 'slice')} of its waits: what was read "
             "again between them is not seen; record with more --slices, or a shorter run"
         )
-    file, names = coded(known["file"].combine_chunks().cast(pa.string()))
+    file, names = coded(known["file"])
     offset, size = known["offset"].to_numpy(), known["bytes"].to_numpy()
     temp = known["temp"].to_numpy()
-    writes = _are_writes(known)
+    writes = known["op"].equals("write")
     scans = is_sequential(file, offset, size) | (size >= SCAN_BYTES)
     object_, objects = _with_temp(file, [Path(name).name for name in names], temp)
     return Rows(
@@ -128,15 +131,15 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
     known = waits.filter(name_blocks(waits)).sort_by("start_ns")
     _need_offsets(str(paths[0]), waits.num_rows, known.num_rows, "waits with file# and block#")
     temp = known["temp"].to_numpy()
-    scans = pa.compute.is_in(known["event"], pa.array(SCAN_EVENTS)).to_numpy()
-    file, numbers = coded(known["file"].combine_chunks())
+    scans = known["event"].isin(SCAN_EVENTS)
+    file, numbers = coded(known["file"])
     names = [
         f"file {numbers[at]}" if number is None or number <= 0 else str(number)
         for at, number in zip(file, known["object"].to_pylist(), strict=True)
     ]
-    object_, objects = _with_temp(*coded(names), temp)
+    object_, objects = _with_temp(*coded(Column.of(names, TEXT)), temp)
     # A trace shows no more of a query than the statement of a session.
-    sql = coded(known["sql_id"].combine_chunks())[0]
+    sql = coded(known["sql_id"])[0]
     _, query = np.unique(np.stack([known["session"].to_numpy(), sql]), axis=1, return_inverse=True)
     return Rows(
         known["start_ns"].to_numpy() // 1_000_000_000,
@@ -145,30 +148,25 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
         known["blocks"].to_numpy() * block_bytes,
         object_,
         query.astype(np.int64).reshape(-1),
-        _classes(temp, _are_writes(known), scans),
+        _classes(temp, known["op"].equals("write"), scans),
         objects,
         [*_left_out(waits.num_rows - known.num_rows), *repeated_words(repeated)],
     )
 
 
-def _trace_waits(paths: Sequence[Path], lenient: bool) -> pa.Table:
+def _trace_waits(paths: Sequence[Path], lenient: bool) -> Table:
     """Keep only reads and writes."""
     reader, _ = open_reader(paths, lenient, None)
-    batches: list[pa.RecordBatch] = []
+    batches: list[Table] = []
     wanted = [*_TRACE_COLUMNS, "blocks", "p2"]
 
     def take(waits: _core.Table, *_others: _core.Table) -> None:
-        batch = pa.record_batch(waits)
-        batches.append(batch.filter(batch["op"].is_valid()).select(wanted))
+        batch = Table.from_arrow(waits).select(wanted)
+        batches.append(batch.filter(batch["op"].is_valid()))
 
     with ReadFailures():
         run_interruptibly(lambda: reader.rows(take), reader.cancel)
-    return pa.Table.from_batches(batches).unify_dictionaries()
-
-
-def _are_writes(waits: pa.Table) -> "np.typing.NDArray[np.bool_]":
-    op = waits["op"].combine_chunks().cast(pa.string())
-    return np.asarray(pa.compute.equal(op, "write").to_numpy(zero_copy_only=False), dtype=bool)
+    return Table.concat(batches)
 
 
 def _classes(

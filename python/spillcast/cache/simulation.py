@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,9 @@ from spillcast.errors import (
     OptionInvalid,
     SelectionEmpty,
 )
+from spillcast.tables import Table
 from spillcast.tabular import Display, Tabular
 from spillcast.units import format_bytes
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -242,13 +240,11 @@ class Curve(Tabular):
             return None
         return next(s for s, miss in zip(sizes, ratios, strict=True) if 1 - miss >= MOST * hits)
 
-    def to_arrow(self) -> "pa.Table":
+    def to_arrow(self) -> Table:
         """``POINTS`` sizes in equal ratios: size_bytes and miss_ratio."""
-        import pyarrow as pa
-
         sizes = self.sizes(POINTS)
-        types = pa.schema({"size_bytes": pa.int64(), "miss_ratio": pa.float64()})
-        return pa.table([[round(size) for size in sizes], self.miss_ratios(sizes)], schema=types)
+        miss_ratio = np.array(self.miss_ratios(sizes), dtype=float)
+        return Table({"size_bytes": np.round(sizes).astype(np.int64), "miss_ratio": miss_ratio})
 
     def display(self) -> Display:
         """A table of some sizes, and the size that is enough."""

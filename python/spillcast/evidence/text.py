@@ -3,6 +3,7 @@
 import bz2
 import codecs
 import gzip
+import io
 import lzma
 import zipfile
 from collections import Counter
@@ -12,6 +13,7 @@ from os import stat_result
 from pathlib import Path
 from typing import IO, Any, cast
 
+from spillcast import _core
 from spillcast.errors import EvidenceAmbiguous, FileTooLarge
 from spillcast.gate import TEXT_BYTES_MAX, bounded, reading
 
@@ -21,6 +23,8 @@ HEAD_BYTES = 1 << 20
 BLOCK_BYTES, LINE_BYTES_MAX = 8 << 20, 64 << 20
 #: What a file may unpack to, as far as it is read at all.
 UNPACKED_BYTES_MAX = 64 << 30
+#: Of what zstd unpacks, read at once.
+_ZSTD_BUFFER_BYTES = 1 << 20
 _UNPACK_HINT = "unpack it, and give the file that tells of the run"
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -115,10 +119,21 @@ def _xz(file: IO[bytes]) -> IO[bytes]:
     return lzma.LZMAFile(file)
 
 
-def _zstd(file: IO[bytes]) -> IO[bytes]:
-    import pyarrow as pa
+class _Zstd(io.RawIOBase):
+    def __init__(self, path: Path) -> None:
+        self._content = _core.ZstdReader(path)
 
-    return cast("IO[bytes]", pa.CompressedInputStream(file, "zstd"))
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._content.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+
+def _zstd(file: IO[bytes]) -> IO[bytes]:
+    return io.BufferedReader(_Zstd(Path(file.name)), _ZSTD_BUFFER_BYTES)
 
 
 def _zip(file: IO[bytes]) -> IO[bytes]:

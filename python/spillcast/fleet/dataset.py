@@ -4,23 +4,24 @@ Integers add up to the same in any order. Floats begin in the forecast, which is
 sums.
 """
 
-import io
 import json
+import os
 import re
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from spillcast.columns import BYTES, TEXT, Field
 from spillcast.errors import PathMissing, SchemaUnsupported
 from spillcast.fleet.place import Place, place
-from spillcast.gate import bounded, damaged, object_of, reading, table_of
+from spillcast.gate import bounded, damaged, object_of, reading
+from spillcast.parquet import table_of, write_parquet
+from spillcast.tables import Table
 
 DATASET_SCHEMA = "spillcast.dataset/1"
 
-_BUCKETS = pa.list_(pa.int64())
+_BUCKETS = "list of int64"
 
 #: The day or database of evidence that does not contain it.
 UNKNOWN = "unknown"
@@ -28,61 +29,51 @@ UNKNOWN = "unknown"
 WAIT, CPU, ACTIVE = "wait", "cpu", "active"
 
 #: Which run a row is of.
-_OF_RUN = [
-    pa.field(name, pa.string(), False) for name in ("source", "kind", "host", "instance", "sql_id")
-]
+_OF_RUN = [Field(name, TEXT, False) for name in ("source", "kind", "host", "instance", "sql_id")]
 
 #: A row for each source, statement and event. ``database`` and ``day`` are in the path.
-FACTS = pa.schema(
-    [
-        *_OF_RUN,
-        pa.field("measure", pa.string(), False),
-        pa.field("event", pa.string(), False),
-        pa.field("op", pa.string()),
-        pa.field("idle", pa.bool_(), False),
-        pa.field("count", pa.int64(), False),
-        pa.field("total_us", pa.int64(), False),
-        #: Blocks moved by the waits that contain a count, and the number of these waits.
-        pa.field("blocks", pa.int64(), False),
-        pa.field("blocks_count", pa.int64(), False),
-        #: ASH: time that rows represent, and millionths of the waits that they represent.
-        pa.field("sampled_us", pa.int64(), False),
-        pa.field("waits_e6", pa.int64(), False),
-        pa.field("latency_ns", _BUCKETS, False),
-        pa.field("latency_count", _BUCKETS, False),
-    ]
-)
+FACTS = [
+    *_OF_RUN,
+    Field("measure", TEXT, False),
+    Field("event", TEXT, False),
+    Field("op", TEXT),
+    Field("idle", "bool", False),
+    Field("count", "int64", False),
+    Field("total_us", "int64", False),
+    #: Blocks moved by the waits that contain a count, and the number of these waits.
+    Field("blocks", "int64", False),
+    Field("blocks_count", "int64", False),
+    #: ASH: time that rows represent, and millionths of the waits that they represent.
+    Field("sampled_us", "int64", False),
+    Field("waits_e6", "int64", False),
+    Field("latency_ns", _BUCKETS, False),
+    Field("latency_count", _BUCKETS, False),
+]
 
 #: A row for each recording or plan, with the evidence itself. ``database``, ``day``: in the path.
-RUNS = pa.schema(
-    [
-        *_OF_RUN,
-        pa.field("name", pa.string(), False),
-        pa.field("evidence", pa.large_binary(), False),
-    ]
-)
+RUNS = [
+    *_OF_RUN,
+    Field("name", TEXT, False),
+    Field("evidence", BYTES, False),
+]
 
 #: A row for each source, ingested or rejected.
-SOURCES = pa.schema(
-    [
-        pa.field("source", pa.string(), False),
-        pa.field("name", pa.string(), False),
-        pa.field("bytes", pa.int64(), False),
-        pa.field("kind", pa.string()),
-        pa.field("database", pa.string()),
-        pa.field("host", pa.string()),
-        pa.field("instance", pa.string()),
-        #: Why it was rejected; null if it is in the dataset.
-        pa.field("set_aside", pa.string()),
-        pa.field("damaged", pa.int64(), False),
-        #: The first damaged lines.
-        pa.field(
-            "damage", pa.list_(pa.struct([("line", pa.int64()), ("what", pa.string())])), False
-        ),
-        #: Files of the dataset that its rows are in.
-        pa.field("parts", pa.list_(pa.string()), False),
-    ]
-)
+SOURCES = [
+    Field("source", TEXT, False),
+    Field("name", TEXT, False),
+    Field("bytes", "int64", False),
+    Field("kind", TEXT),
+    Field("database", TEXT),
+    Field("host", TEXT),
+    Field("instance", TEXT),
+    #: Why it was rejected; null if it is in the dataset.
+    Field("set_aside", TEXT),
+    Field("damaged", "int64", False),
+    #: The first damaged lines.
+    Field("damage", "list of struct of line int64, what string", False),
+    #: Files of the dataset that its rows are in.
+    Field("parts", "list of string", False),
+]
 
 
 _HEAD = "dataset.json"
@@ -128,11 +119,11 @@ class Dataset:
                     self.place.remove(name)
 
     @cached_property
-    def sources(self) -> pa.Table:
+    def sources(self) -> Table:
         """All sources, ingested or rejected, with the columns of SOURCES."""
         files = [name for name in self.place.names(_LOG) if name.endswith(".parquet")]
         tables = [_log(self.place, name) for name in files]
-        return pa.concat_tables([SOURCES.empty_table(), *tables])
+        return Table.concat([Table.empty(SOURCES), *tables])
 
     def known(self) -> set[str]:
         """The content hashes of all sources."""
@@ -149,11 +140,11 @@ class Dataset:
 
     def commit(self, batch: str, rows: Sequence[dict[str, Any]]) -> None:
         """Make a batch visible: all its sources, with their parts, or none of them."""
-        table = pa.Table.from_pylist(list(rows), schema=SOURCES)
+        table = Table.from_rows(list(rows), SOURCES)
         self.place.write(f"{_LOG}/{batch}.parquet", parquet_bytes(table))
 
 
-def _log(where: Place, name: str) -> pa.Table:
+def _log(where: Place, name: str) -> Table:
     """A file of the log. InputError if it is damaged, or names a file that is not a part."""
     path = f"{where.address}/{name}"
     with reading(path, ANEW):
@@ -161,14 +152,14 @@ def _log(where: Place, name: str) -> pa.Table:
         for part in (part for parts in rows["parts"].to_pylist() for part in parts):
             if not _PART.fullmatch(part):
                 raise damaged(path, f"{part!r} is not part of a dataset", ANEW)
-    return rows.replace_schema_metadata(None)
+    return rows
 
 
-def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
+def parquet_bytes(table: Table, group_rows: int | None = None) -> bytes:
     """A table as a Parquet file, the same bytes for the same rows."""
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd", **options)
-    return buffer.getvalue()
+    with os.fdopen(os.memfd_create("spillcast"), "rb") as file:
+        write_parquet(Path(f"/proc/self/fd/{file.fileno()}"), table, group_rows=group_rows)
+        return file.read()
 
 
 def _check_version(where: Place, *, missing_is_fine: bool) -> None:

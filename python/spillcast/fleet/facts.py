@@ -36,7 +36,8 @@ from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.fleet.dataset import ACTIVE, CPU, FACTS_FOLDER, RUNS_FOLDER, UNKNOWN, WAIT
 from spillcast.fleet.place import Source, content_hash
-from spillcast.gate import COUNT_MAX, any_table_of, damaged, reading
+from spillcast.gate import COUNT_MAX, damaged, reading
+from spillcast.parquet import any_table_of
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
 from spillcast.text import visible
@@ -211,7 +212,8 @@ def _columns(path: Path) -> Iterator[list[Any]]:
         by_name = {name.lower(): at for at, name in enumerate(table.column_names)}
         for name in _NAMES:
             if name in by_name:
-                yield table.column(by_name[name]).unique().to_pylist()
+                column = table[table.column_names[by_name[name]]]
+                yield [*column.unique(), *([None] if column.null_count else [])]
         return
     spooled = read_spooled(path, {name: name for name in _NAMES})
     for name in _NAMES:
@@ -221,15 +223,17 @@ def _columns(path: Path) -> Iterator[list[Any]]:
 
 def facts_of_ash(ash: Ash, source: str, who: Identity) -> dict[str, list[dict[str, Any]]]:
     """Rows of FACTS by day."""
-    known = "instance" in ash.samples.schema.names
-    several = known and len(ash.samples["instance"].unique()) > 1
+    known = "instance" in ash.samples.columns
+    several = known and len(set(ash.samples["instance"].to_pylist())) > 1
     began_us = round(ash.began.replace(tzinfo=UTC).timestamp() * 1e6)
     with duckdb.connect() as connection:
         connection.register("samples", ash.samples)
         connection.execute(
             _ACTIVE.format(began_us=began_us, several=several, interval_us=ash.interval_us)
         )
-        records = connection.sql(_FACTS).to_arrow_table().to_pylist()
+        relation = connection.sql(_FACTS)
+        names = relation.columns
+        records = [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
     by_day: dict[str, list[dict[str, Any]]] = {}
     for row in records:
         day = row.pop("day") or UNKNOWN

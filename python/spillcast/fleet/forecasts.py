@@ -16,7 +16,6 @@ from urllib.parse import unquote
 
 import duckdb
 import numpy as np
-import pyarrow.compute as pc
 
 from spillcast.errors import InputError, Refusal
 from spillcast.fleet.dataset import (
@@ -43,7 +42,8 @@ from spillcast.forecast.oracle.forecast import forecast_events
 from spillcast.forecast.oracle.parts import Target
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
-from spillcast.gate import batches_of, damaged, reading, table_of
+from spillcast.gate import damaged, reading
+from spillcast.parquet import batches_of, table_of
 from spillcast.storage.target import resolve
 
 Rows = list[dict[str, Any]]
@@ -111,10 +111,9 @@ class Sums:
 
     def _rows(self, sql: str, **parameters: Any) -> Rows:
         with reading(self._address, ANEW):
-            records: Rows = (
-                self._connection.sql(sql, params=parameters or None).to_arrow_table().to_pylist()
-            )
-        return records
+            relation = self._connection.sql(sql, params=parameters or None)
+            names = relation.columns
+            return [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
 
 
 def clashing(sources: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
@@ -151,12 +150,11 @@ def _check_facts(place: Place, part: str) -> None:
     with reading(path, ANEW):
         rows = table_of(path, FACTS, ANEW, content=place.read(part))
         for name, values in _VALUES.items():
-            if unknown := set(rows[name].unique().to_pylist()) - values:
+            if unknown := set(rows[name].to_pylist()) - values:
                 raise damaged(path, f"{name} is {unknown.pop()!r} in some row", ANEW)
-        lengths = (pc.list_value_length(rows[name]) for name in ("latency_ns", "latency_count"))
-        if not pc.all(pc.equal(*lengths), min_count=0).as_py():
+        if not np.array_equal(rows["latency_ns"].lengths, rows["latency_count"].lengths):
             raise damaged(path, "a histogram has not as many counts as buckets", ANEW)
-        if not pc.all(pc.greater(rows["count"], 0), min_count=0).as_py():
+        if not (rows["count"].values > 0).all():
             raise damaged(path, "count is 0 in some row", ANEW)
 
 

@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-import pyarrow as pa
-
 from spillcast.fleet.dataset import FACTS, RUNS, RUNS_FOLDER, Dataset, parquet_bytes
 from spillcast.fleet.facts import Shelf, Taken, cancel_reading, order_of, take
 from spillcast.fleet.place import Place, Source, find_sources
+from spillcast.tables import Table
 
 #: Bounds the work that a kill loses; a few daily files stay below it.
 BATCH_BYTES = 256 << 20
@@ -51,8 +50,9 @@ def write_batch(where: Place, taken: Sequence[Taken]) -> tuple[str, list[dict[st
             shelves.setdefault(shelf, []).extend(rows)
     for shelf, rows in sorted(shelves.items()):
         is_runs = shelf[0] == RUNS_FOLDER
-        table = pa.Table.from_pylist(rows, schema=RUNS if is_runs else FACTS)
-        where.write(_part(shelf, name), parquet_bytes(table, **_row_groups(is_runs)))
+        table = Table.from_rows(rows, RUNS if is_runs else FACTS)
+        # Each recording is a row group, so that readers take one at a time.
+        where.write(_part(shelf, name), parquet_bytes(table, 1 if is_runs else None))
     log = [
         {**source.row, "parts": [_part(shelf, name) for shelf in sorted(source.shelves)]}
         for source in new
@@ -64,11 +64,6 @@ def write_batch(where: Place, taken: Sequence[Taken]) -> tuple[str, list[dict[st
 def _part(shelf: Shelf, batch: str) -> str:
     folder, database, day = shelf
     return f"{folder}/database={quote(database, safe='')}/day={quote(day, safe='')}/{batch}.parquet"
-
-
-def _row_groups(is_runs: bool) -> dict[str, Any]:
-    """Write each recording as its own row group, so that readers take one at a time."""
-    return {"row_group_size": 1} if is_runs else {}
 
 
 #: Files read ahead for each processor, while a batch is written.

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.columns import batch_of
 from spillcast.forecast.assumptions import WITHIN_RUN_BEYOND, WITHIN_RUN_SPREAD
 from spillcast.forecast.load import Latency, Load, counts
 from spillcast.forecast.workload import CpuTime
@@ -28,6 +27,7 @@ from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import CpuCache
 from spillcast.stats import inverse_variance
 from spillcast.storage.rehearse import Rehearsal
+from spillcast.tables import Table
 
 Array = NDArray[np.float64]
 #: Least standard error of an estimate as a share of it: no measurement of the kind repeats better.
@@ -220,7 +220,7 @@ def cpu_slope(bursts: Bursts) -> CpuSlope | None:
         name: getattr(bursts, name)
         for name in ("cpu_s", "end_s", "bytes", "op", "next_op", "session")
     }
-    rows = batch_of(columns)
+    rows = Table(columns)
     total_s = max(float(bursts.end_s.max()), 1e-9)
     xx, xy = map(np.array, _core.burst_moments(rows, total_s, STRETCHES, SIZES))
     if (xx > 0).sum() < STRETCHES_MIN:

@@ -1,6 +1,7 @@
 """DuckDB compresses what it spills as far as writes are slow: what that changes elsewhere."""
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -184,20 +185,17 @@ def compression(recording: "Recording", loads: Sequence[Load]) -> Compression | 
     That is the case without single waits and their CPU times, and where hardly any block was of one
     kind: data that cannot be made smaller, or storage so slow that all of it was.
     """
-    import pyarrow.compute as pc
-
     waits = recording.waits
     cpu = waits["cpu_before_ns"]
-    names = pc.unique(waits["file"]).cast("string").drop_null()
-    temp_names = names.filter(pc.match_substring_regex(names, FILES))
-    if not len(temp_names) or cpu.null_count == len(cpu):
+    file, size = waits["file"], waits["bytes"].filled(0)
+    named = file.isin(name for name in file.names if re.search(FILES, name))
+    if not named.any() or cpu.null_count == len(cpu):
         return None
-    named = pc.is_in(waits["file"].cast("string"), temp_names).to_numpy()
-    block = named & (waits["bytes"].fill_null(0).to_numpy() > 0)
-    before_ns = cpu.fill_null(0).to_numpy().astype(float)
-    after_ns = _after(waits["session"].to_numpy(), before_ns)
-    small = waits["bytes"].fill_null(0).to_numpy() < BLOCK_BYTES
-    writes = pc.equal(waits["op"].cast("string"), "write").fill_null(False).to_numpy()
+    block = named & (size > 0)
+    before_ns = cpu.filled(0).astype(float)
+    after_ns = _after(waits["session"].values, before_ns)
+    small = size < BLOCK_BYTES
+    writes = waits["op"].equals("write")
     kinds = [
         (before_ns[block & writes & small], before_ns[block & writes & ~small]),
         (after_ns[block & ~writes & small], after_ns[block & ~writes & ~small]),
@@ -211,7 +209,7 @@ def compression(recording: "Recording", loads: Sequence[Load]) -> Compression | 
     if write_ns <= 0:
         return None
     read_ns = max(_mean(read[0]) - _mean(read[1]), 0.0)
-    threads = len(np.unique(waits["session"].to_numpy()[block & writes]))
+    threads = len(np.unique(waits["session"].values[block & writes]))
     cpus = min(CPUS_OF_A_THREAD * threads, recording.meta.machine.cpus or threads)
     return Compression(loads, share, write_ns / 1e9, read_ns / 1e9, cpus)
 

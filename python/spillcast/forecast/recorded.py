@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spillcast.errors import EvidenceContradictory, QueryEnded
@@ -48,7 +47,7 @@ from spillcast.recording.derived import read_back
 from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import named_temp_places
 from spillcast.recording.sample import parts_of, sampled
-from spillcast.recording.spill import equals, spill_bytes, temp_paths
+from spillcast.recording.spill import spill_bytes, temp_paths
 from spillcast.recording.thread_trace import wakings_seen
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
@@ -247,16 +246,16 @@ def _io_ns_by_stretch(recording: Recording) -> NDArray[np.float64]:
     table = np.zeros((len(starts_ns), len(OPS)))
     waits = recording.temp_columns("start_ns", "elapsed_ns", "op")
     number = np.searchsorted(starts_ns, waits["start_ns"].to_numpy(), side="right") - 1
-    written = equals(waits["op"], "write")
+    written = waits["op"].equals("write")
     np.add.at(table, (number, written.astype(int)), waits["elapsed_ns"].to_numpy())
     return table
 
 
 def _io_ns_by_second(recording: Recording) -> NDArray[np.float64]:
-    last = max(int(recording.elapsed_s), max(recording.seconds["second"].to_pylist(), default=0))
+    last = max(int(recording.elapsed_s), recording.seconds["second"].max() or 0)
     table = np.zeros((last + 1, len(OPS)))
     seconds = recording.temp_seconds
-    ops = equals(seconds["op"], "write").astype(int)
+    ops = seconds["op"].equals("write").astype(int)
     np.add.at(table, (seconds["second"].to_numpy(), ops), seconds["total_ns"].to_numpy())
     return table
 
@@ -300,8 +299,8 @@ def _fast_share(recording: Recording) -> float:
     if not count.sum():
         return 0.0
     usual_ns = memory_ns(seconds["bytes"].to_numpy() / count.clip(1))
-    row = pc.list_parent_indices(seconds["latency_ns"]).to_numpy()
-    latency_ns, counts = (
-        pc.list_flatten(seconds[name]).to_numpy() for name in ("latency_ns", "latency_count")
-    )
-    return float(counts[latency_ns <= usual_ns[row]].sum() / count.sum())
+    latency_ns, counts = seconds["latency_ns"], seconds["latency_count"]
+    assert latency_ns.items is not None
+    assert counts.items is not None
+    is_fast = latency_ns.items.values <= np.repeat(usual_ns, latency_ns.lengths)
+    return float(counts.items.values[is_fast].sum() / count.sum())

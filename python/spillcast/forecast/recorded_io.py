@@ -5,12 +5,9 @@ from dataclasses import dataclass, replace
 from math import hypot
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
-from spillcast.columns import covered_by_stretch_s, covered_s
 from spillcast.errors import EvidenceContradictory, NotSpilled
 from spillcast.forecast.assumptions import INSIDE, INSIDE_ERROR, OBSERVED_ERROR
 from spillcast.forecast.counted import counted_trace
@@ -26,6 +23,7 @@ from spillcast.recording.meta import Meta
 from spillcast.recording.spill import sequential_share
 from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
 from spillcast.storage.memory import engine_cache_bytes
+from spillcast.tables import Table, covered_by_stretch_s, covered_s
 
 #: Of a normal distribution, standard deviations between the quartiles.
 QUARTILES = 1.349
@@ -75,21 +73,20 @@ def temp_load(recording: Recording) -> list[Load]:
     Where no offset is known, I/O is taken to be sequential, as the probe does.
     """
     seconds = recording.temp_seconds
-    seconds = seconds.filter(pc.greater(seconds["size_class_bytes"], 0))
-    sums = seconds.group_by(["op", "size_class_bytes"], use_threads=False).aggregate(
-        [("count", "sum"), ("bytes", "sum"), ("total_ns", "sum")]
-    )
+    seconds = seconds.filter(seconds["size_class_bytes"].values > 0)
+    groups = seconds.group_by("op", "size_class_bytes")
+    sums = {name: groups.sum(seconds[name].values) for name in ("count", "bytes", "total_ns")}
     shares = sequential_share(recording)
     loads = [
         Load(
             row["op"],
             row["size_class_bytes"],
-            row["count_sum"],
-            row["bytes_sum"],
-            row["total_ns_sum"] / 1e9,
+            row["count"],
+            row["bytes"],
+            row["total_ns"] / 1e9,
             shares.get((row["op"], row["size_class_bytes"]), 1.0),
         )
-        for row in sums.to_pylist()
+        for row in Table({**groups.keys.columns, **sums}).to_pylist()
     ]
     return sorted(loads, key=lambda load: load.kind)
 
@@ -106,13 +103,13 @@ def recorded_threads(recording: Recording, target: Cpus | None = None) -> Record
     missing_bytes = _missing_bytes(recording, trace)
     # Of a sample nothing tells what a page cache held, unless each read does.
     tells_cache = recording.sample is None or missing_bytes is not None
-    counted = pc.sum(recording.temp_seconds["count"]).as_py()
+    counted = recording.temp_seconds["count"].sum()
     return RecordedThreads(
         trace=trace,
         elapsed_s=recording.elapsed_s,
         threads=threads,
         in_flight=at_once,
-        operations=counted or 0,
+        operations=counted,
         source=source,
         target=source if target is None else target,
         cache_bytes=engine_cache_bytes(recording) if tells_cache else None,
@@ -133,9 +130,7 @@ def _missing_bytes(recording: Recording, trace: ThreadTrace) -> NDArray[np.int64
 def _change_events(recording: Recording, trace: ThreadTrace) -> Sequence[str]:
     if not trace.change.any():
         return ()
-    events: list[str] = (
-        recording.waits["event"].take(pa.array(trace.source[trace.change])).to_pylist()
-    )
+    events: list[str] = recording.waits["event"][trace.source[trace.change]].to_pylist()
     return events
 
 
@@ -150,7 +145,7 @@ def in_flight(recording: Recording) -> float:
 
 def sessions(recording: Recording) -> int:
     """How many threads did temp I/O."""
-    return max(1, len(pc.unique(recording.temp_columns("session")["session"])))
+    return max(1, len(recording.temp_columns("session")["session"].unique()))
 
 
 def recorded_cpus(meta: Meta) -> Cpus:
@@ -184,24 +179,21 @@ def _changes(recording: Recording) -> list[TempChanges]:
     Single waits tell the calls apart, where all or some of them were kept.
     """
     seconds = recording.seconds
-    seconds = seconds.filter(pc.and_(seconds["temp"], seconds["op"].is_null()))
-    count, total_ns = (pc.sum(seconds[name]).as_py() for name in ("count", "total_ns"))
+    seconds = seconds.filter(seconds["temp"].values & seconds["op"].is_null())
+    count, total_ns = seconds["count"].sum(), seconds["total_ns"].sum()
     if not count:
         return []
     waits = recording.temp_changes.select(["event", "elapsed_ns"])
     if not waits.num_rows:
         return [TempChanges(None, count, total_ns / 1e9)]
-    waits = waits.set_column(0, "event", waits["event"].cast(pa.string()))
-    groups = waits.group_by("event").aggregate([("elapsed_ns", "count"), ("elapsed_ns", "sum")])
-    seen_ns = pc.sum(waits["elapsed_ns"]).as_py()
-    return [
-        TempChanges(
-            row["event"],
-            round(row["elapsed_ns_count"] * count / waits.num_rows),
-            row["elapsed_ns_sum"] / max(seen_ns, 1) * total_ns / 1e9,
-        )
-        for row in groups.sort_by("event").to_pylist()
-    ]
+    elapsed_ns = waits["elapsed_ns"].values
+    seen_ns = max(int(elapsed_ns.sum()), 1)
+    changes = []
+    for event in sorted(waits["event"].unique()):
+        of_event = elapsed_ns[waits["event"].equals(event)]
+        calls = round(len(of_event) * count / waits.num_rows)
+        changes.append(TempChanges(event, calls, int(of_event.sum()) / seen_ns * total_ns / 1e9))
+    return changes
 
 
 def capture_cost(recording: Recording, loads: Sequence[Load]) -> CaptureCost:
@@ -228,7 +220,7 @@ def capture_cost(recording: Recording, loads: Sequence[Load]) -> CaptureCost:
 def _blocked_share(recording: Recording) -> float:
     """Of the temp operations, those in which the thread left the CPU."""
     blocked = recording.temp_columns("blocked")["blocked"].drop_null()
-    return float(pc.mean(blocked.cast("int8")).as_py()) if len(blocked) else 0.0
+    return float(blocked.values.mean()) if len(blocked) else 0.0
 
 
 def data_reads(recording: Recording) -> DataReads | None:
@@ -256,16 +248,16 @@ def _by_calls(recording: Recording, work: "_Work") -> DataReads | None:
     at = _data_reads(waits)
     if not len(at):
         return None
-    reads = waits.take(pa.array(at))
+    reads = waits.take(at)
     elapsed_s = reads["elapsed_ns"].to_numpy() / 1e9
-    size = reads["bytes"].fill_null(0).to_numpy()
+    size = reads["bytes"].filled(0)
     memory = calibrated()
     longer = elapsed_s > memory.memory_s + size / memory.memory_bytes_per_s
-    cold = longer & reads["blocked"].fill_null(True).to_numpy()
+    cold = longer & reads["blocked"].filled(True)
     if not cold.any():
         return None
-    seconds = recording.seconds.take(pa.array(_data_reads(recording.seconds)))
-    total_s = (pc.sum(seconds["total_ns"]).as_py() or 0) / 1e9
+    seconds = recording.seconds.take(_data_reads(recording.seconds))
+    total_s = seconds["total_ns"].sum() / 1e9
     scale = max(total_s / elapsed_s.sum(), 1.0)
     return DataReads(
         round(scale * int(cold.sum())),
@@ -284,8 +276,8 @@ class _Work:
         if self._alone:
             return
         start_ns = waits["start_ns"].to_numpy()
-        on_file = pc.or_(waits["op"].is_valid(), waits["file"].is_valid()).to_numpy()
-        begin_ns = start_ns - waits["cpu_before_ns"].fill_null(0).to_numpy()
+        on_file = waits["op"].is_valid() | waits["file"].is_valid()
+        begin_ns = start_ns - waits["cpu_before_ns"].filled(0)
         end_ns = start_ns + np.where(on_file, waits["elapsed_ns"].to_numpy(), 0)
         edges_s = np.linspace(0, recording.elapsed_s, STRETCHES + 1)
         stretch = np.searchsorted(edges_s, start_ns / 1e9, side="right") - 1
@@ -308,13 +300,9 @@ class _Work:
         return max(float(self._worked_s.sum() / max(self._covered_s.sum(), 1e-9)), 1.0)
 
 
-def _data_reads(rows: pa.Table) -> NDArray[np.int64]:
+def _data_reads(rows: Table) -> NDArray[np.int64]:
     """The numbers of the rows that are reads of files that are no temp files."""
-    other = pc.and_(pc.invert(rows["temp"]), rows["op"].is_valid())
-    at = np.flatnonzero(other.to_numpy())
-    ops = rows["op"].filter(other).cast(pa.string())
-    reads: NDArray[np.int64] = at[pc.equal(ops, "read").to_numpy()]
-    return reads
+    return np.flatnonzero(~rows["temp"].values & rows["op"].equals("read"))
 
 
 def _share_read_by_others(recording: Recording) -> float:
@@ -322,9 +310,8 @@ def _share_read_by_others(recording: Recording) -> float:
     if recording.meta.sampling is None:
         return 0.0
     samples = recording.samples
-    total_us = pc.sum(samples["weight_us"]).as_py()
+    total_us = samples["weight_us"].sum()
     if not total_us:
         return 0.0
-    waited = pc.is_in(samples["event"].cast(pa.string()), pa.array(DATA_READ_BY_OTHERS))
-    waited_us = pc.sum(samples.filter(waited)["weight_us"]).as_py() or 0
-    return float(waited_us / total_us)
+    waited = samples["event"].isin(DATA_READ_BY_OTHERS)
+    return float(samples["weight_us"].values[waited].sum() / total_us)

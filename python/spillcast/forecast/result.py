@@ -15,7 +15,8 @@ from spillcast.tabular import Display, Tabular
 from spillcast.units import format_bytes, format_duration, format_speedup, interval_name
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from spillcast.tables import Table
+
 
 FORECAST_SCHEMA = "spillcast.forecast/1"
 #: The term of the calls that make, resize, sync or remove temp files.
@@ -312,15 +313,16 @@ class Forecast(Tabular):
         floor = floor_s((self, *beside))
         return f"{words}, and none can bring it under {format_duration(floor)}" if floor else words
 
-    def to_arrow(self) -> "pa.Table":
+    def to_arrow(self) -> "Table":
         """A row for each term: name, op, bytes, count, baseline_s and forecast_s."""
-        import pyarrow as pa
+        from spillcast.columns import TEXT, fields_of
+        from spillcast.tables import Table
 
-        schema = {
-            "name": pa.string(), "op": pa.string(), "bytes": pa.int64(), "count": pa.int64(),
-            "baseline_s": pa.float64(), "forecast_s": pa.float64(),
+        types = {
+            "name": TEXT, "op": TEXT, "bytes": "int64", "count": "int64",
+            "baseline_s": "float64", "forecast_s": "float64",
         }  # fmt: skip
-        return pa.Table.from_pylist([asdict(term) for term in self.terms], pa.schema(schema))
+        return Table.from_rows([asdict(term) for term in self.terms], fields_of(types))
 
     def display(self) -> Display:
         """The sentence, the terms without regard to size, and what weakens it."""
@@ -344,25 +346,26 @@ class Forecast(Tabular):
 class Forecasts(list[Forecast], Tabular):
     """Forecasts for several targets, in the order given."""
 
-    def to_arrow(self) -> "pa.Table":
+    def to_arrow(self) -> "Table":
         """A row for each target; the numbers are null if a forecast was refused."""
-        import pyarrow as pa
+        from spillcast.columns import TEXT, fields_of
+        from spillcast.tables import Table
 
         names = (
             *("baseline_s", "forecast_s", "low_s", "high_s"),
             *("ceiling_s", "ceiling_low_s", "ceiling_high_s", "speedup"),
         )
-        schema = {"target": pa.string(), **dict.fromkeys(names, pa.float64())}
+        types = {"target": TEXT, **dict.fromkeys(names, "float64")}
         rows = [
             {
-                **{name: getattr(forecast, name, None) for name in schema},
+                **{name: getattr(forecast, name, None) for name in types},
                 **_ends("", forecast.interval_s),
                 **_ends("ceiling_", forecast.ceiling_interval_s),
                 "refused": forecast.refused,
             }
             for forecast in self
         ]
-        return pa.Table.from_pylist(rows, pa.schema({**schema, "refused": pa.string()}))
+        return Table.from_rows(rows, fields_of({**types, "refused": TEXT}))
 
     def display(self) -> Display:
         """The verdict, and a row for today and for each target."""

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from math import hypot, log
 
 import numpy as np
-import pyarrow.compute as pc
 
 from spillcast.calibrated import calibrated
 from spillcast.evidence.counts import Counts
@@ -35,7 +34,7 @@ def relative_spread(recording: Recording) -> float | None:
     memory, spill = recording.meta.memory.peak_rss_bytes, recording.written_bytes.temp
     if recording.meta.server_query is not None or not memory or not spill:
         return None
-    threads = pc.count_distinct(recording.temp_columns("session")["session"]).as_py()
+    threads = len(recording.temp_columns("session")["session"].unique())
     far, share = calibrated().spill_spread[threads > 1]
     return min(hypot(far, share * memory / spill), MAX_SPREAD)
 

@@ -6,101 +6,87 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from spillcast import _core
+from spillcast.columns import TEXT, struct_of
 from spillcast.engines.held import RunResult
 from spillcast.errors import EvidenceUnknown, FileUnreadable, PathMissing
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.result import Forecast, Term, Warned
-from spillcast.gate import object_of, reading, table_of
+from spillcast.gate import object_of, reading
 from spillcast.lab.case import DIRECTIONS, Case, Evidence, Runs, Truth, Variant
-from spillcast.recording.schema import Column, arrow_schema
+from spillcast.parquet import table_of, write_parquet
+from spillcast.recording.schema import Described
+from spillcast.tables import Table
 from spillcast.workspace import whole_file
 
 CASES_SCHEMA = "spillcast.cases/2"
 #: Where in the file's own metadata stands what is to be known of the verification, as JSON.
-ABOUT = b"spillcast"
+ABOUT = "spillcast"
 
-_SECONDS = pa.list_(pa.float64())
-_TERM = pa.struct(
-    [
-        ("name", pa.string()),
-        ("op", pa.string()),
-        ("bytes", pa.int64()),
-        ("count", pa.int64()),
-        ("baseline_s", pa.float64()),
-        ("forecast_s", pa.float64()),
-    ]
-)
-_UNCERTAINTY = pa.struct(
-    [
-        ("forecast_s", pa.float64()),
-        ("kind", pa.string()),
-        ("direction", pa.string()),
-        ("rest_share", pa.float64()),
-        ("below", pa.float64()),
-        ("above", pa.float64()),
-        ("residual_share", pa.float64()),
-    ]
-)
-_VARIANT = pa.struct(
-    [
-        ("name", pa.string()),
-        ("forecast_s", pa.float64()),
-        ("low_s", pa.float64()),
-        ("high_s", pa.float64()),
-        ("ceiling_s", pa.float64()),
-        ("ceiling_low_s", pa.float64()),
-        ("ceiling_high_s", pa.float64()),
-    ]
-)
-_WARNING = pa.struct([("code", pa.string()), ("message", pa.string())])
+_SECONDS = "list of float64"
+_TERM = struct_of(
+    {
+        "name": TEXT, "op": TEXT, "bytes": "int64", "count": "int64",
+        "baseline_s": "float64", "forecast_s": "float64",
+    }
+)  # fmt: skip
+_UNCERTAINTY = struct_of(
+    {
+        "forecast_s": "float64", "kind": TEXT, "direction": TEXT, "rest_share": "float64",
+        "below": "float64", "above": "float64", "residual_share": "float64",
+    }
+)  # fmt: skip
+_VARIANT_S = "forecast_s", "low_s", "high_s", "ceiling_s", "ceiling_low_s", "ceiling_high_s"
+_VARIANT = struct_of({"name": TEXT, **dict.fromkeys(_VARIANT_S, "float64")})
+_WARNING = struct_of({"code": TEXT, "message": TEXT})
 
 COLUMNS = (
-    Column("engine", pa.string(), False, "engine and version", "DuckDB 2.0.0"),
-    Column("workload", pa.string(), False, "kind of query", "hash join"),
-    Column("threads", pa.int32(), False, "threads, or a leader and its workers", 2),
-    Column("evidence", pa.string(), False, "recording, plan, or a part of a run", "recording"),
-    Column("from", pa.string(), False, "storage that was recorded on", "1 ms"),
-    Column("to", pa.string(), False, "storage that was forecast", "tmpfs"),
-    Column("direction", pa.string(), False, "fast is what memory answers", "slow to fast"),
-    Column("measured_from_s", pa.float64(), False, "median of the runs there that count", 3.73),
-    Column("measured_to_s", pa.float64(), False, "median of the runs there that count", 1.93),
-    Column("runs_from_s", _SECONDS, False, "all bare runs there, in order", [3.7, 3.73, 3.8]),
-    Column("runs_to_s", _SECONDS, False, "all bare runs there, in order", [1.9, 1.93, 2.0]),
-    Column(
+    Described("engine", TEXT, False, "engine and version", "DuckDB 2.0.0"),
+    Described("workload", TEXT, False, "kind of query", "hash join"),
+    Described("threads", "int32", False, "threads, or a leader and its workers", 2),
+    Described("evidence", TEXT, False, "recording, plan, or a part of a run", "recording"),
+    Described("from", TEXT, False, "storage that was recorded on", "1 ms"),
+    Described("to", TEXT, False, "storage that was forecast", "tmpfs"),
+    Described("direction", TEXT, False, "fast is what memory answers", "slow to fast"),
+    Described("measured_from_s", "float64", False, "median of the runs there that count", 3.73),
+    Described("measured_to_s", "float64", False, "median of the runs there that count", 1.93),
+    Described("runs_from_s", _SECONDS, False, "all bare runs there, in order", [3.7, 3.73, 3.8]),
+    Described("runs_to_s", _SECONDS, False, "all bare runs there, in order", [1.9, 1.93, 2.0]),
+    Described(
         "delays_from_s", _SECONDS, False, "of each run, time runnable but not scheduled", [0.01]
     ),
-    Column("delays_to_s", _SECONDS, False, "of each run, time runnable but not scheduled", [0.01]),
-    Column("cpu_from_s", _SECONDS, False, "of each run, CPU time of all its threads", [1.6]),
-    Column("cpu_to_s", _SECONDS, False, "of each run, CPU time of all its threads", [1.5]),
-    Column("runs_wanted", pa.int32(), False, "runs that count: the least disturbed ones", 3),
-    Column("recorded_s", pa.float64(), False, "elapsed time of the recorded run", 3.75),
-    Column("evidence_s", pa.float64(), False, "time of that run which the evidence covers", 3.0),
-    Column("evidence_delay_s", pa.float64(), False, "time runnable but not scheduled in it", 0.02),
-    Column("operation_from_s", pa.float64(), True, "mean time of a temp operation", 0.00103),
-    Column("operation_to_s", pa.float64(), True, "the same, as the probe measured it", 0.000004),
-    Column("probe_s", pa.float64(), False, "how long the probe took", 2.1),
-    Column("forecast_s", pa.float64(), True, "the forecast; null where it was refused", 1.97),
-    Column("low_s", pa.float64(), True, "lower bound of the interval", 1.85),
-    Column("high_s", pa.float64(), True, "upper bound of the interval", 2.12),
-    Column("confidence", pa.float64(), False, "level of the interval", 0.9),
-    Column("ceiling_s", pa.float64(), False, "forecast for storage of no latency", 1.8),
-    Column("ceiling_low_s", pa.float64(), True, "its lower bound: what no storage can beat", 1.7),
-    Column("ceiling_high_s", pa.float64(), True, "its upper bound", 1.9),
-    Column("remainder_s", pa.float64(), True, "of the forecast, what is not temp I/O", 1.9),
-    Column("terms", pa.list_(_TERM), False, "what the forecast is the sum of", []),
-    Column("method", pa.string(), False, "how it was made", "counts"),
-    Column("seed_formula_s", pa.float64(), True, "the seed's formula on the recording", 2.4),
-    Column("refused", pa.string(), True, "why there is no number; null where there is one", None),
-    Column("warnings", pa.list_(_WARNING), False, "codes and messages of what weakens it", []),
-    Column("uncertainty", _UNCERTAINTY, True, "what the interval follows from", None),
-    Column("from_means", pa.string(), True, "fuse, preload, kernel or none", "kernel"),
-    Column("to_means", pa.string(), True, "what makes the storage slow", "none"),
-    Column("variants", pa.list_(_VARIANT), True, "the forecast made otherwise", []),
+    Described(
+        "delays_to_s", _SECONDS, False, "of each run, time runnable but not scheduled", [0.01]
+    ),
+    Described("cpu_from_s", _SECONDS, False, "of each run, CPU time of all its threads", [1.6]),
+    Described("cpu_to_s", _SECONDS, False, "of each run, CPU time of all its threads", [1.5]),
+    Described("runs_wanted", "int32", False, "runs that count: the least disturbed ones", 3),
+    Described("recorded_s", "float64", False, "elapsed time of the recorded run", 3.75),
+    Described("evidence_s", "float64", False, "time of that run which the evidence covers", 3.0),
+    Described("evidence_delay_s", "float64", False, "time runnable but not scheduled in it", 0.02),
+    Described("operation_from_s", "float64", True, "mean time of a temp operation", 0.00103),
+    Described("operation_to_s", "float64", True, "the same, as the probe measured it", 0.000004),
+    Described("probe_s", "float64", False, "how long the probe took", 2.1),
+    Described("forecast_s", "float64", True, "the forecast; null where it was refused", 1.97),
+    Described("low_s", "float64", True, "lower bound of the interval", 1.85),
+    Described("high_s", "float64", True, "upper bound of the interval", 2.12),
+    Described("confidence", "float64", False, "level of the interval", 0.9),
+    Described("ceiling_s", "float64", False, "forecast for storage of no latency", 1.8),
+    Described("ceiling_low_s", "float64", True, "its lower bound: what no storage can beat", 1.7),
+    Described("ceiling_high_s", "float64", True, "its upper bound", 1.9),
+    Described("remainder_s", "float64", True, "of the forecast, what is not temp I/O", 1.9),
+    Described("terms", f"list of {_TERM}", False, "what the forecast is the sum of", []),
+    Described("method", TEXT, False, "how it was made", "counts"),
+    Described("seed_formula_s", "float64", True, "the seed's formula on the recording", 2.4),
+    Described("refused", TEXT, True, "why there is no number; null where there is one", None),
+    Described(
+        "warnings", f"list of {_WARNING}", False, "codes and messages of what weakens it", []
+    ),
+    Described("uncertainty", _UNCERTAINTY, True, "what the interval follows from", None),
+    Described("from_means", TEXT, True, "fuse, preload, kernel or none", "kernel"),
+    Described("to_means", TEXT, True, "what makes the storage slow", "none"),
+    Described("variants", f"list of {_VARIANT}", True, "the forecast made otherwise", []),
 )
-CASES = arrow_schema(COLUMNS)
 #: Columns that a file may lack: they are null then.
 NOT_NEEDED = {
     "ceiling_low_s", "ceiling_high_s", "uncertainty", "from_means", "to_means", "variants",
@@ -110,11 +96,10 @@ NOT_NEEDED = {
 def write_truth(path: Path, truth: Truth) -> None:
     """Write the file whole or leave the one that is there. InputError where it cannot be."""
     about = {"schema": CASES_SCHEMA, **truth.about}
-    table = pa.Table.from_pylist([_row(case) for case in truth.cases], CASES)
-    table = table.replace_schema_metadata({ABOUT: json.dumps(about)})
+    table = Table.from_rows([_row(case) for case in truth.cases], COLUMNS).cast(COLUMNS)
     try:
         with whole_file(path) as partial:
-            pq.write_table(table, partial, compression="zstd")
+            write_parquet(partial, table, key_values={ABOUT: json.dumps(about)})
     except OSError as error:
         raise FileUnreadable(
             f"{path}: {error.strerror or error}", "name another with -o"
@@ -127,13 +112,13 @@ def read_truth(path: Path) -> Truth:
         raise PathMissing(f"{path}: no such file", "make one with: spillcast verify -o FILE")
     hint = "make one with: spillcast verify -o FILE"
     with reading(path, hint):
-        metadata = pq.read_schema(path).metadata or {}
-        about = object_of(metadata.get(ABOUT, b"{}").decode(), path, hint)
+        pairs = dict(_core.ParquetReader(path).key_values())
+        about = object_of(pairs.get(ABOUT, "{}"), path, hint)
         if about.pop("schema", None) != CASES_SCHEMA:
             raise EvidenceUnknown(
                 f"{path}: holds no cases of a verification ({CASES_SCHEMA})", hint
             )
-        rows = table_of(path, CASES, hint, signed=("terms", "uncertainty"))
+        rows = table_of(path, COLUMNS, hint, signed=("terms", "uncertainty"))
         return Truth([_case(row) for row in rows.to_pylist()], about)
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from spillcast.errors import EvidenceUnsuited, QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.ash.executions import executions, hints
@@ -26,6 +24,7 @@ from spillcast.profile.trace_tables import (
     order_of,
 )
 from spillcast.recording import Recording
+from spillcast.tables import Table
 
 _COLUMNS = {
     "event": f"coalesce(event::varchar, '{ON_CPU}')",
@@ -41,12 +40,12 @@ def of_samples(recording: Recording, by: Sequence[str], where: str | None) -> Pr
     InputError for columns that samples lack, such as sizes and files, and for a wrong condition.
     """
     rows = grouped(recording.samples, by, where)
-    whole_us = pc.sum(recording.samples["weight_us"]).as_py() or 0
+    whole_us = recording.samples["weight_us"].sum()
     why = recording.meta.capture.absent_because
     return Profile(by, whole_us / 1e6, rows, [], [f"samples of waits, no I/O: {why}"])
 
 
-def grouped(samples: pa.Table, by: Sequence[str], where: str | None) -> list[dict[str, Any]]:
+def grouped(samples: Table, by: Sequence[str], where: str | None) -> list[dict[str, Any]]:
     """Rows by names or expressions, the largest first; shares are of all samples."""
     for name in by:
         if name in DIMENSIONS and name not in _COLUMNS:
@@ -64,14 +63,16 @@ def grouped(samples: pa.Table, by: Sequence[str], where: str | None) -> list[dic
             f"group by all order by total_us desc, {order_of(by)}"
         )
         try:
-            records = connection.sql(query).to_arrow_table().to_pylist()
+            relation = connection.sql(query)
+            names = relation.columns
+            records = [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
         except duckdb.Error as error:
             columns = ", ".join(samples.column_names)
             reason = first_line(error)
             raise QueryInvalid(f"--where: {reason}", f"the columns are {columns}") from error
     if where is not None and not records:
         raise SelectionEmpty(f"--where: no sample meets '{where}'")
-    whole_us = pc.sum(samples["weight_us"]).as_py() or 0
+    whole_us = samples["weight_us"].sum()
     bare = [bare_row("", row["total_us"], whole_us) for row in records]
     for row in bare:
         del row["event"]
@@ -110,7 +111,7 @@ def of_ash(
         rows = grouped(ash.samples, by, where)
     else:
         rows = _by_event(ash)
-    total_s = pc.sum(ash.samples["weight_us"]).as_py() / 1e6
+    total_s = ash.samples["weight_us"].sum() / 1e6
     damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in ash.damaged]
     matching = executions(ash)
     return Profile(

@@ -3,15 +3,15 @@
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 
-from spillcast.gate import in_bounds
+from spillcast.columns import NAME
+from spillcast.parquet import in_bounds
 from spillcast.recording import Recording
-from spillcast.recording.schema import NAME, SIGNED, TABLES
+from spillcast.recording.schema import SIGNED, TABLES
 from spillcast.recording.sums import Totals
 from spillcast.text import exact_name, rows_of
 
-_KINDS = {pa.int64(): "bigint", pa.bool_(): "boolean", NAME: "varchar"}
+_KINDS = {"int64": "bigint", "bool": "boolean", NAME: "varchar"}
 
 
 def view_of_waits(
@@ -57,11 +57,11 @@ def _check(connection: duckdb.DuckDBPyConnection, recording: Recording, name: st
     totals = "count(*), sum(bytes), sum(elapsed_ns), max(start_ns + elapsed_ns)"
     fields = TABLES["waits"]
     counts = ", ".join(f'count("{field.name}")' for field in fields)
-    numbers = [field.name for field in fields if field.type == pa.int64()]
+    numbers = [field.name for field in fields if field.type == "int64"]
     ends = ", ".join(f'min("{number}"), max("{number}")' for number in numbers)
     [row] = connection.execute(f"select {totals}, {counts}, {ends} from {name}").fetchall()
     seen, rest = Totals(*(value or 0 for value in row[:4])), row[4:]
-    filled = dict(zip(fields.names, rest, strict=False))
+    filled = dict(zip((field.name for field in fields), rest, strict=False))
     bounds = zip(numbers, rest[len(fields) :: 2], rest[len(fields) + 1 :: 2], strict=True)
     in_order = all(
         least is None or in_bounds(number, least, most, signed=number in SIGNED)

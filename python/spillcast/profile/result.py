@@ -8,7 +8,7 @@ from spillcast.tabular import Display, Tabular
 from spillcast.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from spillcast.tables import Table
 
 
 PROFILE_SCHEMA = "spillcast.profile/1"
@@ -90,16 +90,18 @@ class Profile(Tabular):
             "words": self.words,
         }
 
-    def to_arrow(self) -> "pa.Table":
+    def to_arrow(self) -> "Table":
         """The rows, with the columns of a profile's rows in docs/schema.md."""
-        import pyarrow as pa
+        from spillcast.columns import Column
+        from spillcast.tables import Table
 
         names = dict.fromkeys(name for row in self.rows for name in row)
-        columns = {
-            name: pa.array([row.get(name) for row in self.rows], _arrow_type(name))
-            for name in names
-        }
-        return pa.table(columns)
+        return Table(
+            {
+                name: Column.of([row.get(name) for row in self.rows], _column_type(name))
+                for name in names
+            }
+        )
 
     def display(self) -> Display:
         """The rows of a profile as a table, statistics as they are."""
@@ -173,18 +175,16 @@ def bare_row(event: str, total_us: float, elapsed_us: float) -> dict[str, Any]:
     }
 
 
-def _arrow_type(name: str) -> "pa.DataType | None":
+def _column_type(name: str) -> str | None:
     """The fixed type of a column; None if its values decide."""
-    import pyarrow as pa
-
     if name in {"event", "op", "file", "sql", "longest_at"}:
-        return pa.string()
+        return "string"
     if name in {"size", "object", "session", "second", "minute", "count"}:
-        return pa.int64()
+        return "int64"
     if name == "idle":
-        return pa.bool_()
+        return "bool"
     if name.endswith("_us") or name in {"share", "share_of_sql", "count_share", "n_est"}:
-        return pa.float64()
+        return "float64"
     return None
 
 

@@ -96,7 +96,9 @@ def _counted(
         f"group by all order by total_us desc, {order_of(by)}"
     )
     try:
-        records: list[dict[str, Any]] = connection.sql(query).to_arrow_table().to_pylist()
+        relation = connection.sql(query)
+        names = relation.columns
+        records = [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
     except duckdb.Error as error:
         columns = ", ".join(connection.sql("from call_tree limit 0").columns)
         raise QueryInvalid(f"--where: {first_line(error)}", f"the columns are {columns}") from error

@@ -123,7 +123,7 @@ def _source(by: Sequence[str], where: str | None) -> str:
 
 def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -> Profile:
     """The single waits of a recording, with its CPU time beside them."""
-    # Traces are read without pyarrow.
+    # Traces are read without numpy.
     from spillcast.profile.recorded_waits import view_of_waits
 
     elapsed_us = recording.elapsed_s * 1e6

@@ -11,9 +11,8 @@ from spillcast.recording import Recording
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from spillcast.evidence.oracle.trace import Traces
+    from spillcast.tables import Table
 
 CPU, READ, WRITE, OTHER_IO, WAITS = "CPU", "temp reads", "temp writes", "other I/O", "other waits"
 STATES = (CPU, READ, WRITE, OTHER_IO, WAITS)
@@ -91,18 +90,15 @@ def _of_seconds(recording: Recording) -> Timeline:
     return _timeline(rows, length_s, whole_s, _sessions(recording.waits))
 
 
-def _sessions(rows: "pa.Table") -> int:
-    import pyarrow.compute as pc
-
-    count: int = pc.count_distinct(rows["session"]).as_py()
-    return count
+def _sessions(rows: "Table") -> int:
+    return len(rows["session"].unique())
 
 
 def _state_of_io(op: str, temp: bool) -> str:
     return {"read": READ, "write": WRITE}[op] if temp else OTHER_IO
 
 
-def of_samples(samples: "pa.Table", elapsed_s: float) -> Timeline:
+def of_samples(samples: "Table", elapsed_s: float) -> Timeline:
     """Samples of sessions: each stands for its weight."""
     length_s = stretch_s(elapsed_s, 1)
     names = ("time_ns", "event", "weight_us")
@@ -126,7 +122,7 @@ def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> tuple[Timeline, Timel
     return of_samples(samples, covered_s), events_of_samples(samples, covered_s)
 
 
-def events_of_samples(samples: "pa.Table", elapsed_s: float) -> Timeline:
+def events_of_samples(samples: "Table", elapsed_s: float) -> Timeline:
     """The same as ``of_samples`` by event: those that took longest, the rest as one."""
     length_s = stretch_s(elapsed_s, 1)
     columns = [samples[name].to_pylist() for name in ("time_ns", "event", "weight_us")]

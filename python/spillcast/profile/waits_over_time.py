@@ -1,13 +1,12 @@
 """The time of single waits, and of the CPU before them, by time slice and state, in one pass."""
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
+from spillcast.tables import Table
 
 Array = NDArray[np.int64]
 #: States by the op of a wait for temp I/O, then those of other waits and of no waits.
@@ -36,33 +35,32 @@ class WaitsOverTime:
         """The number of sessions that did I/O or used a CPU."""
         return len(self._sessions)
 
-    def _add(self, rows: pa.Table) -> None:
-        begin, session = rows["start_ns"].to_numpy(), rows["session"].to_numpy()
-        before = rows["cpu_before_ns"].fill_null(0).to_numpy()
-        moved = rows["op"].is_valid().to_numpy()
-        active = moved | (before > 0)
-        self._sessions.update(pc.unique(rows["session"].filter(pa.array(active))).to_pylist())
+    def _add(self, rows: Table) -> None:
+        begin, session = rows["start_ns"].values, rows["session"].values
+        before = rows["cpu_before_ns"].filled(0)
+        moved = rows["op"].is_valid()
+        self._sessions.update(np.unique(session[moved | (before > 0)]).tolist())
         state = _states(rows)
         state[~moved & ~np.isin(session, [*self._working])] = -1
         for at in range(CPU):
             its = state == at
             if its.any():
-                end = begin[its] + rows["elapsed_ns"].to_numpy()[its]
+                end = begin[its] + rows["elapsed_ns"].values[its]
                 self.ns[at] += self._spread(begin[its], end)
         worked = before > 0
         self.ns[CPU] += self._spread(np.maximum(begin - before, 0)[worked], begin[worked])
 
     def _spread(self, begin: Array, end: Array) -> NDArray[np.float64]:
         columns = {"begin_ns": begin, "end_ns": end, "values": (end - begin).astype(float)}
-        batch = pa.record_batch({name: pa.array(of) for name, of in columns.items()})
-        return np.array(_core.spread(batch, float(self._stretch_ns), self._count))
+        return np.array(_core.spread(Table(columns), float(self._stretch_ns), self._count))
 
 
-def _states(rows: pa.Table) -> NDArray[np.int8]:
-    temp = rows["temp"].to_numpy()
-    op = pc.index_in(rows["op"], pa.array(OPS)).fill_null(OTHER_IO).to_numpy()
-    state = np.where(temp, op, OTHER_IO).astype(np.int8)
-    state[~temp & rows["op"].is_null().to_numpy()] = WAITS
+def _states(rows: Table) -> NDArray[np.int8]:
+    temp, op = rows["temp"].values, rows["op"]
+    state = np.full(len(temp), OTHER_IO, dtype=np.int8)
+    for number, name in enumerate(OPS):
+        state[temp & op.equals(name)] = number
+    state[~temp & op.is_null()] = WAITS
     return state
 
 
@@ -70,5 +68,5 @@ def _with_temp_io(recording: Recording) -> set[int]:
     """The sessions that read, write or change temp files."""
     with_temp = set[int]()
     for rows in recording.waits_unchecked("session", "temp"):
-        with_temp.update(pc.unique(rows["session"].filter(rows["temp"])).to_pylist())
+        with_temp.update(rows["session"][rows["temp"].values].unique())
     return with_temp

@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast.recording.distinct import ascending, distinct, grouped
 from spillcast.recording.recording import Recording
-from spillcast.recording.spill import equals, slice_numbers
+from spillcast.recording.spill import slice_numbers
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -45,14 +43,14 @@ def bursts_of(recording: Recording) -> Bursts | None:
     waits = recording.waits
     if not waits.num_rows or waits["cpu_before_ns"].null_count == waits.num_rows:
         return None
-    moved = pa.compute.greater(waits["bytes"], 0).fill_null(False)
-    chosen = pa.compute.and_(waits["temp"], pa.compute.and_(waits["op"].is_valid(), moved))
-    session, start_ns = waits["session"].to_numpy(), waits["start_ns"].to_numpy()
+    size = waits["bytes"].filled(0)
+    chosen = waits["temp"].values & waits["op"].is_valid() & (size > 0)
+    session, start_ns = waits["session"].values, waits["start_ns"].values
     number = distinct(session)[1]
     order = grouped(number) if ascending(start_ns) else np.lexsort((start_ns, number))
-    at = np.flatnonzero(chosen.to_numpy()[order])
+    at = np.flatnonzero(chosen[order])
     rows = order[at]
-    cpu_ns = np.cumsum(waits["cpu_before_ns"].fill_null(0).to_numpy()[order])[at]
+    cpu_ns = np.cumsum(waits["cpu_before_ns"].filled(0)[order])[at]
     number = number[rows]
     del order, at
     together = number[:-1] == number[1:]
@@ -62,12 +60,12 @@ def bursts_of(recording: Recording) -> Bursts | None:
         together &= stretch[:-1] == stretch[1:]
     del number
     positions, cpu_s = rows[:-1][together], np.diff(cpu_ns)[together] / 1e9
-    ops = np.where(equals(waits["op"], "write"), np.int8(WRITE), np.int8(READ))
-    wait_s = waits["elapsed_ns"].to_numpy()[positions] / 1e9
+    ops = np.where(waits["op"].equals("write"), np.int8(WRITE), np.int8(READ))
+    wait_s = waits["elapsed_ns"].values[positions] / 1e9
     return Bursts(
         start_ns[positions] / 1e9 + wait_s,
         wait_s,
-        waits["bytes"].fill_null(0).to_numpy()[positions],
+        size[positions],
         ops[positions],
         ops[rows[1:][together]],
         session[positions],
@@ -93,13 +91,13 @@ class TempOperations:
     @classmethod
     def of(cls, recording: Recording) -> "TempOperations":
         """Read the waits of a recording."""
-        rows = recording.waits.sort_by([("session", "ascending"), ("start_ns", "ascending")])
-        session, start = rows["session"].to_numpy(), rows["start_ns"].to_numpy()
-        end = start + rows["elapsed_ns"].to_numpy()
+        rows = recording.waits.sort_by("session", "start_ns")
+        session, start = rows["session"].values, rows["start_ns"].values
+        end = start + rows["elapsed_ns"].values
         gap_ns = np.maximum(start - np.concatenate([start[:1], end[:-1]]), 0)
-        cpu_ns = rows["cpu_before_ns"].fill_null(0).to_numpy()
-        moved = rows["bytes"].fill_null(0).to_numpy() > 0
-        is_operation = rows["temp"].to_numpy() & rows["op"].is_valid().to_numpy()
+        cpu_ns = rows["cpu_before_ns"].filled(0)
+        moved = rows["bytes"].filled(0) > 0
+        is_operation = rows["temp"].values & rows["op"].is_valid()
         # A row's time belongs to the thread's last temp operation before it.
         at = np.arange(len(start))
         last = np.maximum.accumulate(np.where(is_operation & moved, at, -1)) if len(at) else at
@@ -111,6 +109,6 @@ class TempOperations:
             np.bincount(before[ours], ns[ours], minlength=len(at))[order] / 1e9
             for ns in (cpu_ns, gap_ns)
         )
-        is_read = np.asarray(rows["op"].cast("string").fill_null("").to_numpy() == "read")
+        is_read = rows["op"].equals("read")
         threads = max(1, len(np.unique(session[is_operation])))
         return cls(start[order], is_read[order], cpu_s, gap_s, threads, recording.slices_s)

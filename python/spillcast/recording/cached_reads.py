@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.recording.spill import equals
+from spillcast.columns import Column
+from spillcast.tables import Table, arrays_of
 
 Array = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -51,26 +51,19 @@ class CachedReads:
         self._picked: list[_Reads] = []
         self._sampled: list[_Reads] = []
 
-    def push(self, waits: pa.Table, part: Array) -> None:
+    def push(self, waits: Table, part: Array) -> None:
         """The next waits, and the part of the sample that each is in; NONE if it is in no part."""
-        moving = waits["temp"].to_numpy() & (waits["bytes"].fill_null(0).to_numpy() > 0)
-        moving &= waits["op"].is_valid().to_numpy()
-        chosen = waits.select(_NEEDED)
-        if not moving.all():
-            chosen = chosen.filter(pa.array(moving))
-        file, write = self._files(chosen["file"]), equals(chosen["op"], "write")
-        size = chosen["bytes"].to_numpy()
-        columns = {
-            "file": pa.array(file, pa.int32()),
-            "offset": chosen["offset"].fill_null(NONE),
-            "bytes": chosen["bytes"],
-            "write": pa.array(write),
-        }
-        pushed = pa.record_batch(self._core.push(_batch(columns)))
-        group, sequential = (pushed[name].to_numpy(False) for name in ("group", "sequential"))
-        fast = self._room.as_fast(chosen["elapsed_ns"].to_numpy(), size)
+        moving = waits["temp"].values & (waits["bytes"].filled(0) > 0) & waits["op"].is_valid()
+        chosen = waits.select(_NEEDED).filter(moving)
+        file, write = self._files(chosen["file"]), chosen["op"].equals("write")
+        size = chosen["bytes"].values
+        offset = chosen["offset"].filled(NONE)
+        operations = Table({"file": file, "offset": offset, "bytes": size, "write": write})
+        pushed = arrays_of(self._core.push(operations))
+        group, sequential = pushed["group"], pushed["sequential"]
+        fast = self._room.as_fast(chosen["elapsed_ns"].values, size)
         row, part = self._rows + np.flatnonzero(moving), part[moving]
-        reads = _Reads(row, chosen["session"].to_numpy(), fast, sequential, ~write, group)
+        reads = _Reads(row, chosen["session"].values, fast, sequential, ~write, group)
         self._picked.append(reads.at(np.flatnonzero(group >= 0)))
         sampled = replace(reads, group=part % self._groups)
         self._sampled.append(sampled.at(np.flatnonzero(part != NONE)))
@@ -85,7 +78,7 @@ class CachedReads:
         """Of waits of the sample, by their numbers in all: what it lacked; NONE of no reads."""
         picked, sampled_reads = _Reads.of(self._picked), _Reads.of(self._sampled)
         table = self._core.missing_bytes(self._room.bytes)
-        known = pa.record_batch(table)["missing_bytes"].to_numpy()[picked.read]
+        known = arrays_of(table)["missing_bytes"][picked.read]
         picked, sampled_reads = picked.at(picked.read), sampled_reads.at(sampled_reads.read)
         matches = np.full(len(sampled), NONE, dtype=np.int64)
         for group in range(self._groups):
@@ -96,17 +89,11 @@ class CachedReads:
                 matches[np.searchsorted(sampled, its.row)] = _like(picked.at(of), known[of], its)
         return matches
 
-    def _files(self, names: pa.ChunkedArray) -> NDArray[np.int32]:
+    def _files(self, names: Column) -> NDArray[np.int32]:
         """The number of each name; in parts of a file the same name has not the same code."""
-        encoded = names.unify_dictionaries().combine_chunks()
-        if not pa.types.is_dictionary(encoded.type):
-            encoded = encoded.dictionary_encode()
-        of = [
-            self._numbers.setdefault(n, len(self._numbers)) for n in encoded.dictionary.to_pylist()
-        ]
-        none = self._numbers.setdefault(None, len(self._numbers))
-        codes = encoded.indices.fill_null(len(of)).to_numpy()
-        numbers: NDArray[np.int32] = np.array([*of, none], dtype=np.int32)[codes]
+        of = [self._numbers.setdefault(name, len(self._numbers)) for name in (*names.names, None)]
+        # The last place is that of null.
+        numbers: NDArray[np.int32] = np.array(of, dtype=np.int32)[names.values]
         return numbers
 
 
@@ -184,10 +171,3 @@ def _near(group: Array, row: Array, sampled_group: Array, sampled_row: Array, of
         at %= max(2 * (high - low - 1), 1)
         matches[members] = order[low + np.minimum(at, 2 * (high - low - 1) - at)]
     return matches
-
-
-def _batch(columns: dict[str, Any]) -> pa.RecordBatch:
-    [batch] = pa.table(columns).combine_chunks().to_batches() or [
-        pa.RecordBatch.from_pydict({name: pa.array([], c.type) for name, c in columns.items()})
-    ]
-    return batch

@@ -265,7 +265,7 @@ def _by_looks(recording: "Recording") -> Iterator[Check]:
         quantity = "bytes written to temp files"
         yield Check(quantity, written, peak_bytes, source, at_least=True, is_bytes=True)
     if (peak_files := sum(space.peak_files for space in held)) and _complete(recording):
-        files = len(recording.temp_columns("file")["file"].unique().drop_null())
+        files = len(recording.temp_columns("file")["file"].unique())
         yield Check("temp files", files, peak_files, source, at_least=True)
 
 
@@ -275,7 +275,7 @@ def _by_processes(recording: "Recording") -> Iterator[Check]:
     workers = set() if query is None else {worker.pid for worker in query.workers}
     if not workers or not _complete(recording):
         return
-    with_rows = workers & set(recording.waits["session"].unique().to_pylist())
+    with_rows = workers & set(recording.waits["session"].unique())
     yield Check("parallel workers with waits", len(with_rows), len(workers), "attached")
 
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
 
+from spillcast.columns import Column
 from spillcast.document import as_text
 from spillcast.errors import NoTempIo, TimesUnknown
 from spillcast.recording.completeness import temp_option
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.recording import Recording
-from spillcast.recording.schema import seconds_of, totals, with_column
+from spillcast.recording.schema import seconds_of, totals
 from spillcast.recording.spill import codes
 from spillcast.recording.thread_trace import beside_others, most_at_once
+from spillcast.tables import Table
 from spillcast.text import several
 
 
@@ -62,30 +62,23 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
     return relabelled
 
 
-def decided(waits: pa.Table, temp: Mapping[str, bool]) -> pa.Table:
+def decided(waits: Table, temp: Mapping[str, bool]) -> Table:
     """``waits`` with the files that ``temp`` holds labelled by it."""
-    file = waits.unify_dictionaries()["file"].combine_chunks()
-    labels = [temp.get(name) for name in file.dictionary.to_pylist()]
-    label = pa.array(labels, pa.bool_()).take(file.indices)
-    return _with_labels(waits, pa.compute.coalesce(label, waits["temp"].combine_chunks()))
+    file, before = waits["file"], waits["temp"].values
+    is_temp = file.isin(name for name, label in temp.items() if label)
+    return waits.with_column("temp", np.where(file.isin(temp), is_temp, before))
 
 
-def _labelled(waits: pa.Table, folders: Sequence[str]) -> pa.Table:
+def _labelled(waits: Table, folders: Sequence[str]) -> Table:
     """``temp`` of each row by where its file lies."""
-    file = waits.unify_dictionaries()["file"].combine_chunks()
-    is_below = pa.array([_is_under(name, folders) for name in file.dictionary.to_pylist()])
-    return _with_labels(waits, is_below.cast(pa.bool_()).take(file.indices).fill_null(False))
+    file = waits["file"]
+    is_below = file.isin(name for name in file.names if _is_under(name, folders))
+    return waits.with_column("temp", is_below)
 
 
-def _with_labels(waits: pa.Table, temp: pa.Array) -> pa.Table:
-    column = waits.schema.get_field_index("temp")
-    return waits.set_column(column, waits.schema.field(column), temp)
-
-
-def _io_uring_depth(waits: pa.Table) -> int:
+def _io_uring_depth(waits: Table) -> int:
     beside = beside_others(waits)
-    on_temp = pa.compute.and_(beside, waits["temp"].combine_chunks())
-    if pa.compute.any(on_temp).as_py():
+    if (beside & waits["temp"].values).any():
         return most_at_once(waits.filter(beside))
     return 0
 
@@ -101,29 +94,28 @@ def read_back(recording: Recording) -> Recording:
     other op takes is not known: it has the times of the one.
     """
     temp = recording.temp_waits
-    ops = temp["op"].cast(pa.string()).unique().to_pylist()
+    ops = temp["op"].unique()
     raw = recording.meta.raw
     if raw.rows < raw.rows_seen or len(ops) != 1:
         return recording
     [other] = {"read", "write"} - set(ops)
-    offset = temp["offset"].fill_null(0).to_numpy()
-    more = temp.take(pa.array(np.lexsort((offset, codes(temp["file"])))))
-    elapsed_ns = more["elapsed_ns"].to_numpy()
+    offset = temp["offset"].filled(0)
+    more = temp.take(np.lexsort((offset, codes(temp["file"]))))
+    elapsed_ns = more["elapsed_ns"].values
     ended_ns = round(recording.elapsed_s * 1e9)
     start_ns = ended_ns + np.cumsum(elapsed_ns) - elapsed_ns
     count = more.num_rows
-    for name, value in (
-        ("start_ns", pa.array(start_ns)),
-        ("op", pa.array([other] * count).dictionary_encode()),
-        ("event", pa.array([f"p{other}64"] * count).dictionary_encode()),
-        ("cpu_before_ns", pa.array(np.zeros(count, dtype=np.int64))),
-        ("woken_by", pa.nulls(count, pa.int64())),
-    ):
-        more = with_column(more, name, value)
-    # The first thread does it all: how several would share the work is unknown.
-    session = pa.array(np.full(count, temp["session"][0].as_py(), dtype=np.int64))
-    more = with_column(more, "session", session)
-    waits = pa.concat_tables([recording.waits, more]).unify_dictionaries()
+    changed = {
+        "start_ns": start_ns,
+        "op": [other] * count,
+        "event": [f"p{other}64"] * count,
+        "cpu_before_ns": np.zeros(count, dtype=np.int64),
+        "woken_by": Column.nulls(count, "int64"),
+        # The first thread does it all: how several would share the work is unknown.
+        "session": np.full(count, temp["session"][0], dtype=np.int64),
+    }
+    more = Table({**more.columns, **changed})
+    waits = Table.concat([recording.waits, more])
     temp_meta = replace(recording.meta.temp, reads=count, writes=count)
     meta = replace(
         recording.meta,

@@ -6,18 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.columns import Column
 from spillcast.recording.derived import decided
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.observed import inputs_of, temp_of
 from spillcast.recording.recording import Recording
-from spillcast.recording.schema import SAMPLES_SCHEMA, SECONDS_SCHEMA, WAITS_SCHEMA, seconds_of
+from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, seconds_of
 from spillcast.recording.writer import FROM_ITS_START, Clock
+from spillcast.tables import Table
 
 Array = NDArray[np.int64]
 #: Bins of latency to a power of ten, each 6 % wide, from 1 ns to 10,000 s.
@@ -106,10 +105,10 @@ class Running:
         #: Time (us) that samples stand for, by wait event.
         self.sampled_us: dict[str, int] = {}
         self._rows_seen = 0
-        self._parts: dict[int, list[pa.RecordBatch]] = {}
+        self._parts: dict[int, list[Table]] = {}
         self._stride = 1
         self._documents: dict[str, object] = {}
-        self._seconds: list[pa.RecordBatch] = []
+        self._seconds: list[Table] = []
         self._seconds_rows = 0
         self._seconds_stride = 1
         #: Whether files are temp, for files with rows from before that was decided.
@@ -117,18 +116,17 @@ class Running:
 
     def add_waits(self, rows: Any) -> None:
         """Count waits and keep some."""
-        batch = pa.record_batch(rows).cast(WAITS_SCHEMA)
+        batch = Table.from_arrow(rows).cast(WAITS)
         if isinstance(rows, _core.Waits):
             self._decided = rows.decided()
         if batch.num_rows == 0:
             return
         self._rows_seen += batch.num_rows
         self._count(batch)
-        part_of = batch["start_ns"].to_numpy() // PART_NS
+        part_of = batch["start_ns"].values // PART_NS
         for part in np.unique(part_of).tolist():
             if part % self._stride == 0:
-                of_part = batch.filter(pa.array(part_of == part))
-                self._parts.setdefault(part, []).append(of_part)
+                self._parts.setdefault(part, []).append(batch.filter(part_of == part))
         while len(self._parts) > 1 and self._rows_kept() > ROWS_MAX:
             self._stride *= 2
             self._parts = {
@@ -138,20 +136,19 @@ class Running:
     def _rows_kept(self) -> int:
         return sum(rows.num_rows for kept in self._parts.values() for rows in kept)
 
-    def _count(self, batch: pa.RecordBatch) -> None:
+    def _count(self, batch: Table) -> None:
         event, op = batch["event"], batch["op"]
-        temp = batch["temp"].to_numpy(zero_copy_only=False)
-        self._spilling.update(np.unique(batch["session"].to_numpy()[temp]).tolist())
-        codes = event.indices.to_numpy().astype(np.int64) * 6 + temp
-        codes += 2 * (op.indices.fill_null(-1).to_numpy().astype(np.int64) + 1)
-        start, elapsed = batch["start_ns"].to_numpy(), batch["elapsed_ns"].to_numpy()
-        size = batch["bytes"].fill_null(0).to_numpy()
-        events, ops = event.dictionary.to_pylist(), [None, *op.dictionary.to_pylist()]
+        temp, session = batch["temp"].values, batch["session"].values
+        self._spilling.update(np.unique(session[temp]).tolist())
+        codes = event.values.astype(np.int64) * 6 + temp + 2 * (op.values + 1)
+        start, elapsed = batch["start_ns"].values, batch["elapsed_ns"].values
+        size = batch["bytes"].filled(0)
+        events, ops = event.names, [None, *op.names]
         for code in np.unique(codes).tolist():
             which = codes == code
             key = events[code // 6], ops[code % 6 // 2], bool(code % 2)
             if key[1] is None:
-                self._count_waits(key[0], batch["session"].to_numpy(), start, elapsed, which)
+                self._count_waits(key[0], session, start, elapsed, which)
                 continue
             tally = self.tallies.setdefault(key, Tally())
             tally.add(start[which], elapsed[which], int(size[which].sum()))
@@ -187,21 +184,21 @@ class Running:
 
     def add_seconds(self, rows: Any) -> None:
         """Keep per-second rows."""
-        batch = pa.record_batch(rows).cast(SECONDS_SCHEMA)
+        batch = Table.from_arrow(rows).cast(SECONDS)
         if not batch.num_rows:
             return
         self._seconds.append(batch)
         self._seconds_rows += batch.num_rows
         # Many small batches take much more memory than their rows.
         if len(self._seconds) > BATCHES_MAX or self._seconds_rows > SECONDS_MAX:
-            rows = pa.Table.from_batches(self._seconds, SECONDS_SCHEMA)
+            rows = Table.concat(self._seconds)
             while rows.num_rows > SECONDS_MAX / 2 and self._seconds_rows > SECONDS_MAX:
                 self._seconds_stride *= 2
                 rows = added_up(rows, self._seconds_stride)
-            self._seconds = rows.unify_dictionaries().combine_chunks().to_batches()
+            self._seconds = [rows]
             self._seconds_rows = rows.num_rows
 
-    def add_samples(self, batch: pa.RecordBatch) -> None:
+    def add_samples(self, batch: Table) -> None:
         """Count the time that samples stand for."""
         events, weights = batch["event"].to_pylist(), batch["weight_us"].to_pylist()
         for event, weight_us in zip(events, weights, strict=True):
@@ -225,16 +222,16 @@ class Running:
     ) -> Recording:
         """A recording in memory of the rows that began before a time."""
         batches = [rows for _, kept in sorted(self._parts.items()) for rows in kept]
-        waits = pa.Table.from_batches(batches, WAITS_SCHEMA).unify_dictionaries()
-        seconds = pa.Table.from_batches(self._seconds, SECONDS_SCHEMA).unify_dictionaries()
+        waits = Table.concat(batches or [Table.empty(WAITS)])
+        seconds = Table.concat(self._seconds or [Table.empty(SECONDS)])
         if self._decided:
             waits = decided(waits, self._decided)
             # Seconds do not say which files they are of; where waits were dropped, they stay.
             seconds = seconds_of(waits) if self._stride == 1 else seconds
         kept = waits.num_rows
         if before_s is not None:
-            waits = waits.filter(pa.compute.less(waits["start_ns"], before_s * 1_000_000_000))
-            seconds = seconds.filter(pa.compute.less(seconds["second"], before_s))
+            waits = waits.filter(waits["start_ns"].values < before_s * 1_000_000_000)
+            seconds = seconds.filter(seconds["second"].values < before_s)
         slices = None
         if self._stride > 1:
             slices = clock.slices_s([(float(part), part + 1.0) for part in sorted(self._parts)])
@@ -244,10 +241,7 @@ class Running:
         raw = KeptWaits(of_run.num_rows, seen, slices)
         recording = Recording(Path("so far"), replace(meta, raw=raw))
         recording.waits = of_run.sort_by("start_ns")
-        folders = map(
-            os.path.dirname,
-            recording.temp_waits["file"].cast("string").drop_null().unique().to_pylist(),
-        )
+        folders = map(os.path.dirname, recording.temp_waits["file"].unique())
         recording.meta = replace(
             recording.meta,
             temp_before=temp_of(meta.temp_before, folders),
@@ -256,7 +250,7 @@ class Running:
             ),
         )
         recording.seconds = clock.seconds(seconds)
-        recording.samples = SAMPLES_SCHEMA.empty_table()
+        recording.samples = Table.empty(SAMPLES)
         recording.documents = dict(self._documents)
         return recording
 
@@ -268,35 +262,33 @@ class Running:
         """Do nothing: nothing was written."""
 
 
-_KEYS = ["second", "op", "temp", "size_class_bytes"]
-_SUMS = ["count", "bytes", "total_ns"]
+_KEYS = ("second", "op", "temp", "size_class_bytes")
+_SUMS = ("count", "bytes", "total_ns")
 
 
-def added_up(seconds: pa.Table, stride: int) -> pa.Table:
+def added_up(seconds: Table, stride: int) -> Table:
     """A row for ``stride`` seconds where there was one for each of them, in their first one."""
-    whole = pc.multiply(pc.divide(seconds["second"], stride), stride)
-    rows = seconds.set_column(0, "second", whole)
-    rows = rows.set_column(1, "op", rows["op"].cast(pa.string())).combine_chunks()
-    sums = _grouped(rows, _KEYS, [(name, "sum") for name in _SUMS])
-    # A row of a table for each bucket, then a bucket for each latency of a group.
-    of_row = pc.list_parent_indices(rows["latency_ns"])
-    buckets = rows.select(_KEYS).take(of_row)
-    for name in ("latency_ns", "latency_count"):
-        buckets = buckets.append_column(name, pc.list_flatten(rows[name]))
-    by_bucket = _grouped(buckets, [*_KEYS, "latency_ns"], [("latency_count", "sum")])
-    lengths = _grouped(by_bucket, _KEYS, [("latency_ns", "count")])["latency_ns_count"].to_numpy()
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-    columns = [
-        *(sums[key] for key in _KEYS),
-        *(sums[f"{name}_sum"] for name in _SUMS),
-        *(
-            pa.ListArray.from_arrays(offsets, by_bucket[name].combine_chunks())
-            for name in ("latency_ns", "latency_count_sum")
-        ),
-    ]
-    return pa.table(columns, names=SECONDS_SCHEMA.names).cast(SECONDS_SCHEMA)
-
-
-def _grouped(rows: pa.Table, keys: list[str], sums: list[tuple[str, str]]) -> pa.Table:
-    """Sums by group, in the order of their keys."""
-    return rows.group_by(keys).aggregate(sums).sort_by([(key, "ascending") for key in keys])
+    rows = seconds.with_column("second", seconds["second"].values // stride * stride)
+    groups = rows.group_by(*_KEYS)
+    latency_ns, latency_count = rows["latency_ns"], rows["latency_count"]
+    assert latency_ns.items is not None
+    assert latency_count.items is not None
+    # A row for each bucket of a row, then one for each latency of a group.
+    buckets = Table(
+        {
+            "group": np.repeat(groups.number, latency_ns.lengths),
+            "latency_ns": latency_ns.items,
+            "count": latency_count.items,
+        }
+    ).sort_by("group", "latency_ns")
+    by_latency = buckets.group_by("group", "latency_ns")
+    lengths = np.bincount(by_latency.keys["group"].values, minlength=len(groups))
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    counts = Column.of(by_latency.sum(buckets["count"].values))
+    columns = {
+        **groups.keys.columns,
+        **{name: groups.sum(rows[name].values) for name in _SUMS},
+        "latency_ns": Column("list of int64", ends, items=by_latency.keys["latency_ns"]),
+        "latency_count": Column("list of int64", ends, items=counts),
+    }
+    return Table(columns).cast(SECONDS).sort_by(*_KEYS)

@@ -9,17 +9,14 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute
-
 from spillcast.errors import SpillcastError
 from spillcast.recording.capture import together
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Meta, OtherIO, Temp
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Worker
 from spillcast.recording.recording import Recording
-from spillcast.recording.schema import sum_of, with_column
 from spillcast.recording.writer import RecordingWriter
+from spillcast.tables import Table
 
 #: Twelve bursts, over a quarter of an hour where no time is given.
 BURST_S, BURSTS = 5.0, 12
@@ -97,12 +94,10 @@ def keep(
     writer = RecordingWriter(output, share=share, force=force)
     try:
         for part, begin_s in zip(parts, edges_s, strict=False):
-            for batch in _later(part.waits, "start_ns", round(begin_s * 1e9)).to_batches():
-                writer.add_waits(batch)
-            for batch in _later(part.seconds, "second", round(begin_s)).to_batches():
-                writer.add_seconds(batch)
-            for batch in _later(part.samples, "time_ns", round(begin_s * 1e9)).to_batches():
-                writer.add_samples(batch)
+            begin_ns = round(begin_s * 1e9)
+            writer.add_waits(_later(part.waits, "start_ns", begin_ns))
+            writer.add_seconds(_later(part.seconds, "second", round(begin_s)))
+            writer.add_samples(_later(part.samples, "time_ns", begin_ns))
         for name in (ESTIMATE_FILE, FORMER_FILE):
             if (source := parts[-1].path / name).is_file():
                 writer.add_document(name, json.loads(source.read_bytes()))
@@ -112,8 +107,8 @@ def keep(
         raise
 
 
-def _later(rows: pa.Table, column: str, by: int) -> pa.Table:
-    return with_column(rows, column, pa.compute.add(rows[column], by))
+def _later(rows: Table, column: str, by: int) -> Table:
+    return rows.with_column(column, rows[column].values + by)
 
 
 def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
@@ -197,7 +192,10 @@ def _less(meta: Meta, earlier: Sequence[Recording], earlier_s: float) -> Meta:
         return meta
     cpu_s = sum(part.meta.cpu_s or 0.0 for part in earlier)
     read, written = (
-        sum(sum_of(part.seconds.filter(_is(part.seconds, op))["bytes"]) for part in earlier)
+        sum(
+            int(part.seconds["bytes"].values[part.seconds["op"].equals(op)].sum())
+            for part in earlier
+        )
         for op in OPS
     )
 
@@ -213,7 +211,3 @@ def _less(meta: Meta, earlier: Sequence[Recording], earlier_s: float) -> Meta:
         written_bytes=left(before.written_bytes, written),
     )
     return replace(meta, before=before)
-
-
-def _is(rows: pa.Table, op: str) -> pa.ChunkedArray:
-    return pa.compute.fill_null(pa.compute.equal(rows["op"].cast(pa.string()), op), False)

@@ -229,8 +229,8 @@ def readable(descriptor: int, timeout_s: float) -> bool:
 
 
 #: What a recorder takes with all that it starts, however long it records; and where it samples a
-#: server or has a live view, for which it loads Arrow.
-RECORDER_BYTES, WITH_ARROW_BYTES = 80 * 10**6, 160 * 10**6
+#: server or has a live view, for which it loads numpy.
+RECORDER_BYTES, WITH_NUMPY_BYTES = 80 * 10**6, 100 * 10**6
 
 
 def high_water_bytes(pid: int) -> int | None:
@@ -273,7 +273,7 @@ def too_little_for_us() -> str | None:
     if group is None or resident is None:
         return None
     room = group.limit_bytes - group.held_bytes + resident
-    need = WITH_ARROW_BYTES if "pyarrow" in sys.modules else RECORDER_BYTES
+    need = WITH_NUMPY_BYTES if "numpy" in sys.modules else RECORDER_BYTES
     if room >= need:
         return None
     return (

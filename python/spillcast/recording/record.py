@@ -32,9 +32,8 @@ from spillcast.units import format_count
 from spillcast.workspace import is_new
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from spillcast.recording.live import Running
+    from spillcast.tables import Table
 
 TICK_S = 0.25
 
@@ -92,7 +91,7 @@ class Sink(Protocol):
     def add_seconds(self, rows: Any) -> None:
         """Take per-second rows, as a capture hands them over."""
 
-    def add_samples(self, batch: "pa.RecordBatch") -> None:
+    def add_samples(self, batch: "Table") -> None:
         """Take samples."""
 
     def add_document(self, name: str, document: object) -> None:
@@ -274,7 +273,7 @@ class Recorder:
     def _all_sinks(self) -> "list[RecordingOutput | Sink]":
         return [*([] if self._written is None else [self._written]), *self._sinks]
 
-    def add_samples(self, batch: "pa.RecordBatch") -> None:
+    def add_samples(self, batch: "Table") -> None:
         """Keep samples, whose times count from ``origin_ns``; see recording/schema.py."""
         self._samples += batch.num_rows
         for sink in self._all_sinks:

@@ -11,7 +11,7 @@ from spillcast.errors import (
     PermissionDenied,
     TimesUnknown,
 )
-from spillcast.gate import batches_of, table_of, text_of
+from spillcast.gate import text_of
 from spillcast.recording import sums
 from spillcast.recording.meta import META_FILE, Meta, ObservedEngine, check_name
 from spillcast.recording.sums import AGAIN
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import polars as pl
-    import pyarrow as pa
 
+    from spillcast.columns import Flags
     from spillcast.recording.bursts import Bursts
     from spillcast.recording.completeness import Check
     from spillcast.recording.sample import Sample
+    from spillcast.tables import Table
 
-Table = Literal["waits", "seconds", "samples"]
+TableName = Literal["waits", "seconds", "samples"]
 
 
 class Recording(Displayed):
@@ -106,29 +107,29 @@ class Recording(Displayed):
         return self.meta.engine
 
     @cached_property
-    def seconds(self) -> "pa.Table":
+    def seconds(self) -> "Table":
         """Per second, op and size: the whole run. See recording/schema.py."""
         rows = self._table("seconds")
         sums.check_seconds(rows, self._stored_meta, self.path / "seconds.parquet")
         return rows
 
     @cached_property
-    def waits(self) -> "pa.Table":
+    def waits(self) -> "Table":
         """Single waits by start, of the whole run or of slices of it."""
         from spillcast.recording.distinct import ascending
 
         rows = self._table("waits")
         sums.check_waits(sums.of_waits(rows), self._stored_meta, self.path / "waits.parquet")
-        return rows if ascending(rows["start_ns"].to_numpy()) else rows.sort_by("start_ns")
+        return rows if ascending(rows["start_ns"].values) else rows.sort_by("start_ns")
 
-    def with_waits(self, waits: "pa.Table", sample: "Sample") -> "Recording":
+    def with_waits(self, waits: "Table", sample: "Sample") -> "Recording":
         """The same recording with a sample of its waits, which need not be in order."""
         from spillcast.recording.distinct import ascending
 
         recording = Recording(self.path, self.meta)
         recording._stored_meta, recording.documents = self._stored_meta, self.documents
         recording.seconds, recording.sample = self.seconds, sample
-        in_order = ascending(waits["start_ns"].to_numpy())
+        in_order = ascending(waits["start_ns"].values)
         recording.waits = waits if in_order else waits.sort_by("start_ns")
         return recording
 
@@ -143,51 +144,50 @@ class Recording(Displayed):
         return self.meta.raw.slices_s if self.sample is None else self.sample.slices_s
 
     @cached_property
-    def samples(self) -> "pa.Table":
+    def samples(self) -> "Table":
         """Samples of what sessions did."""
         rows = self._table("samples")
         sums.check_samples(rows, self._stored_meta, self.path / "samples.parquet")
         return rows
 
     @cached_property
-    def temp_waits(self) -> "pa.Table":
+    def temp_waits(self) -> "Table":
         """Reads and writes of temp files, by start."""
-        return _chosen(self.waits, self._temp_moved)
+        return self.waits.filter(self._temp_moved)
 
-    def temp_columns(self, *names: str) -> "pa.Table":
+    def temp_columns(self, *names: str) -> "Table":
         """Some columns of ``temp_waits``, which takes less memory than all of them."""
         if "temp_waits" in vars(self):
             return self.temp_waits.select(names)
-        return _chosen(self.waits.select(names), self._temp_moved)
+        return self.waits.select(names).filter(self._temp_moved)
 
-    def temp_batches(self, *names: str) -> Iterator["pa.Table"]:
+    def temp_batches(self, *names: str) -> Iterator["Table"]:
         """The same for all waits, some rows at a time, also for a recording that is a sample."""
         for rows in self.whole.batches("waits"):
-            yield _chosen(rows.select(names), _is_temp(rows, moved=True))
+            yield rows.select(names).filter(_is_temp(rows, moved=True))
 
     @cached_property
-    def _temp_moved(self) -> "pa.ChunkedArray":
+    def _temp_moved(self) -> "Flags":
         return _is_temp(self.waits, moved=True)
 
     @cached_property
-    def temp_changes(self) -> "pa.Table":
+    def temp_changes(self) -> "Table":
         """Calls that create, resize, sync or remove temp files, by start."""
-        import pyarrow as pa
-
-        from spillcast.recording.schema import WAITS_SCHEMA
+        from spillcast.recording.schema import WAITS
+        from spillcast.tables import Table
 
         if "waits" in vars(self):
-            return _chosen(self.waits, _is_temp(self.waits, moved=False))
-        tables = [WAITS_SCHEMA.empty_table()]
+            return self.waits.filter(_is_temp(self.waits, moved=False))
         # The seconds, which are read in no time, mostly count none.
-        if len(_chosen(self.seconds, _is_temp(self.seconds, moved=False))):
-            tables += [_chosen(r, _is_temp(r, moved=False)) for r in self.batches("waits")]
-        return pa.concat_tables(tables).unify_dictionaries().sort_by("start_ns")
+        if not _is_temp(self.seconds, moved=False).any():
+            return Table.empty(WAITS)
+        tables = [rows.filter(_is_temp(rows, moved=False)) for rows in self.batches("waits")]
+        return Table.concat(tables).sort_by("start_ns")
 
     @cached_property
-    def temp_seconds(self) -> "pa.Table":
+    def temp_seconds(self) -> "Table":
         """The per-second rows of reads and writes of temp files."""
-        return _chosen(self.seconds, _is_temp(self.seconds, moved=True))
+        return self.seconds.filter(_is_temp(self.seconds, moved=True))
 
     @cached_property
     def written_bytes(self) -> sums.WrittenBytes:
@@ -199,12 +199,12 @@ class Recording(Displayed):
         """Names of files that are not temp files."""
         return sums.other_files(self.whole.batches("waits"))
 
-    def to_arrow(self, table: Table = "waits") -> "pa.Table":
+    def to_arrow(self, table: TableName = "waits") -> "Table":
         """One of its tables; docs/schema.md lists the columns."""
-        selected: pa.Table = getattr(self, table)
+        selected: Table = getattr(self, table)
         return selected
 
-    def to_polars(self, table: Table = "waits") -> "pl.DataFrame":
+    def to_polars(self, table: TableName = "waits") -> "pl.DataFrame":
         """The same for Polars. SpillcastError if Polars is not installed."""
         return polars_of(self.to_arrow(table))
 
@@ -214,18 +214,19 @@ class Recording(Displayed):
         headline = f"{self.path}: {ran}"
         if not self.meta.captured:
             return Display(headline, remarks=["Samples of waits, no I/O."])
-        groups = self.temp_seconds.group_by("op")
-        sums = groups.aggregate([(name, "sum") for name in ("count", "bytes", "total_ns")])
-        rows = [
-            [
-                f"temp {row['op']}",
-                f"{row['count_sum']:,}",
-                format_bytes(row["bytes_sum"]),
-                format_duration(row["total_ns_sum"] / 1e9),
-                format_duration(row["total_ns_sum"] / 1e9 / row["count_sum"]),
-            ]
-            for row in sorted(sums.to_pylist(), key=lambda row: str(row["op"]))
-        ]
+        rows = []
+        for op in sorted(self.temp_seconds["op"].unique()):
+            of_op = self.temp_seconds.filter(self.temp_seconds["op"].equals(op))
+            count, size, total_ns = (of_op[n].sum() for n in ("count", "bytes", "total_ns"))
+            rows.append(
+                [
+                    f"temp {op}",
+                    f"{count:,}",
+                    format_bytes(size),
+                    format_duration(total_ns / 1e9),
+                    format_duration(total_ns / 1e9 / count),
+                ]
+            )
         return Display(headline, ["", "count", "bytes", "time", "mean"], rows)
 
     @cached_property
@@ -260,18 +261,19 @@ class Recording(Displayed):
         sums.check_waits(seen, self._stored_meta, self.path / "waits.parquet")
         self._whole_tables.add("waits")
 
-    def batches(self, table: Literal["waits", "samples"]) -> Iterator["pa.Table"]:
+    def batches(self, table: Literal["waits", "samples"]) -> Iterator["Table"]:
         """The rows of a table, in batches as they are in its file, or all at once from memory.
 
         InputError, at the latest after the last batch, if they are incomplete.
         """
-        from spillcast.recording import schema
+        from spillcast.parquet import batches_of
+        from spillcast.recording.schema import SIGNED, TABLES
 
         if table in vars(self):
             yield self.to_arrow(table)
             return
         path, seen = self.path / f"{table}.parquet", sums.NOTHING
-        for rows in batches_of(path, schema.TABLES[table], AGAIN, signed=schema.SIGNED):
+        for rows in batches_of(path, TABLES[table], AGAIN, signed=SIGNED):
             if table == "waits":
                 seen = seen.plus(sums.of_waits(rows))
             else:
@@ -281,35 +283,26 @@ class Recording(Displayed):
             sums.check_waits(seen, self._stored_meta, path)
         self._whole_tables.add(table)
 
-    def waits_unchecked(self, *names: str) -> Iterator["pa.Table"]:
+    def waits_unchecked(self, *names: str) -> Iterator["Table"]:
         """Some columns of the waits, in batches; they need not be all, as ``batches`` has them."""
-        import pyarrow as pa
-
-        from spillcast.recording import schema
+        from spillcast.parquet import batches_of
+        from spillcast.recording.schema import SIGNED, WAITS
 
         if self.waits_in_memory:
             yield self.waits.select(names)
             return
-        only = pa.schema([schema.WAITS_SCHEMA.field(name) for name in names])
+        only = [field for field in WAITS if field.name in names]
         path = self.path / "waits.parquet"
-        yield from batches_of(path, only, AGAIN, signed=schema.SIGNED)
+        yield from batches_of(path, only, AGAIN, signed=SIGNED)
 
-    def _table(self, name: Table) -> "pa.Table":
-        from spillcast.recording import schema
+    def _table(self, name: TableName) -> "Table":
+        from spillcast.parquet import table_of
+        from spillcast.recording.schema import SIGNED, TABLES
 
-        path = self.path / f"{name}.parquet"
-        return table_of(path, schema.TABLES[name], AGAIN, signed=schema.SIGNED)
+        return table_of(self.path / f"{name}.parquet", TABLES[name], AGAIN, signed=SIGNED)
 
 
-def _is_temp(rows: "pa.Table", *, moved: bool) -> "pa.ChunkedArray":
+def _is_temp(rows: "Table", *, moved: bool) -> "Flags":
     """Whether rows are of temp files, of those with an op or of those without."""
-    import pyarrow.compute as pc
-
-    op = rows["op"]
-    return pc.and_(rows["temp"], op.is_valid() if moved else op.is_null())
-
-
-def _chosen(rows: "pa.Table", wanted: "pa.ChunkedArray") -> "pa.Table":
-    import pyarrow.compute as pc
-
-    return rows if pc.all(wanted, min_count=0).as_py() else rows.filter(wanted)
+    has_op = rows["op"].is_valid()
+    return rows["temp"].values & (has_op if moved else ~has_op)

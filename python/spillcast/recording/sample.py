@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast.recording.cached_reads import COLUMN, NONE, CachedReads, PageCacheRoom
 from spillcast.recording.recording import Recording
 from spillcast.recording.spill import slice_numbers
+from spillcast.tables import Table
 
 Array = NDArray[np.int64]
 #: What is known of a window's threads ends with it, so it must be long.
@@ -57,12 +57,12 @@ def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) 
         operations = recording.meta.temp.reads + recording.meta.temp.writes
         reads = CachedReads(room, operations, PARTS)
     part_of = np.array(windows, dtype=np.int64) % PARTS
-    waits = pa.concat_tables(_beginning_in(recording, slices, part_of, reads)).unify_dictionaries()
+    waits = Table.concat([*_beginning_in(recording, slices, part_of, reads)])
     spill_bytes = None
     if reads is not None:
         spill_bytes = reads.held_bytes
-        missing = reads.missing_bytes(waits[_NUMBER].to_numpy())
-        waits = waits.drop_columns(_NUMBER).append_column(COLUMN, pa.array(missing))
+        missing = reads.missing_bytes(waits[_NUMBER].values)
+        waits = waits.drop(_NUMBER).with_column(COLUMN, missing)
     slices_s = [(begin / 1e9, end / 1e9) for begin, end in slices.tolist()]
     sample = Sample(recording, len(waits), slices_s, windows, spill_bytes)
     return recording.with_waits(waits, sample)
@@ -73,10 +73,10 @@ def parts_of(recording: Recording) -> list[Recording]:
     if (sample := recording.sample) is None:
         return []
     part_of = np.array(sample.windows) % PARTS
-    at = slice_numbers(sample.slices_s, recording.waits["start_ns"].to_numpy()) - 1
+    at = slice_numbers(sample.slices_s, recording.waits["start_ns"].values) - 1
     recordings = []
     for part in range(PARTS):
-        waits = recording.waits.filter(pa.array(part_of[at] == part))
+        waits = recording.waits.filter(part_of[at] == part)
         its = np.flatnonzero(part_of == part).tolist()
         part_sample = replace(
             sample,
@@ -90,21 +90,21 @@ def parts_of(recording: Recording) -> list[Recording]:
 
 def _beginning_in(
     recording: Recording, slices: Array, part_of: Array, reads: CachedReads | None
-) -> Iterator[pa.Table]:
+) -> Iterator[Table]:
     """The waits that begin within slices, which do not overlap; ``reads`` sees all waits.
 
     ``part_of`` is the part of the sample that each slice is in.
     """
     edges, before = slices.ravel(), 0
     for rows in recording.batches("waits"):
-        edge = np.searchsorted(edges, rows["start_ns"].to_numpy(), side="right")
+        edge = np.searchsorted(edges, rows["start_ns"].values, side="right")
         within = edge % 2 == 1
-        selected = rows.filter(pa.array(within))
+        selected = rows.filter(within)
         if reads is not None:
             part = np.full(len(edge), NONE)
             part[within] = part_of[edge[within] // 2]
             reads.push(rows, part)
-            selected = selected.append_column(_NUMBER, pa.array(before + np.flatnonzero(within)))
+            selected = selected.with_column(_NUMBER, before + np.flatnonzero(within))
         before += rows.num_rows
         yield selected
 
@@ -139,7 +139,7 @@ def _some_starts_ns(recording: Recording) -> Array:
     """When every so manieth wait began, in order."""
     starts = [
         # A copy, for a view would hold them all.
-        rows["start_ns"].to_numpy()[::STEP].copy()
+        rows["start_ns"].values[::STEP].copy()
         for rows in recording.waits_unchecked("start_ns")
     ]
     return np.sort(np.concatenate(starts))

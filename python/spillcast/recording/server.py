@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute
-import pyarrow.parquet as pq
+import numpy as np
 
 from spillcast import _core
+from spillcast.columns import Field
 from spillcast.document import key, written
 from spillcast.errors import OutputExists, OutputUnwritable, PathMissing, PathUnusable
+from spillcast.parquet import table_of, write_parquet
 from spillcast.recording.meta import EndedBy, Meta, is_recording
 from spillcast.recording.postgres_meta import Server
 from spillcast.recording.recording import Recording
-from spillcast.recording.schema import SAMPLES_SCHEMA, WAITS_SCHEMA, within
+from spillcast.recording.schema import SAMPLES, SIGNED, WAITS, within
 from spillcast.recording.writer import FROM_ITS_START, Clock
+from spillcast.tables import Table
 from spillcast.workspace import refuse_planted_link
 
 PART_NS = 1_000_000_000
@@ -31,31 +32,32 @@ OPEN = 2
 class _Kind:
     """Keeps rows of one schema in parts of a second: the last in memory, earlier ones in files."""
 
-    def __init__(self, folder: Path, schema: pa.Schema, time: str) -> None:
+    def __init__(self, folder: Path, fields: Sequence[Field], time: str) -> None:
         folder.mkdir(parents=True)
-        self.schema, self.rows = schema, 0
+        self.fields, self.rows = fields, 0
         self._folder, self._time = folder, time
-        self._open: dict[int, list[pa.RecordBatch]] = {}
+        self._open: dict[int, list[Table]] = {}
         self._files: dict[int, list[tuple[Path, int]]] = {}
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: Table) -> None:
         if batch.num_rows == 0:
             return
-        batch = batch.cast(self.schema)
-        part_of = pa.compute.divide(batch[self._time], PART_NS)
-        for part in part_of.unique().to_pylist():
-            rows = batch.filter(pa.compute.equal(part_of, part))
-            self._open.setdefault(part, []).append(rows)
+        batch = batch.cast(self.fields)
+        part_of = batch[self._time].values // PART_NS
+        for part in np.unique(part_of).tolist():
+            self._open.setdefault(part, []).append(batch.filter(part_of == part))
         self.rows += batch.num_rows
-        self._close(before=pa.compute.max(part_of).as_py() - OPEN)
+        self._close(before=int(part_of.max()) - OPEN)
 
-    def tables(self, begin_ns: int, end_ns: int) -> Iterator[pa.Table]:
+    def tables(self, begin_ns: int, end_ns: int) -> Iterator[Table]:
         """The rows of each second that touches a window, all sessions."""
         for part in sorted(self._files.keys() | self._open.keys()):
             if part * PART_NS <= end_ns and (part + 1) * PART_NS > begin_ns:
-                tables = [pq.read_table(path) for path, _ in self._files.get(part, ())]
-                tables.append(pa.Table.from_batches(self._open.get(part, []), self.schema))
-                yield pa.concat_tables([table.cast(self.schema) for table in tables])
+                tables = [
+                    table_of(path, self.fields, signed=SIGNED)
+                    for path, _ in self._files.get(part, ())
+                ]
+                yield Table.concat([*tables, *self._open.get(part, ())])
 
     def forget(self, before: int) -> None:
         """Drop whole seconds."""
@@ -73,10 +75,10 @@ class _Kind:
 
     def _close(self, before: int) -> None:
         for part in [part for part in self._open if part < before]:
-            table = pa.Table.from_batches(self._open.pop(part)).unify_dictionaries()
+            table = Table.concat(self._open.pop(part))
             files = self._files.setdefault(part, [])
             path = self._folder / f"{part:08d}-{len(files)}.parquet"
-            pq.write_table(table, path, compression="zstd")
+            write_parquet(path, table)
             files.append((path, table.num_rows))
 
 
@@ -89,25 +91,25 @@ class SessionRows:
     def __init__(self, folder: Path) -> None:
         self.whole_from_ns = 0
         self._folder = folder
-        self._waits = _Kind(folder / "waits", WAITS_SCHEMA, "start_ns")
-        self._samples = _Kind(folder / "samples", SAMPLES_SCHEMA, "time_ns")
+        self._waits = _Kind(folder / "waits", WAITS, "start_ns")
+        self._samples = _Kind(folder / "samples", SAMPLES, "time_ns")
         #: Seconds in which a process did temp I/O.
         self._temp: set[tuple[int, int]] = set()
 
     def add_waits(self, rows: Any) -> None:
         """Take raw waits."""
-        batch = pa.record_batch(rows)
+        batch = Table.from_arrow(rows)
         self._waits.add(batch)
-        temp = batch.filter(batch["temp"])
-        seconds = pa.compute.divide(temp["start_ns"], PART_NS)
-        self._temp.update(zip(temp["session"].to_pylist(), seconds.to_pylist(), strict=True))
+        temp = batch.filter(batch["temp"].values)
+        seconds = temp["start_ns"].values // PART_NS
+        self._temp.update(zip(temp["session"].to_pylist(), seconds.tolist(), strict=True))
         while self._waits.rows > ROWS_MAX:
             self._drop(self._waits.oldest + 2)
 
     def add_seconds(self, rows: Any) -> None:
         """Ignore per-second rows, which do not distinguish sessions; waits give the counts."""
 
-    def add_samples(self, batch: pa.RecordBatch) -> None:
+    def add_samples(self, batch: Table) -> None:
         """Take samples."""
         self._samples.add(batch)
 
@@ -131,30 +133,27 @@ class SessionRows:
             )
         return any(session in sessions and second in seconds for session, second in self._temp)
 
-    def waits(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[pa.Table]:
+    def waits(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
         """Their waits in a window, whose begin becomes zero, second by second."""
         clock = Clock(begin_ns)
         # A wait that began in an earlier second may reach into the window.
         for rows in self._of(self._waits.tables, sessions, begin_ns - PART_NS, end_ns):
             yield clock.waits(within(rows, begin_ns, end_ns))
 
-    def samples(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[pa.Table]:
+    def samples(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
         """Their samples in a window, whose begin becomes zero, second by second."""
         for rows in self._of(self._samples.tables, sessions, begin_ns, end_ns):
-            yield Clock(begin_ns).samples(
-                rows.filter(pa.compute.less_equal(rows["time_ns"], end_ns))
-            )
+            yield Clock(begin_ns).samples(rows.filter(rows["time_ns"].values <= end_ns))
 
     @staticmethod
     def _of(
-        tables: Callable[[int, int], Iterator[pa.Table]],
+        tables: Callable[[int, int], Iterator[Table]],
         sessions: Collection[int],
         begin_ns: int,
         end_ns: int,
-    ) -> Iterator[pa.Table]:
-        wanted = pa.array(list(sessions), pa.int64())
+    ) -> Iterator[Table]:
         for rows in tables(begin_ns, end_ns):
-            yield rows.filter(pa.compute.is_in(rows["session"], wanted))
+            yield rows.filter(np.isin(rows["session"].values, list(sessions)))
 
     def forget(self, before_ns: int) -> None:
         """Drop what began before, which no query needs."""

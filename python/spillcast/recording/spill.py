@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.columns import Column
 from spillcast.recording.distinct import Numbers, distinct, grouped
 from spillcast.recording.recording import Recording
 
@@ -16,9 +15,7 @@ Array = NDArray[np.int64]
 
 def temp_paths(recording: Recording) -> list[str]:
     """The paths of the temp files of which single operations were kept."""
-    files = pa.compute.unique(recording.temp_columns("file")["file"]).drop_null()
-    paths: list[str] = files.cast(pa.string()).to_pylist()
-    return paths
+    return recording.temp_columns("file")["file"].unique()
 
 
 def spill_bytes(recording: Recording) -> int:
@@ -30,20 +27,18 @@ def spill_bytes(recording: Recording) -> int:
         return known
     ends, unknown = dict[str | None, int](), 0
     for waits in recording.temp_batches("file", "offset", "bytes"):
-        placed = waits.filter(waits["offset"].is_valid()) if waits["offset"].null_count else waits
+        placed = waits.filter(waits["offset"].is_valid())
         unknown += waits.num_rows - placed.num_rows
-        sized = placed.append_column("end", pa.compute.add(placed["offset"], placed["bytes"]))
-        # Parts of a file name the same files by other numbers.
-        sized = sized.unify_dictionaries()
-        files = sized.group_by("file", use_threads=False).aggregate([("end", "max")])
-        for row in files.to_pylist():
-            ends[row["file"]] = max(ends.get(row["file"], 0), row["end_max"] or 0)
+        size = placed["bytes"]
+        end = np.where(size.is_valid(), placed["offset"].values + size.values, 0)
+        files = placed.group_by("file")
+        for file, last in zip(files.keys["file"].to_pylist(), files.max(end).tolist(), strict=True):
+            ends[file] = max(ends.get(file, 0), last)
     held = sum(ends.values())
     if not unknown:
         return held
     seconds = recording.temp_seconds
-    rows = seconds.filter(pa.compute.equal(seconds["op"].cast(pa.string()), "write"))
-    return max(held, pa.compute.sum(rows["bytes"]).as_py() or 0)
+    return max(held, int(seconds["bytes"].values[seconds["op"].equals("write")].sum()))
 
 
 def sequential_share(recording: Recording) -> dict[tuple[str, int], float]:
@@ -54,15 +49,14 @@ def sequential_share(recording: Recording) -> dict[tuple[str, int], float]:
     predecessor.
     """
     waits = recording.temp_columns("start_ns", "op", "file", "offset", "bytes")
-    if waits["offset"].null_count or waits["bytes"].null_count:
-        waits = waits.filter(pa.compute.and_(waits["offset"].is_valid(), waits["bytes"].is_valid()))
+    waits = waits.filter(waits["offset"].is_valid() & waits["bytes"].is_valid())
     if waits.num_rows == 0:
         return {}
-    offset, size = waits["offset"].to_numpy(), waits["bytes"].to_numpy()
-    read = equals(waits["op"], "read")
+    offset, size = waits["offset"].values, waits["bytes"].values
+    read = waits["op"].equals("read")
     stream = codes(waits["file"]) * 2 + read
     follows = _follows(stream, offset, size)
-    is_sequential = _is_sequential(recording, stream, waits["start_ns"].to_numpy())
+    is_sequential = _is_sequential(recording, stream, waits["start_ns"].values)
     classes, which = size_classes(size)
     shares = {}
     for name, its in (("read", read & is_sequential), ("write", ~read & is_sequential)):
@@ -81,27 +75,15 @@ def size_classes(size_bytes: Array) -> tuple[Array, Array]:
     return classes, number[which]
 
 
-def codes(names: pa.ChunkedArray) -> Numbers:
+def codes(names: Column) -> Numbers:
     """A number for each name, by the first rows; one more for none."""
-    encoded = _encoded(names).indices.dictionary_encode()
-    return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), dtype=np.int32)
-
-
-def equals(names: pa.ChunkedArray, name: str) -> NDArray[np.bool_]:
-    """Whether each row has this name."""
-    encoded = _encoded(names)
-    known = encoded.dictionary.cast(pa.string()).to_pylist()
-    if name not in known:
-        return np.zeros(len(encoded), dtype=bool)
-    is_equal: NDArray[np.bool_] = encoded.indices.fill_null(-1).to_numpy() == known.index(name)
-    return is_equal
-
-
-def _encoded(names: pa.ChunkedArray) -> pa.DictionaryArray:
-    """The names as numbers in one dictionary."""
-    if not pa.types.is_dictionary(names.type):
-        return names.combine_chunks().dictionary_encode()
-    return names.unify_dictionaries().combine_chunks()
+    distinct_codes, number = distinct(names.codes().astype(np.int64))
+    first = np.full(len(distinct_codes), len(number))
+    np.minimum.at(first, number, np.arange(len(number)))
+    first[distinct_codes < 0] = len(number)
+    place = np.empty(len(first), dtype=np.int32)
+    place[np.argsort(first)] = np.arange(len(first))
+    return place[number]
 
 
 def _is_sequential(recording: Recording, stream: Numbers, start_ns: Array) -> NDArray[np.bool_]:

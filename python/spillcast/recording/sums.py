@@ -10,9 +10,8 @@ from spillcast.document import key
 from spillcast.gate import damaged
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from spillcast.recording.meta import Meta
+    from spillcast.tables import Table
 
 AGAIN = "copy the whole folder again from where it was recorded, or record again"
 #: A row may end so much after its recording did, as clocks are read one after the other.
@@ -43,31 +42,23 @@ class FileSums(NamedTuple):
         return self
 
 
-def written_bytes(seconds: "pa.Table") -> WrittenBytes:
+def written_bytes(seconds: "Table") -> WrittenBytes:
     """Sums up the per-second rows."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    writes = seconds.filter(pc.equal(seconds["op"].cast(pa.string()), "write"))
-    sums = writes.group_by("temp").aggregate([("bytes", "sum")]).to_pylist()
-    written = {row["temp"]: row["bytes_sum"] for row in sums}
-    return WrittenBytes(written.get(True, 0), written.get(False, 0))
+    writes = seconds.filter(seconds["op"].equals("write"))
+    temp, size = writes["temp"].values, writes["bytes"].values
+    return WrittenBytes(int(size[temp].sum()), int(size[~temp].sum()))
 
 
-def other_files(batches: Iterable["pa.Table"]) -> dict[str, FileSums]:
+def other_files(batches: Iterable["Table"]) -> dict[str, FileSums]:
     """Files that count as no temp files, by name."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     by_file: dict[str, FileSums] = {}
     for waits in batches:
-        others = waits.filter(pc.and_(waits["file"].is_valid(), pc.invert(waits["temp"])))
-        groups = others.set_column(
-            others.schema.get_field_index("op"), "op", others["op"].cast(pa.string())
-        ).group_by(["file", "op"], use_threads=False)
-        for row in groups.aggregate([("bytes", "sum")]).to_pylist():
+        others = waits.filter(waits["file"].is_valid() & ~waits["temp"].values)
+        groups = others.group_by("file", "op")
+        sizes = groups.sum(others["bytes"].filled(0)).tolist()
+        for row, size in zip(groups.keys.to_pylist(), sizes, strict=True):
             before = by_file.get(row["file"], FileSums())
-            by_file[row["file"]] = before.plus(row["op"], row["bytes_sum"] or 0)
+            by_file[row["file"]] = before.plus(row["op"], size)
     return by_file
 
 
@@ -100,12 +91,11 @@ class Totals(NamedTuple):
 NOTHING = Totals(0, 0, 0, 0)
 
 
-def of_waits(waits: "pa.Table") -> Totals:
+def of_waits(waits: "Table") -> Totals:
     """The totals of single waits."""
-    import pyarrow.compute as pc
-
-    end = pc.max(pc.add(waits["start_ns"], waits["elapsed_ns"])).as_py()
-    return Totals(len(waits), _sum(waits, "bytes"), _sum(waits, "elapsed_ns"), end or 0)
+    elapsed_ns = waits["elapsed_ns"].values
+    end = (waits["start_ns"].values + elapsed_ns).max(initial=0)
+    return Totals(len(waits), waits["bytes"].sum(), int(elapsed_ns.sum()), int(end))
 
 
 def check_waits(totals: Totals, meta: "Meta | None", path: Path) -> None:
@@ -119,43 +109,32 @@ def check_waits(totals: Totals, meta: "Meta | None", path: Path) -> None:
     _check_end(totals.end_ns / 1e9, meta, path)
 
 
-def check_seconds(seconds: "pa.Table", meta: "Meta | None", path: Path) -> None:
+def check_seconds(seconds: "Table", meta: "Meta | None", path: Path) -> None:
     """InputError where the per-second rows are not all that ``told`` counts."""
-    import pyarrow.compute as pc
-
     if meta is None or not meta.captured:
         return
     latencies, counts = seconds["latency_ns"], seconds["latency_count"]
-    lengths = (pc.list_value_length(column) for column in (latencies, counts))
-    in_histograms = pc.sum(pc.list_flatten(counts)).as_py() or 0
-    alike = pc.all(pc.equal(*lengths), min_count=0).as_py()
-    if not alike or in_histograms != _sum(seconds, "count"):
+    alike = (latencies.lengths == counts.lengths).all()
+    assert counts.items is not None
+    if not alike or counts.items.sum() != seconds["count"].sum():
         raise damaged(path, "its histograms do not add up to its counts", AGAIN)
     if meta.sums is None:
         _check_temp(seconds, meta, path)
     else:
         figures = [
             ("rows", len(seconds), meta.sums.seconds_rows),
-            ("waits", _sum(seconds, "count"), meta.sums.seconds_count),
-            ("bytes", _sum(seconds, "bytes"), meta.sums.seconds_bytes),
-            ("ns of waits", _sum(seconds, "total_ns"), meta.sums.seconds_ns),
+            ("waits", seconds["count"].sum(), meta.sums.seconds_count),
+            ("bytes", seconds["bytes"].sum(), meta.sums.seconds_bytes),
+            ("ns of waits", seconds["total_ns"].sum(), meta.sums.seconds_ns),
         ]
         _check(path, figures)
-    _check_end(pc.max(seconds["second"]).as_py() or 0, meta, path)
+    _check_end(seconds["second"].max() or 0, meta, path)
 
 
-def check_samples(samples: "pa.Table", meta: "Meta | None", path: Path) -> None:
+def check_samples(samples: "Table", meta: "Meta | None", path: Path) -> None:
     """InputError where samples are of another time than the recording."""
-    import pyarrow.compute as pc
-
     if meta is not None:
-        _check_end((pc.max(samples["time_ns"]).as_py() or 0) / 1e9, meta, path)
-
-
-def _sum(rows: "pa.Table", name: str) -> int:
-    import pyarrow.compute as pc
-
-    return pc.sum(rows[name]).as_py() or 0
+        _check_end((samples["time_ns"].max() or 0) / 1e9, meta, path)
 
 
 def _check(path: Path, figures: Sequence[tuple[str, int, int]]) -> None:
@@ -164,18 +143,14 @@ def _check(path: Path, figures: Sequence[tuple[str, int, int]]) -> None:
             raise damaged(path, f"it holds {has:,} {name}, and meta.json counts {stated:,}", AGAIN)
 
 
-def _check_temp(seconds: "pa.Table", meta: "Meta", path: Path) -> None:
+def _check_temp(seconds: "Table", meta: "Meta", path: Path) -> None:
     """Check a recording without sums of its rows by its counts of temp I/O.
 
     These may be more, by what was done before the run began.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    op = seconds["op"].cast(pa.string())
+    temp, count = seconds["temp"].values, seconds["count"].values
     for name, all_of_them in (("read", meta.temp.reads), ("write", meta.temp.writes)):
-        rows = seconds.filter(pc.and_(seconds["temp"], pc.fill_null(pc.equal(op, name), False)))
-        counted = _sum(rows, "count")
+        counted = int(count[temp & seconds["op"].equals(name)].sum())
         if not _BEFORE_SHARE * all_of_them <= counted <= all_of_them:
             _check(path, [(f"{name}s of temp files", counted, all_of_them)])
 

@@ -7,13 +7,13 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
 from numpy.typing import NDArray
 
+from spillcast.columns import Column
 from spillcast.recording.distinct import distinct, grouped
 from spillcast.recording.recording import Recording
-from spillcast.recording.spill import codes, equals, slice_numbers
+from spillcast.recording.spill import codes, slice_numbers
+from spillcast.tables import Table
 
 Array = NDArray[np.int64]
 #: Threads, files and rows by number: there are many of them in memory.
@@ -135,23 +135,21 @@ def _begun(rows: "_Rows", slices_s: Slices | None) -> Array:
     return begun[rows.end_ns[begun] > slices_s[0][1] * 1e9]
 
 
-def _operations(
-    waits: pa.Table, temp: Flags, source: Numbers
-) -> tuple[Numbers, Array, Array, Flags]:
+def _operations(waits: Table, temp: Flags, source: Numbers) -> tuple[Numbers, Array, Array, Flags]:
     """File, offset, bytes and whether it writes, of the temp operations; 0 for other rows."""
     rows = waits.select(["op", "file", "offset", "bytes"])
-    rows = rows.take(pa.array(source[temp]))
+    rows = rows.take(source[temp])
 
     def spread(values: NDArray[Any]) -> NDArray[Any]:
         whole = np.zeros(len(source), dtype=values.dtype)
         whole[temp] = values
         return whole
 
-    write = equals(rows["op"], "write")
+    write = rows["op"].equals("write")
     return (
         spread(codes(rows["file"])),
-        spread(rows["offset"].fill_null(NONE).to_numpy()),
-        spread(rows["bytes"].fill_null(0).to_numpy()),
+        spread(rows["offset"].filled(NONE)),
+        spread(rows["bytes"].filled(0)),
         spread(write),
     )
 
@@ -184,18 +182,17 @@ class _Rows:
         return int(self.thread.max(initial=NONE)) + 1
 
     @classmethod
-    def of(cls, waits: pa.Table, slices_s: Slices | None) -> "_Rows":
-        beside = beside_others(waits).to_numpy(zero_copy_only=False)
+    def of(cls, waits: Table, slices_s: Slices | None) -> "_Rows":
+        beside = beside_others(waits)
         source = np.flatnonzero(~beside).astype(np.int32)
-        if beside.any():
-            waits = waits.filter(pa.array(~beside))
-        sessions, thread = distinct(waits["session"].to_numpy())
-        start = waits["start_ns"].to_numpy()
-        end = start + waits["elapsed_ns"].to_numpy()
-        temp, op_known = waits["temp"].to_numpy(), waits["op"].is_valid().to_numpy()
+        waits = waits.filter(~beside)
+        sessions, thread = distinct(waits["session"].values)
+        start = waits["start_ns"].values
+        end = start + waits["elapsed_ns"].values
+        temp, op_known = waits["temp"].values, waits["op"].is_valid()
         # Any other row is a thread that waits, and not for a file.
-        on_file = op_known | waits["file"].is_valid().to_numpy()
-        blocked = pa.compute.fill_null(waits["blocked"], True).to_numpy()
+        on_file = op_known | waits["file"].is_valid()
+        blocked = waits["blocked"].filled(True)
         woken_by = _number_of(sessions, waits["woken_by"])
         cpu = waits["cpu_before_ns"]
         cpu_known = cpu.null_count < len(cpu)
@@ -203,13 +200,13 @@ class _Rows:
         if slices_s:
             # What is before a row's slice is not known, but for its own CPU time.
             known = start - _slice_starts(start, slices_s)
-            gaps = np.minimum(gaps, np.maximum(known, cpu.fill_null(0).to_numpy()))
+            gaps = np.minimum(gaps, np.maximum(known, cpu.filled(0)))
         return cls(
             thread,
             start,
             end,
             gaps,
-            np.minimum(cpu.fill_null(0).to_numpy(), gaps) if cpu_known else gaps,
+            np.minimum(cpu.filled(0), gaps) if cpu_known else gaps,
             ~blocked & on_file,
             temp & on_file,
             temp & on_file & ~op_known,
@@ -296,11 +293,11 @@ class _Rows:
         )
 
 
-def _number_of(sessions: Array, wakers: pa.ChunkedArray) -> Numbers:
+def _number_of(sessions: Array, wakers: Column) -> Numbers:
     """By row, the number of the session that is its waker; NONE for no session of ours."""
     if wakers.null_count == len(wakers):
         return np.full(len(wakers), NONE, dtype=np.int32)
-    waker = wakers.fill_null(NONE).to_numpy()
+    waker = wakers.filled(NONE)
     at = np.clip(np.searchsorted(sessions, waker), 0, len(sessions) - 1)
     ours = (waker != NONE) & (sessions[at] == waker)
     return np.where(ours, at, NONE).astype(np.int32)
@@ -382,24 +379,23 @@ def _slice_starts(start: Array, slices_s: Slices | None) -> Array:
 PREFIX = "io_uring_"
 
 
-def beside_others(waits: pa.Table) -> pa.Array:
+def beside_others(waits: Table) -> Flags:
     """Whether each row is a request in flight together with others of its thread.
 
     The rows of its thread show how it waited for them; one that is alone is such a row itself.
     """
-    event = waits["event"].unify_dictionaries().combine_chunks()
-    requests = [str(name).startswith(PREFIX) for name in event.dictionary.to_pylist()]
-    if not any(requests):
-        return pa.array(np.zeros(len(event), dtype=bool))
-    of_row = pa.array(requests, pa.bool_()).take(event.indices).fill_null(False)
-    return pa.compute.and_(of_row, waits["blocked"].combine_chunks().is_null())
+    event = waits["event"]
+    requests = [name for name in event.names if name.startswith(PREFIX)]
+    if not requests:
+        return np.zeros(len(event), dtype=bool)
+    return event.isin(requests) & waits["blocked"].is_null()
 
 
-def most_at_once(requests: pa.Table) -> int:
+def most_at_once(requests: Table) -> int:
     """The most of these rows that one session had under way at once."""
-    start = requests["start_ns"].to_numpy()
-    end = start + requests["elapsed_ns"].to_numpy()
-    session = np.tile(requests["session"].to_numpy(), 2)
+    start = requests["start_ns"].values
+    end = start + requests["elapsed_ns"].values
+    session = np.tile(requests["session"].values, 2)
     step = np.repeat([1, -1], len(start))
     order = np.lexsort((step, np.concatenate([start, end]), session))
     return int(np.cumsum(step[order]).max(initial=0))

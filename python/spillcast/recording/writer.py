@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,7 @@ from spillcast.recording.recording import Recording
 from spillcast.recording.sums import FileSums, WrittenBytes
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from spillcast.tables import Table
 
 
 @dataclass(frozen=True)
@@ -31,25 +30,24 @@ class Clock:
         """The clock of a recording from ``origin_ns`` of a run from ``started_ns``, if known."""
         return cls(0 if started_ns is None else max(started_ns - origin_ns, 0))
 
-    def waits(self, rows: "pa.Table") -> "pa.Table":
+    def waits(self, rows: "Table") -> "Table":
         """Waits; one that began before zero keeps its part after it, and no CPU time before it."""
         if not self.zero_ns:
             return rows
-        import pyarrow.compute as pc
+        import numpy as np
 
-        from spillcast.recording.schema import with_column, within
+        from spillcast.recording.schema import within
 
         rows = within(rows, self.zero_ns)
-        start_ns = pc.subtract(rows["start_ns"], self.zero_ns)
-        cpu_ns = pc.min_element_wise(rows["cpu_before_ns"], start_ns, skip_nulls=False)
-        rows = with_column(rows, "start_ns", start_ns)
-        return with_column(rows, "cpu_before_ns", cpu_ns)
+        start_ns, cpu_ns = rows["start_ns"].values - self.zero_ns, rows["cpu_before_ns"]
+        cpu_ns = replace(cpu_ns, values=np.minimum(cpu_ns.values, start_ns))
+        return rows.with_column("start_ns", start_ns).with_column("cpu_before_ns", cpu_ns)
 
-    def seconds(self, rows: "pa.Table") -> "pa.Table":
+    def seconds(self, rows: "Table") -> "Table":
         """Per-second rows, moved by whole seconds: the first one may hold some of before zero."""
         return _since(rows, "second", self.zero_ns // 1_000_000_000)
 
-    def samples(self, rows: "pa.Table") -> "pa.Table":
+    def samples(self, rows: "Table") -> "Table":
         """Samples."""
         return _since(rows, "time_ns", self.zero_ns)
 
@@ -62,13 +60,9 @@ class Clock:
 FROM_ITS_START = Clock()
 
 
-def _since(rows: "pa.Table", column: str, zero: int) -> "pa.Table":
-    import pyarrow.compute as pc
-
-    from spillcast.recording.schema import with_column
-
-    rows = rows.filter(pc.greater_equal(rows[column], zero))
-    return with_column(rows, column, pc.subtract(rows[column], zero))
+def _since(rows: "Table", column: str, zero: int) -> "Table":
+    rows = rows.filter(rows[column].values >= zero)
+    return rows.with_column(column, rows[column].values - zero)
 
 
 SAMPLES_FILE = "samples.parquet"
@@ -82,21 +76,21 @@ class RecordingOutput:
         folder = rows.folder
         assert folder is not None
         self._folder = folder
-        self._samples: pq.ParquetWriter | None = None
+        self._samples: _core.ParquetWriter | None = None
         self._samples_lost: str | None = None
 
-    def add_samples(self, batch: "pa.RecordBatch") -> None:
+    def add_samples(self, rows: "Table") -> None:
         """Take samples."""
-        import pyarrow.parquet as pq
+        from spillcast.recording.schema import SAMPLES
+        from spillcast.tables import Table
 
-        from spillcast.recording.schema import SAMPLES_SCHEMA
-
-        if not batch.num_rows or self._samples_lost is not None:
+        if not rows.num_rows or self._samples_lost is not None:
             return
         try:
             if self._samples is None:
-                self._samples = pq.ParquetWriter(self._folder / "samples", SAMPLES_SCHEMA)
-            self._samples.write_batch(batch.cast(SAMPLES_SCHEMA))
+                like = Table.empty(SAMPLES)
+                self._samples = _core.ParquetWriter(self._folder / "samples", like)
+            self._samples.write(rows.cast(SAMPLES))
         except OSError as error:
             self._lose_samples(error)
 
@@ -137,12 +131,14 @@ class RecordingOutput:
         """Put samples in place of the file without rows that the core writes."""
         if self._samples is None:
             return
-        import pyarrow.parquet as pq
-
         self._samples.close()
         path = self._folder / "samples"
         if clock.zero_ns:
-            pq.write_table(clock.samples(pq.read_table(path)), self._folder / SAMPLES_FILE)
+            from spillcast.parquet import table_of, write_parquet
+            from spillcast.recording.schema import SAMPLES, SIGNED
+
+            samples = clock.samples(table_of(path, SAMPLES, signed=SIGNED))
+            write_parquet(self._folder / SAMPLES_FILE, samples)
             path.unlink()
         else:
             path.rename(self._folder / SAMPLES_FILE)
@@ -169,21 +165,17 @@ class RecordingWriter(RecordingOutput):
     def add_waits(self, rows: Any) -> None:
         """Take raw waits, of the core or as columns of recording/schema.py."""
         if not isinstance(rows, _core.Waits):
-            from spillcast.recording.schema import WAITS_SCHEMA
+            from spillcast.recording.schema import WAITS
+            from spillcast.tables import Table
 
-            rows = _cast(rows, WAITS_SCHEMA)
+            rows = Table.from_arrow(rows).cast(WAITS)
         self._writer.add_waits(rows)
 
     def add_seconds(self, rows: Any) -> None:
         """Take per-second rows, of the core or as columns of recording/schema.py."""
         if not isinstance(rows, _core.Seconds):
-            from spillcast.recording.schema import SECONDS_SCHEMA
+            from spillcast.recording.schema import SECONDS
+            from spillcast.tables import Table
 
-            rows = _cast(rows, SECONDS_SCHEMA)
+            rows = Table.from_arrow(rows).cast(SECONDS)
         self._writer.add_seconds(rows)
-
-
-def _cast(rows: Any, schema: "pa.Schema") -> "pa.RecordBatch":
-    import pyarrow as pa
-
-    return pa.record_batch(rows).cast(schema)

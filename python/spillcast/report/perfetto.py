@@ -93,10 +93,10 @@ def _rows(
     with duckdb.connect() as connection:
         try:
             recorded = connection.read_parquet(exact_name(path))
-            rows = _meeting(recorded, where).project(names)
-            for batch in rows.to_arrow_reader(_BATCH_ROWS):
+            rows = connection.execute(_meeting(recorded, where).project(names).sql_query())
+            while batch := rows.fetchmany(_BATCH_ROWS):
                 any_rows = True
-                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+                yield from batch
         except duckdb.ConversionException as error:
             raise QueryInvalid(f"--where: {first_line(error)}") from error
         except duckdb.Error as error:

@@ -13,8 +13,7 @@ from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from spillcast import tables
     from spillcast.recording.server import QueryRecording, ServerRecording
 
 #: Waits that are named one by one.
@@ -126,7 +125,7 @@ def _query_rows(statement: str, query: RecordedQuery) -> list[Row]:
     return rows
 
 
-def _sample_rows(samples: "pa.Table", sampling: Sampling) -> list[Row]:
+def _sample_rows(samples: "tables.Table", sampling: Sampling) -> list[Row]:
     totals: dict[str, int] = {}
     events = samples["event"].to_pylist()
     for event, weight_us in zip(events, samples["weight_us"].to_pylist(), strict=True):

@@ -10,8 +10,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
 
 from spillcast import _core
 from spillcast.cache.evidence import LINE_BYTES, Requests
@@ -143,7 +141,7 @@ def _latency(storage: Storage, group: Group, baseline: TempEvidence) -> Estimate
     sequential, threads = True, 1
     if isinstance(baseline, Recording):
         sequential = sequential_share(baseline).get(key, 1.0) > 0.5
-        threads = len(pa.compute.unique(baseline.temp_waits["session"])) or 1
+        threads = len(baseline.temp_waits["session"].unique()) or 1
     # Limits are stated of the whole, so they must not count here.
     model = Model(replace(storage, limits=()))
     return model.latency(*key, depth=float(threads), sequential=sequential)

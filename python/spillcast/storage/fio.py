@@ -160,7 +160,7 @@ def write_iolog(recording: Recording, path: Path) -> Iolog:
     start_ns = moved_waits(recording)["start_ns"].to_numpy()
     start_us = (start_ns - start_ns[0]) // 1000
     file, offset, size = (steps[name].to_numpy() for name in ("file", "offset", "bytes"))
-    write = steps["write"].to_numpy(zero_copy_only=False)
+    write = steps["write"].to_numpy()
     names = [f"spill-{number}" for number in range(int(file.max()) + 1)]
     ends = offset + size
     with whole_file(path) as partial, partial.open("w") as log:

@@ -4,8 +4,6 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-import pyarrow as pa
-
 from spillcast import _core
 from spillcast.errors import TargetInvalid
 from spillcast.evidence.counts import Counts, OpCounts
@@ -68,9 +66,8 @@ def _observed_in(recording: Recording) -> Storage:
 def _changes_ns(recording: Recording) -> list[tuple[str, list[int]]]:
     """The calls that change temp files and their latencies, from single waits."""
     waits = recording.temp_changes.select(["event", "elapsed_ns"])
-    waits = waits.set_column(0, "event", waits["event"].cast(pa.string()))
-    groups = waits.group_by("event").aggregate([("elapsed_ns", "list")]).sort_by("event")
-    return list(zip(*(column.to_pylist() for column in groups.columns), strict=True))
+    event, elapsed_ns = waits["event"], waits["elapsed_ns"].values
+    return [(name, elapsed_ns[event.equals(name)].tolist()) for name in sorted(event.unique())]
 
 
 def _group(op: str, size_class_bytes: int, rows: list[dict[str, Any]]) -> Group:

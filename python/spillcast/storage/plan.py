@@ -1,48 +1,47 @@
 """The temp I/O of a recording as steps that a probe issues again."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
 from numpy.typing import NDArray
 
+from spillcast.columns import TEXT, Column, fields_of
 from spillcast.errors import NoTempIo
 from spillcast.evidence.counts import Counts
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.recording.spill import codes
-from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
+from spillcast.recording.thread_trace import NONE, thread_trace
+from spillcast.tables import Table
 
 Array = NDArray[np.int64]
 
 
-def moved_waits(recording: Recording) -> pa.Table:
+def moved_waits(recording: Recording) -> Table:
     """The temp waits that moved bytes, by start. InputError if there are none."""
     waits = recording.temp_waits
-    waits = waits.filter(pa.compute.greater(waits["bytes"], 0))
+    waits = waits.filter(waits["bytes"].filled(0) > 0)
     if waits.num_rows == 0:
         raise NoTempIo(f"{recording.path}: holds no temp I/O to replay")
     return waits
 
 
-def _acting_waits(recording: Recording) -> pa.Table:
+def _acting_waits(recording: Recording) -> Table:
     """The temp waits that moved bytes or changed a file, by start."""
     waits = recording.waits
-    acting = pa.compute.or_(
-        pa.compute.fill_null(pa.compute.greater(waits["bytes"], 0), False), waits["op"].is_null()
-    )
-    return waits.filter(pa.compute.and_(waits["temp"], acting))
+    acting = (waits["bytes"].filled(0) > 0) | waits["op"].is_null()
+    return waits.filter(waits["temp"].values & acting)
 
 
-def changes(waits: pa.Table) -> pa.Array:
+def _changes(waits: Table) -> Column:
     """By row, the call where it changes a file; null where it reads or writes."""
-    event = waits["event"].combine_chunks().cast(pa.string())
-    none = pa.scalar(None, pa.string())
-    return pa.compute.if_else(waits["op"].combine_chunks().is_null(), event, none)
+    event = waits["event"].cast(TEXT)
+    return replace(event, values=np.where(waits["op"].is_null(), event.values, -1))
 
 
-def plan(recording: Recording, *, with_changes: bool = False) -> pa.RecordBatch:
+def plan(recording: Recording, *, with_changes: bool = False) -> Table:
     """The temp I/O of a recording as steps: who, which file, where, how much, after what pause.
 
     With the calls that change files where they are asked for.
@@ -50,24 +49,37 @@ def plan(recording: Recording, *, with_changes: bool = False) -> pa.RecordBatch:
     waits = moved_waits(recording)
     if with_changes:
         waits = _acting_waits(recording)
-    start = waits["start_ns"].to_numpy()
-    end = start + waits["elapsed_ns"].to_numpy()
-    session = waits["session"].to_numpy()
-    size = waits["bytes"].fill_null(0).to_numpy()
-    threads, thread = np.unique(session, return_inverse=True)
+    start = waits["start_ns"].values
+    end = start + waits["elapsed_ns"].values
+    size, op = waits["bytes"].filled(0), waits["op"]
+    threads, thread = np.unique(waits["session"].values, return_inverse=True)
     file = codes(waits["file"])
-    offset, known = waits["offset"].fill_null(0).to_numpy(), waits["offset"].is_valid().to_numpy()
-    return pa.record_batch(
-        {
-            "thread": pa.array(thread, pa.uint32()),
-            "file": pa.array(file, pa.uint32()),
-            "write": pa.compute.equal(waits["op"].combine_chunks().cast(pa.string()), "write"),
-            "offset": pa.array(offsets(offset, known, file, size), pa.uint64()),
-            "bytes": pa.array(size, pa.uint32()),
-            "delay_ns": pa.array(_pauses(start, end, thread, len(threads)), pa.uint64()),
-            "change": changes(waits),
-        }
-    )
+    offset, known = waits["offset"].filled(0), waits["offset"].is_valid()
+    columns = {
+        "thread": thread,
+        "file": file,
+        "write": Column("bool", op.equals("write"), op.is_valid()),
+        "offset": offsets(offset, known, file, size),
+        "bytes": size,
+        "delay_ns": _pauses(start, end, thread, len(threads)),
+        "change": _changes(waits),
+    }
+    return steps_of(columns)
+
+
+#: The types of a plan's columns for the core, and what may lack or be null.
+_STEPS = fields_of(
+    {
+        "thread": "uint32", "file": "uint32", "write": "bool", "offset": "uint64",
+        "bytes": "uint32", "delay_ns": "uint64", "cpu_ns": "uint64", "after": "uint32",
+        "after_cpu_ns": "uint64", "change": TEXT,
+    }
+)  # fmt: skip
+
+
+def steps_of(columns: Mapping[str, Any]) -> Table:
+    """Steps of these columns, as the core takes them."""
+    return Table(columns).cast(field for field in _STEPS if field.name in columns)
 
 
 def offsets(offset: Array, known: NDArray[np.bool_], file: NDArray[np.int32], size: Array) -> Array:
@@ -94,7 +106,7 @@ def _pauses(start: Array, end: Array, thread: Array, threads: int) -> Array:
 STEPS_MAX = 400_000
 
 
-def plan_of_counts(counts: Counts, steps_max: int = STEPS_MAX) -> pa.RecordBatch:
+def plan_of_counts(counts: Counts, steps_max: int = STEPS_MAX) -> Table:
     """At most ``steps_max`` steps in the proportions of the counts, in as many threads."""
     reads, writes = counts.reads.count, counts.writes.count
     read_bytes, write_bytes = _mean_bytes(counts)
@@ -112,14 +124,14 @@ def plan_of_counts(counts: Counts, steps_max: int = STEPS_MAX) -> pa.RecordBatch
     think_ns = round(max(0.0, think_s) * kept * 1e9 / len(write))
     # Threads take turns, so that a stretch of the steps is a stretch of the run.
     thread = np.tile(np.arange(threads), len(write))
-    return pa.record_batch(
+    return steps_of(
         {
-            "thread": pa.array(thread, pa.uint32()),
-            "file": pa.array(np.repeat(file, threads) * threads + thread, pa.uint32()),
-            "write": pa.array(np.repeat(write, threads), pa.bool_()),
-            "offset": pa.array(np.repeat(block * size, threads), pa.uint64()),
-            "bytes": pa.array(np.repeat(size, threads), pa.uint32()),
-            "delay_ns": pa.array(np.full(len(thread), think_ns), pa.uint64()),
+            "thread": thread,
+            "file": np.repeat(file, threads) * threads + thread,
+            "write": np.repeat(write, threads),
+            "offset": np.repeat(block * size, threads),
+            "bytes": np.repeat(size, threads),
+            "delay_ns": np.full(len(thread), think_ns),
         }
     )
 
@@ -153,11 +165,10 @@ def _process_plan(
 def waits_known(recording: Recording) -> bool:
     """Whether the recording contains waits outside of I/O."""
     waits = recording.waits
-    on_file = pa.compute.or_(waits["op"].is_valid(), waits["file"].is_valid())
-    return not pa.compute.all(on_file, min_count=0).as_py()
+    return not (waits["op"].is_valid() | waits["file"].is_valid()).all()
 
 
-def plan_of_trace(recording: Recording) -> pa.RecordBatch:
+def plan_of_trace(recording: Recording) -> Table:
     """A step for each row of the trace; those that act on no temp file are waits alone."""
     done = thread_trace(recording)
     io = done.temp & (done.bytes > 0)
@@ -170,24 +181,20 @@ def plan_of_trace(recording: Recording) -> pa.RecordBatch:
         begins = (done.source == NONE) & ~tied
         delay_ns[begins] -= delay_ns[begins].min(initial=np.iinfo(np.int64).max)
     offset = offsets(done.offset, done.offset != NONE, done.file, done.bytes)
-    return pa.record_batch(
+    calls = _changes(recording.waits.take(done.source[done.change]))
+    call = np.full(len(done.change), -1, dtype=np.int32)
+    call[done.change] = calls.values
+    return steps_of(
         {
-            "thread": pa.array(done.thread, pa.uint32()),
-            "file": pa.array(done.file, pa.uint32()),
-            "write": pa.array(done.write, pa.bool_(), mask=~io),
-            "offset": pa.array(np.where(acts, offset, 0), pa.uint64()),
-            "bytes": pa.array(done.bytes, pa.uint32()),
-            "cpu_ns": pa.array(np.maximum(cpu_ns, 0), pa.uint64()),
-            "after": pa.array(np.where(tied, done.after, 0), pa.uint32(), mask=~tied),
-            "after_cpu_ns": pa.array(np.maximum(done.after_cpu_ns, 0), pa.uint64()),
-            "delay_ns": pa.array(np.maximum(delay_ns, 0), pa.uint64()),
-            "change": _changes(recording, done),
+            "thread": done.thread,
+            "file": done.file,
+            "write": Column("bool", done.write, io),
+            "offset": np.where(acts, offset, 0),
+            "bytes": done.bytes,
+            "cpu_ns": np.maximum(cpu_ns, 0),
+            "after": Column("int64", np.where(tied, done.after, 0), tied),
+            "after_cpu_ns": np.maximum(done.after_cpu_ns, 0),
+            "delay_ns": np.maximum(delay_ns, 0),
+            "change": replace(calls, values=call),
         }
     )
-
-
-def _changes(recording: Recording, done: ThreadTrace) -> pa.Array:
-    """By row of the trace, the call that changes a temp file; null for any other."""
-    names: np.ndarray[Any, Any] = np.full(len(done.change), None, dtype=object)
-    names[done.change] = changes(recording.waits.take(pa.array(done.source[done.change])))
-    return pa.array(names, pa.string())

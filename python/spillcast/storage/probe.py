@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -13,8 +14,6 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import IO, Any
-
-import pyarrow as pa
 
 from spillcast import _core
 from spillcast.errors import OptionInvalid, PathMissing, PathUnusable, SpaceExhausted, SystemFailed
@@ -34,6 +33,7 @@ from spillcast.storage.plan import (
 )
 from spillcast.storage.source import GRID, PROBE, measured_now
 from spillcast.storage.storage import Changes, Group, Storage, name_of
+from spillcast.tables import Table
 from spillcast.workspace import undone_by
 
 
@@ -142,7 +142,7 @@ SLACK_BYTES = 4 << 20
 
 def bounded_run(
     like: Recording | Counts,
-    steps: pa.RecordBatch,
+    steps: Table,
     replay: _core.Probe,
     directory: Path,
     limits: Mapping[str, Any],
@@ -170,12 +170,12 @@ def bounded_run(
     with no_names_left(directory):
         groups, changes, result = run_interruptibly(replay.run, replay.cancel, watch)
     facts |= {"memory_bound": None, "memory_bound_reason": reason}
-    groups, changes = (pa.record_batch(table).to_pylist() for table in (groups, changes))
-    return groups, changes, {**result, **facts}
+    timed, calls = (Table.from_arrow(table).to_pylist() for table in (groups, changes))
+    return timed, calls, {**result, **facts}
 
 
 def _in_a_process(
-    steps: pa.RecordBatch, options: Mapping[str, Any], on_progress: Progress | None
+    steps: Table, options: Mapping[str, Any], on_progress: Progress | None
 ) -> Measured:
     command = [sys.executable, "-m", "spillcast.storage.probe", json.dumps(options)]
     # Ctrl-C reaches this process, which ends that one.
@@ -206,11 +206,10 @@ class _Reply:
     last: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _read_replies(plan: IO[bytes], lines: IO[bytes], steps: pa.RecordBatch, reply: _Reply) -> None:
+def _read_replies(plan: IO[bytes], lines: IO[bytes], steps: Table, reply: _Reply) -> None:
     """Hand over the plan and listen. The pipe of the plan stays open: its end ends the process."""
     with suppress(BrokenPipeError):
-        with pa.ipc.new_stream(pa.PythonFile(plan, "w"), steps.schema) as stream:
-            stream.write_batch(steps)
+        pickle.dump(steps, plan)
         plan.flush()
     for line in lines:
         reply.last = json.loads(line)
@@ -240,7 +239,7 @@ def run_bounded_replay() -> None:
     Everything is loaded before this process joins the group.
     """
     options = json.loads(sys.argv[1])
-    steps = pa.ipc.open_stream(sys.stdin.buffer).read_next_batch()
+    steps = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_the_owner, daemon=True).start()
     directory, group = options.pop("directory"), Path(options.pop("group"))
     try:
@@ -256,7 +255,7 @@ def run_bounded_replay() -> None:
     except OSError as error:
         _send(os_error=[error.errno, error.strerror])
     else:
-        rows, calls = (pa.record_batch(table).to_pylist() for table in (groups, changes))
+        rows, calls = (Table.from_arrow(table).to_pylist() for table in (groups, changes))
         _send(rows=rows, changes=calls, facts=facts)
 
 
@@ -302,7 +301,7 @@ def probe(
     return Storage(name_of(directory), PROBE, groups, facts, changes=calls, provenance=provenance)
 
 
-def _steps(like: Recording | Counts) -> tuple[pa.RecordBatch, bool]:
+def _steps(like: Recording | Counts) -> tuple[Table, bool]:
     """The steps of a replay, and whether threads wait in it for each other as they did."""
     if isinstance(like, Counts):
         return plan_of_counts(like), False
@@ -330,7 +329,7 @@ def probe_grid(
         watch = None if on_progress is None else lambda: on_progress(*grid.progress())
         with no_names_left(directory):
             cells, facts = run_interruptibly(grid.run, grid.cancel, watch)
-    rows = pa.record_batch(cells).to_pylist()
+    rows = Table.from_arrow(cells).to_pylist()
     if facts["sustained"] is not None:
         facts["sustained"]["dirty_limit_bytes"] = dirty_limit_bytes(facts["filesystem"])
     facts |= {**limits, **room_facts(directory), "directory": str(directory)}

@@ -17,9 +17,8 @@ from spillcast.units import format_bytes, format_duration
 from spillcast.workspace import whole_file
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from spillcast.storage.rehearse import Rehearsal
+    from spillcast.tables import Table
 
 
 @dataclass(frozen=True)
@@ -274,17 +273,16 @@ class Storage(Tabular):
         """The groups of an op, smallest size first."""
         return sorted((g for g in self.groups if g.op == op), key=lambda g: g.size_class_bytes)
 
-    def to_arrow(self) -> "pa.Table":
+    def to_arrow(self) -> "Table":
         """A row for each group, with the keys of a group in docs/schema.md."""
-        import pyarrow as pa
+        from spillcast.columns import TEXT, Field
+        from spillcast.tables import Table
 
-        types = {"op": pa.string(), "pattern": pa.string(), "access": pa.string()}
+        types = {"op": TEXT, "pattern": TEXT, "access": TEXT}
         lists = ("latency_ns", "latency_count", "block_count", "block_mean_ns")
-        types |= dict.fromkeys(lists, pa.list_(pa.int64()))
-        schema = pa.schema(
-            {field.name: types.get(field.name, pa.int64()) for field in fields(Group)}
-        )
-        return pa.Table.from_pylist(written(self.groups), schema)
+        types |= dict.fromkeys(lists, "list of int64")
+        columns = [Field(field.name, types.get(field.name, "int64")) for field in fields(Group)]
+        return Table.from_rows(written(self.groups), columns)
 
     def display(self) -> Display:
         """A row for each op and size."""

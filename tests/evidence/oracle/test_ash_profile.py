@@ -3,14 +3,15 @@
 from datetime import datetime
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from cases import cases
+from spillcast.columns import Column
 from spillcast.errors import SelectionEmpty
 from spillcast.evidence.oracle.ash.profile import profile_ash, wall_clock_share
 from spillcast.evidence.oracle.ash.reader import Ash
-from spillcast.recording.schema import SAMPLES_SCHEMA
+from spillcast.recording.schema import SAMPLES
+from spillcast.tables import Table
 
 READ = "direct path read temp"
 WRITE = "direct path write temp"
@@ -26,9 +27,9 @@ def ash(rows, source="V$", instances=None):
         row = {"time_ns": round(second * 1e9), "session": session, "event": event}
         row |= {"time_waited_us": waited_us, "weight_us": weight_us, "sql_id": "09bmj7j9q8a5z"}
         full.append(row | more)
-    samples = pa.Table.from_pylist(full, SAMPLES_SCHEMA).sort_by("time_ns")
+    samples = Table.from_rows(full, SAMPLES).sort_by("time_ns")
     if instances is not None:
-        samples = samples.append_column("instance", pa.array(instances, pa.int64()))
+        samples = samples.with_column("instance", Column.of(instances, "int64"))
     return Ash(samples, source, datetime(2024, 10, 14))
 
 

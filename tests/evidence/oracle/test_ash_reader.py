@@ -19,7 +19,7 @@ from spillcast.errors import (
 from spillcast.evidence.find import find_evidence
 from spillcast.evidence.oracle.ash.reader import Chosen, read_ash
 from spillcast.evidence.oracle.ash.values import parse_integer, parse_time_ns
-from spillcast.recording.schema import SAMPLES_SCHEMA
+from spillcast.recording.schema import SAMPLES
 
 READ = "direct path read temp"
 START = datetime(2024, 10, 14, 12, 34, 56, 789_000)
@@ -146,8 +146,8 @@ def test_a_heading_that_sqlplus_cut_to_its_column(tmp_path):
 
 def test_columns_are_those_of_samples_and_more(tmp_path):
     ash = read_ash(written(csv_without_quotes(), tmp_path))
-    assert ash.samples.schema.names == [*SAMPLES_SCHEMA.names, "p3"]
-    assert ash.samples.schema.types[: len(SAMPLES_SCHEMA)] == SAMPLES_SCHEMA.types
+    assert ash.samples.column_names == [*(field.name for field in SAMPLES), "p3"]
+    assert [f.type for f in ash.samples.fields][: len(SAMPLES)] == [f.type for f in SAMPLES]
 
 
 @pytest.mark.parametrize("as_text", [False, True])

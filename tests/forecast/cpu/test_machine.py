@@ -13,7 +13,7 @@ from spillcast.forecast.recorded import cpu_time
 from spillcast.forecast.recorded_io import temp_load
 from spillcast.recording.calibration import MachineCalibration, WaitCost
 from spillcast.recording.meta import CpuCache, Machine
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 
 US, MS = 1_000, 1_000_000
@@ -83,7 +83,7 @@ def test_bursts_count_one_by_one(tmp_path):
         for n in range(COUNT + 1)
     ]  # fmt: skip
     writer = RecordingWriter(tmp_path / "run.spill")
-    writer.add_waits(table(rows, WAITS_SCHEMA))
+    writer.add_waits(table(rows, WAITS))
     run = writer.finish(known(60.0, COUNT, 0, cpu_s=1.0))
     change(run, machine=CALIBRATED)
     load = Load("read", 8192, COUNT, COUNT * 8192, COUNT * 10e-9)

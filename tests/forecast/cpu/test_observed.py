@@ -2,7 +2,6 @@
 
 from math import hypot
 
-import pyarrow as pa
 import pytest
 
 from evidence import recording, storage
@@ -61,9 +60,8 @@ def test_of_a_part_it_is_scaled_to_the_whole(run):
 def test_a_switch_within_a_temp_call_is_within_it(run):
     """Half of the temp calls left the CPU: 700 * (0.5 ms + 2 ms / 2) of the 1.9 s."""
     waits = run.waits
-    at = waits.schema.get_field_index("blocked")
-    blocked = pa.array([number % 2 == 0 for number in range(waits.num_rows)])
-    run.waits = waits.set_column(at, waits.schema.field(at), blocked)
+    blocked = [number % 2 == 0 for number in range(waits.num_rows)]
+    run.waits = waits.with_column("blocked", blocked)
     found = capture_cost(run, temp_load(run))
     assert found.operation_s == pytest.approx(1.5e-3)
     assert found.outside_s == pytest.approx(1.9 - 700 * 1.5e-3)

@@ -9,7 +9,7 @@ from evidence import known, table
 from spillcast.forecast.cpu import cpu_slope
 from spillcast.forecast.load import Latency, Load
 from spillcast.recording.calibration import SHORT_S
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 
 COUNT, SLOPE_S = 4000, 20e-6
@@ -29,7 +29,7 @@ def ran(path, waits_s, work_s, *, slope_s=SLOPE_S):
         before_ns = round((each_s + slope_s * log(1 + wait_s / SHORT_S)) * 1e9)
         now_ns += round(wait_s * 1e9) + before_ns
     writer = RecordingWriter(path)
-    writer.add_waits(table(rows, WAITS_SCHEMA))
+    writer.add_waits(table(rows, WAITS))
     return writer.finish(known(now_ns / 1e9, len(rows), 0))
 
 

@@ -10,7 +10,7 @@ from spillcast.forecast.cpu import rehearsed_change
 from spillcast.forecast.load import Latency, rehearsed
 from spillcast.forecast.recorded import cpu_time
 from spillcast.forecast.recorded_io import temp_load
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.rehearse import Rehearsal
 
@@ -32,7 +32,7 @@ def run(path, loads, cpu_us, *, threads=1, ended_by="duration", cpu_s=9.0, first
     batch = waits(rows).to_pylist()
     batch = [{**row, "cpu_before_ns": ns} for row, ns in zip(batch, cpu_ns, strict=True)]
     writer = RecordingWriter(path)
-    writer.add_waits(table(batch, WAITS_SCHEMA))
+    writer.add_waits(table(batch, WAITS))
     of_threads = [(op, SIZE, count, latency_us * US) for op, count, latency_us in loads]
     writer.add_seconds(seconds(of_threads, threads))
     sums = (threads * sum(n for op, n, _ in loads if op == kind) for kind in ("read", "write"))
@@ -70,7 +70,7 @@ def test_only_the_same_prefix_is_compared(tmp_path):
         {**row, "start_ns": row["start_ns"] + 10**9, "cpu_before_ns": 500 * US} for row in rows
     ]
     writer = RecordingWriter(tmp_path / "c")
-    writer.add_waits(table([*rows, *later], WAITS_SCHEMA))
+    writer.add_waits(table([*rows, *later], WAITS))
     writer.add_seconds(seconds([("write", SIZE, 800, 100 * US)], 1))
     here = writer.finish(known(10.0, 0, 800, cpu_s=9.0))
     there = run(tmp_path / "b", [("write", 400, 900)], {"write": 60})

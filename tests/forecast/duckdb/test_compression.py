@@ -18,7 +18,7 @@ from spillcast.forecast.duckdb import adapt, compression, lowest_level_s
 from spillcast.forecast.load import latencies
 from spillcast.forecast.recorded_io import temp_load
 from spillcast.recording import Recording
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.observed import observed
 
@@ -54,7 +54,7 @@ def spill(path, share, latency_ns, *, file="duckdb_temp_7_0_storage_{}-0.tmp"):
                 cpu_ns = READ_SMALL_NS if size == SMALL else READ_NS
     counts = {SMALL: small, WHOLE: BLOCKS - small}
     parts = [(op, size, n, latency_ns) for op in ("write", "read") for size, n in counts.items()]
-    writer.add_waits(table(rows, WAITS_SCHEMA))
+    writer.add_waits(table(rows, WAITS))
     writer.add_seconds(seconds(parts, 1))
     cpu_s = sum(row["cpu_before_ns"] for row in rows) / 1e9
     return writer.finish(known(now_ns / 1e9, BLOCKS, BLOCKS, cpu_s=cpu_s))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from evidence import known, storage, table
 from spillcast.recording.observed import SizedFile
 from spillcast.recording.postgres_meta import RecordedQuery
-from spillcast.recording.schema import WAITS_SCHEMA, seconds_of
+from spillcast.recording.schema import WAITS, seconds_of
 from spillcast.recording.writer import RecordingWriter
 
 MS, BLOCK = 1_000_000, 8192
@@ -30,12 +30,12 @@ def recorded(path, operations, threads=1, **parts):
         }
         for at, (op, file, block, *size) in enumerate(operations)
     ]  # fmt: skip
-    waits = table(rows, WAITS_SCHEMA)
+    waits = table(rows, WAITS)
     reads, writes = (sum(one[0] == op and one[1] != DATA for one in operations)
                      for op in ("read", "write"))  # fmt: skip
     writer = RecordingWriter(path)
     writer.add_waits(waits)
-    writer.add_seconds(seconds_of(waits).combine_chunks().to_batches()[0])
+    writer.add_seconds(seconds_of(waits))
     meta = known(len(operations) // threads * STEP_S, reads, writes)
     made = writer.finish(replace(meta, ended_by="duration"))
     made.meta = replace(made.meta, **parts)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from random import Random
 
-import pyarrow as pa
 import pytest
 from part_recordings import BLOCK, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 
@@ -73,9 +72,7 @@ def test_a_stray_write_is_no_measure_of_all_that_were_written(tmp_path):
 def test_waits_that_moved_nothing_tell_nothing_of_what_is_to_come(tmp_path):
     """Of a long recording slices are kept, and in these all calls failed."""
     part = recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(400)])
-    column = part.waits.schema.get_field_index("bytes")
-    nothing = pa.array([0] * part.waits.num_rows, pa.int64())
-    part.waits = part.waits.set_column(column, "bytes", nothing)
+    part.waits = part.waits.with_column("bytes", [0] * part.waits.num_rows)
     slices = replace(part.meta.raw, slices_s=[(0.0, part.elapsed_s)])
     part.meta = replace(part.meta, raw=slices)
     assert progress_of(part, recorded_threads(part)) is None

@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
 from evidence import recording, storage
 from spillcast.forecast import forecast
 from spillcast.forecast.result import CHANGES
-from spillcast.recording.schema import SECONDS_SCHEMA, WAITS_SCHEMA
+from spillcast.recording.schema import SECONDS, WAITS
 from spillcast.storage.observed import observed
 from spillcast.storage.storage import Changes, Storage
 from spillcast.storage.target import resolve
+from spillcast.tables import Table
 
 KIB = 1024
 #: 1 s of writes in a run of 10 s.
@@ -36,8 +36,8 @@ def changed(run, calls=CALLS):
              "bytes": 0, "total_ns": count * elapsed_ns, "latency_ns": [elapsed_ns],
              "latency_count": [count]}
         )  # fmt: skip
-    run.waits = pa.concat_tables([run.waits, pa.Table.from_pylist(rows, WAITS_SCHEMA)])
-    run.seconds = pa.concat_tables([run.seconds, pa.Table.from_pylist(seconds, SECONDS_SCHEMA)])
+    run.waits = Table.concat([run.waits, Table.from_rows(rows, WAITS)])
+    run.seconds = Table.concat([run.seconds, Table.from_rows(seconds, SECONDS)])
     return run
 
 
@@ -90,7 +90,7 @@ def test_counts_are_those_of_the_whole_run(run):
     """Where single waits were thinned out, they only tell the calls apart."""
     changes = run.temp_changes
     thinned = changes.take(list(range(0, changes.num_rows, 5)))
-    run.waits = pa.concat_tables([run.temp_waits, thinned])
+    run.waits = Table.concat([run.temp_waits, thinned])
     del run.temp_changes
     said = forecast(run, there(("ftruncate", 1_000_000), ("unlink", 4_000_000)))
     assert term(said).count == 150
@@ -101,13 +101,9 @@ def test_several_threads_share_them(tmp_path):
     """Four threads that make the same calls at the same time add what one does."""
     run = recording(tmp_path / "four.spill", LOADS, elapsed_s=10.0, sessions=4)
     rows = changed(recording(tmp_path / "one.spill", LOADS, elapsed_s=10.0)).temp_changes
-    at = rows.schema.get_field_index("session")
-    each = [
-        rows.set_column(at, rows.schema.field(at), pa.array([session] * rows.num_rows))
-        for session in range(4)
-    ]
+    each = [rows.with_column("session", [session] * rows.num_rows) for session in range(4)]
     changed(run, [(event, 4 * count, ns) for event, count, ns in CALLS])
-    run.waits = pa.concat_tables([run.temp_waits, *each])
+    run.waits = Table.concat([run.temp_waits, *each])
     assert term(forecast(run, there())).baseline_s == pytest.approx(0.5, rel=0.02)
     fast = there(("ftruncate", 0), ("unlink", 0))
     assert term(forecast(run, fast)).forecast_s == 0

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
 from evidence import change, recording, storage
 from spillcast.forecast import forecast
 from spillcast.recording.meta import KeptWaits
-from spillcast.recording.schema import SECONDS_SCHEMA
+from spillcast.recording.schema import SECONDS
 from spillcast.storage.source import catalogue
+from spillcast.tables import Table
 from spillcast.units import format_bytes
 
 MS, BIG = 1_000_000, 256 * 1024
@@ -35,7 +35,7 @@ def twenty_seconds(path, loads):
         for second in range(20)
         for row in made.seconds.to_pylist()
     ]
-    made.seconds = pa.Table.from_pylist(shares, SECONDS_SCHEMA)
+    made.seconds = Table.from_rows(shares, SECONDS)
     return made
 
 

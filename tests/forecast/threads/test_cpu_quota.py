@@ -15,7 +15,7 @@ from spillcast.forecast.result import QUOTA
 from spillcast.recording import Recording
 from spillcast.recording.meta import KeptWaits, Machine
 from spillcast.recording.observed import CpuLimits
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 
 US, MS = 1_000, 1_000_000
@@ -68,7 +68,7 @@ def recorded(path, threads, latency_ns, *, quota_cpus=None, elapsed_ns=None, cpu
                 "cpu_before_ns": CPU_NS if cpu_known else None,
             })  # fmt: skip
     writer = RecordingWriter(path)
-    writer.add_waits(table(sorted(rows, key=lambda row: row["start_ns"]), WAITS_SCHEMA))
+    writer.add_waits(table(sorted(rows, key=lambda row: row["start_ns"]), WAITS))
     writer.add_seconds(seconds([("read", 4096, counted, latency_ns)], 1))
     if elapsed_ns is None:
         elapsed_ns = slowly(threads, latency_ns, quota_cpus=quota_cpus)

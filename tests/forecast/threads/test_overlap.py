@@ -10,7 +10,7 @@ from spillcast.forecast.projection import baseline_of, projection
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.forecast.recorded_io import recorded_threads, temp_load
 from spillcast.recording.meta import Machine
-from spillcast.recording.schema import WAITS_SCHEMA
+from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 
 US, MS = 1_000, 1_000_000
@@ -34,7 +34,7 @@ def waited(session, start_ns, elapsed_ns, woken_by):
 
 def recorded(path, rows, *, elapsed_ns, latency_ns, cpus=2):
     writer = RecordingWriter(path)
-    writer.add_waits(table(sorted(rows, key=lambda row: row["start_ns"]), WAITS_SCHEMA))
+    writer.add_waits(table(sorted(rows, key=lambda row: row["start_ns"]), WAITS))
     count = sum(row["temp"] for row in rows)
     writer.add_seconds(seconds([("read", 4096, count, latency_ns)], 1))
     cpu_ns = sum(row["cpu_before_ns"] for row in rows)

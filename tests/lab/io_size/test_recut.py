@@ -1,13 +1,13 @@
 """RecordedSpill I/O in other sizes: no byte is lost, and streams are joined as buffers would."""
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import cases
 from spillcast.lab.io_size.spill import ResizedIo
 from spillcast.lab.io_size.synthetic_sort import Setting
+from spillcast.storage.plan import steps_of
 
 K = 1024
 
@@ -15,14 +15,14 @@ K = 1024
 def steps(operations):
     """A plan of (write, file, offset, bytes), each after a pause of 10 ns, in one thread."""
     write, file, offset, size = zip(*operations, strict=True)
-    return pa.record_batch(
+    return steps_of(
         {
-            "thread": pa.array([0] * len(write), pa.uint32()),
-            "file": pa.array(file, pa.uint32()),
-            "write": pa.array(write, pa.bool_()),
-            "offset": pa.array(offset, pa.uint64()),
-            "bytes": pa.array(size, pa.uint32()),
-            "delay_ns": pa.array([10] * len(write), pa.uint64()),
+            "thread": [0] * len(write),
+            "file": list(file),
+            "write": list(write),
+            "offset": list(offset),
+            "bytes": list(size),
+            "delay_ns": [10] * len(write),
         }
     )
 
@@ -112,8 +112,7 @@ def touched(operations, write, file):
 @cases("least", [4 * K, 16 * K])
 def test_two_threads_keep_their_own_pauses(least):
     batch = steps(SEQUENTIAL)
-    threads = pa.array([at % 2 for at in range(16)], pa.uint32())
-    batch = batch.set_column(0, "thread", threads)
+    batch = batch.with_column("thread", [at % 2 for at in range(16)])
     found = ResizedIo(batch).steps(Setting(64 * K, least))
     # Whatever is joined, no thread pauses more than it did.
     for thread in (0, 1):

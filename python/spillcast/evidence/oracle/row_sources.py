@@ -4,11 +4,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from spillcast.evidence.oracle.ash.profile import WAITS
+from spillcast.tables import Table
+
+if TYPE_CHECKING:
+    import duckdb
 
 #: Operations that keep rows in a work area, and write to temp what does not fit; and temporary
 #: tables that a statement makes for itself.
@@ -104,7 +106,7 @@ def row_sources_of_trace(folder: Path, block_bytes: int) -> list[RowSource]:
     with duckdb.connect() as connection:
         path = str(folder / "row_sources.parquet").replace("'", "''")
         connection.execute(f"create view row_sources as from read_parquet('{path}')")
-        records = connection.sql(_OF_TRACE).to_arrow_table().to_pylist()
+        records = _records(connection.sql(_OF_TRACE))
     depths: dict[tuple[str | None, int], int] = {(row["sql_id"], 0): -1 for row in records}
     sources = []
     for row in records:
@@ -133,7 +135,7 @@ def _of_stat(row: dict[str, Any], depth: int, block_bytes: int) -> RowSource:
     )
 
 
-def row_sources_of_samples(samples: pa.Table, block_bytes: int) -> list[RowSource]:
+def row_sources_of_samples(samples: Table, block_bytes: int) -> list[RowSource]:
     """Out of the plan lines of ASH; empty where the samples tell none."""
     if "plan_line" not in samples.column_names or samples["plan_line"].null_count == len(samples):
         return []
@@ -146,7 +148,7 @@ def row_sources_of_samples(samples: pa.Table, block_bytes: int) -> list[RowSourc
     with duckdb.connect() as connection:
         connection.register("samples", samples)
         query = _OF_ASH.format(operation=operation, blocks=blocks, waits=WAITS)
-        records = connection.sql(query).to_arrow_table().to_pylist()
+        records = _records(connection.sql(query))
     return [
         RowSource(
             sql_id=row["sql_id"],
@@ -160,6 +162,11 @@ def row_sources_of_samples(samples: pa.Table, block_bytes: int) -> list[RowSourc
         )
         for row in records
     ]
+
+
+def _records(relation: "duckdb.DuckDBPyRelation") -> list[dict[str, Any]]:
+    names = relation.columns
+    return [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
 
 
 def may_spill(operation: str) -> bool:

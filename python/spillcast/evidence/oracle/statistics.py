@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from spillcast.columns import TEXT, Column
 from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.oracle.ash.values import parse_integer
 from spillcast.evidence.oracle.spooled import Damage, Spooled, read_spooled
+from spillcast.tables import Table
 
 _NAMES = {
     "name": "name",
@@ -22,9 +21,6 @@ _NAMES = {
     "value_accumulated": "accumulated",
 }
 _NUMBERS = ("value", "per_second", "accumulated")
-_SCHEMA = pa.schema(
-    [("interval", pa.int64()), ("name", pa.string())] + [(name, pa.int64()) for name in _NUMBERS]
-)
 #: Headings of the spool and what they are called here; sizes are bytes.
 _WORK_AREAS = {
     "inst_id": "instance",
@@ -69,13 +65,12 @@ class Statistics:
     ``per_second`` and ``accumulated`` (since logon).
     """
 
-    rows: pa.Table
+    rows: Table
     damaged: list[Damage]
 
     def total(self, name: str) -> int:
         """Growth of one statistic over all intervals; 0 where it was not spooled."""
-        chosen = self.rows.filter(pc.equal(self.rows["name"], name))
-        return pc.sum(chosen["value"], min_count=0).as_py() or 0
+        return int(self.rows["value"].filled(0)[self.rows["name"].equals(name)].sum())
 
 
 @dataclass(frozen=True)
@@ -91,7 +86,7 @@ def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
 
     A new interval begins where a name comes again. InputError where a file lacks the columns.
     """
-    tables: list[pa.Table] = []
+    tables: list[Table] = []
     damaged: list[Damage] = []
     first = 0
     for path in [paths] if isinstance(paths, str | Path) else paths:
@@ -102,9 +97,20 @@ def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
         intervals = _intervals(spooled.columns["name"], first)
         first = intervals[-1] + 1 if intervals else first
         numbers = [_numbers(spooled, name, damaged) for name in _NUMBERS]
-        tables.append(pa.table([intervals, spooled.columns["name"], *numbers], _SCHEMA))
+        tables.append(
+            Table(
+                {
+                    "interval": Column.of(intervals, "int64"),
+                    "name": Column.of(spooled.columns["name"], TEXT),
+                    **{
+                        name: Column.of(column, "int64")
+                        for name, column in zip(_NUMBERS, numbers, strict=True)
+                    },
+                }
+            )
+        )
         damaged += spooled.damaged
-    return Statistics(pa.concat_tables(tables), damaged)
+    return Statistics(Table.concat(tables), damaged)
 
 
 def temp_on_flash(statistics: Statistics) -> TempOnFlash:
@@ -166,7 +172,7 @@ def _intervals(names: Sequence[str | None], first: int) -> list[int]:
     return intervals
 
 
-def read_work_areas(paths: Sequence[Path]) -> pa.Table:
+def read_work_areas(paths: Sequence[Path]) -> Table:
     """A row for each work area in use at that moment, with its temp segment if it spilled.
 
     InputError where a file lacks the columns.
@@ -174,16 +180,14 @@ def read_work_areas(paths: Sequence[Path]) -> pa.Table:
     return _read(paths, _WORK_AREAS, ("plan_line", "operation", "passes"), "work areas need")
 
 
-def read_temp_usage(paths: Sequence[Path]) -> pa.Table:
+def read_temp_usage(paths: Sequence[Path]) -> Table:
     """A row for each temp segment of a session. InputError where a file lacks the columns."""
     return _read(paths, _TEMP_USAGE, ("segment", "blocks"), "temp usage needs")
 
 
-def _read(
-    paths: Sequence[Path], names: dict[str, str], needed: Sequence[str], words: str
-) -> pa.Table:
+def _read(paths: Sequence[Path], names: dict[str, str], needed: Sequence[str], words: str) -> Table:
     columns = list(dict.fromkeys(names.values()))
-    types = [pa.string() if name in _TEXTS else pa.int64() for name in columns]
+    types = {name: TEXT if name in _TEXTS else "int64" for name in columns}
     tables = []
     for path in paths:
         spooled = read_spooled(path, names)
@@ -193,16 +197,16 @@ def _read(
                 f"{path}: {words} {', '.join(lacking)}; found: {heading_words}"
             )
         nothing: list[str | None] = [None] * len(spooled.lines)
-        cells = [spooled.columns.get(name, nothing) for name in columns]
-        converted = [
-            texts if name in _TEXTS else [None if t is None else parse_integer(t) for t in texts]
-            for name, texts in zip(columns, cells, strict=True)
-        ]
-        tables.append(pa.table(converted, pa.schema(list(zip(columns, types, strict=True)))))
-    return pa.concat_tables(tables)
+        converted = {}
+        for name, type in types.items():
+            texts = spooled.columns.get(name, nothing)
+            numbers = (None if text is None else parse_integer(text) for text in texts)
+            converted[name] = Column.of(texts if type == TEXT else numbers, type)
+        tables.append(Table(converted))
+    return Table.concat(tables)
 
 
-def passes_by_line(areas: pa.Table) -> dict[tuple[str | None, int | None], int]:
+def passes_by_line(areas: Table) -> dict[tuple[str | None, int | None], int]:
     """The most passes that a work area of each statement and plan line took; 0: it fits."""
     passes: dict[tuple[str | None, int | None], int] = {}
     for row in areas.to_pylist():

@@ -279,19 +279,14 @@ def _spool(
     on_progress: Progress | None,
     window: Window,
 ) -> Read:
-    # Without rows a trace is profiled without Arrow.
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     reader, watch = open_reader(paths, lenient, on_progress, window)
-    writers: dict[str, pq.ParquetWriter] = {}
+    writers: dict[str, _core.ParquetWriter] = {}
 
     def take(*tables: _core.Table) -> None:
         for name, table in zip(TABLES, tables, strict=True):
-            batch = pa.record_batch(table)
             if name not in writers:
-                writers[name] = pq.ParquetWriter(folder / f"{name}.parquet", batch.schema)
-            writers[name].write_batch(batch)
+                writers[name] = _core.ParquetWriter(folder / f"{name}.parquet", table)
+            writers[name].write(table)
 
     try:
         with ReadFailures():

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
 from spillcast import _core
+from spillcast.columns import Flags
 from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.oracle.block_size import BLOCKS_MAX
 from spillcast.evidence.oracle.trace import ReadFailures, open_reader
@@ -14,7 +14,8 @@ from spillcast.evidence.text import distinct
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine
 from spillcast.recording.recording import Recording
-from spillcast.recording.schema import WAITS_SCHEMA, seconds_of, totals
+from spillcast.recording.schema import WAITS, seconds_of, totals
+from spillcast.tables import Table
 
 #: The capture of such a recording: what a database wrote down itself.
 TRACE = "trace"
@@ -36,10 +37,10 @@ def recording_of_traces(
             f"{paths[0]}: its waits name no temp file, block and count",
             "a probe replays the direct path read temp and write temp of a trace",
         )
-    starts = waits["start_ns"]
-    first_ns = pa.compute.min(starts).as_py()
-    last_ns = pa.compute.max(pa.compute.add(starts, waits["elapsed_ns"])).as_py()
-    waits = waits.set_column(0, WAITS_SCHEMA.field(0), pa.compute.subtract(starts, first_ns))
+    starts = waits["start_ns"].values
+    first_ns = int(starts.min())
+    last_ns = int((starts + waits["elapsed_ns"].values).max())
+    waits = waits.with_column("start_ns", starts - first_ns)
     temp, other_io = totals(waits)
     elapsed_s = (last_ns - first_ns) / 1e9
     meta = Meta(
@@ -57,34 +58,30 @@ def recording_of_traces(
     return recording
 
 
-def name_blocks(waits: "pa.RecordBatch | pa.Table") -> Any:
+def name_blocks(waits: Table) -> Flags:
     """Which waits name a file, the first block and how many of them; of damaged lines none do."""
-    known = waits["file"].is_valid()
-    for name, min_value in (("p2", 0), ("blocks", 1)):
-        column = waits[name]
-        enough = pa.compute.greater_equal(column, min_value)
-        possible = pa.compute.and_(enough, pa.compute.less_equal(column, BLOCKS_MAX))
-        known = pa.compute.and_(known, pa.compute.fill_null(possible, False))
-    return known
+    first, count = waits["p2"].filled(-1), waits["blocks"].filled(-1)
+    possible = (first >= 0) & (first <= BLOCKS_MAX) & (count >= 1) & (count <= BLOCKS_MAX)
+    return np.asarray(waits["file"].is_valid() & possible)
 
 
-def _temp_waits(paths: Sequence[Path], block_bytes: int, lenient: bool) -> pa.Table:
+def _temp_waits(paths: Sequence[Path], block_bytes: int, lenient: bool) -> Table:
     reader, _ = open_reader(paths, lenient, None)
-    batches: list[pa.RecordBatch] = []
+    batches: list[Table] = []
 
     def take(waits: _core.Table, *_others: _core.Table) -> None:
-        batch = pa.record_batch(waits)
-        known = pa.compute.and_(batch["op"].is_valid(), name_blocks(batch))
-        picked = pa.compute.and_(batch["temp"], known)
-        batches.append(batch.filter(picked).select([*_COLUMNS, "p2", "blocks"]))
+        batch = Table.from_arrow(waits).select([*_COLUMNS, "p2", "blocks"])
+        batches.append(
+            batch.filter(batch["temp"].values & batch["op"].is_valid() & name_blocks(batch))
+        )
 
     with ReadFailures():
         run_interruptibly(lambda: reader.rows(take), reader.cancel)
-    rows = pa.Table.from_batches(batches).unify_dictionaries().sort_by("start_ns")
-    columns = {name: rows[name] for name in _COLUMNS}
-    columns["file"] = rows["file"].cast(pa.string())
-    columns["offset"] = pa.compute.multiply(rows["p2"], block_bytes)
-    columns["bytes"] = pa.compute.multiply(rows["blocks"], block_bytes)
-    columns["blocked"] = pa.repeat(True, rows.num_rows)
-    none = {field.name: pa.nulls(rows.num_rows, field.type) for field in WAITS_SCHEMA}
-    return pa.table({**none, **columns}).select(WAITS_SCHEMA.names).cast(WAITS_SCHEMA)
+    rows = Table.concat(batches).sort_by("start_ns")
+    columns = {
+        **{name: rows[name] for name in _COLUMNS},
+        "offset": rows["p2"].values * block_bytes,
+        "bytes": rows["blocks"].values * block_bytes,
+        "blocked": np.ones(rows.num_rows, dtype=bool),
+    }
+    return Table(columns).cast(WAITS)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError, NoTempIo, SelectionEmpty
@@ -43,6 +42,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.recording.spill import sequential_share
+from spillcast.tables import Table
 
 #: STAT lines stand at the end of a trace, which is read once more for them; not of a larger one.
 _TRACES_BYTES_MAX = 64 << 20
@@ -104,7 +104,7 @@ class AshEvidence:
     #: SQL_IDs, as far as the export has them.
     statements: frozenset[str] = frozenset()
     #: What was read, where it was not put together from sums.
-    samples: pa.Table | None = None
+    samples: Table | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,7 +333,7 @@ def read_shares(
         for row in profile_ash(ash).to_pylist()
         if row["latency_us"] is not None
     }
-    statements = frozenset(map(str, ash.samples["sql_id"].drop_null().unique().to_pylist()))
+    statements = frozenset(map(str, ash.samples["sql_id"].unique()))
     notes = [*ash.notes, *hints(ash)]
     return AshEvidence(
         wall_clock.elapsed_s, wall_clock.instants, share, latency_s, notes, statements, ash.samples
@@ -359,7 +359,7 @@ def matching(names: Sequence[str], temp_events: str) -> list[str]:
 
 
 def spilled_of(
-    evidence: Evidence, samples: pa.Table | None, block_bytes: int, *, lenient: bool
+    evidence: Evidence, samples: Table | None, block_bytes: int, *, lenient: bool
 ) -> Spilled | None:
     """What the evidence tells of it; None where that is nothing."""
     areas = read_work_areas(evidence.work_areas).to_pylist() if evidence.work_areas else []

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from spillcast.columns import Column
 from spillcast.forecast.threads.overlap import RecordedThreads
 from spillcast.recording import Recording
 from spillcast.recording.completeness import had_worked
 from spillcast.recording.distinct import grouped
 from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import DoneBefore
-from spillcast.recording.spill import codes, equals
+from spillcast.recording.spill import codes
+from spillcast.tables import Table
 
 Array = NDArray[np.float64]
 #: The last part of a recording, which shows whether its query writes or reads; an op with less than
@@ -156,8 +156,8 @@ class _Rows:
     elapsed_s: float
 
     @classmethod
-    def of(cls, recording: Recording, waits: pa.Table, *, some_missing: bool) -> "_Rows":
-        start_s, latency_s = (waits[name].to_numpy() / 1e9 for name in ("start_ns", "elapsed_ns"))
+    def of(cls, recording: Recording, waits: Table, *, some_missing: bool) -> "_Rows":
+        start_s, latency_s = (waits[name].values / 1e9 for name in ("start_ns", "elapsed_ns"))
         end_s, elapsed_s = start_s + latency_s, recording.elapsed_s
         if some_missing:
             edges = np.array(recording.meta.raw.slices_s)
@@ -165,8 +165,8 @@ class _Rows:
             at = np.clip(np.searchsorted(edges[:, 0], start_s, side="right") - 1, 0, len(edges) - 1)
             end_s = before_s[at] + np.clip(end_s, edges[at, 0], edges[at, 1]) - edges[at, 0]
             elapsed_s = float(before_s[-1])
-        op = np.array(OPS)[equals(waits["op"], OPS[1]).astype(int)]
-        size = waits["bytes"].fill_null(0).to_numpy().astype(float)
+        op = np.array(OPS)[waits["op"].equals(OPS[1]).astype(int)]
+        size = waits["bytes"].filled(0).astype(float)
         order = np.argsort(end_s, kind="stable")
         return cls(
             op[order], size[order], start_s[order], end_s[order], latency_s[order], elapsed_s
@@ -239,8 +239,8 @@ def _moved_bytes(recording: Recording, kept: Mapping[str, float]) -> dict[str, f
     rows = recording.temp_seconds
     moved = dict(kept)
     for op in OPS:
-        of_op = rows.filter(pc.equal(rows["op"].cast(pa.string()), op))
-        moved[op] = max(kept[op], float(pc.sum(of_op["bytes"]).as_py() or 0)) if kept[op] else 0.0
+        op_bytes = float(rows["bytes"].values[rows["op"].equals(op)].sum())
+        moved[op] = max(kept[op], op_bytes) if kept[op] else 0.0
     return moved
 
 
@@ -325,10 +325,10 @@ def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
     if raw.slices_s and raw.rows == raw.rows_seen:
         # It is known what files held when the last burst began.
         began_ns = round(raw.slices_s[-1][0] * 1e9)
-        waits = waits.filter(pc.greater_equal(waits["start_ns"], began_ns))
-    write = equals(waits["op"], "write")
-    offset, start_ns = waits["offset"].fill_null(0).to_numpy(), waits["start_ns"].to_numpy()
-    size = waits["bytes"].fill_null(0).to_numpy() * np.where(write, times["write"], times["read"])
+        waits = waits.filter(waits["start_ns"].values >= began_ns)
+    write = waits["op"].equals("write")
+    offset, start_ns = waits["offset"].filled(0), waits["start_ns"].values
+    size = waits["bytes"].filled(0) * np.where(write, times["write"], times["read"])
     ended_ns = _ends_ns(recording)
     files = list[tuple[float, ...]]()
     for path, rows in _by_file(waits["file"]):
@@ -344,7 +344,7 @@ def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
     return Unread(lower, middle, upper, held_before, unread_before, written)
 
 
-def _by_file(names: pa.ChunkedArray) -> Sequence[tuple[str, NDArray[np.int64]]]:
+def _by_file(names: Column) -> Sequence[tuple[str, NDArray[np.int64]]]:
     """The rows of each file, by its name."""
     number = codes(names)
     order = grouped(number)
@@ -356,10 +356,12 @@ def _by_file(names: pa.ChunkedArray) -> Sequence[tuple[str, NDArray[np.int64]]]:
 def _ends_ns(recording: Recording) -> Mapping[str, int]:
     """When each file was removed or cut to nothing."""
     changes = recording.temp_changes
-    event = changes["event"].cast(pa.string())
-    cut = pc.and_(pc.match_substring(event, "truncate"), pc.equal(changes["offset"], 0))
-    rows = changes.filter(pc.or_(pc.match_substring(event, "unlink"), pc.fill_null(cut, False)))
-    names = rows["file"].cast(pa.string()).to_pylist()
+    event = changes["event"]
+    truncated, removed = (
+        event.isin(name for name in event.names if call in name) for call in ("truncate", "unlink")
+    )
+    rows = changes.filter(removed | (truncated & (changes["offset"].filled(-1) == 0)))
+    names = rows["file"].to_pylist()
     return dict(zip(names, rows["start_ns"].to_pylist(), strict=True))
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from math import exp, hypot
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
@@ -30,7 +28,6 @@ from spillcast.recording import Recording
 from spillcast.recording.completeness import Part
 from spillcast.recording.meta import NOBODY
 from spillcast.recording.observed import SizedFile
-from spillcast.recording.spill import equals
 from spillcast.units import format_bytes, format_duration
 
 #: Standard deviations of the logarithm of what a user states; a share is rounded, and of work
@@ -132,12 +129,11 @@ def estimate_from_scan(recording: Recording, progress: Progress) -> list[Estimat
 def scans(recording: Recording, after_s: float = 0.0) -> Sequence[Scan]:
     """Of tables whose files have a known size and are read in order, from some time on."""
     waits = recording.waits
-    known = pc.and_(waits["offset"].is_valid(), waits["file"].is_valid())
-    later = pc.greater_equal(waits["start_ns"], round(after_s * 1e9))
-    read = pa.array(equals(waits["op"], "read"))
-    rows = waits.filter(pc.and_not(pc.and_(pc.and_(known, later), read), waits["temp"]))
-    names = np.array(rows["file"].cast(pa.string()).to_pylist(), dtype=object)
-    offset, size = rows["offset"].to_numpy(), rows["bytes"].fill_null(0).to_numpy()
+    known = waits["offset"].is_valid() & waits["file"].is_valid()
+    later = waits["start_ns"].values >= round(after_s * 1e9)
+    rows = waits.filter(known & later & waits["op"].equals("read") & ~waits["temp"].values)
+    names = rows["file"].to_numpy()
+    offset, size = rows["offset"].values, rows["bytes"].filled(0)
     results = []
     for table, parts in _tables(recording.meta.inputs).items():
         which = np.array([name in parts for name in names], dtype=bool)

@@ -14,10 +14,10 @@ from math import exp, floor, inf, log
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.columns import covered_by_stretch_s, spread_by_stretch
 from spillcast.errors import OptionInvalid
 from spillcast.recording.distinct import grouped
 from spillcast.recording.thread_trace import ThreadTrace
+from spillcast.tables import covered_by_stretch_s, spread_by_stretch
 
 #: The kernel's period of a quota, as it comes.
 PERIOD_S = 0.1

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
-from spillcast.columns import arrays_of, batch_of
 from spillcast.forecast.assumptions import BURST_MIN_S
 from spillcast.forecast.load import Load, operations
 from spillcast.forecast.threads.cpus import At, CpuAfter, Cpus, Sharing, Stretches
@@ -34,6 +33,7 @@ from spillcast.forecast.threads.page_cache import (
 from spillcast.recording.spill import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage.model import Behaviour
+from spillcast.tables import Table, arrays_of
 
 
 @dataclass(frozen=True)
@@ -469,7 +469,7 @@ class Threads:
         """The rows for the core with these waits, and CPU times, in place of those recorded."""
         replaced = {"wait_ns": wait_ns} | ({} if cpu_ns is None else {"cpu_ns": cpu_ns})
         given = {name: column for name, column in more.items() if column is not None}
-        return batch_of({**self.trace.columns, **given, **replaced, "call_ns": self._call_ns})
+        return Table({**self.trace.columns, **given, **replaced, "call_ns": self._call_ns})
 
     def _run(self, wait_ns: Array | Seconds, cpus: Cpus, cpu_ns: Array) -> dict[str, Any]:
         """What a run with these waits comes to, each as long as given, and with this CPU time."""

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast.errors import EvidenceUnsuited
 from spillcast.lab.io_size.synthetic_sort import Setting, Sort, levels, unit_within
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
-from spillcast.storage.plan import plan
+from spillcast.storage.plan import plan, steps_of
+from spillcast.tables import Table
 from spillcast.units import format_bytes
 
 Array = NDArray[np.int64]
@@ -25,8 +25,8 @@ class ResizedIo:
     the first of the joined operations, what is written with the last.
     """
 
-    def __init__(self, steps: pa.RecordBatch) -> None:
-        self.write = steps["write"].to_numpy(zero_copy_only=False)
+    def __init__(self, steps: Table) -> None:
+        self.write = steps["write"].filled(False)
         self.thread, self.file, self.offset, self.bytes, self.delay_ns = (
             steps[name].to_numpy().astype(np.int64)
             for name in ("thread", "file", "offset", "bytes", "delay_ns")
@@ -56,7 +56,7 @@ class ResizedIo:
         sizes = np.sort(self.bytes)
         return int(sizes[np.searchsorted(np.cumsum(sizes), sizes.sum() / 2)])
 
-    def steps(self, setting: Setting) -> pa.RecordBatch:
+    def steps(self, setting: Setting) -> Table:
         """The same bytes in operations of the size that the setting makes of each recorded one.
 
         Neighbours in a stream that get the same size are cut anew from the first to the last.
@@ -80,14 +80,14 @@ class ResizedIo:
         order = np.argsort(anchor, kind="stable")
         anchor = anchor[order]
         offset = self.offset[rows[begins]][stretch] + within
-        return pa.record_batch(
+        return steps_of(
             {
-                "thread": pa.array(self.thread[anchor], pa.uint32()),
-                "file": pa.array(self.file[anchor], pa.uint32()),
-                "write": pa.array(self.write[anchor], pa.bool_()),
-                "offset": pa.array(offset[order], pa.uint64()),
-                "bytes": pa.array(size[order], pa.uint32()),
-                "delay_ns": pa.array(self._delays(anchor), pa.uint64()),
+                "thread": self.thread[anchor],
+                "file": self.file[anchor],
+                "write": self.write[anchor],
+                "offset": offset[order],
+                "bytes": size[order],
+                "delay_ns": self._delays(anchor),
             }
         )
 
@@ -138,7 +138,7 @@ class Spill(Protocol):
     def sizes(self, setting: Setting) -> tuple[int, ...]:
         """The sizes that its operations get."""
 
-    def steps(self, setting: Setting) -> pa.RecordBatch:
+    def steps(self, setting: Setting) -> Table:
         """Its operations with these sizes, for a replay."""
 
     def levels(self, setting: Setting) -> int | None:
@@ -171,7 +171,7 @@ class SyntheticSpill(Spill):
         """One size for all."""
         return (self.unit_bytes(setting),)
 
-    def steps(self, setting: Setting) -> pa.RecordBatch:
+    def steps(self, setting: Setting) -> Table:
         """What the sort does with this unit, all levels of it."""
         return self._sort.steps(self.unit_bytes(setting))
 
@@ -203,7 +203,7 @@ class RecordedSpill(Spill):
         """What the setting makes of each size that was recorded."""
         return tuple(setting.clamp(size) for size in self._recut.distinct_bytes)
 
-    def steps(self, setting: Setting) -> pa.RecordBatch:
+    def steps(self, setting: Setting) -> Table:
         """The recorded operations, joined and split."""
         return self._recut.steps(setting)
 

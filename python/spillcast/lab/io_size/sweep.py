@@ -25,7 +25,7 @@ from spillcast.tabular import Display, Tabular
 from spillcast.units import format_duration, parse_bytes
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from spillcast.tables import Table
 
 
 SWEEP_SCHEMA = "spillcast.sweep/1"
@@ -104,15 +104,15 @@ class Sweep(Tabular):
             if engine.io_size is not None
         ]
 
-    def to_arrow(self) -> "pa.Table":
+    def to_arrow(self) -> "Table":
         """A row per setting: min_bytes, max_bytes, total_s and its interval, low_s and high_s."""
-        import pyarrow as pa
+        from spillcast.columns import fields_of
+        from spillcast.tables import Table
 
         names = ("min_bytes", "max_bytes", "total_s", "low_s", "high_s")
-        types = (pa.int64(), pa.int64(), *[pa.float64()] * 3)
-        rows = [_flat(row) for row in self.rows]
-        schema = pa.schema(list(zip(names, types, strict=True)))
-        return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema)
+        types = dict(zip(names, ("int64", "int64", *["float64"] * 3), strict=True))
+        rows = [dict(zip(names, _flat(row), strict=True)) for row in self.rows]
+        return Table.from_rows(rows, fields_of(types))
 
     def display(self) -> Display:
         """The best setting, and all of them."""

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError, OptionInvalid
+from spillcast.storage.plan import steps_of
+from spillcast.tables import Table
 from spillcast.units import format_bytes, parse_bytes
 
 #: More settings than these are no table that anyone reads.
@@ -168,7 +169,7 @@ class Sort:
         """About how many reads and writes it does."""
         return 2 * self.levels(unit_bytes) * -(-self.data_bytes // unit_bytes)
 
-    def steps(self, unit_bytes: int) -> pa.RecordBatch:
+    def steps(self, unit_bytes: int) -> Table:
         """What it reads and writes: sorted runs of the memory's size, merged level by level.
 
         Each level's runs lie one after the other in a file. Each level reads all of one file and
@@ -182,14 +183,15 @@ class Sort:
             )
         parts = list(self._parts(unit_bytes))
         write, file, offset, size = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return pa.record_batch(
+        nothing = np.zeros(len(write))
+        return steps_of(
             {
-                "thread": pa.array(np.zeros(len(write)), pa.uint32()),
-                "file": pa.array(file, pa.uint32()),
-                "write": pa.array(write.astype(bool)),
-                "offset": pa.array(offset, pa.uint64()),
-                "bytes": pa.array(size, pa.uint32()),
-                "delay_ns": pa.array(np.zeros(len(write)), pa.uint64()),
+                "thread": nothing,
+                "file": file,
+                "write": write.astype(bool),
+                "offset": offset,
+                "bytes": size,
+                "delay_ns": nothing,
             }
         )
 

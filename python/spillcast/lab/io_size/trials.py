@@ -10,11 +10,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.recording import Recording
+from spillcast.recording.distinct import distinct
 from spillcast.recording.event_names import OPS
 from spillcast.stats import NORMAL_95
 from spillcast.storage import Storage
@@ -23,6 +23,7 @@ from spillcast.storage.memory import IN_MEMORY
 from spillcast.storage.model import Model, behaviour_of
 from spillcast.storage.probe import bounded_run, failures_as_errors
 from spillcast.storage.storage import write_cache_limit
+from spillcast.tables import Table, arrays_of
 from spillcast.units import format_bytes
 
 
@@ -87,7 +88,7 @@ class Trials:
     warnings: Sequence[dict[str, str]]
 
 
-def modelled(storage: Storage, plans: Sequence[pa.RecordBatch]) -> Trials:
+def modelled(storage: Storage, plans: Sequence[Table]) -> Trials:
     """Take each plan through the storage, which is idle and whose write cache is empty at first.
 
     Latencies are drawn, and limits and servers make operations wait, exactly as on an emulation.
@@ -98,8 +99,8 @@ def modelled(storage: Storage, plans: Sequence[pa.RecordBatch]) -> Trials:
     trials, beyond = [], set()
     for plan in plans:
         _, waited = _core.simulate(_rows(plan), len(plan), behaviour)
-        elapsed_s = pa.record_batch(waited)["io_ns"].to_numpy() / 1e9
-        write = plan["write"].to_numpy(zero_copy_only=False)
+        elapsed_s = arrays_of(waited)["io_ns"] / 1e9
+        write = plan["write"].filled(False)
         size = plan["bytes"].to_numpy()
         times, error_s = {}, 0.0
         for op in OPS:
@@ -114,23 +115,23 @@ def modelled(storage: Storage, plans: Sequence[pa.RecordBatch]) -> Trials:
     return Trials(trials, [_beyond_words(storage, op) for op in sorted(beyond)])
 
 
-def _rows(plan: pa.RecordBatch) -> pa.RecordBatch:
+def _rows(plan: Table) -> Table:
     """A plan for the simulation, every thread on a core of its own: its pauses are CPU time."""
-    nothing = pa.array(np.zeros(len(plan), dtype=np.int64))
-    columns = {name: plan[name].cast(pa.int64()).fill_null(-1) for name in ("offset", "bytes")}
-    threads, files = (plan[name].dictionary_encode().indices for name in ("thread", "file"))
-    return pa.record_batch(
+    nothing = np.zeros(len(plan), dtype=np.int64)
+    thread, file = (distinct(plan[name].values)[1] for name in ("thread", "file"))
+    return Table(
         {
-            "thread": threads,
-            "file": files,
-            "cpu_ns": plan["delay_ns"].cast(pa.int64()),
+            "thread": thread,
+            "file": file,
+            "cpu_ns": plan["delay_ns"].cast("int64"),
             "wait_ns": nothing,
-            "after": pa.array(np.full(len(plan), -1, dtype=np.int32)),
+            "after": np.full(len(plan), -1, dtype=np.int32),
             "after_cpu_ns": nothing,
-            "on_core": pa.array(np.zeros(len(plan), dtype=bool)),
-            "temp": pa.array(np.ones(len(plan), dtype=bool)),
-            "write": plan["write"].fill_null(False),
-            **columns,
+            "on_core": np.zeros(len(plan), dtype=bool),
+            "temp": np.ones(len(plan), dtype=bool),
+            "write": plan["write"].filled(False),
+            "offset": plan["offset"].cast("int64"),
+            "bytes": plan["bytes"].cast("int64"),
         }
     )
 
@@ -193,7 +194,7 @@ WHOLE = 0.99
 
 def measured(
     directory: Path,
-    plans: Sequence[pa.RecordBatch],
+    plans: Sequence[Table],
     like: Recording,
     *,
     budget: Budget,
@@ -237,11 +238,11 @@ class _Replay:
     filesystem: str
 
 
-def _replay(directory: Path, plan: pa.RecordBatch, like: Recording, budget: Budget) -> _Replay:
+def _replay(directory: Path, plan: Table, like: Recording, budget: Budget) -> _Replay:
     limits = budget.limits(directory)
     probe = _core.Probe(plan, str(directory), **limits)
     groups, _, facts = bounded_run(like, plan, probe, directory, limits, None)
-    write = plan["write"].to_numpy(zero_copy_only=False)
+    write = plan["write"].filled(False)
     size = plan["bytes"].to_numpy()
     reads, writes = (
         _planned(size[write == (op == "write")], [g for g in groups if g["op"] == op]) for op in OPS

@@ -254,9 +254,9 @@ def _trace_statements(paths: Sequence[Path], *, lenient: bool) -> list[dict[str,
 
 
 def _texts(statements: Any) -> Iterator[tuple[str, str]]:
-    import pyarrow as pa
+    from spillcast.tables import Table
 
-    for row in pa.record_batch(statements).select(["sql_id", "text"]).to_pylist():
+    for row in Table.from_arrow(statements).select(["sql_id", "text"]).to_pylist():
         yield row["sql_id"], row["text"]
 
 

@@ -14,8 +14,6 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
 
-import pyarrow.compute as pc
-
 from spillcast.errors import OptionInvalid, ProgramMissing, RehearsalFailed, RehearsalRefused
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
@@ -249,8 +247,8 @@ def temp_directories(recording: Recording) -> list[Path]:
 def _written(recording: Recording) -> set[Path]:
     """The temp files that it wrote: what is only read may be a table that lies among them."""
     waits = recording.temp_waits
-    written = waits.filter(pc.equal(waits["op"].cast("string"), "write"))
-    return {Path(name) for name in written["file"].unique().drop_null().to_pylist()}
+    written = waits.filter(waits["op"].equals("write"))
+    return {Path(name) for name in written["file"].unique()}
 
 
 def _check_alone(

@@ -54,7 +54,7 @@ def check(recording):
     ends_s = starts_s + waits["elapsed_ns"].to_numpy() / 1e9
     assert starts_s.min() >= 0
     assert 0.5 * elapsed_s < ends_s.max() < 1.1 * elapsed_s + 0.5
-    assert recording.waits["start_ns"][0].as_py() >= 0
+    assert recording.waits["start_ns"][0] >= 0
     assert waits.num_rows == recording.meta.temp.operations
     counts, _ = np.histogram(starts_s, TENTHS, (0, max(elapsed_s, starts_s.max())))
     assert counts.max() < 2.5 / TENTHS * waits.num_rows

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
-
 from spillcast.engines.postgres.connection import Connection, row
 from spillcast.engines.postgres.live.explain import Explained, plan_summary
 from spillcast.engines.postgres.live.sampler import Sampler, SessionQuery
@@ -22,7 +20,7 @@ from spillcast.recording.postgres_meta import (
     Worker,
 )
 from spillcast.recording.record import Joined
-from spillcast.recording.schema import seconds_of, sum_of, totals
+from spillcast.recording.schema import seconds_of, totals
 from spillcast.recording.server import QueryRecording, SessionRows
 from spillcast.recording.writer import RecordingWriter
 from spillcast.redaction import struck_text
@@ -225,19 +223,16 @@ def write(
     sums = Sums()
     try:
         for part in rows.waits(*where):
-            for batch in part.to_batches():
-                writer.add_waits(batch)
-            for batch in seconds_of(part).to_batches():
-                writer.add_seconds(batch)
+            writer.add_waits(part)
+            writer.add_seconds(seconds_of(part))
             temp, other_io = totals(part)
             sums.temp, sums.other_io = sums.temp + temp, sums.other_io + other_io
             if part["cpu_before_ns"].null_count < part.num_rows:
-                sums.cpu_s = (sums.cpu_s or 0.0) + sum_of(part["cpu_before_ns"]) / 1e9
-            ends = pa.compute.add(part["start_ns"], part["elapsed_ns"]).filter(part["temp"])
-            sums.temp_until_ns = max(sums.temp_until_ns, pa.compute.max(ends).as_py() or 0)
+                sums.cpu_s = (sums.cpu_s or 0.0) + part["cpu_before_ns"].sum() / 1e9
+            ends = (part["start_ns"].values + part["elapsed_ns"].values)[part["temp"].values]
+            sums.temp_until_ns = int(ends.max(initial=sums.temp_until_ns))
         for samples in rows.samples(*where):
-            for batch in samples.to_batches():
-                writer.add_samples(batch)
+            writer.add_samples(samples)
     except BaseException:
         writer.discard()
         raise

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from spillcast._core import PeakMemory
 from spillcast.engines.postgres.connection import Connection
 from spillcast.engines.postgres.live.activity import (
@@ -30,7 +28,8 @@ from spillcast.engines.postgres.processes import (
     title,
 )
 from spillcast.errors import SpillcastError
-from spillcast.recording.schema import SAMPLES_SCHEMA
+from spillcast.recording.schema import SAMPLES
+from spillcast.tables import Table
 
 #: After a gap of so many intervals the sampler was kept from running, most likely by what it
 #: samples: what it sees then is not what was there meanwhile, and is not counted.
@@ -192,11 +191,11 @@ class Sampler(threading.Thread):
         #: Children that have not been placed yet, and since when.
         self._unplaced: dict[int, float] = dict.fromkeys(self._children, time.monotonic())
 
-    def take_samples(self) -> pa.RecordBatch:
+    def take_samples(self) -> Table:
         """The samples since the last time, in the columns of SAMPLES."""
         with self._lock:
             rows, self._rows = self._rows, []
-        return pa.RecordBatch.from_pylist(rows, SAMPLES_SCHEMA)
+        return Table.from_rows(rows, SAMPLES)
 
     def take_ended(self) -> list[SessionQuery]:
         """The queries that have ended since the last time."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import numpy as np
 
 from spillcast.errors import EvidenceAmbiguous
 from spillcast.evidence.oracle.ash.reader import Ash
+from spillcast.tables import Table
 from spillcast.tabular import aligned
 from spillcast.units import format_duration
 
@@ -95,13 +95,13 @@ def hints(ash: Ash) -> list[str]:
     """What may be two executions although no column says so: a long time without a sample."""
     if {"sql_exec_id", "exec_start"} <= ash.exported or len(executions(ash)) > 1:
         return []
-    times = ash.samples["time_ns"].combine_chunks()
-    gaps = pc.subtract(times[1:], times[:-1])
-    gap_ns = pc.max(gaps).as_py() or 0
+    times = ash.samples["time_ns"].values
+    gaps = np.diff(times)
+    gap_ns = int(gaps.max(initial=0))
     if gap_ns < 1e9 * max(_GAP_S, _GAP_INTERVALS * ash.interval_us / 1e6):
         return []
-    at = pc.index(gaps, gap_ns).as_py()
-    last, first = (_clock(ash, times[n].as_py()) for n in (at, at + 1))
+    at = int(gaps.argmax())
+    last, first = (_clock(ash, int(times[n])) for n in (at, at + 1))
     text = (
         f"no sample between {last} and {first} ({format_duration(gap_ns / 1e9)}): perhaps two "
         "executions, which the export does not tell apart; --until and --since choose one"
@@ -111,14 +111,15 @@ def hints(ash: Ash) -> list[str]:
 
 def _grouped_by_execution(ash: Ash) -> list[Row]:
     """A row for all samples that are alike, with their number, first and last time."""
-    keys = [name for name in _KEYS if name in ash.samples.schema.names]
-    columns = {name: ash.samples[name] for name in (*keys, "time_ns")}
-    for name in ("sql_id", "exec_start"):
-        if name in columns:
-            columns[name] = columns[name].cast(pa.string())
-    grouped = pa.table(columns).group_by(keys, use_threads=False)
-    table = grouped.aggregate([("time_ns", "min"), ("time_ns", "max"), ("time_ns", "count")])
-    return [dict.fromkeys(_KEYS) | row for row in table.to_pylist()]
+    groups = ash.samples.group_by(*(name for name in _KEYS if name in ash.samples.columns))
+    times = ash.samples["time_ns"].values
+    columns = {
+        **groups.keys.columns,
+        "time_ns_min": -groups.max(-times),
+        "time_ns_max": groups.max(times),
+        "time_ns_count": groups.count(),
+    }
+    return [dict.fromkeys(_KEYS) | row for row in Table(columns).to_pylist()]
 
 
 def _add_rows_of_execution(rows: Sequence[Row], exported: frozenset[str]) -> None:

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
+from spillcast.columns import Field
 from spillcast.errors import SelectionEmpty
 from spillcast.evidence.oracle.ash.reader import MEMORY_INTERVAL_US, Ash
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
+from spillcast.tables import Table
 
 ON_CPU = "(on CPU)"
 #: In SQL, the number of waits that a row stands for, as ``profile_ash`` explains.
@@ -94,7 +94,7 @@ class WallClock:
     sessions: int
 
 
-def profile_ash(ash: Ash) -> pa.Table:
+def profile_ash(ash: Ash) -> Table:
     """One row for each statement and event, the largest share first.
 
     ``min_wtime_us``, ``max_wtime_us``, ``avg_wtime_us`` and ``count`` are those of the rows, as
@@ -118,7 +118,7 @@ def profile_ash(ash: Ash) -> pa.Table:
 
     with duckdb.connect() as connection:
         connection.register("samples", ash.samples)
-        return connection.sql(_PROFILE).to_arrow_table()
+        return Table.from_arrow(connection.sql(_PROFILE))
 
 
 def wall_clock_share(ash: Ash, pattern: str = TEMP_EVENTS) -> WallClock:
@@ -129,18 +129,19 @@ def wall_clock_share(ash: Ash, pattern: str = TEMP_EVENTS) -> WallClock:
     """
     import duckdb
 
-    names = [ON_CPU if name is None else name for name in ash.samples["event"].unique().to_pylist()]
+    event = ash.samples["event"]
+    names = [*event.unique(), *([ON_CPU] if event.null_count else [])]
     events = sorted(name for name in names if is_like(name, pattern))
     if not events:
         raise SelectionEmpty(
             f"no sample waits for '{pattern}'", f"the events are: {', '.join(sorted(names))}"
         )
-    instances = ash.samples["instance"].unique() if "instance" in ash.samples.schema.names else []
+    instances = ash.samples.cast([Field("instance", "int64")])["instance"].to_pylist()
     with duckdb.connect() as connection:
         connection.register("samples", ash.samples)
-        connection.register("matching", pa.table({"name": events}))
-        row = connection.execute(_SHARES, [len(instances) > 1, ash.interval_us]).fetchone()
+        connection.register("matching", Table({"name": events}))
+        row = connection.execute(_SHARES, [len(set(instances)) > 1, ash.interval_us]).fetchone()
     assert row is not None
     share, active_s, instants, sessions = row
-    elapsed_s = ash.samples["time_ns"][-1].as_py() / 1e9 + ash.interval_us / 1e6
+    elapsed_s = ash.samples["time_ns"][-1] / 1e9 + ash.interval_us / 1e6
     return WallClock(events, share, active_s, elapsed_s, instants, sessions)

@@ -1,15 +1,16 @@
 """ASH exports, CSV or Parquet, from V$ or DBA_HIST, as samples that know what they stand for."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import numpy as np
 
+from spillcast.columns import NAME, TEXT, Column, Field, Integers
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
@@ -21,8 +22,10 @@ from spillcast.errors import (
 from spillcast.evidence.oracle.ash import values
 from spillcast.evidence.oracle.spooled import Damage, normal_name, read_spooled
 from spillcast.evidence.text import distinct, repeated_words
-from spillcast.gate import any_table_of, reading
-from spillcast.recording.schema import SAMPLES_SCHEMA
+from spillcast.gate import reading
+from spillcast.parquet import any_table_of
+from spillcast.recording.schema import SAMPLES
+from spillcast.tables import Table
 
 Source = Literal["V$", "DBA_HIST"]
 #: Memory is sampled each second; DBA_HIST keeps one sample in ten.
@@ -54,7 +57,6 @@ _NAMES = {
     "inst_id": "instance",
     "instance_number": "instance",
 }
-_NAME = pa.dictionary(pa.int32(), pa.string())
 _NEEDED = "SAMPLE_TIME, and EVENT or SESSION_STATE"
 _DAY_NS = 86_400_000_000_000
 
@@ -70,7 +72,7 @@ class Ash:
     every file has, by these names.
     """
 
-    samples: pa.Table
+    samples: Table
     source: Source
     began: datetime
     notes: list[str] = field(default_factory=list)
@@ -87,7 +89,7 @@ class Ash:
 class _Export:
     """One file, its times still absolute."""
 
-    samples: pa.Table
+    samples: Table
     source: Source
     damaged: list[Damage]
     has_clock: bool
@@ -107,7 +109,7 @@ class Chosen:
     since: str | None = None
     until: str | None = None
 
-    def of(self, samples: pa.Table, *, month_first: bool = False) -> pa.Table:
+    def of(self, samples: Table, *, month_first: bool = False) -> Table:
         """These rows, of which there is one; InputError names what there is.
 
         ``time_ns`` counts from 1970 here. With ``month_first`` 10/04/2024 is in October.
@@ -123,9 +125,8 @@ class Chosen:
             low_ns = _time_ns("since", self.since, samples, month_first=month_first)
         if self.until is not None:
             high_ns = _time_ns("until", self.until, samples, month_first=month_first)
-        times = samples["time_ns"]
-        inside = pc.and_(pc.greater_equal(times, low_ns), pc.less_equal(times, high_ns))
-        kept = samples.filter(inside)
+        times = samples["time_ns"].values
+        kept = samples.filter((times >= low_ns) & (times <= high_ns))
         if kept.num_rows == 0:
             raise SelectionEmpty(
                 f"no sample lies between {clock(low_ns)} and {clock(high_ns)}",
@@ -144,7 +145,7 @@ class Columns:
     def __init__(
         self,
         path: Path,
-        columns: dict[str, pa.Array],
+        columns: dict[str, Column],
         lines: list[int] | None,
         damaged: list[Damage],
     ) -> None:
@@ -154,49 +155,43 @@ class Columns:
         #: Whether dates are such as 10/14/2024.
         self.month_first = False
 
-    def times(self) -> pa.Array:
+    def times(self) -> Column:
         """Nanoseconds since 1970; null and damage where there is none."""
         column = self.columns["sample_time"]
-        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-            return column.cast(pa.timestamp("ns", getattr(column.type, "tz", None))).cast(
-                pa.int64()
-            )
-        encoded = _encoded(column)
-        texts = [text for text in encoded.dictionary.to_pylist() if text is not None]
-        self.month_first = values.month_comes_first(texts)
-        parsed = [values.parse_time_ns(text, month_first=self.month_first) for text in texts]
-        times = pa.array(parsed, pa.int64()).take(encoded.indices)
-        self.has_clock = any(map(values.has_clock, texts))
-        for row in pc.indices_nonzero(pc.is_null(times)).to_pylist():
-            self._damage(row, f"SAMPLE_TIME is {column[row].as_py()!r}: the row is skipped")
+        if column.type == "timestamp":
+            return replace(column, type="int64")
+        column = column.cast(TEXT)
+        self.month_first = values.month_comes_first(column.names)
+        parsed = [values.parse_time_ns(text, month_first=self.month_first) for text in column.names]
+        times = _by_text(column, parsed)
+        self.has_clock = any(map(values.has_clock, column.names))
+        for row in np.flatnonzero(times.is_null()).tolist():
+            self._damage(row, f"SAMPLE_TIME is {column[row]!r}: the row is skipped")
         return times
 
-    def numbers(self, name: str) -> pa.Array:
+    def numbers(self, name: str) -> Column:
         """Whole numbers; null where empty, null and damage where there is something else."""
         column = self.columns.get(name)
-        if column is None or pa.types.is_null(column.type):
-            return pa.nulls(self.rows, pa.int64())
-        if pa.types.is_integer(column.type):
-            return column.cast(pa.int64())
-        if pa.types.is_decimal(column.type) or pa.types.is_floating(column.type):
-            return pc.round(column).cast(pa.int64())
-        if not _is_text(column.type):
+        if column is None or column.type == "null":
+            return Column.nulls(self.rows, "int64")
+        if column.type == "decimal" or column.type.startswith("float"):
+            return replace(column, type="float64", values=np.round(column.filled(0))).cast("int64")
+        if column.type.startswith(("int", "uint")):
+            return column.cast("int64")
+        if not column.is_text:
             raise EvidenceDamaged(f"{self.path}: column {name} holds {column.type}, not numbers")
-        encoded = _encoded(column)
-        parsed = [values.parse_integer(text) for text in encoded.dictionary.to_pylist()]
-        numbers = pa.array(parsed, pa.int64()).take(encoded.indices)
-        bad = pc.and_(pc.is_null(numbers), pc.is_valid(column))
-        for row in pc.indices_nonzero(bad).to_pylist():
-            self._damage(row, f"{name} is {column[row].as_py()!r}: treated as unknown")
+        numbers = _by_text(column, [values.parse_integer(text) for text in column.names])
+        for row in np.flatnonzero(numbers.is_null() & column.is_valid()).tolist():
+            self._damage(row, f"{name} is {column[row]!r}: treated as unknown")
         return numbers
 
-    def texts(self, name: str) -> pa.Array:
+    def texts(self, name: str) -> Column:
         """Texts, null where empty."""
         column = self.columns.get(name)
         if column is None:
-            return pa.nulls(self.rows, pa.string())
-        column = column.cast(pa.string())
-        return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+            return Column.nulls(self.rows, TEXT)
+        column = column.cast(TEXT)
+        return replace(column, values=np.where(column.equals(""), -1, column.values))
 
     def _damage(self, row: int, problem: str) -> None:
         line = self.lines[row] if self.lines is not None else row + 1
@@ -229,13 +224,12 @@ def read_ash(
             "give files of one kind",
         )
     tables = [export.samples for export in exports]
-    samples = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    samples = _joined(tables)
     if samples.num_rows == 0:
         raise EvidenceIncomplete(f"{', '.join(map(str, files))}: no row could be read")
     month_first = any(export.month_first for export in exports)
     samples = chosen.of(samples, month_first=month_first).sort_by("time_ns")
-    first_ns = samples["time_ns"][0].as_py()
-    times = pc.subtract(samples["time_ns"], first_ns)
+    first_ns = samples["time_ns"][0]
     notes = repeated_words(repeated)
     if not all(export.has_clock for export in exports):
         notes.append(
@@ -250,7 +244,7 @@ def read_ash(
             "plan they are of is not known"
         )
     return Ash(
-        samples.set_column(0, samples.schema.field("time_ns"), times),
+        samples.with_column("time_ns", samples["time_ns"].values - first_ns),
         exports[0].source,
         datetime.fromtimestamp(first_ns / 1e9, UTC).replace(tzinfo=None),
         notes,
@@ -274,7 +268,7 @@ def _read_export(path: Path, on_progress: Callable[[int], None] | None) -> _Expo
     else:
         spooled = read_spooled(path, _NAMES, on_progress)
         heading, lines, damaged = spooled.heading, spooled.lines, list(spooled.damaged)
-        columns = {name: pa.array(cells, pa.string()) for name, cells in spooled.columns.items()}
+        columns = {name: Column.of(cells, TEXT) for name, cells in spooled.columns.items()}
     if "sample_time" not in columns or not {"event", "session_state"} & columns.keys():
         heading_words = ", ".join(heading[:20]) or "nothing"
         raise EvidenceIncomplete(f"{path}: an ASH export needs {_NEEDED}; found: {heading_words}")
@@ -284,20 +278,18 @@ def _read_export(path: Path, on_progress: Callable[[int], None] | None) -> _Expo
     samples, source = _samples(times, numbers, {name: reader.texts(name) for name in _TEXTS})
     extra = {name: numbers[name] for name in _EXTRA_NUMBERS if name in columns}
     extra |= {name: reader.texts(name) for name in _EXTRA_TEXTS if name in columns}
-    for name, column in extra.items():
-        samples = samples.append_column(name, column)
-    samples = samples.filter(pc.is_valid(times))
+    samples = Table({**samples.columns, **extra}).filter(times.is_valid())
     damaged.sort(key=lambda damage: damage.line)
     clock = reader.has_clock, reader.month_first
     return _Export(_typed(samples), source, damaged, *clock, frozenset(columns))
 
 
 def _samples(
-    times: pa.Array, numbers: dict[str, pa.Array], texts: dict[str, pa.Array]
-) -> tuple[pa.Table, Source]:
-    on_cpu = pc.fill_null(pc.equal(pc.utf8_upper(texts["session_state"]), "ON CPU"), False)
-    event = pc.if_else(on_cpu, pa.scalar(None, pa.string()), texts["event"])
-    session = pc.fill_null(numbers["session"], 0)
+    times: Column, numbers: dict[str, Column], texts: dict[str, Column]
+) -> tuple[Table, Source]:
+    state, event = texts["session_state"], texts["event"]
+    on_cpu = state.isin(name for name in state.names if name.upper() == "ON CPU")
+    session = numbers["session"].filled(0)
     snapshots = numbers["snap_id"]
     if snapshots.null_count < len(snapshots) or 9 < _seen_each_s(session, times) < 11:
         source: Source = "DBA_HIST"
@@ -306,30 +298,26 @@ def _samples(
     usual_us = HISTORY_INTERVAL_US if source == "DBA_HIST" else MEMORY_INTERVAL_US
     # Serial sessions have no coordinator, which ASH writes as null or as 0.
     coordinator = numbers["coordinator"]
-    serial = pc.fill_null(pc.equal(coordinator, 0), True)
+    weight_us = numbers["usecs_per_row"].filled(0)
     columns = {
         "time_ns": times,
         "session": session,
-        "event": event,
+        "event": replace(event, values=np.where(on_cpu, -1, event.values)),
         "time_waited_us": numbers["time_waited_us"],
-        "weight_us": _positive_or(numbers["usecs_per_row"], usual_us),
+        "weight_us": np.where(weight_us > 0, weight_us, usual_us),
         "sql_id": texts["sql_id"],
         "sql_exec_id": numbers["sql_exec_id"],
         "plan_line": numbers["plan_line"],
-        "coordinator": pc.if_else(serial, pa.scalar(None, pa.int64()), coordinator),
+        "coordinator": replace(coordinator, valid=coordinator.filled(0) != 0),
     }
-    return pa.table(columns), source
+    return Table(columns), source
 
 
-def _positive_or(numbers: pa.Array, usual: int) -> pa.Array:
-    return pc.if_else(pc.fill_null(pc.greater(numbers, 0), False), numbers, usual)
-
-
-def _seen_each_s(session: pa.Array, times: pa.Array) -> float:
+def _seen_each_s(session: Integers, times: Column) -> float:
     """Seconds between samples of a busy session: a low quantile, as idle gaps are longer."""
-    table = pa.table({"session": session, "time": times}).filter(pc.is_valid(times))
-    table = table.sort_by([("session", "ascending"), ("time", "ascending")])
-    session, time = table["session"].to_numpy(), table["time"].to_numpy()
+    table = Table({"session": session, "time": times}).filter(times.is_valid())
+    table = table.sort_by("session", "time")
+    session, time = table["session"].values, table["time"].values
     gaps = (time[1:] - time[:-1])[(session[1:] == session[:-1]) & (time[1:] > time[:-1])]
     if len(gaps) < 3:
         return 0.0
@@ -345,30 +333,34 @@ def _is_parquet(path: Path) -> bool:
         raise FileUnreadable(f"{path}: {error.strerror}") from error
 
 
-def _parquet_columns(path: Path) -> tuple[list[str], dict[str, pa.Array]]:
+def _parquet_columns(path: Path) -> tuple[list[str], dict[str, Column]]:
     # Columns of exports are of many types: what of them is used is converted, or told.
     table = any_table_of(path, "export it again")
-    columns: dict[str, pa.Array] = {}
+    columns: dict[str, Column] = {}
     for heading in table.column_names:
         if (name := _NAMES.get(normal_name(heading))) is not None and name not in columns:
-            columns[name] = table[heading].combine_chunks()
+            columns[name] = table[heading]
     return table.column_names, columns
 
 
-def no_samples() -> pa.Table:
+def no_samples() -> Table:
     """The most columns that samples of an export may have, without rows."""
-    samples = SAMPLES_SCHEMA.empty_table()
-    for name in (*_EXTRA_NUMBERS, *_EXTRA_TEXTS):
-        samples = samples.append_column(name, pa.array([], pa.null()))
-    return _typed(samples)
+    return Table.empty([*SAMPLES, *map(_extra_field, (*_EXTRA_NUMBERS, *_EXTRA_TEXTS))])
 
 
-def _typed(samples: pa.Table) -> pa.Table:
+def _extra_field(name: str) -> Field:
+    return Field(name, NAME if name in _EXTRA_TEXTS else "int64")
+
+
+def _typed(samples: Table) -> Table:
     """The columns in the types that schema.py gives them."""
-    fields = list(SAMPLES_SCHEMA)
-    for name in samples.column_names[len(fields) :]:
-        fields.append(pa.field(name, _NAME if name in _EXTRA_TEXTS else pa.int64()))
-    return samples.cast(pa.schema(fields))
+    return samples.cast([*SAMPLES, *map(_extra_field, samples.column_names[len(SAMPLES) :])])
+
+
+def _joined(tables: Sequence[Table]) -> Table:
+    """The rows of all tables, with the columns of any."""
+    fields = {field.name: field for table in tables for field in table.fields}
+    return Table.concat([table.cast(fields.values()) for table in tables])
 
 
 def clock(time_ns: int) -> str:
@@ -376,23 +368,22 @@ def clock(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(time_ns // 1_000_000_000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _with(samples: pa.Table, name: str, wanted: str) -> pa.Table:
-    column = samples[name].cast(pa.string())
-    chosen = samples.filter(pc.fill_null(pc.equal(column, wanted), False))
+def _with(samples: Table, name: str, wanted: str) -> Table:
+    column = samples[name].cast(TEXT)
+    chosen = samples.filter(column.equals(wanted))
     if chosen.num_rows == 0:
-        counts = pc.value_counts(column.drop_null()).to_pylist()
-        counts.sort(key=lambda entry: (-entry["counts"], entry["values"]))
-        top_values = ", ".join(entry["values"] for entry in counts[:5]) or "none"
+        counts = Counter(column.drop_null().to_pylist())
+        ranked = sorted(counts, key=lambda value: (-counts[value], value))
+        top_values = ", ".join(ranked[:5]) or "none"
         raise SelectionEmpty(f"no sample has {name.upper()} {wanted}", f"there are: {top_values}")
     return chosen
 
 
-def _ends_ns(samples: pa.Table) -> tuple[int, int]:
-    ends = pc.min_max(samples["time_ns"]).as_py()
-    return ends["min"], ends["max"]
+def _ends_ns(samples: Table) -> tuple[int, int]:
+    return samples["time_ns"].min(), samples["time_ns"].max()
 
 
-def _time_ns(option: str, text: str, samples: pa.Table, *, month_first: bool) -> int:
+def _time_ns(option: str, text: str, samples: Table, *, month_first: bool) -> int:
     """A time, or a time of the day that the samples are of."""
     first_ns, last_ns = _ends_ns(samples)
     day_ns = first_ns // _DAY_NS * _DAY_NS
@@ -411,12 +402,7 @@ def _time_ns(option: str, text: str, samples: pa.Table, *, month_first: bool) ->
     return day_ns + time_ns
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    return kind in (pa.string(), pa.large_string())
-
-
-def _encoded(column: pa.Array) -> Any:
-    """Distinct texts and who has which: each is parsed once."""
-    return column.cast(pa.string()).dictionary_encode()
+def _by_text(column: Column, parsed: Sequence[int | None]) -> Column:
+    """What each row's text means, each of which was parsed once."""
+    of_row: Column = Column.of([*parsed, None], "int64")[column.values]
+    return of_row

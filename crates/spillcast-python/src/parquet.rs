@@ -1,0 +1,151 @@
+//! Parquet files and zstd streams for Python.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use spillcast_recording::{BatchFile, ParquetBatches, ParquetSource};
+
+use crate::arrow::{Table, import};
+use crate::columns::fields_of;
+use crate::os_error;
+
+/// A Parquet file: its columns and row groups, then its rows.
+#[pyclass(frozen, module = "spillcast._core")]
+pub struct ParquetReader(PathBuf, Mutex<Option<ParquetSource<File>>>);
+
+#[pymethods]
+impl ParquetReader {
+    /// OSError where it cannot be opened, ValueError where it is damaged.
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<ParquetReader> {
+        let source = ParquetReader::open(py, &path)?;
+        Ok(ParquetReader(path, Mutex::new(Some(source))))
+    }
+
+    /// Name and kind of each column, and whether it may be null.
+    fn fields(&self, py: Python<'_>) -> PyResult<Vec<(String, String, bool)>> {
+        self.with(py, |source| fields_of(&source.schema()))
+    }
+
+    /// Bytes without compression and rows of each row group.
+    fn row_groups(&self, py: Python<'_>) -> PyResult<Vec<(i64, i64)>> {
+        self.with(py, |source| source.row_groups())
+    }
+
+    /// Pairs that its writer has added.
+    fn key_values(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        self.with(py, |source| source.key_values())
+    }
+
+    /// The rows of the columns at these positions, `rows` at a time.
+    fn batches(&self, py: Python<'_>, columns: Vec<usize>, rows: usize) -> PyResult<Batches> {
+        let source = self.1.lock().expect("no holder panics").take();
+        let source = source.map_or_else(|| ParquetReader::open(py, &self.0), Ok)?;
+        let batches = py.detach(|| source.batches(columns, rows)).map_err(PyValueError::new_err)?;
+        Ok(Batches(Mutex::new(batches)))
+    }
+}
+
+impl ParquetReader {
+    fn open(py: Python<'_>, path: &PathBuf) -> PyResult<ParquetSource<File>> {
+        let file = File::open(path).map_err(os_error)?;
+        py.detach(|| ParquetSource::open(file)).map_err(PyValueError::new_err)
+    }
+
+    fn with<T>(&self, py: Python<'_>, of: impl FnOnce(&ParquetSource<File>) -> T) -> PyResult<T> {
+        let mut source = self.1.lock().expect("no holder panics");
+        if source.is_none() {
+            *source = Some(ParquetReader::open(py, &self.0)?);
+        }
+        Ok(of(source.as_ref().expect("it was opened")))
+    }
+}
+
+/// The rows of a Parquet file, which end with None.
+#[pyclass(frozen, module = "spillcast._core")]
+pub struct Batches(Mutex<ParquetBatches>);
+
+#[pymethods]
+impl Batches {
+    /// Name and kind of each column, and whether it may be null.
+    fn fields(&self) -> Vec<(String, String, bool)> {
+        fields_of(&self.0.lock().expect("no holder panics").schema())
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Table>> {
+        let batch = py.detach(|| self.0.lock().expect("no holder panics").next_batch());
+        Ok(batch.map_err(PyValueError::new_err)?.map(Table))
+    }
+}
+
+/// Writes record batches of the same columns to a Parquet file, compressed by zstd.
+#[pyclass(frozen, module = "spillcast._core")]
+pub struct ParquetWriter(Mutex<Option<BatchFile>>);
+
+#[pymethods]
+impl ParquetWriter {
+    /// The columns are those of `like`; `key_values` stand beside them.
+    #[new]
+    #[pyo3(signature = (path, like, group_rows = None, key_values = None))]
+    fn new(
+        path: PathBuf,
+        like: &Bound<'_, PyAny>,
+        group_rows: Option<usize>,
+        key_values: Option<Vec<(String, String)>>,
+    ) -> PyResult<ParquetWriter> {
+        let schema = import(like)?.schema();
+        let file = BatchFile::new(&path, &schema, group_rows, key_values.unwrap_or_default());
+        let file = file.map_err(os_error)?;
+        Ok(ParquetWriter(Mutex::new(Some(file))))
+    }
+
+    /// Write rows.
+    fn write(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
+        let batch = import(rows)?;
+        py.detach(|| match self.0.lock().expect("no holder panics").as_mut() {
+            Some(file) => file.write(&batch).map_err(os_error),
+            None => Err(PyValueError::new_err("the file is complete")),
+        })
+    }
+
+    /// Write the end; only then is it readable.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let file = self.0.lock().expect("no holder panics").take();
+        py.detach(|| file.map_or(Ok(()), |file| file.finish().map_err(os_error)))
+    }
+}
+
+/// The content of a file that zstd has compressed.
+#[pyclass(module = "spillcast._core")]
+pub struct ZstdReader(Mutex<zstd::Decoder<'static, std::io::BufReader<File>>>);
+
+#[pymethods]
+impl ZstdReader {
+    /// OSError where it cannot be opened.
+    #[new]
+    fn new(path: PathBuf) -> PyResult<ZstdReader> {
+        let file = File::open(path).map_err(os_error)?;
+        Ok(ZstdReader(Mutex::new(zstd::Decoder::new(file).map_err(os_error)?)))
+    }
+
+    /// Up to so many bytes; none at the end. OSError where the file is damaged from there on.
+    fn read(&self, py: Python<'_>, size: usize) -> PyResult<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let read = py.detach(|| {
+            let mut decoder = self.0.lock().expect("no holder panics");
+            decoder.by_ref().take(size as u64).read_to_end(&mut bytes)
+        });
+        match read {
+            Err(error) if bytes.is_empty() => Err(PyOSError::new_err(error.to_string())),
+            _ => Ok(bytes),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+"""Tables of numpy columns: what recordings, the core and files in Parquet hold.
+
+A table offers ``__arrow_c_stream__``, so pyarrow, Polars, pandas and DuckDB take it without a copy
+of its numbers.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast import _core
+from spillcast.columns import Column, Field, Flags, Floats, Integers
+
+#: Sorts behind all text, as null does.
+_LAST = "\U0010ffff"
+
+
+class Table:
+    """Columns of the same length, by name."""
+
+    def __init__(self, columns: Mapping[str, Any], num_rows: int | None = None) -> None:
+        self.columns = {name: Column.of(values) for name, values in columns.items()}
+        lengths = {len(column) for column in self.columns.values()} | {num_rows} - {None}
+        if len(lengths) > 1:
+            raise ValueError(f"columns of {sorted(map(str, lengths))} rows")
+        self.num_rows: int = next(iter(lengths), 0) or 0
+
+    @classmethod
+    def empty(cls, fields: Iterable[Field]) -> "Table":
+        """A table without rows."""
+        return cls({}, 0).cast(fields)
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Mapping[str, Any]], fields: Iterable[Field]) -> "Table":
+        """A table of dictionaries, in which a value that lacks is null."""
+        return cls(
+            {f.name: Column.of([row.get(f.name) for row in rows], f.type) for f in fields},
+            len(rows),
+        )
+
+    @classmethod
+    def from_arrow(cls, rows: Any) -> "Table":
+        """The table of any object with ``__arrow_c_stream__`` or ``__arrow_c_array__``."""
+        if isinstance(rows, Table):
+            return rows
+        batches = [rows] if isinstance(rows, _core.Table) else _core.Table.taken(rows)
+        return cls.concat([cls._of_batch(batch) for batch in batches])
+
+    @classmethod
+    def _of_batch(cls, batch: "_core.Table") -> "Table":
+        rows, columns = len(batch), {}
+        for name, type, nullable in batch.fields():
+            try:
+                columns[name] = Column.from_core(batch.column(name), nullable)
+            except TypeError:
+                # Of a type that numpy does not have, which whoever asks for the column is told.
+                columns[name] = Column(type, np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool))
+        return cls(columns, rows)
+
+    @classmethod
+    def concat(cls, tables: Sequence["Table"]) -> "Table":
+        """The rows of tables of the same columns, one after the other."""
+        if len(tables) < 2:
+            return tables[0] if tables else cls({}, 0)
+        columns = {
+            name: Column.joined([table[name] for table in tables]) for name in tables[0].columns
+        }
+        return cls(columns, sum(table.num_rows for table in tables))
+
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{name} ({c.type})" for name, c in self.columns.items())
+        return f"Table of {self.num_rows:,} rows: {columns}"
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.columns)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Name and type of each column."""
+        return tuple(Field(name, c.type, c.nullable) for name, c in self.columns.items())
+
+    def select(self, names: Iterable[str]) -> "Table":
+        """Only these columns."""
+        return Table({name: self.columns[name] for name in names}, self.num_rows)
+
+    def filter(self, wanted: Flags) -> "Table":
+        """Only the rows for which ``wanted`` is true."""
+        return self if wanted.all() else self.take(np.flatnonzero(wanted))
+
+    def take(self, at: Any) -> "Table":
+        """The rows at these positions, or in a slice."""
+        rows = len(range(self.num_rows)[at]) if isinstance(at, slice) else len(at)
+        return Table({name: column[at] for name, column in self.columns.items()}, rows)
+
+    def slice(self, begin: int, length: int | None = None) -> "Table":
+        """So many rows from ``begin``."""
+        return self.take(slice(begin, None if length is None else begin + length))
+
+    def sort_by(self, *names: str) -> "Table":
+        """The rows in ascending order of these columns; equal ones stay in order."""
+        columns = [self.columns[name] for name in names]
+        keys = [column.filled(_LAST if column.is_text else 0) for column in columns]
+        order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
+        return self.take(order)
+
+    def with_column(self, name: str, values: Any) -> "Table":
+        """The table with other values in a column, which keeps its type, or with one more."""
+        before = self.columns.get(name)
+        column = Column.of(values, None if before is None else before.type)
+        return Table({**self.columns, name: column}, self.num_rows)
+
+    def drop(self, *names: str) -> "Table":
+        """All columns but these."""
+        return self.select([name for name in self.columns if name not in names])
+
+    def cast(self, fields: Iterable[Field]) -> "Table":
+        """The columns of ``fields``, of their types; one that lacks is null."""
+        columns = {}
+        for wanted in fields:
+            column = self.columns.get(wanted.name)
+            if column is None:
+                column = Column.nulls(self.num_rows, wanted.type)
+            columns[wanted.name] = replace(column.cast(wanted.type), nullable=wanted.nullable)
+        return Table(columns, self.num_rows)
+
+    def group_by(self, *names: str) -> "Groups":
+        """The rows by equal values of these columns."""
+        return Groups.of(self, names)
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries."""
+        columns = [column.to_pylist() for column in self.columns.values()]
+        if not columns:
+            return [{} for _ in range(self.num_rows)]
+        return [dict(zip(self.columns, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def _of_core(self) -> "_core.Table":
+        columns = [(name, c.nullable, c.parts()) for name, c in self.columns.items()]
+        return _core.Table.of(columns, self.num_rows)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """The rows for other libraries, as one batch."""
+        return self._of_core().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows for other libraries."""
+        return self._of_core().__arrow_c_stream__(requested_schema)
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Rows by equal values of some columns, the groups in the order of their first rows."""
+
+    #: A row for each group.
+    keys: Table
+    #: By row the number of its group.
+    number: Integers
+
+    @classmethod
+    def of(cls, table: Table, names: Sequence[str]) -> "Groups":
+        """The rows of a table by equal values of columns."""
+        code = np.zeros(table.num_rows, dtype=np.int64)
+        for name in names:
+            codes = table[name].codes()
+            code = code * (int(codes.max(initial=-1)) + 2) + codes + 1
+            # Numbered anew, so that products of many columns fit.
+            code = np.unique(code, return_inverse=True)[1]
+        _, first, number = np.unique(code, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        return cls(table.select(names).take(first[order]), place[number])
+
+    def __len__(self) -> int:
+        return self.keys.num_rows
+
+    def count(self) -> Integers:
+        """The number of rows of each group."""
+        return np.bincount(self.number, minlength=len(self))
+
+    def sum(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The sum of each group."""
+        sums = np.zeros(len(self), dtype=values.dtype)
+        np.add.at(sums, self.number, values)
+        return sums
+
+    def max(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The greatest value of each group."""
+        order = np.argsort(self.number, kind="stable")
+        begins = np.searchsorted(self.number[order], np.arange(len(self)))
+        return np.maximum.reduceat(values[order], begins) if len(order) else values[:0]
+
+    def rows(self) -> list[Integers]:
+        """The rows of each group."""
+        order = np.argsort(self.number, kind="stable")
+        return np.split(order, np.cumsum(self.count())[:-1]) if len(self) else []
+
+
+def arrays_of(table: Any) -> dict[str, NDArray[Any]]:
+    """The columns that the core hands out, as numpy arrays."""
+    return {name: c.to_numpy() for name, c in Table.from_arrow(table).columns.items()}
+
+
+def covered_s(begin_ns: Integers, end_ns: Integers) -> float:
+    """Seconds that at least one of the intervals covers."""
+    [ns] = _core.covered_ns(Table({"begin_ns": begin_ns, "end_ns": end_ns}))
+    return ns / 1e9
+
+
+def covered_by_stretch_s(
+    begin_ns: Integers, end_ns: Integers, elapsed_s: float, stretches: int
+) -> Floats:
+    """The same by stretch of a run that takes ``elapsed_s``, all of equal length."""
+    wide_ns, rows = elapsed_s * 1e9 / stretches, Table({"begin_ns": begin_ns, "end_ns": end_ns})
+    return np.array(_core.covered_ns(rows, wide_ns, stretches)) / 1e9
+
+
+def spread_by_stretch(
+    begin_ns: Integers, end_ns: Integers, values: Floats, elapsed_s: float, stretches: int
+) -> Floats:
+    """Sums by stretch of what each interval has, spread evenly over it.
+
+    What lies before the run counts in the first stretch, what lies after it in the last.
+    """
+    columns = {"begin_ns": begin_ns, "end_ns": end_ns, "values": np.asarray(values, dtype=float)}
+    return np.array(_core.spread(Table(columns), elapsed_s * 1e9 / stretches, stretches))

@@ -1,0 +1,109 @@
+"""Tables of numpy columns: pyarrow takes them, gives them back and adds up to the same."""
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from spillcast.columns import BYTES, NAME, TEXT, Column, Field, struct_of
+from spillcast.tables import Table
+
+PAIR = struct_of({"line": "int64", "text": TEXT})
+FIELDS = (
+    Field("count", "int64"), Field("small", "uint8"), Field("share", "float64"),
+    Field("is_temp", "bool"), Field("event", NAME), Field("file", TEXT), Field("raw", BYTES),
+    Field("buckets", "list of int64"), Field("damage", f"list of {PAIR}"),
+)  # fmt: skip
+ROWS = [
+    {"count": 1 << 60, "small": 255, "share": 0.5, "is_temp": True, "event": "read",
+     "file": "/t/a", "raw": b"\0\xff", "buckets": [1, 2], "damage": [{"line": 1, "text": "x"}]},
+    dict.fromkeys(field.name for field in FIELDS),
+    {"count": -3, "small": 0, "share": -1e300, "is_temp": False, "event": "write",
+     "file": "", "raw": b"", "buckets": [], "damage": [{"line": None, "text": None}] * 2},
+]  # fmt: skip
+
+
+def test_others_take_it_and_give_it_back():
+    rows = Table.from_rows(ROWS, FIELDS)
+    arrow = pa.table(rows)
+    assert rows.to_pylist() == arrow.to_pylist() == ROWS
+    assert pl.DataFrame(rows).to_dicts() == ROWS
+    chunks = pa.concat_tables([arrow, arrow.slice(1, 2), arrow.slice(0, 0)])
+    again = Table.from_arrow(chunks)
+    assert again.to_pylist() == chunks.to_pylist()
+    assert [field.type for field in again.fields] == [field.type for field in FIELDS]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.large_string(), ["a", None, "a"]),
+        (pa.string_view(), ["a", None, "b"]),
+        (pa.dictionary(pa.int8(), pa.large_string()), ["b", "a", None]),
+        (pa.int16(), [1, None, -1]),
+        (pa.large_list(pa.float32()), [[0.5], None, []]),
+    ],
+)
+def test_columns_of_other_arrow_types(kind, values):
+    assert Table.from_arrow(pa.table({"x": pa.array(values, kind)}))["x"].to_pylist() == values
+
+
+def test_times_dates_and_decimals_become_numbers():
+    given = pa.table(
+        {
+            "time": pa.array([1_500, None], pa.timestamp("ms", "UTC")),
+            "day": pa.array([2, None], pa.date32()),
+            "number": pa.array(["12.50", None]).cast(pa.decimal128(10, 2)),
+        }
+    )
+    [row, nothing] = Table.from_arrow(given).to_pylist()
+    assert row == {"time": 1_500_000_000, "day": 2 * 86_400 * 10**9, "number": 12.5}
+    assert set(nothing.values()) == {None}
+
+
+def test_rows_are_chosen_sorted_and_added_up_as_pyarrow_does():
+    draws = np.random.default_rng(0)
+    columns = {
+        "op": Column.of([[None, "read", "write"][n] for n in draws.integers(0, 3, 500)], NAME),
+        "size": Column.of([None if n == 5 else int(n) for n in draws.integers(0, 6, 500)], "int64"),
+        "ns": draws.integers(0, 1 << 50, 500),
+    }
+    rows = Table(columns)
+    arrow = pa.table(rows).set_column(0, "op", pa.table(rows)["op"].cast("string"))
+    wanted = draws.random(500) < 0.5
+    assert rows.filter(wanted).to_pylist() == arrow.filter(pa.array(wanted)).to_pylist()
+    assert rows.slice(100, 7).to_pylist() == arrow.slice(100, 7).to_pylist()
+    keys = [("op", "ascending"), ("ns", "ascending")]
+    assert rows.sort_by("op", "ns").to_pylist() == arrow.sort_by(keys).to_pylist()
+    groups = rows.group_by("op", "size")
+    expected = arrow.group_by(["op", "size"], use_threads=False).aggregate(
+        [("ns", "sum"), ("ns", "max"), ("ns", "count")]
+    )
+    found = {
+        **groups.keys.columns,
+        "ns_sum": groups.sum(rows["ns"].values),
+        "ns_max": groups.max(rows["ns"].values),
+        "ns_count": groups.count(),
+    }
+    in_order = [sorted(rows.to_pylist(), key=str) for rows in (Table(found), expected)]
+    assert in_order[0] == in_order[1]
+    first_rows = list(
+        dict.fromkeys(zip(*(arrow[name].to_pylist() for name in ("op", "size")), strict=True))
+    )
+    assert [tuple(row.values()) for row in groups.keys.to_pylist()] == first_rows
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [([1 << 40], "uint32"), ([-1], "uint64"), ([0.5], "int64"), (["1"], "int64"), ([300], "uint8")],
+)
+def test_a_value_that_another_type_does_not_hold_is_refused(values, kind):
+    with pytest.raises(ValueError, match=kind):
+        Column.of(Column.of(values), kind)
+
+
+def test_a_type_that_numpy_lacks_is_seen_when_it_is_asked_for():
+    rows = Table.from_arrow(pa.table({"n": [1], "t": pa.array([3], pa.duration("s"))}))
+    assert rows["n"].to_pylist() == [1]
+    with pytest.raises(ValueError, match="duration"):
+        rows["t"].cast("int64")
