@@ -40,6 +40,8 @@ class _Options(TypedDict, total=False):
     method: str
     queryid: str | None
     origin: str | None
+    execution: int | None
+    page_cache_bytes: int | None
     temp_dirs: Sequence[str | Path]
     lenient: bool
     exact: bool
