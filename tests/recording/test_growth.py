@@ -27,6 +27,8 @@ from spillcast.storage import Storage
 
 #: Linear work of ten times as much input takes ten times as long, a square a hundred times.
 FACTOR, BOUND = 10, 12
+#: CPU times, of which caches are a part, are held against a bound between both.
+TIME_BOUND = 30
 #: A busy machine only adds to CPU times: the least of so many is nearest to the work.
 RUNS_MIN, RUNS_MAX = 3, 30
 SORT = {
@@ -240,7 +242,7 @@ def test_ten_times_the_input_executes_at_most_twelve_times_the_lines(kind, tmp_p
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", READERS)
-def test_ten_times_the_input_takes_at_most_twelve_times_the_work(kind, tmp_path):
+def test_ten_times_the_input_takes_at_most_thirty_times_the_time(kind, tmp_path):
     name, write, read, count = READERS[kind]
     paths = list(write_inputs(tmp_path, name, write, count))
     least_s = [inf] * len(paths)
@@ -249,6 +251,6 @@ def test_ten_times_the_input_takes_at_most_twelve_times_the_work(kind, tmp_path)
         least_s = [min(pair) for pair in zip(least_s, taken_s, strict=True)]
         # The fewest parts take what any do, and are left out of both.
         any_s, less_s, more_s = least_s
-        if turn + 1 >= RUNS_MIN and more_s - any_s < BOUND * (less_s - any_s):
+        if turn + 1 >= RUNS_MIN and more_s - any_s < TIME_BOUND * (less_s - any_s):
             return
     pytest.fail(f"{less_s - any_s:.4f} s, and of ten times the input {more_s - any_s:.4f} s")
