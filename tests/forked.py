@@ -19,8 +19,8 @@ import traceback
 from pathlib import Path
 
 VERBS = (
-    "cache", "check", "collect", "export", "forecast", "move", "postgres", "profile", "report",
-    "storage", "sweep",
+    "cache", "check", "collect", "export", "fleet", "forecast", "ingest", "move", "postgres",
+    "profile", "report", "storage", "sweep",
 )  # fmt: skip
 #: Variables that a process reads as it starts, or a library as it is loaded.
 AT_START = ("ARROW", "LANG", "LC_", "LD_", "MALLOC", "OMP", "OPENBLAS", "PYTHON")
@@ -120,7 +120,10 @@ def run(arguments, options, timeout_s):
     """The result of a command line, or None where it has to be started anew."""
     words = [str(argument) for argument in arguments]
     is_short = words[:1] == ["--version"] or "--help" in words
-    if not words or not (is_short or words[0] in VERBS) or options.keys() - {"cwd", "env"}:
+    only_reads = words[:1] == ["verify"] and "--from" in words
+    if not (is_short or only_reads or "".join(words[:1]) in VERBS):
+        return None
+    if options.keys() - {"cwd", "env"}:
         return None
     if os.environ.get("SPILLCAST_STARTS") == "anew":
         return None

@@ -59,7 +59,9 @@ def test_hot_lines_of_a_pattern_are_found(tmp_path):
     assert off(requests.curve(), requests.curve(rate=0.01)) < 0.01
 
 
-@pytest.mark.parametrize("asked", ["rate=0.01", "error=0.002"])
+@pytest.mark.parametrize(
+    "asked", [pytest.param("rate=0.01", marks=pytest.mark.nightly), "error=0.002"]
+)
 def test_a_hundred_million_requests_take_little_memory(tmp_path, asked):
     """Ten million lines, each used ten times."""
     code = f"""

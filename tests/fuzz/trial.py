@@ -29,13 +29,15 @@ def warm_up():
     from importlib import import_module
 
     import spillcast
+    import spillcast_lab
 
-    for module in pkgutil.walk_packages(spillcast.__path__, "spillcast."):
-        if not module.name.endswith("__main__"):
-            try:
-                import_module(module.name)
-            except ImportError:
-                continue
+    for package in (spillcast, spillcast_lab):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                try:
+                    import_module(module.name)
+                except ImportError:
+                    continue
     # What is never looked at again need not be copied for a fork.
     gc.collect()
     gc.freeze()

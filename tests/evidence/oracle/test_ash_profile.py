@@ -127,14 +127,14 @@ def test_latency_with_waits_longer_than_the_interval(source, keep_every):
 
 
 def test_the_truth_lies_within_two_errors_as_often_as_it_should():
-    """Of 200 short samples, 95 % within two standard errors: 190 +- 3 deviations of 3.1."""
+    """Of 60 short samples, 95 % within two standard errors: 57 +- 3 deviations of 1.7."""
     rng = np.random.default_rng(3)
     within = 0
-    for _ in range(200):
+    for _ in range(60):
         waits = log_normal(rng, 9_000, 0.7, 40_000)
         row = read_row(sampled(waits, rng.exponential(3_000, len(waits)), phase=rng.random()))
         within += abs(row["latency_us"] - 9_000) < 2 * row["latency_error_us"]
-    assert within >= 180
+    assert within >= 52
 
 
 def test_wall_clock_of_a_serial_query_counts_its_rows():
