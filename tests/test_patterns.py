@@ -8,6 +8,8 @@ import time
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 import spillcast
 
 PACKAGE = Path(spillcast.__file__).parent
@@ -164,6 +166,7 @@ def slow_text(pattern, methods):
     return None
 
 
+@pytest.mark.nightly
 def test_no_text_takes_a_pattern_more_than_linear_time():
     found = used()
     assert len(found) > 100
