@@ -16,6 +16,7 @@ use aya::{Btf, Ebpf, EbpfLoader, Endianness, Pod};
 use spillcast_calls::CallKind;
 
 use super::super::spinning::SAMPLES_PER_S;
+use super::super::stacks::STACK_BYTES;
 use super::btf;
 
 /// Empty where it was built without a compiler.
@@ -103,8 +104,10 @@ pub fn load(calls: &[CallKind]) -> io::Result<Programs> {
     let described = described.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
     let btf = Btf::parse(&described, Endianness::default()).map_err(refused)?;
     let (kinds, flags) = rules(calls);
+    let cpus = online_cpus().map_or(1, |cpus| cpus.len() as u32);
     let mut loaded = EbpfLoader::new()
         .btf(Some(&btf))
+        .map_max_entries("stacks", stacks_bytes(cpus))
         .override_global("kind_of_call", &kinds[..], true)
         .override_global("flags_of_call", &flags[..], true)
         .load(OBJECT)
@@ -127,6 +130,11 @@ pub fn load(calls: &[CallKind]) -> io::Result<Programs> {
         file_faults,
         samples,
     })
+}
+
+/// Room for the stacks that so many CPUs sample in 80 ms, as a power of two.
+fn stacks_bytes(cpus: u32) -> u32 {
+    (8 * cpus.min(256) * (STACK_BYTES as u32 + 64)).next_power_of_two()
 }
 
 fn attach(loaded: &mut Ebpf, programs: &[(&str, &str)]) -> io::Result<()> {

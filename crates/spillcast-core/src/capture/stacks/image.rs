@@ -11,7 +11,7 @@ use framehop::ExplicitModuleSectionInfo;
 use object::elf::{self, FileHeader64, ProgramHeader64, Sym64};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
-use object::{Endianness, ReadRef};
+use object::Endianness;
 
 /// Larger tables of symbols or of unwinding are not read.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
@@ -84,6 +84,7 @@ impl Image {
 
     fn parse(name: &str, file: File, roots: &[PathBuf]) -> object::Result<Image> {
         let names_file = file.try_clone().ok();
+        let section = |elf: &Elf, name| elf.section(names_file.as_ref()?, name);
         let cache = ReadCache::new(file);
         let elf = Elf::parse(&cache)?;
         let build_id = elf.build_id();
@@ -94,8 +95,8 @@ impl Image {
             None => (Symbols::Exported, table_of(elf::SHT_DYNSYM)),
         };
         let unwind = Unwind {
-            eh_frame: elf.section(b".eh_frame"),
-            eh_frame_hdr: elf.section(b".eh_frame_hdr"),
+            eh_frame: section(&elf, b".eh_frame"),
+            eh_frame_hdr: section(&elf, b".eh_frame_hdr"),
         };
         let image = Self::unreadable(name.to_owned());
         let image = Image { segments: elf.segments()?, unwind, build_id, ..image };
@@ -183,11 +184,13 @@ impl<'a> Elf<'a> {
     }
 
     /// The address of a section and its bytes.
-    fn section(&self, name: &[u8]) -> Option<(u64, Arc<[u8]>)> {
+    fn section(&self, file: &File, name: &[u8]) -> Option<(u64, Arc<[u8]>)> {
         let (_, section) = self.sections.section_by_name(self.endian, name)?;
         let (offset, size) = section.file_range(self.endian).filter(|r| r.1 <= TABLE_BYTES_MAX)?;
-        let bytes = self.cache.read_bytes_at(offset, size).ok()?;
-        Some((section.sh_addr(self.endian), bytes.into()))
+        // Into its place at once: tables may have some MB.
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, size as usize).collect();
+        file.read_exact_at(Arc::get_mut(&mut bytes)?, offset).ok()?;
+        Some((section.sh_addr(self.endian), bytes))
     }
 
     fn build_id(&self) -> Option<String> {

@@ -19,7 +19,8 @@ struct {
     COUNT(max_entries, 4 << 20);
 } ring SECTION(".maps");
 
-/* A ring of their own, so that they take no room from what is reported of I/O. */
+/* A ring of their own, so that they take no room from what is reported of I/O; as large as there are
+ * CPUs. */
 struct {
     COUNT(type, MAP_RINGBUF);
     COUNT(max_entries, 4 << 20);
