@@ -40,7 +40,7 @@ APART static void work(double *spent) {
 int main(void) {
     double spent[3] = {0, 0, 0};
     getchar();
-    while (spent[0] + spent[1] + spent[2] < 1) work(spent);
+    while (spent[0] + spent[1] + spent[2] < 3) work(spent);
     printf("%f %f %f\n", spent[0], spent[1], spent[2]);
     return 0;
 }
@@ -79,7 +79,7 @@ fn check(source: &str) {
         return eprintln!("SKIP: no compiler, or {source} samples no stacks here");
     };
     let name = |position: &usize| named.functions[*position].0.as_deref().unwrap_or("?");
-    let mut samples: HashMap<&str, u64> = HashMap::new();
+    let (mut samples, mut complete) = (HashMap::<&str, u64>::new(), 0);
     for stack in &named.stacks {
         let names: Vec<&str> = stack.functions.iter().map(name).collect();
         *samples.entry(names[0]).or_default() += stack.samples;
@@ -87,12 +87,14 @@ fn check(source: &str) {
         match names[0] {
             "alpha" | "beta" => {
                 assert_eq!(names[1..3], ["work", "main"], "{names:?}");
-                assert!(stack.complete, "{names:?}");
+                complete += stack.samples * u64::from(stack.complete);
             }
             "deep" => assert!(names == ["deep"] && !stack.complete, "{names:?}"),
             _ => (),
         }
     }
+    // Pages at the upper end of a stack may not be in memory.
+    assert!(complete * 10 > 8 * (samples["alpha"] + samples["beta"]), "{complete} {samples:?}");
     let total_s: f64 = spent_s.iter().sum();
     for (function, spent_s) in ["alpha", "beta", "deep"].into_iter().zip(spent_s) {
         let share = samples[function] as f64 / named.samples as f64;

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use framehop::ExplicitModuleSectionInfo;
+use object::Endianness;
 use object::elf::{self, FileHeader64, ProgramHeader64, Sym64};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
-use object::Endianness;
 
 /// Larger tables of symbols or of unwinding are not read.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
