@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
+from math import inf
 from random import Random
 
 from spillcast.engines.engine import Lab
@@ -63,9 +64,27 @@ def draw(
     decides, by ``seed``. Storages that cannot be made here are not drawn, nor those on which one
     run takes a large part of the time.
     """
-    chance = Random(seed)
     cost = {storage.name: storage for storage in storages if unavailable(storage) is None}
-    max_run_s = max(MAX_RUN * budget_s, SHORT_RUN_S)
+    limit_s = max(MAX_RUN * budget_s, SHORT_RUN_S)
+    # Where runs are long on all storages, long ones are drawn.
+    for max_run_s in (limit_s, inf):
+        drawn = _drawn(cells, cost, budget_s, repeat, seed, parts, max_run_s)
+        if drawn.cells:
+            break
+    return drawn
+
+
+def _drawn(
+    cells: Sequence[Cell],
+    cost: Mapping[str, Storage],
+    budget_s: float,
+    repeat: int,
+    seed: int,
+    parts: bool,
+    max_run_s: float,
+) -> Drawn:
+    """The cells for which there is time, on storages on which no run is longer."""
+    chance = Random(seed)
     drawn: list[Cell] = []
     used = _Used()
     spent_s, loaded = 0.0, set[type[Lab]]()

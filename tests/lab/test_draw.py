@@ -148,6 +148,14 @@ def test_memory_is_the_same_where_it_bears_on_latency():
     assert all(source in KERNEL for cell in bounded for source, to in cell.pairs if to in KERNEL)
 
 
+def test_long_runs_are_drawn_where_all_are_long():
+    """15,000 operations of 5 ms take over a minute."""
+    storages = [one for one in STORAGES if one.name in ("5 ms", "tmpfs")]
+    long = [cell for cell in TPCDS if cell.workload.operations > 15_000][:1]
+    [cell] = drawn(30, repeat=1, storages=storages, cells=long).cells
+    assert {*cell.storages} == {"5 ms", "tmpfs"}
+
+
 def test_a_cell_that_has_nothing_to_be_forecast_between_gets_no_storages():
     some = [one for one in EVERYWHERE if one.name in ("kernel 1", "tmpfs")]
     chosen = drawn(10_000, storages=some, cells=TPCH)
