@@ -5,11 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.evidence.counts import Bounds, Counts, OpCounts, middle
-from spillcast.evidence.postgres.nodes import BLOCK_BYTES, TempIO
+from spillcast.evidence.postgres.nodes import BLOCK_BYTES, MEMORY_BLOCK_S, TempIO
 from spillcast.recording.meta import ObservedEngine
 
 #: The source of such counts.
 EXPLAIN = "explain"
+
+
+def untimed_bounds(
+    blocks: int, elapsed_s: float, other_s: float, processes: float, reason: str, remedy: str
+) -> Bounds[float]:
+    """Bounds of the time of temp blocks (s): memory's speed, and all of the run but ``other_s``."""
+    upper_s = max(elapsed_s - other_s, 0.1 * elapsed_s) * processes
+    return Bounds(min(blocks * MEMORY_BLOCK_S, upper_s), upper_s, reason, remedy)
 
 
 def counts_of_blocks(

@@ -9,9 +9,9 @@ from typing import Any
 
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.choice import LISTED, TEXT_MAX, ambiguous, item_of
-from spillcast.evidence.counts import Bounds, Counts
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import MARK
-from spillcast.evidence.postgres.counted import counts_of_blocks
+from spillcast.evidence.postgres.counted import counts_of_blocks, untimed_bounds
 from spillcast.evidence.postgres.document import LOGGED, documents_of, logged_plan
 from spillcast.evidence.postgres.log_entries import TIME, Entry, entries_of
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES, MEMORY_BLOCK_S, TempIO
@@ -386,12 +386,8 @@ def counts_of_files(
             "give it with --elapsed, or set log_min_duration_statement = 0",
         )
     blocks = max(1, round(sum(file.bytes for file in files) / BLOCK_BYTES))
-    time_bounds = Bounds(
-        min(2 * blocks * MEMORY_BLOCK_S, took_s),
-        took_s,
-        "the log tells only how long the call took",
-        _TIMES,
-    )
+    reason = "the log tells only how long the call took"
+    time_bounds = untimed_bounds(2 * blocks, took_s, 0.0, 1.0, reason, _TIMES)
     query = files[0].query
     return counts_of_blocks(
         path,

@@ -14,11 +14,10 @@ from spillcast.errors import (
 from spillcast.evidence.choice import LISTED, TEXT_MAX, ambiguous, item_of
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes, middle_processes
 from spillcast.evidence.figures.numbers import Held, Number, hold
-from spillcast.evidence.postgres.counted import counts_of_blocks
+from spillcast.evidence.postgres.counted import counts_of_blocks, untimed_bounds
 from spillcast.evidence.postgres.document import HOW, read_documents, read_log
 from spillcast.evidence.postgres.nodes import (
     BLOCK_BYTES,
-    MEMORY_BLOCK_S,
     Node,
     TempIO,
     amount,
@@ -166,7 +165,11 @@ def counts_of_plan(
                 raise TimesContradictory(f"{path}: {refusal}", _SPLIT) from refusal
         time_bounds = None
         if timed and plan_s and not temp.total_s:
-            time_bounds = _time_bounds(top, plan_s, middle_processes(shared))
+            time_bounds = untimed_bounds(
+                temp.blocks, plan_s, _data_read_s(top, plan_s), middle_processes(shared),
+                "the plan has no times of it, so it took from the speed of memory to the whole run",
+                TIMED,
+            )  # fmt: skip
         return counts_of_blocks(
             path,
             plan_s,
@@ -182,14 +185,6 @@ def counts_of_plan(
             notes=_notes(document, top),
             data_read_s=_data_read_s(top, plan_s),
         )
-
-
-def _time_bounds(top: Node, elapsed_s: float, processes: float) -> Bounds[float]:
-    """From memory's speed to all of the run but reads of tables, in all processes."""
-    upper_s = max(elapsed_s - _data_read_s(top, elapsed_s), 0.1 * elapsed_s) * processes
-    lower_s = min(top.all_temp.blocks * MEMORY_BLOCK_S, upper_s)
-    why = "the plan has no times of it, so it took from the speed of memory to the whole run"
-    return Bounds(lower_s, upper_s, why, TIMED)
 
 
 def _data_read_s(top: Node, elapsed_s: float) -> float:

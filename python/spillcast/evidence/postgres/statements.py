@@ -7,8 +7,8 @@ from pathlib import Path
 from spillcast.errors import InputError, NoTempIo, Refusal, SelectionEmpty, TimesContradictory
 from spillcast.evidence.choice import LISTED, TEXT_MAX, ambiguous
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes, middle_processes
-from spillcast.evidence.postgres.counted import counts_of_blocks
-from spillcast.evidence.postgres.nodes import BLOCK_BYTES, MEMORY_BLOCK_S, TempIO
+from spillcast.evidence.postgres.counted import counts_of_blocks, untimed_bounds
+from spillcast.evidence.postgres.nodes import BLOCK_BYTES, TempIO
 from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER, Row, read_rows
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
@@ -70,11 +70,18 @@ def counts_of_row(
     if temp.total_s == 0:
         temp = TempIO(temp.read, temp.written, None, None)
     elapsed_s = elapsed_s or row.elapsed_s / row.calls
+    other_s = row.other_s / row.calls
     try:
-        other_s = row.other_s / row.calls
         shared = feasible_processes(processes_of(row), elapsed_s, temp.total_s, other_s)
     except Refusal as refusal:
         raise TimesContradictory(f"{path}: {refusal}", _MORE_PROCESSES) from refusal
+    time_bounds = None
+    if timed and not temp.total_s:
+        time_bounds = untimed_bounds(
+            temp.blocks, elapsed_s, other_s / shared.upper, middle_processes(shared),
+            "its times are 0 or missing, so it took from the speed of memory to the whole call",
+            _NO_TIMES if row.read_s is None else _UNTIMED,
+        )  # fmt: skip
     return counts_of_blocks(
         path,
         elapsed_s,
@@ -82,22 +89,9 @@ def counts_of_row(
         ObservedEngine("postgresql", query=row.query),
         processes=middle_processes(shared),
         processes_bounds=None if shared.lower == shared.upper else shared,
-        time_bounds=_time_bounds(row, temp, elapsed_s, shared)
-        if timed and not temp.total_s
-        else None,
+        time_bounds=time_bounds,
         statement=Statement(row.queryid, row.query, row.calls, 1, row.spread),
     )
-
-
-def _time_bounds(
-    row: Row, temp: TempIO, elapsed_s: float, processes: Bounds[float]
-) -> Bounds[float]:
-    """From memory's speed to all of a call but other I/O, in all processes."""
-    upper_s = max(elapsed_s - row.other_s / row.calls / processes.upper, 0.1 * elapsed_s)
-    upper_s *= middle_processes(processes)
-    lower_s = min(temp.blocks * MEMORY_BLOCK_S, upper_s)
-    why = "its times are 0 or missing, so it took from the speed of memory to the whole call"
-    return Bounds(lower_s, upper_s, why, _NO_TIMES if row.read_s is None else _UNTIMED)
 
 
 def _temp_of_a_call(row: Row) -> TempIO:
