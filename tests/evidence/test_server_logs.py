@@ -46,6 +46,17 @@ def test_a_message_of_auto_explain_has_its_time_without_its_prefix(tmp_path):
     assert (counts.operations, counts.elapsed_s) == (7, pytest.approx(8.025938))
 
 
+@pytest.mark.parametrize("buffers", ["", "  Buffers: shared hit=9\n"])
+def test_a_sort_on_disk_without_temp_blocks_is_not_called_no_spill(tmp_path, buffers):
+    path = tmp_path / "pasted.txt"
+    path.write_text(
+        "Sort (actual rows=9 loops=1)\n  Sort Method: external merge  Disk: 24kB\n"
+        f"{buffers}Execution Time: 9.1 ms\n"
+    )
+    with pytest.raises(EvidenceIncomplete):
+        read_logs(path)
+
+
 def test_paths_of_temp_files_may_lack_quotes(tmp_path):
     (tmp_path / "a.log").write_text(TEXT.replace('"', ""))
     (tmp_path / "b.log").write_text(TEXT)

@@ -7,7 +7,8 @@ from typing import Generic, TypeVar
 
 from spillcast.errors import EvidenceAmbiguous, InputError, SelectionEmpty
 from spillcast.tabular import aligned
-from spillcast.units import format_duration, parse_bytes
+from spillcast.text import one_line
+from spillcast.units import format_bytes, format_duration, parse_bytes
 
 BLOCK_BYTES = 8192
 LISTED = 8
@@ -100,6 +101,26 @@ def ambiguous(
     lines = aligned([names, *rows[:LISTED]], right=True)
     lines += [f"and {total - LISTED:,} more"] * (total > LISTED)
     return EvidenceAmbiguous("\n    ".join([summary, *lines]), hint)
+
+
+def ambiguous_items(
+    summary: str,
+    items: Sequence[tuple[float | None, int, str]],
+    names: tuple[str, str],
+    hint: str,
+) -> InputError:
+    """The same of runs with elapsed time (s), bytes and text; ``names`` are those of the last."""
+    numbered = sorted(enumerate(items, 1), key=lambda row: -row[1][1])[:LISTED]
+    rows = [
+        (
+            f"{at}",
+            "-" if elapsed_s is None else format_duration(elapsed_s),
+            format_bytes(size_bytes),
+            one_line(text, TEXT_MAX),
+        )
+        for at, (elapsed_s, size_bytes, text) in numbered
+    ]
+    return ambiguous(summary, ("item", "elapsed", *names), rows, len(items), hint)
 
 
 def _several(path: Path, left: Sequence[tuple[int, Item[Run]]]) -> InputError:

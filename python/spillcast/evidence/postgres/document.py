@@ -53,6 +53,16 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
             raise EvidenceUnknown(f"{path}: a log without plans", "load auto_explain to log them")
         return logs.plans
     text = unwrapped(text_of(path))
+    documents = pasted_documents(text, path)
+    if not documents:
+        raise EvidenceUnknown(f"{path}: holds no plan of EXPLAIN", HOW)
+    if ELSEWHERE.search(text) and not any(_blocks(document["Plan"]) for document in documents):
+        raise EvidenceUnknown(*_elsewhere(path, text))
+    return documents
+
+
+def pasted_documents(text: str, path: Path) -> list[dict[str, Any]]:
+    """The plans in a plain text; none where it has no figures of plans either."""
     with reading(path, HOW):
         try:
             documents = documents_of(text, path)
@@ -63,10 +73,6 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
     if not documents and (figures := FIGURES.search(text)):
         line = text[text.rfind("\n", 0, figures.start()) + 1 :].partition("\n")[0].strip()
         raise EvidenceDamaged(f"{path}: a line is not understood: {line[:200]}", HOW)
-    if not documents:
-        raise EvidenceUnknown(f"{path}: holds no plan of EXPLAIN", HOW)
-    if ELSEWHERE.search(text) and not any(_blocks(document["Plan"]) for document in documents):
-        raise EvidenceUnknown(*_elsewhere(path, text))
     return documents
 
 

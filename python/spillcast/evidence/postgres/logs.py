@@ -1,20 +1,21 @@
 """Temp files and plans in a server's logs, however they are packed, wrapped and called."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, NoTempIo
-from spillcast.evidence.choice import LISTED, TEXT_MAX, ambiguous, item_of
+from spillcast.evidence.choice import ambiguous_items, item_of
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import MARK
 from spillcast.evidence.postgres.counted import counts_of_blocks, untimed_bounds
-from spillcast.evidence.postgres.document import LOGGED, documents_of, logged_plan
+from spillcast.evidence.postgres.document import LOGGED, logged_plan, pasted_documents
 from spillcast.evidence.postgres.log_entries import TIME, Entry, entries_of
-from spillcast.evidence.postgres.nodes import BLOCK_BYTES, MEMORY_BLOCK_S, TempIO
+from spillcast.evidence.postgres.nodes import BLOCK_BYTES, MEMORY_BLOCK_S, TempIO, nodes_of
+from spillcast.evidence.postgres.plan import check_sums
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.text import blocks_of, head_of
 from spillcast.evidence.unwrap import unwrapped
@@ -22,8 +23,7 @@ from spillcast.gate import reading
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
-from spillcast.text import one_line
-from spillcast.units import format_bytes, format_count, format_duration
+from spillcast.units import format_count
 
 _TEMP = re.compile(r'temporary file: path "?(?P<path>[^",]*)"?, size (?P<size>\d+)')
 _PID = re.compile(r"pgsql_tmp(\d+)")
@@ -42,7 +42,10 @@ _NAME = re.compile(
 _RESOLUTION_S = 1.0
 #: Lines of a message that stand before its statement.
 _BESIDE = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
-HOW = "set log_temp_files = 0, and auto_explain for plans, then give the server's log folder"
+HOW = (
+    "set log_temp_files = 0, and auto_explain with log_buffers for plans, then give the server's "
+    "log folder"
+)
 _LIMITS = (
     (re.compile(r'temporary file size exceeds "(temp_file_limit)" (\(\w+\))'), "{} {}"),
     (
@@ -182,6 +185,7 @@ def _merged(path: Path, logs_by_file: Sequence[Logs]) -> Logs:
     exceeded = [failure for logs in logs_by_file for failure in logs.exceeded]
     untimed = not any(file.elapsed_s for file in temp)
     if not plans and not exceeded and untimed and path.is_file() and (pasted := _pasted(path)):
+        _check_counted(path, pasted)
         return Logs(1, [], pasted, None)
     if not temp and not plans and not exceeded:
         recognised = recognise(path) if path.is_file() else None
@@ -194,13 +198,27 @@ def _merged(path: Path, logs_by_file: Sequence[Logs]) -> Logs:
             f"{path}: no temp file and no plan in {format_count(len(logs_by_file), 'file')}",
             f"{HOW}; its messages have to be in English (lc_messages = 'C')",
         )
+    if not temp and not exceeded:
+        _check_counted(path, plans)
     return Logs(len(logs_by_file), temp, plans, _window_s(times), times, exceeded)
+
+
+def _check_counted(path: Path, plans: Sequence[Mapping[str, Any]]) -> None:
+    """InputError where plans were run, and no plan can tell whether it spilled."""
+    ran = [plan["Plan"] for plan in plans if "Actual Loops" in plan["Plan"]]
+    if ran and not any("Temp Written Blocks" in plan for plan in ran):
+        raise EvidenceIncomplete(f"{path}: plans without BUFFERS: they have no temp blocks", HOW)
+    if not any(plan.get("Temp Written Blocks") for plan in ran):
+        for plan in ran:
+            check_sums(path, nodes_of(plan))
 
 
 def _pasted(path: Path) -> list[dict[str, Any]]:
     """Plans that are in no log."""
     text = head_of(path)
-    return documents_of(unwrapped(text), path) if re.search(r"Plan|\((?:cost|actual)", text) else []
+    if not re.search(r"Plan|\((?:cost|actual)|\btemp read=", text):
+        return []
+    return pasted_documents(unwrapped(text), path)
 
 
 def _of_blocks(file: Path, blocks: Iterator[bytes]) -> Logs:
@@ -408,18 +426,10 @@ def _picked(
         return item_of(path, calls, item)
     if len(calls) == 1:
         return calls[0]
-    sizes = [sum(file.bytes for file in files) for files in calls]
-    largest = sorted(range(len(calls)), key=lambda at: -sizes[at])[:LISTED]
-    rows = [
-        (
-            f"{at + 1}",
-            "-" if (took_s := calls[at][0].elapsed_s) is None else format_duration(took_s),
-            format_bytes(sizes[at]),
-            one_line(calls[at][0].query or "?", TEXT_MAX),
-        )
-        for at in largest
+    items = [
+        (files[0].elapsed_s, sum(file.bytes for file in files), files[0].query or "?")
+        for files in calls
     ]
     summary = f"{path}: {len(calls):,} calls with temp files, the largest first:"
     hint = "name one with --item; spillcast postgres ranks all statements of a log"
-    names = ("item", "elapsed", "temp files", "statement")
-    raise ambiguous(summary, names, rows, len(calls), hint)
+    raise ambiguous_items(summary, items, ("temp files", "statement"), hint)

@@ -11,7 +11,7 @@ from spillcast.errors import (
     Refusal,
     TimesContradictory,
 )
-from spillcast.evidence.choice import LISTED, TEXT_MAX, ambiguous, item_of
+from spillcast.evidence.choice import ambiguous_items, item_of
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes, middle_processes
 from spillcast.evidence.figures.numbers import Held, Number, hold
 from spillcast.evidence.postgres.counted import counts_of_blocks, untimed_bounds
@@ -29,8 +29,7 @@ from spillcast.gate import reading
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
 from spillcast.redaction import struck_text
-from spillcast.text import one_line
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_duration
 
 if TYPE_CHECKING:
     from spillcast.recording.recording import Recording
@@ -109,26 +108,21 @@ def picked(
     }
     if logged and len(alike) == 1:
         return spilling[0]
-    numbered = sorted(enumerate(documents, 1), key=lambda numbered: -blocks_of(numbered[1]["Plan"]))
-    rows = [
+    items = [
         (
-            f"{at}",
-            _milliseconds(document),
-            format_bytes(blocks_of(document["Plan"]) * BLOCK_BYTES),
-            one_line(
-                str(document.get("Query Text") or document["Plan"].get("Node Type", "?")), TEXT_MAX
-            ),
+            _elapsed_s(document),
+            blocks_of(document["Plan"]) * BLOCK_BYTES,
+            str(document.get("Query Text") or document["Plan"].get("Node Type", "?")),
         )
-        for at, document in numbered[:LISTED]
+        for document in documents
     ]
     summary = f"{path}: {len(documents):,} plans, the most temp I/O first:"
-    names = ("item", "elapsed", "temp I/O", "plan")
-    raise ambiguous(summary, names, rows, len(documents), "name one with --item")
+    raise ambiguous_items(summary, items, ("temp I/O", "plan"), "name one with --item")
 
 
-def _milliseconds(document: Mapping[str, Any]) -> str:
+def _elapsed_s(document: Mapping[str, Any]) -> float | None:
     ms = document.get("Execution Time", document["Plan"].get("Actual Total Time"))
-    return format_duration(ms / 1e3) if isinstance(ms, int | float) else "-"
+    return ms / 1e3 if isinstance(ms, int | float) else None
 
 
 def counts_of_plan(
