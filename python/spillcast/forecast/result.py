@@ -146,7 +146,8 @@ class Remaining:
     elapsed_s: RemainingQuantity
     #: What was given and is not used, and why.
     unused: Sequence[str] = later(())
-    #: Whether temp files were still written at full rate when the recording ended.
+    #: Whether temp files were still written at full rate when the recording ended, so that nothing
+    #: bounds what remains.
     still_writing: bool = later(False)
 
     @property
@@ -155,13 +156,12 @@ class Remaining:
         return self.elapsed_s.high is None
 
     @property
-    def open_ended_words(self) -> str:
-        """Why only a lower bound is known, and which."""
-        reason = "nothing shows how much will still be written to temp files"
-        if self.still_writing:
-            reason = "temp files were still written at full rate when the recording ended"
-        low = format_duration(self.elapsed_s.low)
-        return f"no upper bound: {reason}, and to read what they hold takes at least {low} more"
+    def still_writing_words(self) -> str:
+        """Why only a lower bound is known, and which, where files were still written."""
+        return (
+            "no upper bound: temp files were still written at full rate when the recording ended, "
+            f"and to read what they hold takes at least {format_duration(self.elapsed_s.low)} more"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,8 +111,8 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
     # Where most of the time is reads of tables, that is said first in any case.
     lines = [_where(query, place if place == "data" else kind)]
     lines += _warm(query) if place == "data" else []
-    if query.to_come is not None and query.to_come.open_ended:
-        words = query.to_come.open_ended_words
+    if query.to_come is not None and query.to_come.still_writing:
+        words = query.to_come.still_writing_words
         lines.insert(0, f"{words[0].upper()}{words[1:]}. {BOUND_IT}")
     if cached:
         lines += in_memory_sentences(cached, query.baseline_s)

@@ -80,7 +80,7 @@ def _part(case: _Case) -> Iterator[Warned]:
     unused = [Warned("not-used", f"not used: {reason}") for reason in workload.unused_hints]
     if part is not None:
         if left is not None and left.still_writing:
-            yield Warned("still-writing", left.open_ended_words)
+            yield Warned("still-writing", left.still_writing_words)
         text = "this forecast is only for the recorded part; "
         if left is not None and left.reads_bytes.low:
             low = format_bytes(left.reads_bytes.low)
