@@ -5,14 +5,16 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from spillcast.engines.held import RunResult
 from spillcast.evidence.counts import Counts
 from spillcast.forecast import Forecast
 from spillcast.lab.run import lost_shares
 from spillcast.recording import Recording
 from spillcast.recording.meta import Temp
-from spillcast.storage import Storage
-from spillcast.storage.observed import TempEvidence
+from spillcast.storage import Group, Storage
+from spillcast.storage.observed import TempEvidence, observed
 
 
 @dataclass(frozen=True)
@@ -281,3 +283,35 @@ class Truth:
 def document(cases: Sequence[Case], about: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The document of a demo, or of a verification and what is to be known of it."""
     return {"schema": VERIFY_SCHEMA, **(about or {}), "cases": [case.to_json() for case in cases]}
+
+
+#: The blog post's formula takes the share of samples a second apart in temp waits.
+SAMPLE_NS = 1_000_000_000
+
+
+def seed_formula_s(baseline: Recording, target: Storage) -> float:
+    """Elapsed time on ``target`` by the formula of the blog post, from a forecast's evidence.
+
+    T_new = T - p*T + p*T / g, where p is the share of 1 Hz samples in temp waits, and g the ratio
+    of the mean read latencies. docs/method.md explains what it leaves out.
+    """
+    elapsed_s = baseline.elapsed_s
+    temp_s = sampled_share(baseline) * elapsed_s
+    gain = _read_latency_s(observed(baseline)) / _read_latency_s(target)
+    return elapsed_s - temp_s + temp_s / gain
+
+
+def sampled_share(baseline: Recording) -> float:
+    """Share of instants one second apart at which a temp operation was under way."""
+    waits = baseline.temp_waits
+    start = waits["start_ns"].to_numpy()
+    end = np.maximum.accumulate(start + waits["elapsed_ns"].to_numpy())
+    instants = np.arange(SAMPLE_NS // 2, round(baseline.elapsed_s * 1e9), SAMPLE_NS)
+    before = np.searchsorted(start, instants, side="right") - 1
+    under_way = (before >= 0) & (end[before] > instants)
+    return float(under_way.mean()) if len(instants) else 0.0
+
+
+def _read_latency_s(storage: Storage) -> float:
+    groups: list[Group] = storage.of("read") or storage.of("write")
+    return sum(group.total_ns for group in groups) / sum(group.count for group in groups) / 1e9

@@ -10,9 +10,8 @@ from spillcast.engines.engine import Workload
 from spillcast.engines.registry import lab_of
 from spillcast.errors import SpaceInsufficient
 from spillcast.forecast import forecast
-from spillcast.lab.case import Case, Runs, evidence_of
+from spillcast.lab.case import Case, Runs, evidence_of, seed_formula_s
 from spillcast.lab.run import Status, run, run_recorded, undisturbed
-from spillcast.lab.seed import seed_formula_s
 from spillcast.lab.storages import Emulated, Place, direction, emulated, fast_parent, plain
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
