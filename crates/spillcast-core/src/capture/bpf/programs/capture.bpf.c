@@ -386,12 +386,20 @@ INLINE void report_stack(struct registers *registers, u64 ids, u64 now_ns)
     record->fp = FRAME(registers);
     record->lr = LINK(registers);
     record->bytes = 0;
-    /* A read fails where any of its bytes is beyond the stack. */
+    /* A read fails where any of its bytes is not in memory, as beyond the stack: the last part is read
+     * in pieces. */
     for (u32 part = 0; part < STACK_PARTS; part++) {
         u64 from = record->sp + part * STACK_PART_BYTES;
-        if (read_user(record->stack[part], STACK_PART_BYTES, (void *)from))
-            break;
-        record->bytes += STACK_PART_BYTES;
+        if (!read_user(record->stack[part], STACK_PART_BYTES, (void *)from)) {
+            record->bytes += STACK_PART_BYTES;
+            continue;
+        }
+        for (u32 at = 0; at < STACK_PART_BYTES; at += STACK_PIECE_BYTES) {
+            if (read_user(record->stack[part] + at, STACK_PIECE_BYTES, (void *)(from + at)))
+                break;
+            record->bytes += STACK_PIECE_BYTES;
+        }
+        break;
     }
     ring_submit(record, NO_WAKEUP);
 }

@@ -174,6 +174,7 @@ struct sample {
 
 #define STACK_PART_BYTES 1024
 #define STACK_PARTS 32
+#define STACK_PIECE_BYTES 64
 /* So many samples come to one of a stack. */
 #define SAMPLES_PER_STACK 5
 
