@@ -143,7 +143,7 @@ def _check_column(path: Path | str, field: Field, column: Column, signed: bool, 
     if column.is_text or column.items is not None or column.values.dtype.kind not in "iuf":
         return
     values = column.drop_null().values
-    if not np.isfinite(values).all():
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise damaged(path, f"{name} is not finite in some row", hint)
     if not len(values):
         return
