@@ -1,5 +1,6 @@
 //! A Parquet file written a few thousand rows at a time.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -62,7 +63,10 @@ impl BatchFile {
         key_values: Vec<(String, String)>,
     ) -> io::Result<BatchFile> {
         let group_rows = group_rows.unwrap_or(ROW_GROUP_ROWS);
-        let mut file = writer(path, schema, group_rows)?;
+        // Arrow's readers look for the pairs in the schema, others in the file's metadata.
+        let pairs: HashMap<String, String> = key_values.iter().cloned().collect();
+        let schema = schema.clone().with_metadata(pairs);
+        let mut file = writer(path, &schema, group_rows)?;
         for (key, value) in key_values {
             file.append_key_value_metadata(KeyValue::new(key, value));
         }
