@@ -46,7 +46,7 @@ LONGEST = (
     "tests/lab/test_memory_sweep.py",
 )  # fmt: skip
 #: Folders whose tests share a server, which one worker runs.
-SERVED = ("tests/engines/postgres/live", "tests/engines/postgres/move")
+SERVED = ("tests/engines/postgres/move",)
 
 #: The tests in which a worker of pytest-xdist ended, of which the rest of its file was not run.
 CRASHED = []

@@ -110,7 +110,7 @@ def test_bad_options(rows, arguments, words):
         ("text.csv", "object,offset,bytes\nT,zero,8192\n", "zero"),
         ("negative.csv", "object,offset,bytes\nT,-1,8192\n", "negative"),
         ("empty.csv", "object,offset,bytes\n", "holds no rows"),
-        ("none.csv", "", "Empty CSV"),
+        ("none.csv", "", "no column object"),
         (
             "huge.csv",
             "object,offset,bytes\nT,9223372036854775807,8192\n",

@@ -58,8 +58,8 @@ def steps_of_spillcast(recording):
     none = [0] * steps.num_rows
     rows = []
     names = ("cpu_ns", "after", "after_cpu_ns")
-    has = {name: steps[name].to_pylist() if name in steps.schema.names else none for name in names}
-    if "after" not in steps.schema.names:
+    has = {name: steps[name].to_pylist() if name in steps.column_names else none for name in names}
+    if "after" not in steps.column_names:
         has["after"] = [None] * steps.num_rows
     for at, row in enumerate(steps.to_pylist()):
         op = {True: "write", False: "read", None: "-"}[row["write"]]

@@ -59,7 +59,7 @@ def test_limits_of_version_2_are_found(tmp_path):
     assert memory_groups(cgroups=tmp_path) == []
 
 
-@pytest.mark.parametrize(("limit_mb", "is_said"), [(70, True), (400, False)])
+@pytest.mark.parametrize(("limit_mb", "is_said"), [(60, True), (400, False)])
 def test_a_group_that_is_too_small_for_a_recorder_is_said(places, limit_mb, is_said):
     # What a recorder holds depends on the source.
     available("bpf")

@@ -145,7 +145,7 @@ def test_every_column_is_described():
     """With its type and whether it may be null."""
     section = SCHEMA_PAGE.read_text().partition("\n## Verification")[2].partition("\n## ")[0]
     described = re.findall(r"^\| `(\w+)` \| ([\w ]+) \| (yes|no) \|", section, re.MULTILINE)
-    types = {"list of double": "list<", "list of struct": "list<"}
+    types = {"double": "float64", "list of double": "list of float64"}
     for column, (name, words, null) in zip(COLUMNS, described, strict=True):
         assert (column.name, column.nullable) == (name, null == "yes")
         assert str(column.type).startswith(types.get(words, words))
@@ -281,7 +281,7 @@ def test_no_cases_make_a_page_too(tmp_path):
     ("arguments", "words"),
     [
         (["--from", "missing.parquet"], "missing.parquet: no such file"),
-        (["--from", "text.parquet"], "cut or damaged: Parquet file size is 2 bytes"),
+        (["--from", "text.parquet"], "cut or damaged"),
         (["--from", "other.parquet"], "holds no cases"),
         (
             ["--from", "older.parquet"],

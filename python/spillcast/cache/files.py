@@ -99,7 +99,7 @@ def _read(path: Path) -> Table:
         if texts is None:
             columns[name] = _column(path, name, type, defaults[name] * count)
             continue
-        if "" in texts:
+        if type != TEXT and "" in texts:
             raise EvidenceDamaged(f"{path}: {name} is empty in some row", _CSV_HINT)
         columns[name] = _column(path, name, type, texts)
     return Table(columns)

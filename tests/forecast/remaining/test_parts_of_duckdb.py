@@ -1,5 +1,6 @@
 """Queries of DuckDB seen for their first part: what remained is known from the entire recording."""
 
+import pyarrow as pa
 import pytest
 
 from spillcast.engines.duckdb.lab import HASH_JOIN, WINDOW
@@ -32,10 +33,8 @@ def runs(tmp_path_factory):
 
 
 def moved(recording, op):
-    waits = recording.temp_waits.to_pydict()
-    return sum(
-        size or 0 for size, done in zip(waits["bytes"], waits["op"], strict=True) if done == op
-    )
+    waits = pa.table(recording.temp_waits)
+    return sum(row["bytes"] or 0 for row in waits.to_pylist() if row["op"] == op)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 0.95])
