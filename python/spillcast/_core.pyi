@@ -223,8 +223,6 @@ class Table:
 class Memory:
     """Memory of a column, read by the buffer protocol."""
 
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-
 @final
 class ParquetReader:
     """A Parquet file: its columns and row groups, then its rows."""
