@@ -32,7 +32,11 @@ def test_json_has_null_for_what_is_no_number(capsys):
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_leads_nowhere(tmp_path, closed):
-    written = "import os; os.write(os.open('spilled', os.O_CREAT | os.O_WRONLY), bytes(9))"
+    # It lives on, so that the name of its file can be read.
+    written = (
+        "import os, time; os.write(os.open('spilled', os.O_CREAT | os.O_WRONLY), bytes(9)); "
+        "time.sleep(0.5)"
+    )
     command = [sys.executable, "-S", "-c", written]
     asked = spillcast_command("record", "--temp", ".", "-o", "run.spill", "--", *command)
     ran = subprocess.run(

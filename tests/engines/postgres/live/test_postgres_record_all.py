@@ -61,9 +61,12 @@ def until_kept(output, count):
 
 
 def check_is_of(path, plan, unassigned=0):
-    """Blocks and time of the recording are those of the plan, but for those of unknown workers."""
+    """Blocks and time of the recording are those of the plan, but for those of unknown workers.
+
+    PostgreSQL may write a block of the query after its plan has been counted.
+    """
     counts = plan["Temp Read Blocks"], plan["Temp Written Blocks"]
-    assert 0 <= sum(counts) - sum(temp_blocks(path)) <= unassigned
+    assert -2 <= sum(counts) - sum(temp_blocks(path)) <= unassigned
     recording = Recording.open(path)
     whole_s = plan["Actual Total Time"] / 1e3
     assert recording.elapsed_s == pytest.approx(whole_s, rel=0.2, abs=0.4)
