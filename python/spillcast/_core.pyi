@@ -693,9 +693,8 @@ class SparkApplication:
         float,
         list[tuple[float, float, float, float, float]],
         list[tuple[float, float]],
-        list[tuple[float, float]],
     ]:
-        """Elapsed time; by stage begin, end, work, waits for reads and writes; jobs; executions.
+        """Elapsed time; by stage begin, end, work, waits for reads and writes; executions.
 
         In seconds."""
 

@@ -44,7 +44,6 @@ fn application(cores: u32, stages: &[Vec<Metrics>]) -> Application {
             application.tasks.push(Task {
                 stage: at as u32,
                 finished_ms: metrics.cpu_ns / 1_000_000,
-                succeeded: true,
                 metrics: *metrics,
                 ..Task::default()
             });

@@ -54,11 +54,7 @@ impl Table {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema;
         let batches = RecordBatchIterator::new([Ok(self.0.clone())], self.0.schema());
-        PyCapsule::new_with_value(
-            py,
-            FFI_ArrowArrayStream::new(Box::new(batches)),
-            c"arrow_array_stream",
-        )
+        stream_capsule(py, batches)
     }
 
     /// What an object with `__arrow_c_array__` or `__arrow_c_stream__` holds, batch by batch.
@@ -142,9 +138,17 @@ impl Stream {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema;
         let batches = Batches { schema: self.schema.clone(), next: self.next.clone_ref(py) };
-        let stream = FFI_ArrowArrayStream::new(Box::new(batches));
-        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+        stream_capsule(py, batches)
     }
+}
+
+/// A capsule that hands over batches as they are asked for.
+fn stream_capsule<'py>(
+    py: Python<'py>,
+    batches: impl RecordBatchReader + Send + 'static,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let stream = FFI_ArrowArrayStream::new(Box::new(batches));
+    PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
 }
 
 struct Batches {

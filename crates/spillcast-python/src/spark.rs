@@ -17,8 +17,8 @@ use crate::os_error;
 type Figures = (f64, f64, f64, f64, f64);
 /// Begin, end, and sums over tasks of work and of waits for reads and writes, in seconds.
 type StageRow = (f64, f64, f64, f64, f64);
-/// Elapsed time, stages, and begin and end of jobs and of SQL executions, in seconds.
-type Simulated = (f64, Vec<StageRow>, Vec<(f64, f64)>, Vec<(f64, f64)>);
+/// Elapsed time, stages, and begin and end of SQL executions, in seconds.
+type Simulated = (f64, Vec<StageRow>, Vec<(f64, f64)>);
 
 /// Bytes that are read between two calls of `progress`.
 const PROGRESS_BYTES: u64 = 8 << 20;
@@ -97,12 +97,12 @@ impl SparkApplication {
         if work.0.len() != self.0.tasks.len() {
             return Err(PyValueError::new_err("the work is that of another application"));
         }
-        let Outcome { elapsed_s, stages, jobs, executions, .. } =
+        let Outcome { elapsed_s, stages, executions, .. } =
             py.detach(|| simulate(&self.0, &storage_of(figures), &work.0));
         let row = |stage: spillcast_core::spark::StageOutcome| {
             (stage.begin_s, stage.end_s, stage.work_s, stage.read_wait_s, stage.write_wait_s)
         };
-        Ok((elapsed_s, stages.into_iter().map(row).collect(), jobs, executions))
+        Ok((elapsed_s, stages.into_iter().map(row).collect(), executions))
     }
 }
 

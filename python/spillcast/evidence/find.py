@@ -15,8 +15,9 @@ from spillcast.errors import (
     EvidenceUnsuited,
     PathMissing,
 )
+from spillcast.evidence.address import is_address
 from spillcast.evidence.recognise import is_word, recognise
-from spillcast.evidence.spark_log import is_address, is_log_folder
+from spillcast.evidence.spark_log import is_log_folder
 from spillcast.evidence.text import HEAD_BYTES, head_of
 from spillcast.gate import check_kind
 from spillcast.recording.meta import is_recording

@@ -17,13 +17,11 @@ from spillcast.errors import (
     EvidenceMissing,
     EvidenceMixed,
     EvidenceUnsuited,
-    FileUnreadable,
-    PackageMissing,
     PathMissing,
     SelectionEmpty,
-    first_line,
 )
-from spillcast.evidence.spark_log import is_address, parts_of
+from spillcast.evidence.address import is_address, open_filesystem
+from spillcast.evidence.spark_log import parts_of
 from spillcast.gate import reading
 
 #: Engines that replace Spark's own operators: by property, a part of its value, a name.
@@ -41,22 +39,13 @@ _HINT = "give the log that Spark wrote (spark.eventLog.dir), a file or a folder 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Executor:
-    """An executor; times of the log are of the driver's clock, in ms since 1970."""
-
-    id: str
-    host: str
-    cores: int
-    added_ms: int
-    removed_ms: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Execution:
-    """An SQL query, or another action on data frames."""
+    """An SQL query, or another action on data frames.
+
+    Times of the log are of the driver's clock, in ms since 1970.
+    """
 
     id: int
-    description: str
     started_ms: int
     ended_ms: int | None
 
@@ -67,11 +56,7 @@ class Job:
 
     id: int
     execution: int | None
-    description: str
     submitted_ms: int
-    completed_ms: int | None
-    succeeded: bool
-    stage_ids: Sequence[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,29 +64,19 @@ class Stage:
     """An attempt of a stage that ran tasks, with the sums of their metrics."""
 
     id: int
-    attempt: int
     name: str
     parents: Sequence[int]
     job: int | None
-    submitted_ms: int | None
-    completed_ms: int | None
-    failure: str | None
     task_count: int
-    failed_task_count: int
     #: Of tasks from launch to end.
     task_ms: int
-    longest_task_ms: int
     run_ms: int
     cpu_ns: int
     gc_ms: int
     spill_bytes: int
     shuffle_write_bytes: int
-    shuffle_write_ns: int
     shuffle_read_local_bytes: int
     shuffle_read_remote_bytes: int
-    fetch_wait_ms: int
-    input_bytes: int
-    output_bytes: int
 
     @property
     def shuffle_read_bytes(self) -> int:
@@ -114,19 +89,15 @@ class _Log:
     """What the core read."""
 
     id: str
-    name: str
-    spark_version: str
     started_ms: int | None
     ended_ms: int | None
     last_ms: int
     properties: Mapping[str, str]
-    executors: Sequence[Executor]
     executions: Sequence[Execution]
     jobs: Sequence[Job]
     stages: Sequence[Stage]
     damaged_lines: int
     other_id: str | None
-    cut: bool
 
 
 @dataclass(frozen=True)
@@ -153,11 +124,6 @@ class Application:
     def whole(self) -> bool:
         """Whether the log goes on to the end of the application."""
         return self.log.ended_ms is not None
-
-    @property
-    def nodes(self) -> int:
-        """Hosts of executors."""
-        return len({executor.host for executor in self.log.executors})
 
     @property
     def temp_bytes(self) -> int:
@@ -245,14 +211,8 @@ def _opened(address: str) -> Iterator[Any]:
             raise EvidenceMissing(f"{path}: the folder holds no parts of an event log", _HINT)
         yield from (path / name for name in names)
         return
+    files, root = open_filesystem(address)
     try:
-        import fsspec
-    except ImportError as error:
-        raise PackageMissing(
-            f"{address}: needs the package fsspec", "pip install 'spillcast[fleet]'"
-        ) from error
-    try:
-        files, root = fsspec.core.url_to_fs(address)
         if not files.isdir(root):
             yield files.open(root, "rb")
             return
@@ -264,5 +224,3 @@ def _opened(address: str) -> Iterator[Any]:
             yield files.open(children[part], "rb")
     except FileNotFoundError as error:
         raise PathMissing(f"{address}: there is no such file or folder", _HINT) from error
-    except (ImportError, ValueError) as error:
-        raise FileUnreadable(f"{address}: {first_line(error)}") from error

@@ -1,4 +1,4 @@
-"""Where an event log of Spark is: a file, a folder of parts, an address; and how it is known."""
+"""Where an event log of Spark is: a file, a folder of parts; and how it is known."""
 
 import re
 from collections.abc import Sequence
@@ -10,17 +10,11 @@ _CODECS = ("LZ4Block", "\u201aSNAPPY", "\x82SNAPPY")
 #: Parts of rolled logs: Spark's are numbered, those of Databricks are dated but for the last.
 _ROLLED = re.compile(r"events_(\d+)_.+")
 _DATED = re.compile(r"eventlog(?:-[\d-]+(?:\.gz)?)?")
-_ADDRESS = re.compile(r"[a-z][a-z0-9+]+://")
 
 
 def is_event_log(text: str) -> bool:
     """Whether a text begins as an event log, or as one that Spark compressed."""
     return text.startswith(_CODECS) or _EVENT.match(text) is not None
-
-
-def is_address(argument: str) -> bool:
-    """Whether an argument names a file by fsspec, such as ``s3://logs/app-1``."""
-    return _ADDRESS.match(argument) is not None
 
 
 def parts_of(names: Sequence[str]) -> list[str]:

@@ -17,14 +17,12 @@ from spillcast.errors import (
     EvidenceMissing,
     FileUnreadable,
     LockTaken,
-    OptionInvalid,
-    PackageMissing,
     PathMissing,
     PathUnusable,
     SpillcastError,
     WriteFailed,
-    first_line,
 )
+from spillcast.evidence.address import open_filesystem
 from spillcast.evidence.find import TRACES
 from spillcast.gate import check_kind
 from spillcast.recording.meta import META_FILE
@@ -165,21 +163,6 @@ class RemotePlace:
 
 #: Stores files by name, with / between folders. A file exists completely or not at all.
 Place = LocalPlace | RemotePlace
-
-
-def open_filesystem(address: str) -> tuple[Any, str]:
-    """The fsspec file system of an address, and the path within it. InputError if there is none."""
-    try:
-        import fsspec
-    except ImportError as error:
-        raise PackageMissing(
-            f"{address}: addresses need fsspec", "pip install 'spillcast[fleet]'"
-        ) from error
-    try:
-        filesystem, path = fsspec.core.url_to_fs(address)
-    except (ValueError, ImportError) as error:
-        raise OptionInvalid(f"{address}: {first_line(error)}") from error
-    return filesystem, str(path).rstrip("/")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ that it ran on is work. Where that storage, or the page cache of the nodes, is n
 forecast has bounds: both ends are simulated.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import exp
 from statistics import NormalDist, fmean
@@ -70,11 +70,21 @@ class _Run:
     def of(
         cls, application: Application, scope: _Scope, storage: Figures | None, work: _core.SparkWork
     ) -> "_Run":
-        elapsed_s, stages, _, executions = application.core.simulate(storage, work)
+        elapsed_s, stages, executions = application.core.simulate(storage, work)
         if scope.execution is not None:
             begin_s, end_s = executions[scope.execution]
             elapsed_s = end_s - begin_s
         return cls(elapsed_s, stages)
+
+
+@dataclass(frozen=True)
+class _Assumption:
+    """One assumption on what is not known, and what follows from it whatever the target is."""
+
+    cache_bytes: float
+    work: _core.SparkWork
+    source: _Run
+    ceiling: _Run
 
 
 @dataclass(frozen=True)
@@ -115,57 +125,83 @@ def forecast_application(
             f"{application.path}: it neither spilled nor shuffled",
             "no storage for temp files changes its time",
         )
-    return [_answer(application, scope, target, question) for target in targets]
+    try:
+        assumptions = _assumptions(application, scope, question)
+    except Refusal as refusal:
+        return [(_refused(scope, target, question, refusal), None) for target in targets]
+    return [_answer(application, scope, target, assumptions, question) for target in targets]
 
 
 def _answer(
-    application: Application, scope: _Scope, target: str | Storage, question: Question
+    application: Application,
+    scope: _Scope,
+    target: str | Storage,
+    assumptions: Sequence[_Assumption],
+    question: Question,
 ) -> tuple[Forecast, Storage | None]:
-    name = target.name if isinstance(target, Storage) else str(target)
     try:
-        storage = _storage(target)
-        cases = list(_cases(application, scope, storage, question))
+        storage = _storage(target, "--to")
+        cases = [_case(application, scope, storage, assumption) for assumption in assumptions]
     except Refusal as refusal:
-        refused = Forecast.refusal(
-            name, scope.measured_s, question.confidence, refusal.message, refusal.code
-        )
-        return refused, None
-    return _forecast(application, scope, name, cases, question), storage
+        return _refused(scope, target, question, refusal), None
+    return _forecast(application, scope, _name(target), cases, question), storage
 
 
-def _storage(target: str | Storage | None) -> Storage | None:
-    """The storage of a target; None for memory."""
-    if target is None or target == "tmpfs" or isinstance(target, Storage):
-        return None if isinstance(target, str) else target
-    if target.partition(":")[0] in ("latency", "factor", "cache"):
-        raise TargetUnknown(f"{target}: an event log has no single operations", f"name {_FORMS}")
-    return resolve_storage(target, f"--to {target}", _FORMS)
+def _name(target: str | Storage) -> str:
+    return target.name if isinstance(target, Storage) else target
 
 
-def _cases(
-    application: Application, scope: _Scope, target: Storage | None, question: Question
-) -> Iterator[_Case]:
+def _refused(
+    scope: _Scope, target: str | Storage, question: Question, refusal: Refusal
+) -> Forecast:
+    return Forecast.refusal(
+        _name(target), scope.measured_s, question.confidence, refusal.message, refusal.code
+    )
+
+
+def _storage(text: str | Storage, option: str) -> Storage | None:
+    """The storage that an option names; None for memory."""
+    if isinstance(text, Storage):
+        return text
+    if text == "tmpfs":
+        return None
+    if text.partition(":")[0] in ("latency", "factor", "cache"):
+        problem = f"{option} {text}: an event log has no single operations"
+        raise TargetUnknown(problem, f"name {_FORMS}")
+    return resolve_storage(text, f"{option} {text}", _FORMS)
+
+
+def _assumptions(
+    application: Application, scope: _Scope, question: Question
+) -> Sequence[_Assumption]:
     """Both ends of each quantity that is not known."""
-    core = application.core
-    for cache_bytes in _page_caches(question):
-        target_figures = None if target is None else figures_of(target, cache_bytes)
-        if question.origin is None:
-            # Nothing waited for storage, or all that may have did.
-            works = [core.work(None), core.least_work()]
-            measured = _Run.of(application, scope, None, works[0])
-            sources = [measured, measured]
-        else:
-            origin = _storage(question.origin)
-            source = None if origin is None else figures_of(origin, cache_bytes)
-            works = [core.work(source)]
-            sources = [_Run.of(application, scope, source, works[0])]
-        for work, run in zip(works, sources, strict=True):
-            yield _Case(
-                scope.measured_s / run.elapsed_s,
-                run,
-                _Run.of(application, scope, target_figures, work),
-                _Run.of(application, scope, None, work),
-            )
+    core, caches = application.core, _page_caches(question)
+    if question.origin is None:
+        # Nothing waited for storage, or all that may have did.
+        works = core.work(None), core.least_work()
+        source, least = (_Run.of(application, scope, None, work) for work in works)
+        return [
+            _Assumption(cache_bytes, work, source, ceiling)
+            for cache_bytes in caches
+            for work, ceiling in zip(works, (source, least), strict=True)
+        ]
+    origin, assumptions = _storage(question.origin, "--from"), list[_Assumption]()
+    for cache_bytes in caches:
+        figures = None if origin is None else figures_of(origin, cache_bytes)
+        work = core.work(figures)
+        runs = (_Run.of(application, scope, storage, work) for storage in (figures, None))
+        assumptions.append(_Assumption(cache_bytes, work, *runs))
+    return assumptions
+
+
+def _case(
+    application: Application, scope: _Scope, target: Storage | None, assumption: _Assumption
+) -> _Case:
+    source, run = assumption.source, assumption.ceiling
+    if target is not None:
+        figures = figures_of(target, assumption.cache_bytes)
+        run = _Run.of(application, scope, figures, assumption.work)
+    return _Case(scope.measured_s / source.elapsed_s, source, run, assumption.ceiling)
 
 
 def _page_caches(question: Question) -> Sequence[float]:

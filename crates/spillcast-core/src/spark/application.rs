@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Application {
     pub id: String,
-    pub name: String,
-    pub spark_version: String,
     pub started_ms: Option<i64>,
     /// None while it runs, and where the log was cut.
     pub ended_ms: Option<i64>,
@@ -26,8 +24,6 @@ pub struct Application {
     pub damaged_lines: u64,
     /// The id of another application that the parts hold as well.
     pub other_id: Option<String>,
-    /// Whether the log ends within a compressed block.
-    pub cut: bool,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -43,7 +39,6 @@ pub struct Executor {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Execution {
     pub id: i64,
-    pub description: String,
     pub started_ms: i64,
     pub ended_ms: Option<i64>,
 }
@@ -53,10 +48,8 @@ pub struct Job {
     pub id: i64,
     /// The SQL execution that it is part of.
     pub execution: Option<i64>,
-    pub description: String,
     pub submitted_ms: i64,
     pub completed_ms: Option<i64>,
-    pub succeeded: bool,
     /// The ids of its stages, including those whose output an earlier job has made.
     pub stage_ids: Vec<i64>,
 }
@@ -72,12 +65,9 @@ pub struct Stage {
     pub job: Option<i64>,
     pub submitted_ms: Option<i64>,
     pub completed_ms: Option<i64>,
-    pub failure: Option<String>,
     pub task_count: u64,
-    pub failed_task_count: u64,
     /// Time of its tasks from launch to end.
     pub task_ms: i64,
-    pub longest_task_ms: i64,
     #[serde(flatten)]
     pub sums: Metrics,
 }
@@ -94,7 +84,6 @@ pub struct Task {
     pub finished_ms: i64,
     /// Time on the executor.
     pub executor_ms: i64,
-    pub succeeded: bool,
     pub metrics: Metrics,
 }
 
@@ -140,11 +129,8 @@ impl Application {
     pub(super) fn sum_tasks(&mut self) {
         for task in &self.tasks {
             let stage = &mut self.stages[task.stage as usize];
-            let task_ms = task.finished_ms - task.launched_ms;
             stage.task_count += 1;
-            stage.failed_task_count += u64::from(!task.succeeded);
-            stage.task_ms += task_ms;
-            stage.longest_task_ms = stage.longest_task_ms.max(task_ms);
+            stage.task_ms += task.finished_ms - task.launched_ms;
             stage.sums.add(&task.metrics);
         }
     }

@@ -59,10 +59,7 @@ pub fn read_event_logs<'a>(
                     return Err(io::ErrorKind::Interrupted.into());
                 }
                 Ok(_) => log.line(&line),
-                Err(error) if is_cut(&error) => {
-                    log.application.cut = true;
-                    break;
-                }
+                Err(error) if is_cut(&error) => break,
                 Err(error) => return Err(error),
             }
         }
@@ -120,9 +117,6 @@ impl Log {
                 self.application.ended_ms = Some(ended.timestamp_ms);
                 self.seen(ended.timestamp_ms);
             }
-            "SparkListenerLogStart" => {
-                self.application.spark_version = parsed::<LogStart>(line)?.version;
-            }
             _ => {}
         }
         Some(())
@@ -138,7 +132,6 @@ impl Log {
             self.application.other_id = Some(id);
             return;
         }
-        self.application.name = started.name;
         self.application.id = id;
         self.application.started_ms = Some(started.timestamp_ms);
         self.seen(started.timestamp_ms);
@@ -181,15 +174,14 @@ impl Log {
 
     fn job_started(&mut self, started: JobStart) {
         let properties = started.properties.unwrap_or_default();
-        let property = |name: &str| properties.get(name).cloned();
+        let execution = properties.get("spark.sql.execution.id");
         for &stage in &started.stage_ids {
             self.job_of_stage.insert(stage, started.id);
         }
         self.jobs.insert(started.id, self.application.jobs.len());
         self.application.jobs.push(Job {
             id: started.id,
-            execution: property("spark.sql.execution.id").and_then(|id| id.parse().ok()),
-            description: cut(property("spark.job.description").unwrap_or_default()),
+            execution: execution.and_then(|id| id.parse().ok()),
             submitted_ms: started.submitted_ms,
             stage_ids: started.stage_ids,
             ..Job::default()
@@ -199,9 +191,7 @@ impl Log {
 
     fn job_ended(&mut self, ended: &JobEnd) {
         if let Some(&at) = self.jobs.get(&ended.id) {
-            let job = &mut self.application.jobs[at];
-            job.completed_ms = Some(ended.completed_ms);
-            job.succeeded = ended.result.result == "JobSucceeded";
+            self.application.jobs[at].completed_ms = Some(ended.completed_ms);
         }
         self.seen(ended.completed_ms);
     }
@@ -210,7 +200,6 @@ impl Log {
         self.executions.insert(started.id, self.application.executions.len());
         self.application.executions.push(Execution {
             id: started.id,
-            description: cut(started.description),
             started_ms: started.time_ms,
             ended_ms: None,
         });
@@ -234,7 +223,6 @@ impl Log {
         stage.job = job;
         stage.submitted_ms = info.submitted_ms.or(stage.submitted_ms);
         stage.completed_ms = info.completed_ms;
-        stage.failure = info.failure.map(cut);
         self.seen(info.completed_ms.or(info.submitted_ms).unwrap_or(0));
     }
 
@@ -257,7 +245,6 @@ impl Log {
             launched_ms: info.launched_ms,
             finished_ms: info.finished_ms.max(info.launched_ms),
             executor_ms: ended.metrics.as_ref().map_or(0, TaskMetrics::executor_ms),
-            succeeded: ended.reason.reason == "Success",
             metrics: ended.metrics.map(TaskMetrics::sums).unwrap_or_default(),
         });
     }
@@ -296,12 +283,6 @@ struct Named {
 }
 
 #[derive(Deserialize)]
-struct LogStart {
-    #[serde(rename = "Spark Version")]
-    version: String,
-}
-
-#[derive(Deserialize)]
 struct Timed {
     #[serde(rename = "Timestamp")]
     timestamp_ms: i64,
@@ -309,8 +290,6 @@ struct Timed {
 
 #[derive(Deserialize)]
 struct ApplicationStart {
-    #[serde(rename = "App Name")]
-    name: String,
     #[serde(rename = "App ID")]
     id: Option<String>,
     #[serde(rename = "Timestamp")]
@@ -367,22 +346,12 @@ struct JobEnd {
     id: i64,
     #[serde(rename = "Completion Time")]
     completed_ms: i64,
-    #[serde(rename = "Job Result")]
-    result: JobResult,
-}
-
-#[derive(Deserialize)]
-struct JobResult {
-    #[serde(rename = "Result")]
-    result: String,
 }
 
 #[derive(Deserialize)]
 struct ExecutionStart {
     #[serde(rename = "executionId")]
     id: i64,
-    #[serde(default)]
-    description: String,
     #[serde(rename = "time")]
     time_ms: i64,
 }
@@ -415,8 +384,6 @@ struct StageInfo {
     submitted_ms: Option<i64>,
     #[serde(rename = "Completion Time")]
     completed_ms: Option<i64>,
-    #[serde(rename = "Failure Reason")]
-    failure: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -425,18 +392,10 @@ struct TaskEnd {
     stage: i64,
     #[serde(rename = "Stage Attempt ID", default)]
     attempt: i64,
-    #[serde(rename = "Task End Reason")]
-    reason: TaskEndReason,
     #[serde(rename = "Task Info")]
     info: TaskInfo,
     #[serde(rename = "Task Metrics")]
     metrics: Option<TaskMetrics>,
-}
-
-#[derive(Deserialize)]
-struct TaskEndReason {
-    #[serde(rename = "Reason")]
-    reason: String,
 }
 
 #[derive(Deserialize)]

@@ -23,8 +23,7 @@ pub struct Outcome {
     pub elapsed_s: f64,
     /// By stage of the application.
     pub stages: Vec<StageOutcome>,
-    /// Begin and end, by job and by execution of the application.
-    pub jobs: Vec<(f64, f64)>,
+    /// Begin and end, by execution of the application.
     pub executions: Vec<(f64, f64)>,
     /// By task: time that it waited for reads and for writes.
     pub waits_s: Vec<(f64, f64)>,
@@ -157,7 +156,6 @@ impl<'a> Cluster<'a> {
             events: BinaryHeap::new(),
             outcome: Outcome {
                 stages: vec![StageOutcome::default(); application.stages.len()],
-                jobs: vec![(0.0, 0.0); application.jobs.len()],
                 executions: vec![(0.0, 0.0); application.executions.len()],
                 waits_s: vec![(0.0, 0.0); tasks],
                 ..Outcome::default()
@@ -208,8 +206,7 @@ impl<'a> Cluster<'a> {
         match point {
             Point::ExecutionBegin(at) => self.outcome.executions[at].0 = now_s,
             Point::ExecutionEnd(at) => self.outcome.executions[at].1 = now_s,
-            Point::JobBegin(at) => self.outcome.jobs[at].0 = now_s,
-            Point::JobEnd(at) => self.outcome.jobs[at].1 = now_s,
+            Point::JobBegin(_) | Point::JobEnd(_) => {}
             Point::StageBegin(at) => {
                 self.outcome.stages[at].begin_s = now_s;
                 let tasks: VecDeque<u32> = self.tasks_of_stage[at].iter().copied().collect();
