@@ -71,19 +71,25 @@ def _round(
 ) -> tuple[float, float, float, float, float]:
     """Seconds of engine and probe, their ratio per byte, that of medians, others' CPU share."""
     with workspace() as folder:
-        from_slow, own = (
+        from_slow, in_memory = (
             run_recorded(engine, query, place, folder / f"{place.name}-{number}.spill")[1]
             for place in places
         )
-        found = probe(places[1].directory, from_slow, budget=OWNED)
-        own_s, own_bytes = own.meta.temp.total_s, own.meta.temp.bytes
-        probed_s = sum(group.total_ns for group in found.groups) / 1e9
-        probed_bytes = sum(group.bytes for group in found.groups)
-        ratio = (probed_s / probed_bytes) / (own_s / own_bytes)
-        return own_s, probed_s, ratio, _medians(own, found), float(found.facts["others_cpu_share"])
+        storage = probe(places[1].directory, from_slow, budget=OWNED)
+        engine_s, engine_bytes = in_memory.meta.temp.total_s, in_memory.meta.temp.bytes
+        probed_s = sum(group.total_ns for group in storage.groups) / 1e9
+        probed_bytes = sum(group.bytes for group in storage.groups)
+        ratio = (probed_s / probed_bytes) / (engine_s / engine_bytes)
+        return (
+            engine_s,
+            probed_s,
+            ratio,
+            _medians(in_memory, storage),
+            float(storage.facts["others_cpu_share"]),
+        )
 
 
-def _medians(recording: Recording, found: Storage) -> float:
+def _medians(recording: Recording, storage: Storage) -> float:
     """The replay's median latencies over the engine's, weighted by the engine's operations."""
     recorded = recording.temp_columns("op", "elapsed_ns")
     replayed_ns = recorded_ns = 0.0
@@ -92,7 +98,7 @@ def _medians(recording: Recording, found: Storage) -> float:
         if not len(latencies):
             continue
         counts: Counter[int] = Counter()
-        for group in found.of(op):
+        for group in storage.of(op):
             counts.update(dict(zip(group.latency_ns, group.latency_count, strict=True)))
         middles = sorted(counts)
         replayed = np.repeat(middles, [counts[ns] for ns in middles])

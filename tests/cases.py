@@ -20,12 +20,12 @@ def cases(names, values):
             failures = []
             for number, value in enumerate(values):
                 arguments = dict(zip(names, value if len(names) > 1 else [value], strict=True))
-                own = {}
+                folder = {}
                 if "tmp_path" in fixtures:
-                    own["tmp_path"] = fixtures["tmp_path"] / f"case-{number}"
-                    own["tmp_path"].mkdir()
+                    folder["tmp_path"] = fixtures["tmp_path"] / f"case-{number}"
+                    folder["tmp_path"].mkdir()
                 try:
-                    test(**fixtures | own | arguments)
+                    test(**fixtures | folder | arguments)
                 except (Exception, pytest.fail.Exception) as failure:
                     failure.add_note(f"with {arguments}")
                     failures.append(failure)
