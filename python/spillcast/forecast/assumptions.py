@@ -48,8 +48,8 @@ BUSY_MAX = 0.1
 #: What a run's own waits of different length tell may be off by so much of itself: longer waits may
 #: come before other work.
 WITHIN_RUN_SPREAD = 0.3
-#: Where a wait is as long or short as none of the run was, CPU time between two operations may
-#: move by so much of itself that the run does not tell: what queries of TPC-H's moved by.
+#: Where a wait is longer or shorter than any that was recorded, CPU time between two operations may
+#: move by such a share of itself: what queries of TPC-H moved by.
 WITHIN_RUN_BEYOND = 0.2
 
 #: Of the memory that a page cache may have, the share that may be dirty before writers wait: the

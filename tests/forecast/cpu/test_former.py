@@ -31,6 +31,11 @@ def test_on_the_storage_of_the_former_run_it_takes_what_it_took():
     assert former_change([FORMER], cpu, LOADS, at(1.5e-3)).total_s == pytest.approx(0.0)
     beyond = former_change([FORMER], cpu, LOADS, at(6e-3))
     assert 0 < beyond.total_s < 0.2
+    # Neither run has waits as long: CPU time may have moved more than the line says.
+    assert beyond.error_s > beyond.total_s
+    between = former_change([FORMER], cpu, LOADS, at(0.3e-3))
+    # Monotone between -0.2 and 0 s, nearer to the recording.
+    assert found.error_s < between.error_s < -between.total_s * 1.2 < 0.12
 
 
 def test_cpu_time_beyond_what_waits_cost_is_spinning():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spillcast.evidence.counts import Counts
+from spillcast.forecast.assumptions import WITHIN_RUN_BEYOND
 from spillcast.forecast.cpu import REPEATED, CpuChange, blended, machine_change
 from spillcast.forecast.load import NO_LATENCY, Latency, Load, counts
 from spillcast.forecast.workload import CpuTime
@@ -98,8 +99,10 @@ def former_change(
 ) -> CpuChange | None:
     """CPU time that operations take more on the target, on the line through both runs.
 
-    The line is over the weight of waits. None without a former run, and where CPU time was found to
-    be spinning, for then both runs do not tell what waits cost.
+    The line is over the weight of waits. CPU time grows with it, so that between both runs the line
+    is off by no more than it goes from the nearer one; outside of them CPU time may move by a share
+    of its own. None without a former run, and where CPU time was found to be spinning, for then
+    both runs do not tell what waits cost.
     """
     if not runs or cpu.total_s is None or cpu.spun_s:
         return None
@@ -107,12 +110,18 @@ def former_change(
     target, recorded = (
         weights_of(np.array([each.mean_s for each in means])) for means in (latencies, loads)
     )
+    moved = float(count @ (target - recorded))
     changes = []
     for run in runs:
-        apart = _weight(loads) - _weight(loads, run.latencies(loads))
-        change_s = (cpu.total_s - run.cpu_s) / apart * (target - recorded)
-        # Two runs on the same storage differ.
-        error_s = 2**0.5 * REPEATED * cpu.total_s / abs(apart)
-        error_s *= abs(float(count @ (target - recorded)))
-        changes.append(CpuChange("history", change_s, count, error_s))
+        former = _weight(loads, run.latencies(loads)) - _weight(loads)
+        slope_s, share = (run.cpu_s - cpu.total_s) / former, moved / former
+        outside = max(-share, share - 1, 0.0) / max(abs(share), 1e-9)
+        errors_s = (
+            # Two runs on the same storage differ.
+            2**0.5 * REPEATED * cpu.total_s * share,
+            slope_s * min(abs(moved), abs(moved - former)),
+            WITHIN_RUN_BEYOND * cpu.total_s * outside,
+        )
+        error_s = float(np.linalg.norm(errors_s))
+        changes.append(CpuChange("history", slope_s * (target - recorded), count, error_s))
     return replace(blended(loads, changes), source="history")
