@@ -19,7 +19,7 @@ from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, Term
 from spillcast.forecast.threads.former import former_change
 from spillcast.forecast.threads.overlap import Overlap, Threads
 from spillcast.forecast.threads.page_cache import missed, storage_share
-from spillcast.forecast.workload import CaptureCost, TempChanges, Workload
+from spillcast.forecast.workload import CaptureOverhead, TempChanges, Workload
 from spillcast.storage.model import behaviour_of
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import INSTANT
@@ -166,7 +166,7 @@ class Baseline:
 def baseline_of(workload: Workload, estimators: Sequence[Estimator] = ESTIMATORS) -> Baseline:
     """Break down the elapsed time of a workload."""
     overlap, loads = workload.threads.recorded, workload.loads
-    cost = workload.capture_cost if CAPTURE_COST in estimators else CaptureCost()
+    overhead = workload.capture_overhead if CAPTURE_COST in estimators else CaptureOverhead()
     io_scale, scale = workload.io_scale * overlap.of_waits, workload.scale
     recorded_io_s = [io_scale * load.total_s for load in loads]
     changes_s = scale * overlap.of_waits * sum(change.total_s for change in workload.changes)
@@ -174,12 +174,12 @@ def baseline_of(workload: Workload, estimators: Sequence[Estimator] = ESTIMATORS
     # Recording cost nothing within operations of a kind that was not recorded.
     recorded_kinds = {load.kind for load in workload.recorded_loads}
     inside_s = [
-        min(io_scale * (cost.operation_s * load.count), recorded_s)
+        min(io_scale * (overhead.operation_s * load.count), recorded_s)
         if load.kind in recorded_kinds
         else 0.0
         for load, recorded_s in zip(loads, recorded_io_s, strict=True)
     ]
-    outside_s = min(scale * overlap.of_cpu * cost.outside_s, OBSERVED_MOST * recorded_rest_s)
+    outside_s = min(scale * overlap.of_cpu * overhead.outside_s, OBSERVED_MOST * recorded_rest_s)
     remainder_s = recorded_rest_s - outside_s
     cpu_s = _query_cpu_s(workload, remainder_s, outside_s)
     others_s = _others_s(workload)
@@ -194,7 +194,7 @@ def baseline_of(workload: Workload, estimators: Sequence[Estimator] = ESTIMATORS
         remainder_s=remainder_s,
         cost_s=cost_s,
         outside_cost_s=outside_s,
-        cost_error_s=scale * overlap.of_cpu * cost.error_s,
+        cost_error_s=scale * overlap.of_cpu * overhead.error_s,
         others_s=others_s,
         ready_s=min(scale * others_s / workload.threads.at_work, max_ready_s),
         cold_data=cold,

@@ -137,7 +137,7 @@ def workload_of_recording(
         cpu=cpu,
         changes=io.changes,
         data_reads=io.data_reads,
-        capture_cost=io.capture_cost,
+        capture_overhead=io.capture_overhead,
         held_bytes=spill_bytes(recording),
         written_bytes=recording.written_bytes.temp,
         temp_places=named_temp_places(meta),
@@ -179,7 +179,7 @@ def _of_part(workload: Workload, part: Recording) -> Workload:
         cpu=replace(workload.cpu, bursts=part.bursts),
         changes=io.changes,
         data_reads=io.data_reads,
-        capture_cost=io.capture_cost,
+        capture_overhead=io.capture_overhead,
         compression=compression(part, io.loads),
     )
 

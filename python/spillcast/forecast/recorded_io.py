@@ -14,7 +14,7 @@ from spillcast.forecast.counted import counted_trace
 from spillcast.forecast.load import Load, operations
 from spillcast.forecast.threads.cpus import PERIOD_S, Cpus
 from spillcast.forecast.threads.overlap import RecordedThreads
-from spillcast.forecast.workload import CaptureCost, DataReads, TempChanges
+from spillcast.forecast.workload import CaptureOverhead, DataReads, TempChanges
 from spillcast.recording import Recording
 from spillcast.recording.cached_reads import COLUMN
 from spillcast.recording.completeness import unrecognised, unspilled
@@ -39,7 +39,7 @@ class RecordedIo:
     threads: RecordedThreads
     changes: Sequence[TempChanges]
     data_reads: DataReads | None
-    capture_cost: CaptureCost
+    capture_overhead: CaptureOverhead
 
 
 def recorded_io(recording: Recording, target: Cpus | None = None) -> RecordedIo:
@@ -57,7 +57,7 @@ def recorded_io(recording: Recording, target: Cpus | None = None) -> RecordedIo:
         threads=recorded_threads(recording, target),
         changes=_changes(recording),
         data_reads=data_reads(recording),
-        capture_cost=capture_cost(recording, loads),
+        capture_overhead=capture_overhead(recording, loads),
     )
 
 
@@ -196,7 +196,7 @@ def _changes(recording: Recording) -> list[TempChanges]:
     return changes
 
 
-def capture_cost(recording: Recording, loads: Sequence[Load]) -> CaptureCost:
+def capture_overhead(recording: Recording, loads: Sequence[Load]) -> CaptureOverhead:
     """What observing added to the run, which it does not take on the target; 0 if not measured.
 
     A source does the same at every call and every switch, whatever the file. Of a temp call a part
@@ -205,7 +205,7 @@ def capture_cost(recording: Recording, loads: Sequence[Load]) -> CaptureCost:
     capture = recording.meta.capture
     call_s, calls = capture.call_cost_s, capture.calls
     if call_s is None or calls is None or capture.overhead_s is None:
-        return CaptureCost()
+        return CaptureOverhead()
     count = operations(loads)
     operation_s = INSIDE * call_s + _blocked_share(recording) * (capture.switch_cost_s or 0.0)
     outside_s = max(capture.overhead_s - operation_s * count, 0.0)
@@ -214,7 +214,7 @@ def capture_cost(recording: Recording, loads: Sequence[Load]) -> CaptureCost:
     moved_s = INSIDE_ERROR * call_s * count
     share = outside_s / capture.overhead_s if capture.overhead_s else 0.0
     error_s = hypot(share * spread_s, OBSERVED_ERROR * outside_s, moved_s)
-    return CaptureCost(operation_s, outside_s, error_s)
+    return CaptureOverhead(operation_s, outside_s, error_s)
 
 
 def _blocked_share(recording: Recording) -> float:

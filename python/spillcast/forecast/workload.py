@@ -66,7 +66,7 @@ class DataReads:
 
 
 @dataclass(frozen=True)
-class CaptureCost:
+class CaptureOverhead:
     """Seconds that the observed threads lost to the capture, all together."""
 
     #: Within the timed interval of a temp operation.
@@ -186,7 +186,7 @@ class Workload:
     cpu: CpuTime = CpuTime()
     changes: Sequence[TempChanges] = ()
     data_reads: DataReads | None = None
-    capture_cost: CaptureCost = CaptureCost()
+    capture_overhead: CaptureOverhead = CaptureOverhead()
     compression: "Compression | None" = None
     #: Size of the temp files, and bytes written to them; None where that is not known.
     held_bytes: int = 0
