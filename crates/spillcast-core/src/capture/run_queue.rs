@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 
 use super::joined::ticks_per_s;
-use super::proc::numbers_in;
+use super::proc::threads_of;
 use crate::system::now_ns;
 
 /// So long is looked at together, at least: the machine's CPU time is counted in ticks.
@@ -58,8 +58,8 @@ impl RunQueue {
         let now_ns = now_ns();
         let first = self.looked_ns == 0;
         for pid in pids {
-            for tid in numbers_in(&format!("/proc/{pid}/task")).unwrap_or_default() {
-                if let Some(scheduled) = scheduled(*pid, tid) {
+            for tid in threads_of(*pid).unwrap_or_default() {
+                if let Some(scheduled) = scheduled(tid) {
                     self.add(tid, scheduled, if first { 0 } else { now_ns - self.looked_ns });
                 }
             }
@@ -121,8 +121,8 @@ pub fn of_others_ns(scheduled: Scheduled, machine_ns: Option<u64>) -> u64 {
     }
 }
 
-fn scheduled(pid: i32, tid: i32) -> Option<Scheduled> {
-    Scheduled::parse(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?)
+fn scheduled(tid: i32) -> Option<Scheduled> {
+    Scheduled::parse(&fs::read_to_string(format!("/proc/{tid}/task/{tid}/schedstat")).ok()?)
 }
 
 /// CPU time of the whole machine since it started, with what a hypervisor gave to others.

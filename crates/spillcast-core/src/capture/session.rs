@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use super::assemble::{Assembler, Counts};
 use super::event::Event;
 use super::joined::Joined;
+use super::proc::process_of;
 use super::seconds::SecondRow;
 use super::source::{Births, Observed, Observer, Source};
 use super::stacks::NamedStacks;
@@ -87,7 +88,8 @@ pub struct Capture {
 
 impl Capture {
     /// Starts reading; `pids` are the processes that are observed from the start, each with all that
-    /// it has started.
+    /// it has started. The number of a thread that is not the first of its process stands for that
+    /// thread alone.
     ///
     /// Errors: those of [`Observer::attach`].
     pub fn start(source: Box<dyn Source>, pids: &[i32], rules: TempRules) -> io::Result<Capture> {
@@ -101,7 +103,7 @@ impl Capture {
         let mut assembler = Assembler::new(origin_ns, rules);
         let mut watch = Watch::default();
         for pid in pids {
-            assembler.snapshot(pid);
+            assembler.snapshot(process_of(pid));
             watch.add(pid);
         }
         let status = Status { sampled: source.sampled(), ..Status::default() };
@@ -203,7 +205,8 @@ impl Shared {
             return Ok(());
         }
         for pid in tree::attach(&*self.observer()?, pid)? {
-            let temp_files = self.assembler.lock().expect("no holder panics").snapshot(pid);
+            let temp_files =
+                self.assembler.lock().expect("no holder panics").snapshot(process_of(pid));
             if !joined.iter().any(|other| other.pid == pid) {
                 joined.push(Joined::look(pid, temp_files));
             }

@@ -7,16 +7,20 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 
-use super::proc::numbers_in;
+use super::proc::{numbers_in, process_of};
 use super::source::Observer;
 
-/// Attaches a process and its descendants; returns all of them, the process first.
+/// Attaches a process and its descendants; returns all of them, the process first. Of a thread that
+/// is not the first of its process, only the thread.
 ///
 /// Errors: those of [`Observer::attach`]; a descendant that ends meanwhile is skipped.
 pub fn attach(observer: &dyn Observer, pid: i32) -> io::Result<Vec<i32>> {
     observer.expect(pid)?;
     observer.attach(pid)?;
     let mut attached = vec![pid];
+    if process_of(pid) != pid {
+        return Ok(attached);
+    }
     let mut seen = HashSet::from([pid]);
     // A list of children may lack one while another ends, so the last look must find no new one.
     loop {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use aya::Ebpf;
 
 use super::super::born::Born;
-use super::super::proc::numbers_in;
+use super::super::proc::threads_of;
 use super::super::source::{self, Births};
 use super::load::{OBSERVED, Threads, WATCHED};
 use crate::system::now_ns;
@@ -50,7 +50,7 @@ impl Observer {
         // Threads that start while the list is read are in the map already if who starts them is;
         // those that are missed by one look are not missed by two in a row.
         loop {
-            let tids = numbers_in(&format!("/proc/{pid}/task"))?;
+            let tids = threads_of(pid)?;
             for &tid in &tids {
                 let thread = threads.get(&tid, 0).unwrap_or_default();
                 if thread.role & role == 0 {

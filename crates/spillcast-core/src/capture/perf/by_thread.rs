@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::super::proc::numbers_in;
+use super::super::proc::{numbers_in, threads_of};
 use super::super::source::{self, Births};
 use super::super::tree::{self, children, parent};
 use super::births::Watch;
@@ -93,7 +93,7 @@ impl source::Observer for ByThread {
     fn expect(&self, pid: i32) -> io::Result<()> {
         raise_descriptor_limit();
         let processes = tree::of(pid);
-        let threads = |&pid: &i32| Ok(numbers_in(&format!("/proc/{pid}/task"))?.len());
+        let threads = |&pid: &i32| Ok(threads_of(pid)?.len());
         let threads: usize = processes.iter().map(threads).sum::<io::Result<usize>>()?;
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) as usize;
         let used = numbers_in("/proc/self/fd")?.len() + SPARED;
@@ -117,10 +117,8 @@ impl source::Observer for ByThread {
         state.attached.insert(pid, children(pid).into_iter().collect());
         // Threads that start while the list is read are missed by one look, not by two in a row.
         loop {
-            let new: Vec<i32> = numbers_in(&format!("/proc/{pid}/task"))?
-                .into_iter()
-                .filter(|tid| seen.insert(*tid))
-                .collect();
+            let new: Vec<i32> =
+                threads_of(pid)?.into_iter().filter(|tid| seen.insert(*tid)).collect();
             if new.is_empty() {
                 break;
             }

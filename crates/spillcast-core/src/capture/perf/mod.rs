@@ -186,7 +186,9 @@ impl Way {
     fn observes(&self, record: &Record, newborn: &HashSet<i32>) -> bool {
         match self {
             Way::SystemWide(everyone) => {
-                newborn.contains(&record.pid) || everyone.observes(record.pid)
+                newborn.contains(&record.pid)
+                    || everyone.observes(record.pid)
+                    || everyone.observes(record.tid)
             }
             Way::ByThread(_) => true,
         }

@@ -16,7 +16,7 @@ use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use super::super::proc::numbers_in;
+use super::super::proc::threads_of;
 use super::super::source::{self, Births};
 use super::super::tree::parent;
 use super::births::Watch;
@@ -25,7 +25,7 @@ use super::names::{Name, Names, Pass};
 use super::record::{Record, What};
 use crate::system::{now_ns, raise_descriptor_limit};
 
-/// Observes processes by their numbers.
+/// Observes processes, or single threads, by their numbers.
 pub struct SystemWide {
     events: Arc<Events>,
     /// Since when each is observed (CLOCK_MONOTONIC).
@@ -58,7 +58,11 @@ impl SystemWide {
                 }
                 followed
             }
-            _ => observed.get(&record.pid).is_some_and(|&since_ns| since_ns <= record.time_ns),
+            // By the number of its process, or its own where it was attached alone.
+            _ => [record.pid, record.tid]
+                .iter()
+                .filter_map(|number| observed.get(number))
+                .any(|&since_ns| since_ns <= record.time_ns),
         });
     }
 
@@ -77,9 +81,9 @@ impl SystemWide {
         newborn
     }
 
-    /// Whether the process is known to be observed by now.
-    pub fn observes(&self, pid: i32) -> bool {
-        self.observed.lock().expect("no holder panics").contains_key(&pid)
+    /// Whether the process or thread is known to be observed by now.
+    pub fn observes(&self, number: i32) -> bool {
+        self.observed.lock().expect("no holder panics").contains_key(&number)
     }
 
     /// Lets threads pass the filter that have called themselves by a new name.
@@ -134,11 +138,11 @@ impl source::Observer for SystemWide {
 /// What the threads of a process are called; none where it has ended.
 fn names_of(pid: i32) -> io::Result<Vec<Name>> {
     let name = |tid| {
-        let mut name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+        let mut name = fs::read(format!("/proc/{tid}/comm")).ok()?;
         name.pop_if(|last| *last == b'\n');
         Some(name)
     };
-    Ok(numbers_in(&format!("/proc/{pid}/task"))?.into_iter().filter_map(name).collect())
+    Ok(threads_of(pid)?.into_iter().filter_map(name).collect())
 }
 
 #[cfg(test)]

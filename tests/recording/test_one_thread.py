@@ -1,0 +1,49 @@
+"""A thread that is observed alone: calls of other threads of its process are not counted."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness import available
+from spillcast.recording.capture import RecordOptions
+from spillcast.recording.record import Recorder
+
+TWO_THREADS = """
+import sys, tempfile, threading
+gate = threading.Event()
+def write(count):
+    print(threading.get_native_id(), flush=True)
+    gate.wait()
+    with tempfile.TemporaryFile(dir=sys.argv[1], buffering=0) as file:
+        for _ in range(count):
+            file.write(bytes(8192))
+for count in (40, 700):
+    threading.Thread(target=write, args=[count]).start()
+    input()
+gate.set()
+"""
+
+
+@pytest.mark.parametrize("capture", ["bpf", "perf"])
+def test_only_the_writes_of_one_thread_are_counted(capture, tmp_path):
+    if not available(capture):
+        pytest.skip(f"{capture} is not available")
+    program = [sys.executable, "-c", TWO_THREADS, str(tmp_path)]
+    with subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
+        thread = int(process.stdout.readline())
+        process.stdin.write("\n")
+        process.stdout.readline()
+        recorder = Recorder(None, RecordOptions(capture=capture))
+        recorder.prepare(thread, "a thread")
+        wait = SimpleNamespace(pid=thread, exit_status=None, wait=lambda _s: False)
+        recorder.observe(wait, temp_dirs=[Path(tmp_path)])
+        process.stdin.write("\n")
+        process.wait()
+    recorder.stop()
+    status = recorder.status()
+    assert (status["temp_writes"], status["temp_bytes"]) == (40, 40 * 8192)
