@@ -687,6 +687,10 @@ class SparkApplication:
         page cache and dirty limit (bytes)."""
     def least_work(self) -> SparkWork:
         """The least work of its tasks, whatever storage it ran on."""
+    def local_io(self) -> tuple[list[int], list[int], list[int]]:
+        """By task: launch and end, in ms since 1970, and bytes that it moved on local storage."""
+    def work_beside(self, waits_s: Sequence[float]) -> SparkWork:
+        """The work of its tasks, if each waited so long for storage (s)."""
     def simulate(
         self, figures: tuple[float, float, float, float, float] | None, work: SparkWork
     ) -> tuple[

@@ -135,7 +135,7 @@ impl CallKind {
 
     /// Whether it may be a row: of what it burns and waits for, the source tells apart what is inside.
     pub fn is_timed(self) -> bool {
-        self.is_io() || self.changes_file()
+        self.is_io() || self.changes_file() || self.copies()
     }
 
     /// Moves bytes from one descriptor to another inside the kernel.

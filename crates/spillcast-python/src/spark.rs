@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spillcast_core::spark::{
-    Application, NodeStorage, Outcome, least_work_s, read_event_logs, simulate, unpacked, work_s,
+    Application, NodeStorage, Outcome, Task, least_work_s, read_event_logs, simulate, unpacked,
+    work_beside_s, work_s,
 };
 
 use crate::os_error;
@@ -84,6 +85,30 @@ impl SparkApplication {
     /// The least work of its tasks, whatever storage it ran on.
     fn least_work(&self) -> SparkWork {
         SparkWork(least_work_s(&self.0))
+    }
+
+    /// By task: launch and end in ms since 1970, and bytes of spills and shuffles that it moved on local
+    /// storage. A spill is written and read.
+    fn local_io(&self) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
+        let tasks = &self.0.tasks;
+        let moved = |task: &Task| {
+            let metrics = &task.metrics;
+            let shuffled = metrics.shuffle_write_bytes + metrics.shuffle_read_local_bytes;
+            shuffled + 2 * metrics.spill_bytes
+        };
+        (
+            tasks.iter().map(|task| task.launched_ms).collect(),
+            tasks.iter().map(|task| task.finished_ms).collect(),
+            tasks.iter().map(moved).collect(),
+        )
+    }
+
+    /// The work of its tasks, if each waited so long for storage.
+    fn work_beside(&self, waits_s: Vec<f64>) -> PyResult<SparkWork> {
+        if waits_s.len() != self.0.tasks.len() {
+            return Err(PyValueError::new_err("the waits are those of another application"));
+        }
+        Ok(SparkWork(work_beside_s(&self.0, &waits_s)))
     }
 
     /// The application with its temp files on a storage; None: on one without waits.

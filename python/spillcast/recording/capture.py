@@ -114,7 +114,8 @@ class CaptureAccount:
         "calls on files closed before their names could be read", unit="calls", example=0, default=0
     )
     temp_copies: int = key(
-        "calls of sendfile, splice and copy_file_range on temp files: these make no rows",
+        "calls of sendfile and splice from or to temp files whose other side is a socket or a pipe: "
+        "these make no rows",
         unit="calls",
         example=0,
         default=0,
@@ -368,7 +369,7 @@ def _causes(meta: "Meta") -> Iterator[tuple[float, str]]:
         size = format_bytes(capture.temp_copied_bytes)
         mean_bytes = max(temp.bytes / max(temp.operations, 1), 1.0)
         calls = max(capture.temp_copies, capture.temp_copied_bytes / mean_bytes)
-        yield calls, f"{size} copied by sendfile, splice or copy_file_range, which is not timed"
+        yield calls, f"{size} copied to or from sockets or pipes by sendfile or splice, not timed"
     if (query := meta.server_query) is not None:
         each = temp.operations / (1 + len(query.workers))
         # What a worker did before the recording began is as little a part of it as the session's.

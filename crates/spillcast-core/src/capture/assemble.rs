@@ -130,7 +130,7 @@ impl Assembler {
         self.open_was_of_no_temp_file(&event);
         match event {
             Event::Call(call, inside) if call.kind.is_io() => self.io(call, inside),
-            Event::Call(call, _) if call.kind.copies() => self.copied(call),
+            Event::Call(call, inside) if call.kind.copies() => self.copied(call, inside),
             Event::Call(call, inside) if call.kind.opens() => {
                 self.descriptor_call(call);
                 self.open_ended(call, inside);
@@ -260,20 +260,46 @@ impl Assembler {
         self.push(wait);
     }
 
-    /// A copy in the kernel is no row: it reads as much as it writes, at times that are not known.
-    fn copied(&mut self, call: Call) {
+    /// A copy in the kernel reads as much as it writes. Between two files it is a row of each, which
+    /// have half of its time, for the kernel reads and writes by turns. To or from a socket or a pipe
+    /// it is no row, because it waits for these, too.
+    fn copied(&mut self, call: Call, inside: Inside) {
         let other = call.offset.map_or(-1, |fd| fd as i32);
         let (from, to) = match call.kind {
             CallKind::Sendfile => (other, call.fd),
             _ => (call.fd, other),
         };
-        let io = Io { copies: 1, copied_bytes: call.ret.max(0) as u64, ..Io::default() };
-        for (fd, op) in [(from, Op::Read), (to, Op::Write)] {
+        let sides = [(from, Op::Read), (to, Op::Write)].map(|(fd, op)| {
             let file = if call.ret > 0 { self.file_of(&Call { fd, ..call }) } else { None };
-            if let Some(file) = file {
-                let temp = self.files.used(file.name, op, io, (call.pid, fd), &mut self.counts);
-                self.counts.add(io, temp);
+            if let Some(descriptor) = self.descriptors.get_mut(&(call.pid, fd)) {
+                // Whether the call was given offsets is not known.
+                descriptor.position = None;
             }
+            (fd, op, file.filter(|file| file.regular))
+        });
+        if call.start_ns < self.origin_ns {
+            return;
+        }
+        if sides.iter().any(|(_, _, file)| file.is_none()) {
+            let io = Io { copies: 1, copied_bytes: call.ret.max(0) as u64, ..Io::default() };
+            for (fd, op, file) in sides {
+                if let Some(file) = file {
+                    let temp = self.files.used(file.name, op, io, (call.pid, fd), &mut self.counts);
+                    self.counts.add(io, temp);
+                }
+            }
+            return self.no_row(call, inside);
+        }
+        let middle_ns = call.start_ns.midpoint(call.end_ns);
+        let cpu_before_ns = call.cpu_before_ns.map(|_| 0);
+        let halves = [
+            Call { end_ns: middle_ns, ..call },
+            Call { start_ns: middle_ns, cpu_before_ns, ..call },
+        ];
+        for (half, (fd, op, file)) in halves.into_iter().zip(sides) {
+            let file_name = file.map(|file| file.name);
+            let wait = Wait { file: file_name, bytes: Some(call.ret), ..self.row(&half, op) };
+            self.moved(wait, file, (call.pid, fd));
         }
     }
 

@@ -159,8 +159,9 @@ fn temp_of_engine(path: &Path) -> bool {
     name.starts_with(b"duckdb_temp_") || path.iter().any(folder)
 }
 
-/// PostgreSQL's relations and WAL, and the journals that SQLite and DuckDB keep beside a database:
-/// they come and go like temporary files, but storage for those does not hold them.
+/// PostgreSQL's relations and WAL, the journals that SQLite and DuckDB keep beside a database, and the
+/// counters that a JVM maps: they come and go like temporary files, but storage for those does not
+/// hold them.
 fn data_of_engine(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     let journal = [&b".wal"[..], b"-wal", b"-journal", b"-shm"];
@@ -172,6 +173,7 @@ fn data_of_engine(path: &Path) -> bool {
     journal.iter().any(|end| name.ends_with(end))
         || parts.windows(2).any(relation)
         || parts.contains(&&b"pg_wal"[..])
+        || parts.iter().any(|part| part.starts_with(b"hsperfdata_"))
 }
 
 impl Default for Process {
@@ -256,6 +258,7 @@ mod tests {
             "/var/lib/postgresql/18/main/base/5/1259",
             "/mnt/nvme/PG_18_202506291/5/16384.1",
             "/var/lib/postgresql/18/main/pg_wal/000000010000000000000001",
+            "/tmp/hsperfdata_spark/4711",
             "/etc/passwd",
         ] {
             assert_eq!(rules.kind(me, &file(path)), Kind::Other, "{path}");

@@ -14,5 +14,5 @@ mod unpack;
 pub use application::{Application, Execution, Executor, Job, Metrics, Stage, Task};
 pub use event_log::read_event_logs;
 pub use node::NodeStorage;
-pub use simulate::{Outcome, StageOutcome, least_work_s, simulate, work_s};
+pub use simulate::{Outcome, StageOutcome, least_work_s, simulate, work_beside_s, work_s};
 pub use unpack::unpacked;

@@ -54,6 +54,13 @@ pub fn work_s(application: &Application, storage: &NodeStorage) -> Vec<f64> {
     work_s
 }
 
+/// By task, the time that no storage changes, if it waited so long for storage: no less than
+/// `least_work_s`.
+pub fn work_beside_s(application: &Application, waits_s: &[f64]) -> Vec<f64> {
+    let tasks = application.tasks.iter().zip(waits_s).zip(least_work_s(application));
+    tasks.map(|((task, wait_s), least_s)| (took_s(task) - wait_s).max(least_s)).collect()
+}
+
 /// By task, what was certainly no wait for storage: CPU time, pauses of the JVM, and what the log's
 /// times of shuffle writes and fetches leave of a task that neither spilled nor read local blocks.
 pub fn least_work_s(application: &Application) -> Vec<f64> {
