@@ -114,8 +114,7 @@ class CaptureAccount:
         "calls on files closed before their names could be read", unit="calls", example=0, default=0
     )
     temp_copies: int = key(
-        "calls of sendfile and splice from or to temp files whose other side is a socket or a pipe: "
-        "these make no rows",
+        "calls of sendfile and splice between a temp file and a socket or pipe: these make no rows",
         unit="calls",
         example=0,
         default=0,
