@@ -105,7 +105,7 @@ def verify(
     if from_ is not None:
         truth = read_truth(from_)
     else:
-        from spillcast_lab.draw import draw
+        from spillcast_lab.draw import OVERDRAWN, draw
         from spillcast_lab.matrix import (
             STORAGES,
             THREADS,
@@ -118,7 +118,15 @@ def verify(
         cells = all_cells(NAMES if engine == ALL else [engine], threads or THREADS, workload)
         if workload is None:
             cells = _that_can_be_made(cells)
-        drawn = draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed, parts=parts)
+        drawn = draw(
+            cells,
+            storages,
+            budget_s=60 * minutes,
+            repeat=repeat,
+            seed=seed,
+            parts=parts,
+            overdrawn=OVERDRAWN,
+        )
         former = read_truth(output) if resume and output is not None and output.exists() else None
         truth = _run(drawn, storages, minutes, repeat, parts, former, output, work)
     if markdown is not None:

@@ -27,6 +27,9 @@ from spillcast_lab.matrix import (
 
 #: Share of the time that is drawn for: tables are built in the rest, and disturbed runs repeated.
 DRAWN = 0.9
+#: Estimates of time are careful: cells are drawn for so many times the time that there is, and a
+#: verification ends with the last for which there is time at the pace of those before.
+OVERDRAWN = 2.5
 #: Kinds of a cell's storages, in the order in which it gets them.
 KINDS = ("slow", "fast", "slow", "slow", "fast")
 #: A cell begins with three slow storages and a fast one, and gets another while there is time.
@@ -56,19 +59,20 @@ def draw(
     repeat: int,
     seed: int,
     parts: bool = True,
+    overdrawn: float = 1.0,
 ) -> Drawn:
     """Give storages to cells until the time is used up, so that each is drawn equally often.
 
     First three slow storages and a fast one to every cell, then a fifth, by KINDS; engines and
     thread counts take turns. Half of a cell's forecasts are from slow to fast. Among equals chance
     decides, by ``seed``. Storages that cannot be made here are not drawn, nor those on which one
-    run takes a large part of the time.
+    run takes a large part of the time. ``overdrawn`` times the time is drawn for.
     """
     cost = {storage.name: storage for storage in storages if unavailable(storage) is None}
     limit_s = max(MAX_RUN * budget_s, SHORT_RUN_S)
     # Where runs are long on all storages, long ones are drawn.
     for max_run_s in (limit_s, inf):
-        drawn = _drawn(cells, cost, budget_s, repeat, seed, parts, max_run_s)
+        drawn = _drawn(cells, cost, overdrawn * budget_s, repeat, seed, parts, max_run_s)
         if drawn.cells:
             break
     return drawn

@@ -52,6 +52,7 @@ __all__ = [
     "source_refusal",
     "spread",
     "status_bytes",
+    "temp_name_of",
     "temp_of",
     "try_source",
     "unused_name",
@@ -188,6 +189,9 @@ def temp_of(before: Mapping[str, int], folders: Sequence[str]) -> list[tuple[str
 
 def scratch_prefix() -> str:
     """How the names of files begin that a probe of this process makes, and no others."""
+
+def temp_name_of(path: str) -> tuple[str, str] | None:
+    """The engine that names its temp files like this path, and what such a file contains."""
 
 def size_class_bytes(bytes: int) -> int:
     """The size class that an operation of so many bytes falls into, in bytes."""

@@ -1,13 +1,21 @@
 """The registry: who offers what, refusals by name, and that nothing heavy is imported for it."""
 
+import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from cases import cases
+from spillcast import _core
 from spillcast.engines.registry import engine_of, engines, known_as, lab_of, work_memory_of
 from spillcast.errors import ChoiceUnknown, EngineUnsupported
+
+ROOT = Path(__file__).parents[2]
+SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_engines.py")
+generate = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(generate)
 
 
 def test_who_offers_what():
@@ -19,6 +27,14 @@ def test_who_offers_what():
     assert offered["move"] >= {"oracle", "duckdb", "postgres"}
     assert "oracle" in offered["collect"] - offered["lab"]
     assert "postgres" in {engine.name for engine in engines() if engine.server}
+
+
+def test_the_recorder_has_the_names_of_temp_files():
+    assert generate.TEMP_NAMES.read_text() == generate.temp_names(), "docs/generate_engines.py"
+    for engine in engines():
+        for kind, name in engine.temp_names.items():
+            path = "/data/" + name.replace("*", "1").replace("?", "x") + "x" * name.endswith("/")
+            assert _core.temp_name_of(path)[1] == kind or engine.name == "greenplum"
 
 
 def test_what_is_not_there_is_refused_by_name():

@@ -36,12 +36,9 @@ def test_the_nearest_measured_engine_counts(engine, version, queries):
 
 def test_a_program_is_known_by_its_temp_files():
     """A recorded command names no engine."""
-    costs = [replace(cost, temp_path=f"/{cost.engine}_") for cost in MEASURED.costs[:-1]]
-    measured = replace(MEASURED, costs=[*costs, MEASURED.costs[-1]])
-    paths = ["/tmp/x/postgres_tmp17.0"]
-    assert measured.cost_of("process", None, paths).queries == 3
-    assert measured.cost_of("process", None, ["/tmp/other.0"]).queries == 4
-    assert measured.cost_of("duckdb", "1.5.6", paths).queries == 2
+    assert MEASURED.cost_of("process", None, "postgres").queries == 3
+    assert MEASURED.cost_of("process", None, None).queries == 4
+    assert MEASURED.cost_of("duckdb", "1.5.6", "postgres").queries == 2
 
 
 def test_a_calibration_without_versions_serves_each_of_them():

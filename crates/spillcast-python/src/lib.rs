@@ -27,6 +27,7 @@ mod trace;
 mod trace_rows;
 
 use std::io;
+use std::path::Path;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -55,6 +56,12 @@ fn chases(py: Python<'_>) -> Vec<Chase> {
         (c.bytes, chase::HOPS, c.dependent, c.wait.name(), c.wait_ns, c.elapsed_ns)
     };
     py.detach(chase::measure).into_iter().map(row).collect()
+}
+
+/// The engine that names its temp files like this path, and what such a file contains.
+#[pyfunction]
+fn temp_name_of(path: &str) -> Option<(&'static str, &'static str)> {
+    spillcast_core::capture::temp_name_of(Path::new(path)).map(|name| (name.engine, name.kind))
 }
 
 /// The size class that an operation of so many bytes falls into, in bytes.
@@ -119,5 +126,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(stretches::covered_ns, module)?)?;
     module.add_function(wrap_pyfunction!(stretches::spread, module)?)?;
     module.add_function(wrap_pyfunction!(size_class_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(temp_name_of, module)?)?;
     Ok(())
 }

@@ -47,6 +47,12 @@ class Workload:
         return self.name.removesuffix(" cold")
 
 
+class LikelyName(str):
+    """A pattern that names of other files match, too: the use of such a file decides."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Engine:
     """Describes an engine. A feature that it lacks is None; others are imported on use."""
@@ -57,8 +63,10 @@ class Engine:
     label: str
     #: Further names in meta.json.
     aliases: tuple[str, ...] = ()
-    #: A part of the paths of its temp files; empty if unknown.
-    temp_path: str = ""
+    #: Patterns of the names of its temp files, by what the file contains. A pattern that ends with
+    #: a slash is of a folder. The recorder reads them from temp_names.tsv, which
+    #: docs/generate_engines.py writes.
+    temp_names: Mapping[str, str] = field(default_factory=dict)
     #: Settings in meta.json that affect spills.
     settings: tuple[str, ...] = ()
     #: Advice and statements that set the minimum and maximum bytes of a temp I/O.

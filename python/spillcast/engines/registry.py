@@ -1,9 +1,9 @@
 """The registry of engines: their names, and the only way to look one up.
 
-An engine is a package with an ``ENGINE`` that declares its features, and a line in ``PACKAGES``. A
-feature that it lacks is None and is refused by name. Modules are imported when they are used. The
-choices of ``--engine`` and the commands of ``move`` and ``collect`` come from here; a command's
-own options stand with the engine.
+An engine is a package with an ``ENGINE`` that declares its features, and a line in ``PACKAGES``;
+engines of which one declaration says all share ``small.py``. A feature that an engine lacks is None
+and is refused by name. Modules are imported when they are used. The choices of ``--engine`` and the
+commands of ``move`` and ``collect`` come from here; a command's own options stand with the engine.
 
 ``tests/test_tidy.py`` finds code outside of this package that chooses an engine by name.
 ``tests/paper_engine.py`` is an engine in one file.
@@ -22,6 +22,14 @@ PACKAGES = {
     "oracle": "spillcast.engines.oracle",
     "duckdb": "spillcast.engines.duckdb",
     "postgres": "spillcast.engines.postgres",
+    "sort": "spillcast.engines.small:SORT",
+    "datafusion": "spillcast.engines.small:DATAFUSION",
+    "polars": "spillcast.engines.small:POLARS",
+    "sqlite": "spillcast.engines.small:SQLITE",
+    "dask": "spillcast.engines.small:DASK",
+    "trino": "spillcast.engines.small:TRINO",
+    "greenplum": "spillcast.engines.small:GREENPLUM",
+    "spark": "spillcast.engines.small:SPARK",
 }
 
 
@@ -29,7 +37,8 @@ def engine_of(name: str) -> Engine:
     """The engine of a name. InputError where there is none."""
     if name not in PACKAGES:
         raise ChoiceUnknown(f"--engine {name}: no such engine", f"there are: {', '.join(PACKAGES)}")
-    engine: Engine = import_module(PACKAGES[name]).ENGINE
+    module, _, declared = PACKAGES[name].partition(":")
+    engine: Engine = getattr(import_module(module), declared or "ENGINE")
     return engine
 
 

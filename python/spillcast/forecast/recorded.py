@@ -47,7 +47,7 @@ from spillcast.recording.derived import read_back
 from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import named_temp_places
 from spillcast.recording.sample import parts_of, sampled
-from spillcast.recording.spill import spill_bytes, temp_paths
+from spillcast.recording.spill import spill_bytes, temp_owner
 from spillcast.recording.thread_trace import wakings_seen
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
@@ -192,7 +192,7 @@ def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
     return CpuTime(
         total_s=meta.cpu_s,
         between_s=cpu_between_s(meta.cpu_s, recording.elapsed_s, temp.total_s, temp.operations),
-        wait_cost=calibration.cost_of(meta.engine.name, meta.engine.version, temp_paths(recording))
+        wait_cost=calibration.cost_of(meta.engine.name, meta.engine.version, temp_owner(recording))
         if calibration
         else None,
         caches=meta.machine.caches,

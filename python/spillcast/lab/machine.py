@@ -339,8 +339,7 @@ def _costs(opened: Sequence[_Measured], points: Sequence[Point]) -> list[WaitCos
     }
     if not any(kinds.values()):
         return []
-    paths = {measured.engine.name: measured.engine.temp_path for measured in opened}
-    return [replace(cost, temp_path=paths.get(cost.engine, "")) for cost in pooled(kinds, waits_s)]
+    return pooled(kinds, waits_s)
 
 
 def _kinds(engine: _Measured) -> list[Kind]:

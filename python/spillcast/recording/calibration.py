@@ -61,12 +61,6 @@ class WaitCost:
         default="",
         later=True,
     )
-    temp_path: str = key(
-        "part of the paths of the engine's temp files; empty if unknown",
-        example="/pgsql_tmp",
-        default="",
-        later=True,
-    )
 
     def extra_s(self, warm_s: "Floats", wait_s: float) -> "Floats":
         """CPU time that work takes more after a wait than warm, where it takes ``warm_s``."""
@@ -118,16 +112,14 @@ class MachineCalibration:
         "cost of a wait by engine; the last entry is for all engines together"
     )
 
-    def cost_of(self, engine: str, version: str | None, temp_paths: Sequence[str] = ()) -> WaitCost:
-        """The cost for an engine of a version, which is also known by its temp files' paths.
+    def cost_of(self, engine: str, version: str | None, owner: str | None = None) -> WaitCost:
+        """The cost for an engine of a version, or for the ``owner`` of the names of its temp files.
 
         For a version that was not measured, that of another version of the engine; for an engine
         that was not measured, that of all others, whose spread is larger.
         """
         of_engine = [cost for cost in self.costs if cost.engine == engine] or [
-            cost
-            for cost in self.costs
-            if cost.temp_path and any(cost.temp_path in path for path in temp_paths)
+            cost for cost in self.costs if cost.engine == owner
         ]
         # A server adds the package's name to its version.
         number = (version or "").partition(" ")[0]

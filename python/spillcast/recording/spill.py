@@ -13,9 +13,11 @@ from spillcast.recording.recording import Recording
 Array = NDArray[np.int64]
 
 
-def temp_paths(recording: Recording) -> list[str]:
-    """The paths of the temp files of which single operations were kept."""
-    return recording.temp_columns("file")["file"].unique()
+def temp_owner(recording: Recording) -> str | None:
+    """The engine that gives the temp files their names; None if none is known to."""
+    paths = recording.temp_columns("file")["file"].unique()
+    named = map(_core.temp_name_of, paths)
+    return next((name[0] for name in named if name is not None), None)
 
 
 def spill_bytes(recording: Recording) -> int:

@@ -6,6 +6,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::UNIX_EPOCH;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -25,7 +26,7 @@ pub enum Kind {
     Other,
     /// Made by the run: its use decides.
     Made {
-        /// It lies where its process is to put temporary files.
+        /// It lies where its process is to put temporary files, or an engine names its own so.
         in_temp_dir: bool,
         identity: Identity,
         /// Its process has the names that we have.
@@ -98,11 +99,13 @@ impl TempRules {
             let named = self.named.iter().any(|dir| path.starts_with(dir));
             return if named { Kind::Temp } else { Kind::Other };
         }
-        if temp_of_engine(path) {
+        let name = temp_name_of(path);
+        if name.is_some_and(|name| name.certain) {
             return Kind::Temp;
         }
         let process = self.process(pid);
-        let in_temp_dir = process.temp_dirs.iter().any(|dir| path.starts_with(dir));
+        let in_temp_dir =
+            name.is_some() || process.temp_dirs.iter().any(|dir| path.starts_with(dir));
         let here = process.here;
         let seen = Identity { ino: file.ino, born_ns: file.born_ns };
         let named = || Identity::of(path).filter(|_| here && !file.unlinked);
@@ -151,12 +154,63 @@ impl TempRules {
     }
 }
 
-/// DuckDB's `duckdb_temp_storage_*.tmp` and `duckdb_temp_block-*`, PostgreSQL's `pgsql_tmp`, the
-/// blocks of Spark's `blockmgr-*`.
-fn temp_of_engine(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().as_bytes();
-    let folder = |part: &OsStr| part == "pgsql_tmp" || part.as_bytes().starts_with(b"blockmgr-");
-    name.starts_with(b"duckdb_temp_") || path.iter().any(folder)
+/// A name by which an engine's temp files are known.
+pub struct TempName {
+    /// The engine, as the registry of engines has it.
+    pub engine: &'static str,
+    /// What such a file contains.
+    pub kind: &'static str,
+    /// Whether only temp files have such names. If not, a file's use decides, as in TMPDIR.
+    certain: bool,
+    pattern: &'static str,
+}
+
+/// All of them, of the registry of engines: `docs/generate_engines.py` writes the file.
+static TEMP_NAMES: LazyLock<Vec<TempName>> = LazyLock::new(|| {
+    let lines = include_str!("temp_names.tsv").lines();
+    let fields = lines.map(|line| line.split('\t').collect::<Vec<_>>());
+    let name = |fields: Vec<&'static str>| match fields[..] {
+        [engine, kind, certainty, pattern] => {
+            TempName { engine, kind, certain: certainty == "certain", pattern }
+        }
+        _ => panic!("temp_names.tsv: {fields:?} are not four fields"),
+    };
+    fields.map(name).collect()
+});
+
+/// The engine's name for a temp file of this path; None for a name that no engine gives. A name
+/// that only temp files have wins.
+pub fn temp_name_of(path: &Path) -> Option<&'static TempName> {
+    let parts: Vec<_> = path.iter().map(OsStr::as_bytes).collect();
+    let matching = || TEMP_NAMES.iter().filter(|name| name.matches(&parts));
+    matching().find(|name| name.certain).or_else(|| matching().next())
+}
+
+impl TempName {
+    /// A pattern is matched against the last parts of a path, or against any of its folders if it
+    /// ends with a slash.
+    fn matches(&self, parts: &[&[u8]]) -> bool {
+        let wanted: Vec<_> = self.pattern.trim_end_matches('/').split('/').collect();
+        let alike = |parts: &[&[u8]]| {
+            wanted.iter().zip(parts).all(|(wanted, part)| is_alike(wanted.as_bytes(), part))
+        };
+        let Some(folders) = parts.len().checked_sub(1) else { return false };
+        if self.pattern.ends_with('/') {
+            return parts[..folders].windows(wanted.len()).any(alike);
+        }
+        parts.len().checked_sub(wanted.len()).is_some_and(|first| alike(&parts[first..]))
+    }
+}
+
+/// Whether a name is as the pattern says: `*` stands for any bytes, `?` for a single one.
+fn is_alike(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern, name) {
+        ([], []) => true,
+        ([b'*', rest @ ..], _) => (0..=name.len()).any(|skipped| is_alike(rest, &name[skipped..])),
+        ([b'?', rest @ ..], [_, others @ ..]) => is_alike(rest, others),
+        ([byte, rest @ ..], [first, others @ ..]) => byte == first && is_alike(rest, others),
+        _ => false,
+    }
 }
 
 /// PostgreSQL's relations and WAL, the journals that SQLite and DuckDB keep beside a database, and the
@@ -252,6 +306,10 @@ mod tests {
         ] {
             assert_eq!(rules.kind(me, &file(path)), Kind::Temp, "{path}");
         }
+        for path in ["/data/etilqs_4a1", "/data/sortAb3Xy9", "/mnt/datafusion-aB3/.tmpX1"] {
+            let kind = rules.kind(me, &file(path));
+            assert!(matches!(kind, Kind::Made { in_temp_dir: true, .. }), "{path}");
+        }
         for path in [
             "/data/x.db.wal",
             "/tmp/x.sqlite-journal",
@@ -264,7 +322,9 @@ mod tests {
             assert_eq!(rules.kind(me, &file(path)), Kind::Other, "{path}");
         }
         let kind = |file| TempRules::default().kind(me, &file);
-        assert!(matches!(kind(file("/data/x")), Kind::Made { in_temp_dir: false, .. }));
+        for path in ["/data/x", "/data/sort", "/data/sorted", "/data/blockmgr-5d"] {
+            assert!(matches!(kind(file(path)), Kind::Made { in_temp_dir: false, .. }), "{path}");
+        }
         assert_eq!(kind(FileIdentity { regular: false, ..file("/tmp/socket") }), Kind::Other);
         assert_eq!(kind(FileIdentity { unlinked: true, ..file("/memfd:output") }), Kind::Other);
     }

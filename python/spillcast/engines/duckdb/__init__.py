@@ -31,7 +31,7 @@ def _move() -> "Callable[..., Move]":
 ENGINE = Engine(
     name="duckdb",
     label="DuckDB",
-    temp_path="/duckdb_temp_",
+    temp_names={"blocks": "duckdb_temp_*"},
     io_size=lambda _least, _most: (IO_SIZE, ()),
     memory=WorkMemory(
         "memory_limit", "32M..512M", "KiB", report_settings={"enable_profiling": "no_output"}

@@ -34,7 +34,7 @@ def _move() -> "Callable[..., Move]":
 ENGINE = Engine(
     name="postgres",
     label="PostgreSQL",
-    temp_path="/pgsql_tmp",
+    temp_names={"sort runs, hash batches, rows": "pgsql_tmp/"},
     # What a plan of EXPLAIN becomes, which knows nothing of a process.
     aliases=("postgresql",),
     settings=("work_mem", "hash_mem_multiplier", "max_parallel_workers_per_gather", "io_method"),

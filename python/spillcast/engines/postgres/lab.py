@@ -282,18 +282,26 @@ def held_in(
 def _tablespace(
     server: PrivateServer, connection: "psycopg.Connection[tuple[Any, ...]]", directory: Path
 ) -> str:
-    """The tablespace in a directory, made if it is not there."""
+    """The tablespace of this server in a directory, made if it is not there.
+
+    Several servers of a version may spill into one directory, but none into another's tablespace.
+    """
+    identified = connection.execute("select system_identifier from pg_control_system()").fetchone()
+    assert identified is not None
+    location = directory / f"server-{identified[0]}"
     spaces = "select spcname from pg_tablespace where pg_tablespace_location(oid) = %s"
-    record = connection.execute(spaces, (str(directory),)).fetchone()
+    record = connection.execute(spaces, (str(location),)).fetchone()
     if record is not None:
         return str(record[0])
+    location.mkdir()
     server.give(directory)
+    server.give(location)
     counted = connection.execute("select count(*) from pg_tablespace").fetchone()
     assert counted is not None
     name = f"spill{counted[0]}"
     # A directory is no parameter in PostgreSQL's grammar.
     from psycopg.sql import SQL, Literal
 
-    make = SQL("create tablespace {} location {}").format(SQL(name), Literal(str(directory)))
+    make = SQL("create tablespace {} location {}").format(SQL(name), Literal(str(location)))
     connection.execute(make)
     return name

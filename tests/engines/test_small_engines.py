@@ -1,0 +1,86 @@
+"""Engines of one declaration: real processes spill, and the names of their temp files are known."""
+
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from harness import spillcast
+from spillcast import _core
+from spillcast.recording import Recording
+
+DATAFUSION = """
+import datafusion
+options = datafusion.RuntimeEnvBuilder().with_fair_spill_pool(8_000_000)
+context = datafusion.SessionContext(
+    datafusion.SessionConfig().with_target_partitions(1),
+    options.with_disk_manager_specified({temp!r}),
+)
+rows = "select (value * 7919) % 1000003 as k, count(*) as n from range(1000000) group by 1"
+context.sql(f"select count(*), max(n) from ({{rows}})").collect()
+"""
+POLARS = """
+import os
+os.environ.update(
+    POLARS_OOC_MEMORY_BUDGET_MB="10", POLARS_OOC_SPILL_DIR={temp!r}, POLARS_MAX_THREADS="2"
+)
+import polars as pl
+rows = pl.LazyFrame({{"n": [0]}}).select(pl.int_range(2_000_000).alias("a"))
+rows.with_columns((pl.col("a") * 7919 % 1000003).alias("b")).sort("b").select(
+    pl.col("a").last()
+).collect(engine="streaming")
+"""
+SQLITE = """
+import sqlite3
+connection = sqlite3.connect({temp!r} + "/some.db")
+connection.execute("pragma cache_size = -500")
+connection.execute(
+    "with recursive r(i) as (select 1 union all select i + 1 from r where i < 200000) "
+    "select max(k) from (select i * 7919 % 1000003 k, hex(i) h from r order by 1, 2 limit 199999)"
+).fetchall()
+"""
+DASK = """
+import os
+from distributed.spill import SpillBuffer
+folder = os.path.join({temp!r}, "dask-scratch-space-0", "worker-a", "storage")
+buffer = SpillBuffer(folder, target=2_000_000)
+for n in range(20):
+    buffer[f"x-{{n}}"] = os.urandom(500_000)
+assert sum(len(buffer[f"x-{{n}}"]) for n in range(20)) == 10_000_000
+"""
+PROGRAMS = {"datafusion": DATAFUSION, "polars": POLARS, "sqlite": SQLITE, "dask": DASK}
+
+
+def temp_owners(output):
+    """The engines by whose names the files of temp I/O are known, with the bytes of each."""
+    waits = Recording.open(output).waits
+    temp = waits.filter(waits["temp"].values)
+    owners = {}
+    for file, size in zip(temp["file"].to_pylist(), temp["bytes"].to_pylist(), strict=True):
+        owner = (_core.temp_name_of(file) or (None,))[0]
+        owners[owner] = owners.get(owner, 0) + (size or 0)
+    return owners
+
+
+@pytest.mark.parametrize("engine", [*PROGRAMS, "sort"])
+def test_a_spill_is_recognised_without_its_directory(places, engine):
+    """The directory is none that a process is to put temp files in."""
+    module = {"sqlite": "sqlite3", "dask": "distributed"}.get(engine, engine)
+    env = {**places.env, "SQLITE_TMPDIR": str(places.data)}
+    if engine == "sort":
+        numbers = places.data / "numbers"
+        numbers.write_text("".join(f"{n * 7919 % 1000003}\n" for n in range(300_000)))
+        output = places.data / "sorted"
+        command = ["sort", "-n", "-S", "300K", "-T", places.data, numbers, "-o", output]
+    elif find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
+    else:
+        script = places.root / "spill.py"
+        script.write_text(PROGRAMS[engine].format(temp=str(places.data)))
+        command = [sys.executable, script]
+    output = places.root / "run.spill"
+    result = spillcast("record", "-o", output, "--", *command, env=env)
+    assert result.returncode == 0, result.stderr
+    owners = temp_owners(output)
+    assert owners.keys() == {engine}
+    assert owners[engine] > 1_000_000
