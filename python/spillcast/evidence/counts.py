@@ -116,7 +116,7 @@ class Counts:
     elapsed_s: float
     reads: OpCounts
     writes: OpCounts
-    #: ``explain`` (PostgreSQL), ``report`` (Oracle), ``profile`` (DuckDB) or ``figures`` (stated).
+    #: ``explain`` (PostgreSQL), ``report`` (Oracle), ``profile`` (DuckDB, ClickHouse) or ``figures`` (stated).
     source: str
     engine: ObservedEngine = NOBODY
     processes: float = 1.0
@@ -179,7 +179,7 @@ class Counts:
             "temp I/O is summed over the processes of a query, and how many shared it is not "
             f"known: {shared.lower:.3g} to {shared.upper:.3g} ({shared.reason})"
         )
-        return Unknown("processes", words, PROCESSES_REMEDY)
+        return Unknown("processes", words, shared.remedy or PROCESSES_REMEDY)
 
     def at_bounds(self) -> "list[Counts]":
         """The counts at each bound of what has bounds; empty where all is known."""

@@ -32,8 +32,8 @@ _MEANT = {
     "forecast": "spillcast check compares it with a later run; spillcast report shows it",
 }
 KNOWN = (
-    "a recording, a plan of EXPLAIN, a log of PostgreSQL, rows of pg_stat_statements, a trace or "
-    "an ASH export"
+    "a recording, a plan of EXPLAIN, a log of PostgreSQL, rows of pg_stat_statements or of "
+    "system.query_log, a trace or an ASH export"
 )
 _BESIDE = "add a trace or an ASH export"
 #: Files that ``spillcast collect oracle`` spools, and what they are, whatever stands in them.

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spillcast.evidence.clickhouse.rows import is_parquet_log, is_query_log
 from spillcast.evidence.spark_log import is_event_log
 from spillcast.evidence.tables import table_of
 from spillcast.evidence.text import head_of
@@ -174,6 +175,12 @@ def _parquet(sample: Sample) -> float:
     return 3.0 if sample.raw.startswith("PAR1") else 0.0
 
 
+def _query_log(sample: Sample) -> float:
+    if sample.raw.startswith("PAR1"):
+        return 6.5 * (sample.path.is_file() and is_parquet_log(sample.path))
+    return 6.5 * is_query_log(sample.raw[:_HEADING_LENGTH])
+
+
 def _samples(sample: Sample) -> float:
     """A heading of ASH's columns, also below what a client echoed or what a mail says."""
     for line in islice(sample.text[:_HEADING_LENGTH].split("\n"), _HEADING_LINES_MAX):
@@ -225,6 +232,7 @@ KINDS: Sequence[Kind] = (
         "rows of pg_stat_statements",
         columns(1.0, "temp_blks_written temp_blks_read"),
     ),
+    Kind("figures", "rows of system.query_log", _query_log, "clickhouse.counts.read"),
     _report(6.0, "oracle.monitor_xml.read", _matching(r"<sql_monitor_report|FXTMODEL")),
     _report(
         5.75,

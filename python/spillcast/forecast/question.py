@@ -43,7 +43,7 @@ class Question:
     ``elapsed_s`` is the wall time of the whole query, if the evidence covers only a part or has
     none. ``temp_events`` (a pattern), ``sql_id``, ``block`` (size of a block) and ``method``
     (``counts`` or ``seed``) are for Oracle's evidence, ``lenient`` for damaged traces; ``exec_id``,
-    ``since`` and ``until`` choose samples of ASH; ``queryid`` picks a row of pg_stat_statements,
+    ``since`` and ``until`` choose samples of ASH; ``queryid`` picks a row of pg_stat_statements or system.query_log,
     ``item`` one of several runs in a file,
     ``origin`` is the storage of counts without times, and of an event log of Spark, of which
     ``execution`` is the SQL execution meant, and ``page_cache_bytes`` the memory of each node that
@@ -114,7 +114,8 @@ class Question:
 
         Oracle's where ``events``; where ``counts`` PostgreSQL's, which a recording may hold alone.
         """
-        _only_for("rows of pg_stat_statements", bool(evidence.statements), queryid=self.queryid)
+        identified = bool(evidence.statements or evidence.figures)
+        _only_for("rows of statements and queries", identified, queryid=self.queryid)
         observed = bool(evidence.recordings) and not counts
         options = {"temp": self.temp_dirs or None, "cpus": self.cpus, "cpu_quota": self.cpu_quota}
         _only_for("recordings", observed, **options)

@@ -1,0 +1,92 @@
+"""Queries that spill in a ClickHouse of a process of its own, and its query log in every format."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FORMATS = {
+    "JSONEachRow": "jsonl",
+    "JSON": "json",
+    "TSV": "tsv",
+    "TSVWithNames": "names.tsv",
+    "CSV": "csv",
+    "CSVWithNames": "names.csv",
+    "Vertical": "vertical.txt",
+    "PrettyCompact": "pretty.txt",
+    "Markdown": "md",
+    "Parquet": "parquet",
+}
+SETTINGS = {
+    "max_bytes_before_external_sort": 4_000_000,
+    "min_external_sort_block_bytes": 1_000_000,
+    "max_bytes_before_external_group_by": 6_000_000,
+    "max_bytes_before_external_distinct": 4_000_000,
+    "max_bytes_ratio_before_external_sort": 0,
+    "max_bytes_ratio_before_external_group_by": 0,
+    "max_bytes_ratio_before_external_distinct": 0,
+    "join_algorithm": "grace_hash",
+    "max_bytes_in_join": 4_000_000,
+    "max_bytes_ratio_before_external_join": 0,
+}
+QUERIES = {
+    "sort": "select id, amount from t order by amount, id limit 2 offset {offset}",
+    "group": "select count(), max(total) from (select id, sum(amount) total from t group by id)",
+    "join": "select count(), sum(a.amount + b.amount) from t a join t b on a.id = b.id",
+    "plain": "select count() from t where amount > 3",
+    "secret": "select count() from (select distinct id, amount from t "
+    "where 'password=hunter2' != '')",
+}
+TABLE = (
+    "create table t engine = MergeTree order by tuple() as select cityHash64(number) id, "
+    "toFloat64(cityHash64(number + 7) % 1000000) amount from numbers(600000)"
+)
+CONFIG = (
+    "<clickhouse><query_log><database>system</database><table>query_log</table>"
+    "</query_log></clickhouse>"
+)
+#: Events as columns of their own, as people select them.
+COLUMNS = """
+select type, query_id, normalized_query_hash, query, query_duration_ms, memory_usage,
+    ProfileEvents['ExternalAggregationWritePart'] as ExternalAggregationWritePart,
+    ProfileEvents['ExternalSortWritePart'],
+    ProfileEvents['ExternalJoinWritePart'],
+    ProfileEvents['ExternalProcessingCompressedBytesTotal'],
+    ProfileEvents['WriteBufferFromFileDescriptorWrite'],
+    ProfileEvents['WriteBufferFromFileDescriptorWriteBytes'],
+    ProfileEvents['DiskWriteElapsedMicroseconds']
+from system.query_log where type = 'QueryFinish' and log_comment = 'group'
+"""
+
+
+def settings_of(values: Mapping[str, Any]) -> str:
+    """The clause that sets them for a query."""
+    return ", ".join(f"{name} = {value!r}" for name, value in values.items())
+
+
+def main(folder: Path) -> None:
+    """Run the queries, and write what the log has of them."""
+    from chdb import session
+
+    (folder / "config.xml").write_text(CONFIG)
+    database = session.Session(f"{folder}/db?config-file={folder}/config.xml&log_queries=1")
+    database.query("create database d")
+    database.query("use d")
+    database.query(TABLE)
+    for threads in (1, 2):
+        for name, sql in QUERIES.items():
+            values = SETTINGS | {"max_threads": threads, "log_comment": f"{name}"}
+            text = sql.format(offset=500_000 + threads)
+            database.query(f"{text} settings {settings_of(values)}", "CSV")
+    database.query("system flush logs")
+    log = "select * from system.query_log where log_comment != '' order by event_time_microseconds"
+    for kind, suffix in FORMATS.items():
+        (folder / f"log.{suffix}").write_bytes(database.query(log, kind).bytes())
+    (folder / "one.json").write_bytes(database.query(f"{COLUMNS} limit 1", "JSON").bytes())
+    (folder / "columns.csv").write_bytes(
+        database.query(f"{COLUMNS} limit 1", "CSVWithNames").bytes()
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

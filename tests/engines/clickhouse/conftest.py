@@ -1,0 +1,22 @@
+"""What tests of ClickHouse share: the query log of real queries, by chdb."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import clickhouse_runs
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    """A folder with exports of the query log of queries that spilled."""
+    if find_spec("chdb") is None:
+        pytest.skip("chdb is not installed: pip install chdb")
+    folder = tmp_path_factory.mktemp("clickhouse")
+    command = [sys.executable, Path(clickhouse_runs.__file__), folder]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return folder

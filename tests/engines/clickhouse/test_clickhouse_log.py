@@ -1,0 +1,150 @@
+"""Exports of ClickHouse's query log: every format and version alike, exact counts, and damage."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from clickhouse_runs import FORMATS
+from harness import only_line, spillcast
+from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.clickhouse.counts import counts_of_query
+from spillcast.evidence.clickhouse.rows import read_rows
+from spillcast.evidence.open import read_figures
+from spillcast.evidence.recognise import recognise
+
+#: An aggregation as version 18.16.1 logged it: pairs of arrays, no totals, no number of threads.
+OLD = {
+    "type": 2, "event_date": "2026-11-26", "query_start_time": "2026-11-26 11:48:13",
+    "query_duration_ms": "623", "memory_usage": "40300000", "query_id": "a",
+    "query": "select count(), max(total) from (select id, sum(amount) total from t group by id)",
+    "ProfileEvents.Names": [
+        "ReadBufferFromFileDescriptorRead", "ReadBufferFromFileDescriptorReadBytes",
+        "WriteBufferFromFileDescriptorWrite", "WriteBufferFromFileDescriptorWriteBytes",
+        "DiskReadElapsedMicroseconds", "DiskWriteElapsedMicroseconds",
+        "ExternalAggregationWritePart", "ExternalAggregationCompressedBytes",
+    ],
+    "ProfileEvents.Values": ["30", "15667249", "10", "7906243", "987", "2026", "10", "7906243"],
+}  # fmt: skip
+
+
+def log_in(folder, *rows):
+    path = folder / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def test_every_format_has_the_same_queries(runs):
+    rows = [json.loads(line) for line in (runs / "log.jsonl").read_text().splitlines()]
+    wanted = [row for row in rows if row["type"] == "QueryFinish"]
+    for suffix in FORMATS.values():
+        path = runs / f"log.{suffix}"
+        assert recognise(path).kind.reader == "clickhouse.counts.read", suffix
+        queries = read_rows(path)
+        assert [q.elapsed_s for q in queries] == [r["query_duration_ms"] / 1e3 for r in wanted]
+        assert [q.events for q in queries] == [r["ProfileEvents"] for r in wanted], suffix
+        assert [q.normalized_hash for q in queries] == [
+            str(row["normalized_query_hash"]) for row in wanted
+        ]
+        assert not any("hunter2" in q.query for q in queries), suffix
+
+
+def test_counts_are_those_of_the_server(runs):
+    """All is known of queries by one thread: each spill is read once, for none has a LIMIT."""
+    spilled = [
+        query
+        for query in read_rows(runs / "log.jsonl")
+        if query.event("DiskWriteElapsedMicroseconds")
+    ]
+    assert len(spilled) == 8
+    for query in spilled:
+        counts = counts_of_query(runs, query, Selection())
+        assert counts.unknown is None or query.settings["max_threads"] == "2"
+        assert counts.writes.count == query.events["WriteBufferFromFileDescriptorWrite"]
+        total = query.events["ExternalProcessingCompressedBytesTotal"]
+        assert counts.writes.bytes == counts.reads.bytes == total
+        assert counts.writes.total_ns == 1000 * query.events["DiskWriteElapsedMicroseconds"]
+        assert 0 < counts.total_s < query.elapsed_s
+
+
+def test_events_in_columns_of_their_own(runs):
+    """They lack those of reads, which leaves bounds around the same query's full row."""
+    counts = read_figures([runs / "columns.csv"])
+    [full] = [
+        query
+        for query in read_rows(runs / "log.jsonl")
+        if query.query_id == read_rows(runs / "columns.csv")[0].query_id
+    ]
+    exact = counts_of_query(runs, full, Selection())
+    assert counts.writes == exact.writes
+    lower, upper = counts.io_bounds.lower, counts.io_bounds.upper
+    assert lower.reads.bytes <= exact.reads.bytes <= upper.reads.bytes
+    assert lower.reads.count <= exact.reads.count <= upper.reads.count
+    assert counts.time_bounds.lower <= exact.total_s <= counts.time_bounds.upper
+
+
+def test_version_18(tmp_path):
+    counts = read_figures([log_in(tmp_path, OLD)])
+    assert (counts.writes.count, counts.writes.bytes) == (10, 7906243)
+    assert (counts.io_bounds.lower.reads.bytes, counts.io_bounds.upper.reads.bytes) == (
+        7906243,
+        15667249,
+    )
+    assert counts.time_bounds.upper == pytest.approx(2026e-6 + 987e-6)
+
+
+def test_an_insert_writes_more_than_temp_files(tmp_path):
+    """What else the query wrote leaves bounds around the temp files."""
+    [query] = read_rows(log_in(tmp_path, OLD))
+    more = {**query.events, "WriteBufferFromFileDescriptorWrite": 25,
+            "WriteBufferFromFileDescriptorWriteBytes": 20_000_000}  # fmt: skip
+    counts = counts_of_query(tmp_path, replace(query, events=more), Selection())
+    assert counts.io_bounds.lower.writes.bytes == 7906243
+    assert counts.io_bounds.lower.writes.count < 25 == counts.io_bounds.upper.writes.count
+
+
+def test_selection_of_one_query(runs):
+    log = runs / "log.jsonl"
+    with pytest.raises(EvidenceAmbiguous):
+        read_figures([log])
+    query = read_rows(log)[1]
+    for selection in (Selection(item=2), Selection(queryid=query.query_id)):
+        assert read_figures([log], selection).statement.query == query.query
+    with pytest.raises(NoTempIo):
+        read_figures([log], Selection(item=4))
+    with pytest.raises(InputError):
+        read_figures([log], Selection(queryid="none"))
+
+
+def test_cut_exports_are_refused(runs, tmp_path):
+    for suffix in set(FORMATS.values()):
+        content = (runs / f"log.{suffix}").read_bytes()
+        for share in (0.35, 0.6, 0.9):
+            path = tmp_path / f"cut.{suffix}"
+            path.write_bytes(content[: round(share * len(content))])
+            with pytest.raises(InputError, match=str(path)):
+                read_rows(path)
+
+
+def test_exports_without_events(tmp_path):
+    without = {name: value for name, value in OLD.items() if "Profile" not in name}
+    with pytest.raises(EvidenceIncomplete):
+        read_figures([log_in(tmp_path, without)])
+    with pytest.raises(EvidenceIncomplete):
+        read_figures([log_in(tmp_path, {**OLD, "query_duration_ms": None})])
+    with pytest.raises(InputError):
+        read_figures([log_in(tmp_path, {**OLD, "ProfileEvents.Values": ["1", "2"]})])
+    with pytest.raises(InputError):
+        read_figures([log_in(tmp_path, {**OLD, "type": 1})])
+
+
+def test_forecast_of_a_query(runs):
+    result = spillcast(
+        "forecast", runs / "log.names.tsv", "--item", "1", "--to", "latency:5ms", "--json"
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["forecast_s"] > 0
+    assert "queries" in only_line(
+        spillcast("forecast", runs / "log.csv", "--to", "latency:5ms").stderr.split("\n")[0]
+    )
