@@ -116,7 +116,8 @@ class Counts:
     elapsed_s: float
     reads: OpCounts
     writes: OpCounts
-    #: ``explain`` (PostgreSQL), ``report`` (Oracle), ``profile`` (DuckDB, ClickHouse) or ``figures`` (stated).
+    #: ``explain`` (PostgreSQL), ``report`` (Oracle), ``profile`` (DuckDB, ClickHouse) or
+    #: ``figures`` (stated).
     source: str
     engine: ObservedEngine = NOBODY
     processes: float = 1.0

@@ -43,8 +43,8 @@ class Question:
     ``elapsed_s`` is the wall time of the whole query, if the evidence covers only a part or has
     none. ``temp_events`` (a pattern), ``sql_id``, ``block`` (size of a block) and ``method``
     (``counts`` or ``seed``) are for Oracle's evidence, ``lenient`` for damaged traces; ``exec_id``,
-    ``since`` and ``until`` choose samples of ASH; ``queryid`` picks a row of pg_stat_statements or system.query_log,
-    ``item`` one of several runs in a file,
+    ``since`` and ``until`` choose samples of ASH; ``queryid`` picks a row of pg_stat_statements or
+    system.query_log, ``item`` one of several runs in a file,
     ``origin`` is the storage of counts without times, and of an event log of Spark, of which
     ``execution`` is the SQL execution meant, and ``page_cache_bytes`` the memory of each node that
     temp files may occupy. If ``temp_dirs`` are given, the temp files of
