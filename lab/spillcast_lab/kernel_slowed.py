@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -97,13 +97,13 @@ class SlowGroups:
     @contextmanager
     def limited(self) -> Iterator[None]:
         """This process where I/O is limited, and back."""
-        with _moved(self._blkio, "blkio"):
+        with moved(self._blkio, "blkio"):
             yield
 
     @contextmanager
     def inside(self) -> Iterator[None]:
         """This process in both, and back."""
-        with self.limited(), _moved(self._memory, "memory"):
+        with self.limited(), moved(self._memory, "memory"):
             yield
 
     @contextmanager
@@ -142,7 +142,7 @@ def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Pl
 
     SpillcastError where this machine cannot have one.
     """
-    reason = _missing()
+    reason = missing(PROGRAMS)
     if reason is not None:
         raise ExperimentFailed(reason)
     folder = re.sub(r"\W+", "-", storage.name)
@@ -155,7 +155,7 @@ def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Pl
             memory = stack.enter_context(memory_group(meminfo_bytes()["MemTotal"]))
             if not (memory / "memory.limit_in_bytes").exists():
                 raise ExperimentFailed("the memory cgroups are of version 2; version 1 is needed")
-            _mount(image, mountpoint, storage)
+            make_file_system(image, mountpoint, ",sync" if storage.synchronous else "")
             device = os.stat(mountpoint).st_dev
             numbers = f"{os.major(device)}:{os.minor(device)}"
             ahead = Path(f"/sys/dev/block/{numbers}/queue/read_ahead_kb")
@@ -184,10 +184,11 @@ def why_not() -> str | None:
         return str(error)
 
 
-def _missing() -> str | None:
+def missing(programs: Sequence[str]) -> str | None:
+    """Why this process cannot mount file systems and limit their I/O; None where it can."""
     if os.geteuid() != 0:
         return "only root can mount file systems and limit their I/O"
-    for program in PROGRAMS:
+    for program in programs:
         if shutil.which(program) is None:
             return f"there is no {program}"
     if not (BLKIO / "blkio.throttle.read_iops_device").exists():
@@ -209,7 +210,7 @@ def _own_cgroup(controller: str) -> str:
 
 
 @contextmanager
-def _moved(group: Path, controller: str) -> Iterator[None]:
+def moved(group: Path, controller: str) -> Iterator[None]:
     """This process in a group and back; what it starts meanwhile stays."""
     before = Path("/sys/fs/cgroup") / controller / _own_cgroup(controller).lstrip("/")
     try:
@@ -222,12 +223,15 @@ def _moved(group: Path, controller: str) -> Iterator[None]:
         join(before)
 
 
-def _mount(image: Path, mountpoint: Path, storage: KernelSlowed) -> None:
-    """Make the file system and mount it. SpillcastError with the words of what failed."""
+def make_file_system(image: Path, mountpoint: Path, options: str = "") -> None:
+    """Make an ext4 file system in a sparse file and mount it, with more ``options`` if given.
+
+    SpillcastError has the message of the program that failed.
+    """
     with image.open("wb") as file:
         file.truncate(IMAGE_BYTES)
     # Without a journal: its thread is the kernel's own, and would not be limited.
-    options = "loop,noatime,discard" + (",sync" if storage.synchronous else "")
+    options = f"loop,noatime,discard{options}"
     for command in (
         ["mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", str(image)],
         ["mount", "-t", "ext4", "-o", options, str(image), str(mountpoint)],

@@ -684,11 +684,11 @@ class SparkApplication:
         """All of it but single tasks; stages have the sums of theirs."""
     def overfull_executor(self) -> tuple[str, int] | None:
         """An executor that ran more tasks at once than it has cores, and how many."""
-    def work(self, figures: tuple[float, float, float, float, float] | None) -> SparkWork:
+    def work(self, figures: tuple[float, float, float, float, float, bool] | None) -> SparkWork:
         """The work of its tasks, if it ran with its temp files on a storage; None: without waits.
 
         ``figures`` are bandwidths (bytes/s) of a reader alone, of all readers and of writeback,
-        page cache and dirty limit (bytes)."""
+        page cache and dirty limit (bytes), and whether reads and writes share the bandwidth."""
     def least_work(self) -> SparkWork:
         """The least work of its tasks, whatever storage it ran on."""
     def local_io(self) -> tuple[list[int], list[int], list[int]]:
@@ -696,7 +696,7 @@ class SparkApplication:
     def work_beside(self, waits_s: Sequence[float]) -> SparkWork:
         """The work of its tasks, if each waited so long for storage (s)."""
     def simulate(
-        self, figures: tuple[float, float, float, float, float] | None, work: SparkWork
+        self, figures: tuple[float, float, float, float, float, bool] | None, work: SparkWork
     ) -> tuple[
         float,
         list[tuple[float, float, float, float, float]],

@@ -62,6 +62,7 @@ fn device(mb_per_s: f64, cache_mb: f64, dirty_mb: f64) -> NodeStorage {
         write_bytes_per_s: mb_per_s * MB,
         cache_bytes: cache_mb * MB,
         dirty_bytes: dirty_mb * MB,
+        shared: true,
     }
 }
 
@@ -88,8 +89,11 @@ fn a_writer_waits_only_at_the_dirty_limit() {
     // 1,000 MB in 10 s of work, on a device of 20 MB/s.
     let writer = application(1, &[vec![metrics(10.0, 0, 0, 1000)]]);
     assert_close(elapsed_s(&writer, &device(20.0, 1e6, 1e5)), 10.0);
-    // 2 s to the background limit of 200 MB, 2.5 s on to 400 MB, then 550 MB as fast as the device.
-    assert_close(elapsed_s(&writer, &device(20.0, 1e6, 400.0)), 2.0 + 2.5 + 550.0 / 20.0);
+    // 2 s to the background limit of 200 MB, 150 MB at 80 MB/s on to where Linux holds writers, and
+    // the rest as fast as the device.
+    let rest_mb = 1000.0 - 200.0 - 150.0 / 80.0 * 100.0;
+    let expected_s = 2.0 + 150.0 / 80.0 + rest_mb / 20.0;
+    assert_close(elapsed_s(&writer, &device(20.0, 1e6, 400.0)), expected_s);
 }
 
 #[test]
@@ -107,7 +111,35 @@ fn readers_share_the_device_and_the_cache_saves_them() {
 fn a_spill_is_read_back_from_the_device_as_far_as_it_left_the_cache() {
     let spiller = application(1, &[vec![metrics(2.0, 0, 300, 0)]]);
     assert_close(elapsed_s(&spiller, &device(100.0, 1e6, 1e6)), 2.0);
-    assert_close(elapsed_s(&spiller, &device(100.0, 100.0, 1e6)), 2.0 + 200.0 / 100.0);
+    // What is read from the device drops what is still to be read: of 300 MB, the 100 MB in the
+    // cache are gone or used after 100 MB, at a share that rises from 2/3 to 1.
+    let missed_mb = 200.0 * f64::ln(300.0 / 200.0) + 200.0;
+    assert_close(elapsed_s(&spiller, &device(100.0, 100.0, 1e6)), 2.0 + missed_mb / 100.0);
+}
+
+#[test]
+fn a_full_cache_keeps_of_a_shuffle_what_linux_keeps_of_files() {
+    // Measured on Linux 6.18: 16 files, read by 8 readers one after the other, 1,020 MB of cache.
+    for (shuffle_mb, measured_mb) in [(1504.0, 1010.0), (2000.0, 1750.0)] {
+        let write = vec![metrics(1.0, 0, 0, (shuffle_mb / 16.0) as i64); 16];
+        let read = vec![metrics(1.0, (shuffle_mb / 8.0) as i64, 0, 0); 8];
+        let application = application(1, &[write, read]);
+        let waited_s = elapsed_s(&application, &device(100.0, 1020.0, 1e6)) - 24.0;
+        let missed_mb = 100.0 * waited_s;
+        assert!((missed_mb / measured_mb - 1.0).abs() < 0.1, "{missed_mb} MB of {measured_mb} MB");
+    }
+}
+
+#[test]
+fn files_of_partitions_are_joined_and_gone() {
+    let writers = vec![metrics(1.0, 0, 0, 100); 4];
+    let readers = vec![metrics(1.0, 100, 0, 0); 4];
+    let mut application = application(1, &[writers, readers]);
+    application.properties.clear();
+    // The shuffle fits the cache, and so does a second copy of one task's part of it.
+    assert_close(elapsed_s(&application, &device(100.0, 510.0, 1e6)), 8.0);
+    // Without a cache, they are read back once, and the shuffle is read.
+    assert_close(elapsed_s(&application, &device(100.0, 0.0, 1e6)), 8.0 + 4.0 + 4.0);
 }
 
 #[test]
@@ -153,7 +185,7 @@ fn stepped_s(tasks: &[Metrics], cores: usize, storage: &NodeStorage) -> f64 {
         }
         let wanted: f64 = running.iter().map(|(work_s, bytes, _)| bytes / work_s * STEP_S).sum();
         let back = storage.write_bytes_per_s * STEP_S;
-        let room = storage.dirty_bytes - dirty + back;
+        let room = 0.875 * storage.dirty_bytes - dirty + back;
         // Writers at the limit are equally fast while they write.
         let inflow = |writer: f64| -> f64 {
             running

@@ -14,8 +14,8 @@ use spillcast_core::spark::{
 use crate::os_error;
 
 /// The reader's bandwidth alone and of all readers, of writeback (bytes/s), page cache and dirty limit
-/// (bytes).
-type Figures = (f64, f64, f64, f64, f64);
+/// (bytes), and whether reads and writes share the bandwidth.
+type Figures = (f64, f64, f64, f64, f64, bool);
 /// Begin, end, and sums over tasks of work and of waits for reads and writes, in seconds.
 type StageRow = (f64, f64, f64, f64, f64);
 /// Elapsed time, stages, and begin and end of SQL executions, in seconds.
@@ -132,7 +132,7 @@ impl SparkApplication {
 }
 
 fn storage_of(figures: Option<Figures>) -> NodeStorage {
-    let Some((reader, read, write, cache_bytes, dirty_bytes)) = figures else {
+    let Some((reader, read, write, cache_bytes, dirty_bytes, shared)) = figures else {
         return NodeStorage::unlimited();
     };
     NodeStorage {
@@ -141,6 +141,7 @@ fn storage_of(figures: Option<Figures>) -> NodeStorage {
         write_bytes_per_s: write,
         cache_bytes,
         dirty_bytes,
+        shared,
     }
 }
 

@@ -16,13 +16,15 @@ from spillcast.errors import NoTempIo, Refusal, TargetUnknown
 from spillcast.evidence.spark import Application
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, StageForecast, Term, Warned
+from spillcast.recording.event_names import OPS
 from spillcast.storage.model import Model
 from spillcast.storage.storage import Storage
 from spillcast.storage.target import resolve_storage
 from spillcast.units import format_bytes
 
-#: Bandwidths (bytes/s) of a reader alone, of all and of writeback; page cache, dirty limit (bytes).
-Figures = tuple[float, float, float, float, float]
+#: Bandwidths (bytes/s) of a reader alone, of all and of writeback; page cache, dirty limit (bytes);
+#: whether reads and writes share the bandwidth.
+Figures = tuple[float, float, float, float, float, bool]
 #: What Linux reads ahead, and what it writes back, at once and so many together.
 READ_BYTES, WRITE_BYTES, TOGETHER = 128 << 10, 256 << 10, 8
 #: Of the page cache, what may be dirty before writers wait: the default of vm.dirty_ratio.
@@ -224,7 +226,17 @@ def figures_of(storage: Storage, cache_bytes: float) -> Figures:
         bytes_per_s("write", WRITE_BYTES, TOGETHER),
         cache_bytes,
         DIRTY_SHARE * cache_bytes,
+        _shared(storage),
     )
+
+
+def _shared(storage: Storage) -> bool:
+    """Whether a limit counts reads and writes together; so does a storage without stated limits."""
+    both = [
+        all(limit.cost_ns(op, READ_BYTES, sequential=True) for op in OPS)
+        for limit in storage.limits
+    ]
+    return any(both) or not both
 
 
 def _forecast(

@@ -1,9 +1,9 @@
 //! A node: tasks in their phases, the page cache, and a device that readers and writeback share.
 //!
 //! Time is continuous: between two events each phase progresses at a constant speed. Writes go to the
-//! page cache. Writeback begins above the background limit, and writers wait for it only at the
-//! dirty limit, as in Linux. A byte that is read waits for the device unless its file still holds it
-//! in the cache, from which the oldest file is dropped first.
+//! page cache. Writeback begins above the background limit; writers wait for it near the dirty
+//! limit, as in Linux. A byte that is read waits for the device unless the page cache holds it. The
+//! cache drops what was used least recently, and a byte that was read counts as used.
 
 use rustc_hash::FxHashMap;
 
@@ -16,8 +16,10 @@ pub struct NodeStorage {
     pub write_bytes_per_s: f64,
     /// Memory that temp files may occupy; infinite where they lie in memory.
     pub cache_bytes: f64,
-    /// Written bytes above which writers wait for the device; infinite where they lie in memory.
+    /// The dirty limit; infinite where temp files lie in memory.
     pub dirty_bytes: f64,
+    /// Whether reads and writes take bandwidth from each other.
+    pub shared: bool,
 }
 
 impl NodeStorage {
@@ -30,6 +32,7 @@ impl NodeStorage {
             write_bytes_per_s: most,
             cache_bytes: most,
             dirty_bytes: most,
+            shared: false,
         }
     }
 
@@ -37,25 +40,44 @@ impl NodeStorage {
     fn background_bytes(&self) -> f64 {
         self.dirty_bytes / 2.0
     }
+
+    /// Where writers wait. Linux slows them down from midway between the background limit and the
+    /// dirty limit on, so that dirty bytes settle midway between there and the dirty limit
+    /// (`dirty_freerun_ceiling` and the set point of `wb_position_ratio`).
+    fn throttled_bytes(&self) -> f64 {
+        (self.background_bytes() + 3.0 * self.dirty_bytes) / 4.0
+    }
 }
 
-/// A temp file, or all those of a shuffle on a node.
+/// A temp file, or all those of a kind on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum File {
     /// By stage that writes it.
     Shuffle(u32),
     /// By task.
     Spill(u32),
+    /// A file for each partition of a shuffle, by task.
+    Partitions(u32),
+    /// What a stage has read and nobody reads again.
+    Consumed(u32),
+}
+
+/// Bytes that a phase reads of a file, which is read so many times in all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
+    pub file: File,
+    pub bytes: f64,
+    pub passes: f64,
 }
 
 /// A part of a task: work, while bytes are read and written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Phase {
     pub task: u32,
+    pub stage: u32,
     /// Time that no storage changes.
     pub work_s: f64,
-    /// Bytes that the page cache does not hold.
-    pub missed_bytes: f64,
+    pub reads: Vec<Read>,
     pub written_bytes: f64,
     pub file: File,
     /// Share that is left.
@@ -82,6 +104,8 @@ const THROTTLE_STEPS: usize = 30;
 struct Rates {
     /// By running phase: time that all of it would take, of that in reads and in waits for writes.
     phase_s: Vec<(f64, f64, f64)>,
+    /// By running phase: bytes that all of it would read from the device.
+    missed_bytes: Vec<f64>,
     /// Change of the dirty bytes a second, and what writeback writes.
     growth: f64,
     drain: f64,
@@ -95,10 +119,11 @@ pub(super) struct Node {
     rates: Rates,
     dirty: FxHashMap<File, f64>,
     dirty_bytes: f64,
-    /// Cached bytes by file, the oldest first.
+    /// Cached bytes by file, the least recently used first.
     cached: Vec<(File, f64)>,
     cached_bytes: f64,
-    written: FxHashMap<File, f64>,
+    /// Bytes that were written and are not read yet.
+    unread: FxHashMap<File, f64>,
 }
 
 impl Node {
@@ -112,7 +137,7 @@ impl Node {
             dirty_bytes: 0.0,
             cached: Vec::new(),
             cached_bytes: 0.0,
-            written: FxHashMap::default(),
+            unread: FxHashMap::default(),
         }
     }
 
@@ -121,16 +146,29 @@ impl Node {
         self.running.push(phase);
     }
 
-    /// Share of what was written to a file that the page cache holds; None where nothing was.
-    pub fn cached_share(&self, file: File) -> Option<f64> {
-        let written = self.written.get(&file).filter(|&&written| written > 0.0)?;
-        let cached = self.cached.iter().find(|(cached, _)| *cached == file);
-        Some((cached.map_or(0.0, |(_, bytes)| *bytes) / written).min(1.0))
+    fn cached_of(&self, file: File) -> f64 {
+        self.cached.iter().find(|(cached, _)| *cached == file).map_or(0.0, |(_, bytes)| *bytes)
+    }
+
+    /// Bytes that a phase would read from the device, if all of it were left.
+    fn missed_bytes(&self, phase: &Phase) -> f64 {
+        let full = self.cached_bytes >= self.storage.cache_bytes * (1.0 - NOTHING);
+        let missed = phase.reads.iter().map(|read| {
+            let unread = self.unread.get(&read.file).copied().unwrap_or(0.0);
+            let absent = unread - self.cached_of(read.file);
+            if absent <= NOTHING * unread {
+                return 0.0;
+            }
+            let left = (phase.left * read.bytes).max(1.0);
+            let share = left / read.passes / unread;
+            read.bytes * missed_share(absent / unread, share.min(1.0), full)
+        });
+        missed.sum()
     }
 
     /// Removes a file: what of it was not written back never is.
     pub fn remove(&mut self, file: File) {
-        self.written.remove(&file);
+        self.unread.remove(&file);
         self.dirty_bytes -= self.dirty.remove(&file).unwrap_or(0.0);
         self.dirty_bytes = self.dirty_bytes.max(0.0);
         if let Some(at) = self.cached.iter().position(|(cached, _)| *cached == file) {
@@ -150,7 +188,7 @@ impl Node {
 
     /// The dirty bytes at which the rates change next.
     fn next_limit(&self) -> Option<f64> {
-        let (limit, background) = (self.storage.dirty_bytes, self.storage.background_bytes());
+        let (limit, background) = (self.storage.throttled_bytes(), self.storage.background_bytes());
         if !limit.is_finite() {
             return None;
         }
@@ -170,17 +208,18 @@ impl Node {
         let limit = self.next_limit();
         self.now_s = to_s;
         let mut wrote = 0.0;
-        for at in 0..self.running.len() {
+        let mut running = std::mem::take(&mut self.running);
+        for (at, phase) in running.iter_mut().enumerate() {
             let (whole_s, read_s, write_s) = self.rates.phase_s[at];
-            let phase = &mut self.running[at];
             let done = (passed_s / whole_s).min(phase.left);
             phase.left -= done;
             phase.read_wait_s += done * read_s;
             phase.write_wait_s += done * write_s;
+            self.read(phase, done, done * self.rates.missed_bytes[at]);
             if phase.written_bytes > 0.0 {
-                let (file, bytes) = (phase.file, done * phase.written_bytes);
+                let bytes = done * phase.written_bytes;
                 wrote += bytes;
-                self.write(file, bytes);
+                self.write(phase.file, bytes);
             }
         }
         self.write_back(passed_s, wrote);
@@ -191,16 +230,40 @@ impl Node {
             self.dirty_bytes = limit;
         }
         self.evict();
-        let (ended, running) = self.running.drain(..).partition(|phase| phase.left < NOTHING);
+        let (ended, running) = running.into_iter().partition(|phase| phase.left < NOTHING);
         self.running = running;
         ended
     }
 
+    /// Makes what a phase has read, of that so much from the device, the most recently used.
+    fn read(&mut self, phase: &Phase, done: f64, missed_bytes: f64) {
+        let mut consumed = missed_bytes;
+        for &Read { file, bytes, passes } in &phase.reads {
+            let Some(unread) = self.unread.get_mut(&file).filter(|unread| **unread > 0.0) else {
+                continue;
+            };
+            let share = (done * bytes / passes / *unread).min(1.0);
+            *unread *= 1.0 - share;
+            if let Some((_, cached)) = self.cached.iter_mut().find(|(cached, _)| *cached == file) {
+                consumed += share * *cached;
+                self.cached_bytes -= share * *cached;
+                *cached *= 1.0 - share;
+            }
+        }
+        if consumed > 0.0 {
+            self.cache(File::Consumed(phase.stage), consumed);
+        }
+    }
+
     fn write(&mut self, file: File, bytes: f64) {
-        *self.written.entry(file).or_default() += bytes;
+        *self.unread.entry(file).or_default() += bytes;
         if self.storage.dirty_bytes.is_finite() {
             *self.dirty.entry(file).or_default() += bytes;
         }
+        self.cache(file, bytes);
+    }
+
+    fn cache(&mut self, file: File, bytes: f64) {
         match self.cached.iter_mut().rev().find(|(cached, _)| *cached == file) {
             Some((_, cached)) => *cached += bytes,
             None => self.cached.push((file, bytes)),
@@ -241,30 +304,27 @@ impl Node {
     /// How fast all goes from now on; after phases began or ended, or a limit was reached.
     pub fn update(&mut self) {
         let storage = self.storage;
-        let (limit, background) = (storage.dirty_bytes, storage.background_bytes());
+        let (limit, background) = (storage.throttled_bytes(), storage.background_bytes());
         let near = if limit.is_finite() { AT_LIMIT * (limit - background) } else { 0.0 };
         let saturated = limit.is_finite() && self.dirty_bytes > background + near;
-        let reader = self.reader_bytes_per_s(if saturated { SHARED } else { 1.0 });
-        let mut phase_s: Vec<(f64, f64, f64)> = self
-            .running
-            .iter()
-            .map(|phase| {
-                let read_s = phase.missed_bytes / reader;
+        let contended = saturated && storage.shared;
+        let missed_bytes: Vec<f64> =
+            self.running.iter().map(|phase| self.missed_bytes(phase)).collect();
+        let reader = self.reader_bytes_per_s(&missed_bytes, if contended { SHARED } else { 1.0 });
+        let phases = self.running.iter().zip(&missed_bytes);
+        let mut phase_s: Vec<(f64, f64, f64)> = phases
+            .map(|(phase, missed_bytes)| {
+                let read_s = missed_bytes / reader;
                 ((phase.work_s + read_s).max(PHASE_MIN_S), read_s, 0.0)
             })
             .collect();
-        let per_s = |bytes: fn(&Phase) -> f64, phase_s: &[(f64, f64, f64)]| -> f64 {
-            self.running
-                .iter()
-                .zip(phase_s)
-                .map(|(phase, (whole_s, ..))| bytes(phase) / whole_s)
-                .sum()
-        };
-        let busy =
-            (per_s(|phase| phase.missed_bytes, &phase_s) / storage.read_bytes_per_s).min(1.0);
-        let drain_max =
-            storage.write_bytes_per_s * (1.0 - busy).max(if saturated { SHARED } else { 0.0 });
-        let mut inflow = per_s(|phase| phase.written_bytes, &phase_s);
+        let read_per_s: f64 =
+            missed_bytes.iter().zip(&phase_s).map(|(bytes, (whole_s, ..))| bytes / whole_s).sum();
+        let writers = self.running.iter().zip(&phase_s);
+        let mut inflow: f64 =
+            writers.map(|(phase, (whole_s, ..))| phase.written_bytes / whole_s).sum();
+        let left = if storage.shared { 1.0 - read_per_s / storage.read_bytes_per_s } else { 1.0 };
+        let drain_max = storage.write_bytes_per_s * left.max(if contended { SHARED } else { 0.0 });
         if limit.is_finite() && self.dirty_bytes >= limit * (1.0 - NOTHING) && inflow > drain_max {
             throttle(&self.running, &mut phase_s, drain_max);
             inflow = drain_max;
@@ -277,25 +337,36 @@ impl Node {
             inflow.min(drain_max)
         };
         let growth = if limit.is_finite() { inflow - drain } else { 0.0 };
-        self.rates = Rates { phase_s, growth, drain };
+        self.rates = Rates { phase_s, missed_bytes, growth, drain };
     }
 
     /// What each reader gets of the device: it is shared by those that wait for it at once.
-    fn reader_bytes_per_s(&self, share: f64) -> f64 {
+    fn reader_bytes_per_s(&self, missed_bytes: &[f64], share: f64) -> f64 {
         let all = share * self.storage.read_bytes_per_s;
-        let readers = || self.running.iter().filter(|phase| phase.missed_bytes > 0.0);
+        let readers = || self.running.iter().zip(missed_bytes).filter(|(_, bytes)| **bytes > 0.0);
         let mut at_once = readers().count() as f64;
         let mut reader = f64::INFINITY;
         for _ in 0..READER_STEPS {
             reader = self.storage.reader_bytes_per_s.min(all / at_once.max(1.0));
-            let waits = readers().map(|phase| {
-                let read_s = phase.missed_bytes / reader;
+            let waits = readers().map(|(phase, bytes)| {
+                let read_s = bytes / reader;
                 read_s / (phase.work_s + read_s).max(PHASE_MIN_S)
             });
             at_once = waits.sum();
         }
         reader
     }
+}
+
+/// Of a part of a file, the share that is read from the device, where `absent` of all is not cached.
+///
+/// Where the cache is full, each byte from the device drops one that is still to be read.
+fn missed_share(absent: f64, part: f64, full: bool) -> f64 {
+    if !full {
+        return absent;
+    }
+    let until_none_cached = part.min(1.0 - absent);
+    (part - until_none_cached - absent * (-until_none_cached).ln_1p()) / part
 }
 
 /// Makes writers wait so that together they write `drain` bytes a second: while one writes, it is

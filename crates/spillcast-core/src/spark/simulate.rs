@@ -1,15 +1,16 @@
 //! How long an application would take with its temp files on another storage.
 //!
 //! Stages begin as in the log: after their parents and their job, and so long after these as the
-//! driver took. Jobs and SQL executions begin after all that had ended before they did. A task is one
-//! phase, or two where it spilled: it writes the spill, then reads it back. What a task took beyond
-//! its simulated I/O on the recorded storage is work, which takes as long on any.
+//! driver took. Jobs and SQL executions begin after all that had ended before they did. A task is a
+//! phase for each kind of file that it writes, and reads what the phase before wrote: its spill, a
+//! file for each partition, its part of the shuffle. What a task took beyond its simulated I/O on the
+//! recorded storage is work, which takes as long on any.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use super::application::{Application, Task};
-use super::node::{File, Node, NodeStorage, Phase};
+use super::node::{File, Node, NodeStorage, Phase, Read};
 use super::order::{Order, Point};
 
 /// The share of a task's work that is done before its spill is read back.
@@ -126,8 +127,10 @@ struct Cluster<'a> {
     tasks_of_stage: Vec<Vec<u32>>,
     tasks_left: Vec<usize>,
     executor_of_task: Vec<u32>,
-    /// A shuffle is written twice where each partition has a file of its own first.
-    written_times: Vec<f64>,
+    /// By stage, whether each partition of its shuffle has a file of its own first.
+    by_partition: Vec<bool>,
+    /// By stage, how many times its shuffle is read.
+    passes: Vec<f64>,
     events: BinaryHeap<Reverse<(Time, Event)>>,
     outcome: Outcome,
 }
@@ -147,10 +150,12 @@ impl<'a> Cluster<'a> {
             tasks_of_stage[task.stage as usize].push(at as u32);
         }
         let tasks = application.tasks.len();
+        let order = Order::of(application);
         Cluster {
             application,
             work_s,
-            order: Order::of(application),
+            passes: passes(application, &order),
+            order,
             nodes: hosts.iter().map(|_| Node::new(*storage)).collect(),
             versions: vec![0; hosts.len()],
             node_of_executor,
@@ -159,7 +164,7 @@ impl<'a> Cluster<'a> {
             tasks_left: tasks_of_stage.iter().map(Vec::len).collect(),
             tasks_of_stage,
             executor_of_task: vec![0; tasks],
-            written_times: written_times(application),
+            by_partition: by_partition(application),
             events: BinaryHeap::new(),
             outcome: Outcome {
                 stages: vec![StageOutcome::default(); application.stages.len()],
@@ -254,7 +259,7 @@ impl<'a> Cluster<'a> {
                 changed[node] = true;
                 self.settle(node, now_s);
             }
-            let phase = self.first_phase(task, node);
+            let phase = self.phase_after(task, None);
             self.nodes[node].start(phase);
         }
         for (node, changed) in changed.into_iter().enumerate() {
@@ -287,66 +292,57 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    fn first_phase(&self, task: u32, node: usize) -> Phase {
-        let metrics = &self.application.tasks[task as usize].metrics;
-        let work_s = self.work_s[task as usize];
-        let missed_bytes = self.missed_bytes(task, node);
-        if metrics.spill_bytes > 0 {
-            let work_s = BEFORE_SPILL * work_s;
-            return self.phase(
-                task,
-                work_s,
-                missed_bytes,
-                metrics.spill_bytes as f64,
-                File::Spill(task),
-            );
-        }
-        self.last_phase(task, work_s, missed_bytes)
-    }
-
-    fn last_phase(&self, task: u32, work_s: f64, missed_bytes: f64) -> Phase {
+    /// The phase of a task that follows the one that wrote a file; None: the first.
+    fn phase_after(&self, task: u32, written: Option<File>) -> Phase {
         let Task { stage, metrics, .. } = &self.application.tasks[task as usize];
-        let written = metrics.shuffle_write_bytes as f64 * self.written_times[*stage as usize];
-        self.phase(task, work_s, missed_bytes, written, File::Shuffle(*stage))
-    }
-
-    fn phase(
-        &self,
-        task: u32,
-        work_s: f64,
-        missed_bytes: f64,
-        written_bytes: f64,
-        file: File,
-    ) -> Phase {
-        let (read_wait_s, write_wait_s) = (0.0, 0.0);
+        let (spilled, shuffled) = (metrics.spill_bytes as f64, metrics.shuffle_write_bytes as f64);
+        let by_partition = self.by_partition[*stage as usize] && shuffled > 0.0;
+        let done = match written {
+            None => 0.0,
+            Some(File::Spill(_)) => BEFORE_SPILL,
+            Some(_) => 1.0,
+        };
+        let (file, until, written_bytes) = match written {
+            None if spilled > 0.0 => (File::Spill(task), BEFORE_SPILL, spilled),
+            None | Some(File::Spill(_)) if by_partition => (File::Partitions(task), 1.0, shuffled),
+            _ => (File::Shuffle(*stage), 1.0, shuffled),
+        };
+        let read_back = |file, bytes| vec![Read { file, bytes, passes: 1.0 }];
+        let reads = match written {
+            None => self.inputs(task),
+            Some(File::Spill(_)) => read_back(File::Spill(task), spilled),
+            Some(file) => read_back(file, shuffled),
+        };
         Phase {
             task,
-            work_s,
-            missed_bytes,
+            stage: *stage,
+            work_s: (until - done) * self.work_s[task as usize],
+            reads,
             written_bytes,
             file,
             left: 1.0,
-            read_wait_s,
-            write_wait_s,
+            read_wait_s: 0.0,
+            write_wait_s: 0.0,
         }
     }
 
-    /// Bytes of shuffles that a task reads from a device. Nodes read of each other as much as others
-    /// read of them, so all of it counts on its own node.
-    fn missed_bytes(&self, task: u32, node: usize) -> f64 {
+    /// What a task reads of shuffles. Nodes read of each other as much as others read of them, so all
+    /// of it counts on its own node.
+    fn inputs(&self, task: u32) -> Vec<Read> {
         let Task { stage, metrics, .. } = &self.application.tasks[task as usize];
+        let parents = self.order.parents(*stage as usize);
         let bytes = metrics.shuffle_read_bytes() as f64;
-        if bytes == 0.0 {
-            return 0.0;
+        let written = |stage: usize| self.application.stages[stage].sums.shuffle_write_bytes as f64;
+        let all: f64 = parents.iter().map(|&parent| written(parent)).sum();
+        if bytes == 0.0 || all == 0.0 {
+            return Vec::new();
         }
-        let (mut written, mut cached) = (0.0, 0.0);
-        for &parent in self.order.parents(*stage as usize) {
-            let share = self.nodes[node].cached_share(File::Shuffle(parent as u32));
-            let weight = self.application.stages[parent].sums.shuffle_write_bytes as f64;
-            written += weight;
-            cached += weight * share.unwrap_or(1.0);
-        }
-        if written > 0.0 { bytes * (1.0 - cached / written).max(0.0) } else { 0.0 }
+        let reads = parents.iter().map(|&parent| Read {
+            file: File::Shuffle(parent as u32),
+            bytes: bytes * written(parent) / all,
+            passes: self.passes[parent],
+        });
+        reads.collect()
     }
 
     fn phase_ended(&mut self, phase: Phase, node: usize, now_s: f64) {
@@ -359,15 +355,16 @@ impl<'a> Cluster<'a> {
         sums.work_s += phase.work_s;
         sums.read_wait_s += phase.read_wait_s;
         sums.write_wait_s += phase.write_wait_s;
-        if phase.file == File::Spill(task) {
-            let spilled = self.application.tasks[task as usize].metrics.spill_bytes as f64;
-            let missed = 1.0 - self.nodes[node].cached_share(phase.file).unwrap_or(1.0);
-            let work_s = self.work_s[task as usize] - phase.work_s;
-            let last = self.last_phase(task, work_s, missed * spilled);
-            self.nodes[node].start(last);
+        if !matches!(phase.file, File::Shuffle(_)) {
+            if matches!(phase.file, File::Partitions(_)) {
+                self.nodes[node].remove(File::Spill(task));
+            }
+            let next = self.phase_after(task, Some(phase.file));
+            self.nodes[node].start(next);
             return;
         }
         self.nodes[node].remove(File::Spill(task));
+        self.nodes[node].remove(File::Partitions(task));
         self.free_slots[self.executor_of_task[task as usize] as usize] += 1;
         self.tasks_left[stage] -= 1;
         if self.tasks_left[stage] == 0 {
@@ -376,14 +373,14 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// How often the bytes of each stage's shuffle are written: twice with a file a partition, which
-/// Spark joins when there are few of them.
-fn written_times(application: &Application) -> Vec<f64> {
-    let number = |name: &str, default: u64| {
-        application.properties.get(name).and_then(|value| value.parse().ok()).unwrap_or(default)
-    };
-    let threshold = number("spark.shuffle.sort.bypassMergeThreshold", 200);
-    let partitions = number("spark.sql.shuffle.partitions", 200);
+/// By stage, whether a shuffle has few enough partitions for Spark to write a file for each, which it
+/// joins afterwards.
+fn by_partition(application: &Application) -> Vec<bool> {
+    let number = |name: &str| -> Option<u64> { application.properties.get(name)?.parse().ok() };
+    let threshold = number("spark.shuffle.sort.bypassMergeThreshold").unwrap_or(200);
+    let partitions = number("spark.sql.adaptive.coalescePartitions.initialPartitionNum")
+        .or_else(|| number("spark.sql.shuffle.partitions"))
+        .unwrap_or(200);
     let readers = |id: i64| {
         let reading = application.stages.iter().filter(move |stage| stage.parents.contains(&id));
         reading.map(|stage| stage.task_count).max().unwrap_or(0)
@@ -392,11 +389,25 @@ fn written_times(application: &Application) -> Vec<f64> {
         let job = application.jobs.iter().find(|job| Some(job.id) == stage.job);
         job.is_some_and(|job| job.execution.is_some())
     };
-    let times = application.stages.iter().map(|stage| {
+    let stages = application.stages.iter().map(|stage| {
         // AQE reads several partitions in one task, so the number of tasks is no more than theirs.
         let partitions = if of_sql(stage) { partitions } else { 0 }.max(readers(stage.id));
         // Without a reader their number is not known.
-        if (1..=threshold).contains(&partitions) { 2.0 } else { 1.0 }
+        (1..=threshold).contains(&partitions)
     });
-    times.collect()
+    stages.collect()
+}
+
+/// By stage, how many times its shuffle is read in all: more than once where an exchange is reused.
+fn passes(application: &Application, order: &Order) -> Vec<f64> {
+    let written = |stage: usize| application.stages[stage].sums.shuffle_write_bytes as f64;
+    let mut read = vec![0.0; application.stages.len()];
+    for (at, stage) in application.stages.iter().enumerate() {
+        let all: f64 = order.parents(at).iter().map(|&parent| written(parent)).sum();
+        for &parent in order.parents(at) {
+            read[parent] += stage.sums.shuffle_read_bytes() as f64 * written(parent) / all.max(1.0);
+        }
+    }
+    let passes = read.iter().enumerate().map(|(at, read)| (read / written(at).max(1.0)).round());
+    passes.map(|passes| passes.max(1.0)).collect()
 }
