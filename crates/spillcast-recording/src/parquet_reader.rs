@@ -3,38 +3,46 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_array::{ArrayRef, RecordBatch, new_null_array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder,
 };
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::ChunkReader;
 
 /// A file whose end was read: its columns and row groups.
 pub struct ParquetSource<R: ChunkReader + 'static> {
     input: R,
     metadata: ArrowReaderMetadata,
+    schema: SchemaRef,
 }
 
 impl<R: ChunkReader + 'static> ParquetSource<R> {
     /// Text becomes numbers of names as it is read: a row's own would take many times the memory.
+    ///
+    /// A column of nulls alone has no names, and the reader would make and hash one for each row.
     pub fn open(input: R) -> Result<Self, String> {
         guarded(|| {
             let metadata = ArrowReaderMetadata::load(&input, ArrowReaderOptions::new())
                 .map_err(|error| error.to_string())?;
-            let coded: Vec<_> = metadata.schema().fields().iter().map(|f| coded(f)).collect();
-            let schema: SchemaRef = Arc::new(Schema::new(coded));
-            let options = ArrowReaderOptions::new().with_schema(schema);
+            let groups = metadata.metadata().row_groups();
+            let fields = metadata.schema().fields();
+            let schema = Schema::new(fields.iter().map(|f| coded(f)).collect::<Vec<_>>());
+            let read =
+                fields.iter().map(|f| if all_null(groups, f) { (**f).clone() } else { coded(f) });
+            let options = ArrowReaderOptions::new()
+                .with_schema(Arc::new(Schema::new(read.collect::<Vec<_>>())));
             let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)
                 .map_err(|error| error.to_string())?;
-            Ok(ParquetSource { input, metadata })
+            Ok(ParquetSource { input, metadata, schema: Arc::new(schema) })
         })
     }
 
     pub fn schema(&self) -> SchemaRef {
-        self.metadata.schema().clone()
+        self.schema.clone()
     }
 
     /// Bytes without compression and rows of each row group.
@@ -55,25 +63,64 @@ impl<R: ChunkReader + 'static> ParquetSource<R> {
         guarded(|| {
             let builder =
                 ParquetRecordBatchReaderBuilder::new_with_metadata(self.input, self.metadata);
+            let mut read = columns.clone();
+            read.sort_unstable();
+            read.dedup();
+            let schema = self.schema.project(&read).map_err(|error| error.to_string())?;
             let mask = ProjectionMask::roots(builder.parquet_schema(), columns);
             let reader = builder.with_projection(mask).with_batch_size(rows).build();
-            Ok(ParquetBatches(reader.map_err(|error| error.to_string())?))
+            let reader = reader.map_err(|error| error.to_string())?;
+            Ok(ParquetBatches { reader, schema: Arc::new(schema) })
         })
     }
 }
 
 /// What is left of a file's rows.
-pub struct ParquetBatches(ParquetRecordBatchReader);
+pub struct ParquetBatches {
+    reader: ParquetRecordBatchReader,
+    schema: SchemaRef,
+}
 
 impl ParquetBatches {
     pub fn schema(&self) -> SchemaRef {
-        self.0.schema()
+        self.schema.clone()
     }
 
     /// The next rows; None at the end.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, String> {
-        guarded(|| self.0.next().transpose().map_err(|error| error.to_string()))
+        guarded(|| {
+            let batch = self.reader.next().transpose().map_err(|error| error.to_string())?;
+            batch.map(|batch| self.with_names(&batch)).transpose()
+        })
     }
+
+    /// A column that was announced to be of nulls alone has no names.
+    fn with_names(&self, batch: &RecordBatch) -> Result<RecordBatch, String> {
+        let columns = batch.columns().iter().zip(self.schema.fields()).map(|(column, field)| {
+            if column.data_type() == field.data_type() {
+                return Ok(column.clone());
+            }
+            if column.null_count() < column.len() {
+                return Err(format!("{}: values in a column of nulls", field.name()));
+            }
+            Ok(new_null_array(field.data_type(), column.len()))
+        });
+        let columns = columns.collect::<Result<Vec<ArrayRef>, String>>()?;
+        RecordBatch::try_new(self.schema.clone(), columns).map_err(|error| error.to_string())
+    }
+}
+
+/// Whether the statistics of a column say that all of its rows are null.
+fn all_null(groups: &[RowGroupMetaData], field: &Field) -> bool {
+    groups.iter().all(|group| {
+        let named = |part: &String| part == field.name();
+        let column = group.columns().iter().find(|c| {
+            let parts = c.column_path().parts();
+            parts.len() == 1 && parts.iter().all(named)
+        });
+        let nulls = column.and_then(|c| c.statistics()).and_then(|s| s.null_count_opt());
+        nulls.is_some_and(|nulls| i64::try_from(nulls) == Ok(group.num_rows()))
+    })
 }
 
 /// The reader panics at some damage.

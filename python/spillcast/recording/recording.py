@@ -163,7 +163,11 @@ class Recording(Displayed):
 
     def temp_batches(self, *names: str) -> Iterator["Table"]:
         """The same for all waits, some rows at a time, also for a recording that is a sample."""
-        for rows in self.whole.batches("waits"):
+        whole = self.whole
+        # Rows that were checked need not be read in full again.
+        checked = whole.is_checked("waits")
+        batches = whole.waits_unchecked(*names, "op", "temp") if checked else whole.batches("waits")
+        for rows in batches:
             yield rows.select(names).filter(_is_temp(rows, moved=True))
 
     @cached_property
