@@ -13,6 +13,7 @@ import pytest
 from emulator import skip_without_fuse
 from evidence import storage
 from harness import environment, spillcast, target
+from look_files import three_weeks
 from oracle_files import ROOT, make_example
 from spillcast.cli.verbs import VERBS
 
@@ -73,6 +74,7 @@ PREPARE = {
     "work-memory.md": copy_plan,
     "fleet.md": make_fleet,
     "duckdb.md": copy_job,
+    "postgres-history.md": lambda directory: three_weeks(directory / "looks"),
 }
 
 

@@ -1,22 +1,29 @@
-"""``spillcast postgres``: rank a server's statements that spill."""
+"""``spillcast postgres``: rank a server's statements that spill, now or over weeks."""
 
+import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from spillcast.cli.options import Confidence
 from spillcast.cli.usage import Answer
 
+if TYPE_CHECKING:
+    from spillcast.engines.ranking import ServerRanking
+
 #: What is asked about where nothing else is.
 TEN_TIMES = "factor:10"
+#: The exit status where an alert's limit is exceeded.
+ALERT_STATUS = 4
 
 
 def postgres(
     server: Annotated[
         str,
         typer.Argument(
-            metavar="DSN|LOGS", help="A server; or a log file or a folder of logs instead."
+            metavar="DSN|LOGS|DIR",
+            help="A server; or a log file, a folder of logs, or a folder that --save made.",
         ),
     ],
     to: Annotated[
@@ -34,13 +41,26 @@ def postgres(
         typer.Option(
             metavar="TIME|FILE",
             help="Count only what happens from now on, for this long, such as 10m; or since a "
-            "snapshot that --save kept.",
+            "snapshot that --save kept. Of looks, the last 7d and the like.",
         ),
     ] = None,
     save: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            metavar="FILE", help="Save this snapshot of the counters, for a later --since."
+            metavar="DIR|FILE.json",
+            help="Save one look at the counters into a folder, for a history; or this snapshot as "
+            "a file, for a later --since.",
+        ),
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Save a look without texts of statements.")
+    ] = False,
+    alert: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help="Of looks: exit with 4 if exceeded, such as 'temp > 10G/h' (also files, time, "
+            "new; /h or /d). Repeatable.",
         ),
     ] = None,
     log: Annotated[
@@ -72,30 +92,102 @@ def postgres(
     Without pg_stat_statements it shows what each database has written, and how to enable it.
 
     Reads statistics only, in a few short queries of one read-only session; pg_monitor is enough.
-    Exits with 3 if there is no forecast for any statement.
+    With --save DIR it keeps one look, for a timer; of the folder it shows what changed over time.
+    Exits with 3 if there is no forecast for any statement, with 4 if an alert's limit is exceeded.
 
     Example: spillcast postgres dbname=dw --to catalogue:aws-gp3
 
     Example: spillcast postgres service=dw --since 10m --to nvme.json
 
     Example: spillcast postgres /var/log/postgresql --to latency:150us
+
+    Example: spillcast postgres service=dw --save /var/lib/spillcast
+
+    Example: spillcast postgres /var/lib/spillcast --since 7d --alert 'temp > 10G/h'
     """
-    from spillcast.engines.postgres.rank.command import rank_postgres
+    from spillcast.engines.postgres.rank.command import rank_postgres, save_look
+    from spillcast.errors import OptionConflict
+    from spillcast.fleet.dataset import is_dataset
     from spillcast.report.postgres import ranking_page
 
+    if not server.startswith(("postgres://", "postgresql://")) and is_dataset(server):
+        if save or redact:
+            raise OptionConflict("--save and --redact need a server, not its looks")
+        rankings = _of_looks(server, to, since, alert, log, origin, confidence)
+        return _history_answer(server, rankings, top, per_day=per == "day")
+    if alert:
+        raise OptionConflict("--alert is for a folder of looks", "make one with --save DIR")
+    if save is not None and not (save.endswith(".json") or os.path.isfile(save)):
+        if (to, since, log, origin, per) != (None, None, None, None, None):
+            raise OptionConflict(
+                "--save DIR keeps one look and answers nothing",
+                "run spillcast postgres DIR with the other options afterwards",
+            )
+        return _saved_answer(save_look(server, save, redact=redact))
+    if redact:
+        raise OptionConflict("--redact is for --save DIR")
     ranking = rank_postgres(
         server,
         to or [TEN_TIMES],
         log=log,
         since=since,
-        save_as=save,
+        save_as=None if save is None else Path(save),
         origin=origin,
         confidence=confidence,
     )
+    status = 3 if _has_no_forecast(ranking) else 0
+    return Answer(ranking.to_json, lambda: ranking_page(ranking, top, per_day=per == "day"), status)
+
+
+def _has_no_forecast(ranking: "ServerRanking") -> bool:
     unknown = all(statement.no_spill is None for statement in ranking.statements)
-    no_forecast = unknown and (ranking.statements or ranking.is_blind)
-    return Answer(
-        ranking.to_json,
-        lambda: ranking_page(ranking, top, per_day=per == "day"),
-        3 if no_forecast else 0,
+    return unknown and bool(ranking.statements or ranking.is_blind)
+
+
+def _of_looks(
+    address: str,
+    to: list[str] | None,
+    since: str | None,
+    alerts: list[str] | None,
+    log: str | None,
+    origin: str | None,
+    confidence: float,
+) -> "list[ServerRanking]":
+    from spillcast.engines.history import Rule
+    from spillcast.engines.postgres.rank.command import request_of
+    from spillcast.engines.postgres.rank.history import rank_looks
+    from spillcast.evidence.postgres.logs import read_logs
+    from spillcast.units import parse_duration_s
+
+    return rank_looks(
+        address,
+        request_of(to or [TEN_TIMES], origin, confidence),
+        since_s=None if since is None else parse_duration_s(since, "--since"),
+        logs=None if log is None else read_logs(Path(log)),
+        rules=[Rule.of(text) for text in alerts or ()],
     )
+
+
+def _history_answer(
+    address: str, rankings: "list[ServerRanking]", top: int, *, per_day: bool
+) -> Answer:
+    from spillcast.engines.ranking import histories_document
+    from spillcast.report.history import histories_page
+
+    alerts = [alert for r in rankings if r.history for alert in r.history.alerts]
+    status = 3 if all(map(_has_no_forecast, rankings)) else 0
+    if any(alert.rate is None for alert in alerts):
+        status = 3
+    if any(alert.exceeded for alert in alerts):
+        status = ALERT_STATUS
+    return Answer(
+        lambda: histories_document(address, rankings),
+        lambda: histories_page(rankings, top, per_day=per_day),
+        status,
+    )
+
+
+def _saved_answer(saved: dict[str, Any]) -> Answer:
+    from spillcast.report.history import saved_page
+
+    return Answer(lambda: saved, lambda: saved_page(saved))

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spillcast.document import key
+from spillcast.engines.history import HISTORY_SCHEMA, History
 from spillcast.evidence.postgres.logs import Exceeded
 
 DAY_S = 86_400.0
@@ -122,6 +123,8 @@ class ServerRanking:
     record: str | None = None
     #: How long the server was asked.
     asked_s: float | None = None
+    #: Where it is of looks over time.
+    history: History | None = None
 
     @property
     def per_day(self) -> float | None:
@@ -136,3 +139,9 @@ class ServerRanking:
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
         return {"schema": SCHEMA, **asdict(self)}
+
+
+def histories_document(address: str, rankings: Sequence[ServerRanking]) -> dict[str, Any]:
+    """The document of the servers whose looks are at ``address``."""
+    servers = [ranking.to_json() for ranking in rankings]
+    return {"schema": HISTORY_SCHEMA, "dataset": address, "servers": servers}

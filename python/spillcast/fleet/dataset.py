@@ -80,6 +80,8 @@ _HEAD = "dataset.json"
 _LOG = "log"
 #: Folders of parts: facts of traces and ASH, and recordings and plans as they are.
 FACTS_FOLDER, RUNS_FOLDER = "facts", "runs"
+#: Folder of looks at PostgreSQL servers (looks.py), each complete in itself.
+LOOKS_FOLDER = "looks"
 #: As ``batch`` names them.
 _PART = re.compile(r"(facts|runs)/database=(?!\.+/)[^/]*/day=(?!\.+/)[^/]*/[0-9a-f]{32}\.parquet")
 ANEW = "ingest into a new dataset"
@@ -105,13 +107,16 @@ class Dataset:
         _check_version(where, missing_is_fine=True)
         return cls(where)
 
-    def begin(self) -> None:
-        """Write the version if it is missing; remove parts that a killed ingest left."""
-        content = json.dumps({"schema": DATASET_SCHEMA}) + "\n"
+    def write_head(self) -> None:
+        """Write the version if it is missing."""
         try:
             self.place.read(_HEAD)
         except FileNotFoundError:
-            self.place.write(_HEAD, content.encode())
+            self.place.write(_HEAD, (json.dumps({"schema": DATASET_SCHEMA}) + "\n").encode())
+
+    def begin(self) -> None:
+        """Write the version if it is missing; remove parts that a killed ingest left."""
+        self.write_head()
         parts = {*self.parts(FACTS_FOLDER), *self.parts(RUNS_FOLDER)}
         for folder in (FACTS_FOLDER, RUNS_FOLDER):
             for name in self.place.names(folder):
@@ -142,6 +147,14 @@ class Dataset:
         """Make a batch visible: all its sources, with their parts, or none of them."""
         table = Table.from_rows(list(rows), SOURCES)
         self.place.write(f"{_LOG}/{batch}.parquet", parquet_bytes(table))
+
+
+def is_dataset(address: str) -> bool:
+    """Whether a dataset is at a path, or at an address of an object store."""
+    scheme, separator, _ = address.partition("://")
+    if separator and scheme not in ("file", "local"):
+        return True
+    return os.path.isfile(os.path.join(address.removeprefix(f"{scheme}://"), _HEAD))
 
 
 def _log(where: Place, name: str) -> Table:

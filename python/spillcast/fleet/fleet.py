@@ -15,11 +15,13 @@ from spillcast.fleet.forecasts import (
     Statement,
     Sums,
     clashing,
+    of_looks,
     of_run,
     of_statement,
     read_runs,
     statements,
 )
+from spillcast.fleet.looks import chains, read_looks
 from spillcast.forecast.oracle.parts import Target, resolve_target
 from spillcast.profile.traces import quantile_us
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
@@ -190,7 +192,7 @@ def fleet(
         rows,
         _databases(rows, facts),
         _days(by_key, facts),
-        sum(1 for source in sources if source["set_aside"] is None),
+        sum(1 for source in sources if source["set_aside"] is None) + facts.looks,
         sum(1 for source in sources if source["set_aside"] is not None),
         cost,
         _warnings(clashes, rows),
@@ -220,11 +222,14 @@ class Facts:
         #: Elapsed time of all statements of a database, also of those that do not spill.
         self.elapsed_us: dict[str, int] = {}
         self.day_us: dict[Key, dict[str, int]] = {}
+        #: Looks at PostgreSQL servers.
+        self.looks = 0
         self._buckets: dict[Key, list[tuple[int, int]]] = {}
         if dataset.parts(FACTS_FOLDER):
             with duckdb.connect() as connection:
                 self._read_facts(Sums(dataset, connection, clashes), to, temp_events, confidence)
         self._read_runs(dataset, to, confidence)
+        self._read_looks(dataset, to, confidence)
 
     def _read_facts(self, sums: Sums, to: str, temp_events: str, confidence: float) -> None:
         all_statements = statements(sums.totals())
@@ -285,6 +290,20 @@ class Facts:
             )
             days = self.day_us.setdefault(key, {})
             days[row["day"]] = days.get(row["day"], 0) + round(1e6 * outcome.temp_s)
+
+    def _read_looks(self, dataset: Dataset, to: str, confidence: float) -> None:
+        """Statements of PostgreSQL servers, each server as a database."""
+        for chain in chains(read_looks(dataset)):
+            server = chain[-1].name
+            self.looks += len(chain)
+            for queryid, outcome, days in of_looks(chain, to, confidence):
+                key = server, queryid
+                self._add(key, outcome, "looks", len(chain))
+                elapsed_us = round(1e6 * outcome.elapsed_s)
+                self.elapsed_us[server] = self.elapsed_us.get(server, 0) + elapsed_us
+                for day, us in days.items():
+                    by_day = self.day_us.setdefault(key, {})
+                    by_day[day] = by_day.get(day, 0) + us
 
     def _add(self, key: Key, outcome: Outcome, kind: str, sources: int) -> None:
         self.outcomes.setdefault(key, []).append(outcome)

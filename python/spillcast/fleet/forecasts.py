@@ -9,8 +9,10 @@ All sums are of integers, so they do not depend on the order of addition. Rows a
 sums of floats which are made from them do not either.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,6 +20,8 @@ import duckdb
 import numpy as np
 
 from spillcast.errors import InputError, Refusal
+from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER, Row
+from spillcast.evidence.postgres.statements import counts_of_row
 from spillcast.fleet.dataset import (
     ACTIVE,
     ANEW,
@@ -30,6 +34,7 @@ from spillcast.fleet.dataset import (
     Dataset,
 )
 from spillcast.fleet.facts import ASH_KINDS, TRACE, unpacked
+from spillcast.fleet.looks import Look, add_to, periods
 from spillcast.fleet.place import Place
 from spillcast.forecast import forecast as estimate
 from spillcast.forecast.oracle.evidence import (
@@ -260,6 +265,13 @@ class Outcome:
     interval_s: tuple[float, float] | None = None
     refused: str | None = None
 
+    def times(self, calls: int) -> "Outcome":
+        """The same of so many calls."""
+        forecast_s = None if self.forecast_s is None else calls * self.forecast_s
+        bounds = self.interval_s and (calls * self.interval_s[0], calls * self.interval_s[1])
+        elapsed_s, temp_s = calls * self.elapsed_s, calls * self.temp_s
+        return Outcome(elapsed_s, temp_s, forecast_s, bounds, self.refused)
+
 
 def of_statement(
     statement: Statement, target: Target, temp_events: str, temp_s: float, confidence: float
@@ -285,6 +297,45 @@ def of_run(row: Mapping[str, Any], to: str, confidence: float) -> Outcome:
         return Outcome(0.0, 0.0, refused=error.message.rpartition("/spillcast-")[2])
     temp_s = sum(term.baseline_s for term in forecast.terms if term.count is not None)
     return _outcome(forecast, temp_s)
+
+
+def of_looks(
+    chain: Sequence[Look], to: str, confidence: float
+) -> Iterator[tuple[str, Outcome, dict[str, int]]]:
+    """Each statement that spilled between looks at a server: its forecast, and its days (us).
+
+    A day's time is its part of the statement's temp I/O, by blocks.
+    """
+    sums: dict[str, dict[str, Any]] = {}
+    blocks: dict[str, dict[str, int]] = {}
+    for period in periods(chain):
+        middle_s = period.after.taken_s - (period.length_s or 0.0) / 2
+        day = f"{datetime.fromtimestamp(middle_s, UTC):%Y-%m-%d}"
+        for row in (grown.row for grown in period.statements):
+            queryid = str(row["queryid"])
+            total = sums.setdefault(queryid, {"queryid": queryid, "query": row["query"]})
+            add_to(total, row)
+            by_day = blocks.setdefault(queryid, {})
+            moved = row["temp_blks_read"] + row["temp_blks_written"]
+            by_day[day] = by_day.get(day, 0) + moved
+    limits = {name: chain[-1].settings.get(name) for name in (PER_GATHER, MAINTENANCE)}
+    for queryid, total in sums.items():
+        statement = Row.of({**total, **limits})
+        if not statement.spills:
+            continue
+        elapsed_s, temp_s = statement.elapsed_s, min(statement.temp_s, statement.elapsed_s)
+        try:
+            counts = counts_of_row(Path(chain[-1].name), statement)
+            forecast = estimate(counts, resolve(to, counts), confidence=confidence)
+            share = counts.total_s / counts.processes
+            outcome = _outcome(forecast, share).times(statement.calls)
+        except (InputError, Refusal) as error:
+            outcome = Outcome(elapsed_s, temp_s, refused=error.message)
+        days = {
+            day: round(1e6 * outcome.temp_s * moved / statement.blocks)
+            for day, moved in blocks[queryid].items()
+        }
+        yield queryid, outcome, days
 
 
 def _outcome(forecast: Forecast, temp_s: float) -> Outcome:

@@ -10,6 +10,7 @@ from spillcast.engines.move import Move, Step
 from spillcast.engines.ranking import Gain, Ranked, ServerRanking
 from spillcast.forecast.verdict import in_memory_sentences, negligible
 from spillcast.forecast.work_memory import SORT_MOST
+from spillcast.report.history import history_notes, history_parts
 from spillcast.report.page import Commands, Page, Part, Words
 from spillcast.report.table import Column, Table, paragraph, saved_text
 from spillcast.text import one_line
@@ -30,6 +31,8 @@ def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> 
     parts: list[Part] = [Words(_verdict(ranking, scale), indent="")]
     if ranking.is_blind and ranking.databases:
         parts.append(_databases(ranking))
+    if ranking.history is not None:
+        parts += history_parts(ranking, ranking.history)
     if ranking.statements:
         parts.append(_table(ranking, ranking.statements[:top], scale))
     if lines := _notes(ranking, top, per_day=per_day):
@@ -261,6 +264,8 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
     )
     lines += [f"  no forecast: {text}" for text in refused]
     lines += [f"  not available: {text}" for text in ranking.unseen]
+    if ranking.history is not None:
+        lines += history_notes(ranking.history)
     if ranking.asked_s is not None:
         lines.append(f"  spillcast's own queries took {format_duration(ranking.asked_s)}")
     return lines

@@ -23,6 +23,7 @@ from spillcast.engines.postgres.rank.snapshot import (
     PROCESSES_UNSEEN,
     Snapshot,
     check_since,
+    document_of,
     save,
     server_log,
     snapshot_since,
@@ -34,6 +35,7 @@ from spillcast.evidence.find import kind_of
 from spillcast.evidence.postgres.logs import Logs, counted, read_logs
 from spillcast.evidence.postgres.statement_rows import read_rows
 from spillcast.evidence.postgres.statements import LOOKS_MIN
+from spillcast.fleet.looks import keep_look
 from spillcast.forecast.running import known_target
 from spillcast.recording.calibration import MachineCalibration, kept_calibration
 from spillcast.redaction import struck_text
@@ -113,9 +115,7 @@ def rank_postgres(
     ``since`` is how long to wait between two looks, or the file of an earlier one. InputError where
     the server does not answer, or an argument goes with the other kind.
     """
-    for target in targets:
-        known_target(target)
-    request = RankRequest(targets, origin, confidence)
+    request = request_of(targets, origin, confidence)
     # A DSN may be longer than a file's name can be.
     if server and os.path.exists(server):
         if (log, since, save_as) != (None, None, None):
@@ -148,6 +148,32 @@ def rank_postgres(
         logged = logs or (None if since is not None else server_log(connection))
         enable = enabling(connection, shown, snapshot.settings)
     return _of_databases(shown, snapshot, logged, enable, request)
+
+
+def request_of(targets: Sequence[str], origin: str | None, confidence: float) -> RankRequest:
+    """What is wanted to know of each statement. InputError for an unknown target."""
+    for target in targets:
+        known_target(target)
+    return RankRequest(targets, origin, confidence)
+
+
+def save_look(server: str, address: str, *, redact: bool = False) -> dict[str, Any]:
+    """Save one look at a server into the dataset at ``address``; what was saved, as a document.
+
+    InputError where the server does not answer, SpillcastError where the look cannot be written.
+    """
+    with open_session(server, NAME) as connection, while_it_answers():
+        snapshot = take_snapshot(connection)
+    path, size = keep_look(address, document_of(snapshot), redact=redact)
+    return {
+        "schema": "spillcast.saved/1",
+        "path": path,
+        "bytes": size,
+        "server": snapshot.name,
+        "statements": len(snapshot.rows),
+        "asked_s": snapshot.asked_s,
+        "unseen": [text for text in snapshot.unseen if not text.startswith("processes")],
+    }
 
 
 def _calibration(connection: Connection) -> MachineCalibration | None:

@@ -6,10 +6,11 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
+from spillcast.document import read
 from spillcast.engines.postgres.connection import (
     STATEMENTS_SCHEMA,
     Connection,
@@ -22,12 +23,13 @@ from spillcast.errors import EvidenceDamaged, ServerUnsuited
 from spillcast.evidence.postgres import MARK
 from spillcast.evidence.postgres.logs import Logs, logs_of
 from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER
-from spillcast.gate import json_of, reading, text_of
+from spillcast.evidence.text import text_of
+from spillcast.fleet.looks import LOOK_SCHEMA, growth, key_of
+from spillcast.gate import json_of, reading
 from spillcast.redaction import struck_text
 from spillcast.units import parse_duration_s
 from spillcast.workspace import whole_file
 
-SNAPSHOT_SCHEMA = "spillcast.look/1"
 HOW = "make one with: spillcast postgres DSN --save snapshot.json"
 PROCESSES_UNSEEN = (
     "processes of each statement, so intervals are wide: PostgreSQL 18 counts them, and "
@@ -51,8 +53,13 @@ _ALL = (
     "select count(*), sum(total_exec_time) / 1e3 from {schema}.pg_stat_statements s "
     f"where {_NOT_OURS}"
 )
-_RESET = "select extract(epoch from stats_reset)::float8 from {schema}.pg_stat_statements_info"
-_STARTED = "select extract(epoch from pg_postmaster_start_time())::float8"
+_RESET = (
+    "select extract(epoch from stats_reset)::float8, dealloc from {schema}.pg_stat_statements_info"
+)
+_STARTED = (
+    "select extract(epoch from pg_postmaster_start_time())::float8, "
+    "host(inet_server_addr()), current_setting('port'), current_setting('server_version')"
+)
 #: Counts that were never reset, but by a crash, are as old as those of the whole server.
 _DATABASES = (
     "select datname, temp_files, temp_bytes, extract(epoch from coalesce(d.stats_reset, "
@@ -92,8 +99,16 @@ class Snapshot:
     live: Sequence[Live] = ()
     unseen: Sequence[str] = ()
     asked_s: float = 0.0
-    #: Which server it was; None in snapshots of earlier versions.
+    #: Which server it was; None in snapshots of earlier versions, as all below.
     server: str | None = None
+    name: str = ""
+    address: str | None = None
+    version: str = ""
+    started_s: float | None = None
+    reset_s: float | None = None
+    evictions: int | None = None
+    boot_id: str | None = None
+    boot_s: float | None = None
 
 
 def take_snapshot(
@@ -111,11 +126,17 @@ def take_snapshot(
     settings = dict(
         queries.all("select name, setting from pg_settings where name = any (%s)", list(_SETTINGS))
     )
-    rows, seen, elapsed_s, since_s = _statements(queries, settings, queryid, pattern)
+    rows, seen, elapsed_s, schema = _statements(queries, settings, queryid, pattern)
     version = connection.info.server_version
+    reset_s = evictions = None
+    if schema is not None and version >= 140_000:
+        [(reset_s, evictions)] = queries.all(_RESET.format(schema=schema)) or [(None, None)]
+    [(started_s, address, port, release)] = queries.all(_STARTED) or [(None, None, "", "")]
+    boot_id, boot_s = _boot()
+    host = connection.info.host
     snapshot = Snapshot(
         taken_s=queries.number("select extract(epoch from clock_timestamp())::float8") or 0.0,
-        since_s=since_s,
+        since_s=None if schema is None else reset_s or started_s,
         rows=[{**row, **_limits(settings)} for row in rows],
         statements_seen=seen,
         elapsed_s=elapsed_s,
@@ -125,8 +146,16 @@ def take_snapshot(
         live=_live(queries),
         unseen=[*queries.unseen, *_not_shown(connection, settings, rows)],
         server=_server(connection),
+        name=f"{gethostname() if host.startswith('/') else host}:{port}",
+        address=address,
+        version=release,
+        started_s=started_s,
+        reset_s=reset_s,
+        evictions=evictions,
+        boot_id=boot_id,
+        boot_s=boot_s,
     )
-    return Snapshot(**{**_fields(snapshot), "asked_s": time.monotonic() - began})
+    return replace(snapshot, asked_s=time.monotonic() - began)
 
 
 def _server(connection: Connection) -> str | None:
@@ -162,8 +191,8 @@ class _Queries:
 
 def _statements(
     queries: _Queries, settings: Mapping[str, str], queryid: str | None, pattern: str | None
-) -> tuple[list[dict[str, Any]], int | None, float | None, float | None]:
-    """Rows that spill, how many there are in all, their time, and since when they count."""
+) -> tuple[list[dict[str, Any]], int | None, float | None, str | None]:
+    """Rows that spill, how many there are in all, their time, and the extension's schema."""
     schemas = queries.all(STATEMENTS_SCHEMA)
     if not schemas:
         preloaded = "pg_stat_statements" in settings.get("shared_preload_libraries", "")
@@ -176,10 +205,16 @@ def _statements(
     schemas = queries.all(_SPILLING.format(schema=schema), queryid, pattern)
     rows = [{**record, "asked": True} if wanted else dict(record) for record, wanted in schemas]
     [(seen, elapsed_s)] = queries.all(_ALL.format(schema=schema)) or [(None, None)]
-    since_s = None
-    if queries.connection.info.server_version >= 140_000:
-        since_s = queries.number(_RESET.format(schema=schema))
-    return rows, seen, elapsed_s, since_s or queries.number(_STARTED)
+    return rows, seen, elapsed_s, schema
+
+
+def _boot() -> tuple[str | None, float]:
+    """The start of this machine, and the time since, which no clock's change moves."""
+    try:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot_id = None
+    return boot_id, time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _limits(settings: Mapping[str, str]) -> dict[str, str]:
@@ -223,46 +258,25 @@ def _not_shown(
     return lines
 
 
-def save(snapshot: Snapshot, path: Path) -> None:
-    """Save a snapshot, for a later one to be compared with; secrets are struck out of texts."""
+def document_of(snapshot: Snapshot) -> dict[str, Any]:
+    """The document of a snapshot; secrets are struck out of texts."""
     rows = [{**row, "query": struck_text(str(row.get("query") or ""))} for row in snapshot.rows]
-    document = {"schema": SNAPSHOT_SCHEMA, **asdict(snapshot), "rows": rows}
+    return {"schema": LOOK_SCHEMA, **asdict(snapshot), "rows": rows}
+
+
+def save(snapshot: Snapshot, path: Path) -> None:
+    """Save a snapshot, for a later one to be compared with."""
     with whole_file(path) as partial:
-        partial.write_text(json.dumps(document, default=str) + "\n")
+        partial.write_text(json.dumps(document_of(snapshot), default=str) + "\n")
 
 
 def load(path: Path) -> Snapshot:
     """A kept snapshot. InputError for a file that is not one."""
     with reading(path, HOW):
         document = json_of(text_of(path), path, HOW)
-        if not isinstance(document, dict) or document.get("schema") != SNAPSHOT_SCHEMA:
+        if not isinstance(document, dict) or document.get("schema") != LOOK_SCHEMA:
             raise EvidenceDamaged(f"{path} is not a saved snapshot", HOW)
-        document = {"server": None, "databases": [], **document}
-        values = {name: document[name] for name in _fields(Snapshot(0.0, None, []))}
-        since_s = values["since_s"]
-        return Snapshot(
-            **{
-                **values,
-                "live": [Live(**value) for value in values["live"]],
-                "databases": [DatabaseSpill(**value) for value in values["databases"]],
-                "taken_s": float(values["taken_s"]),
-                "since_s": None if since_s is None else float(since_s),
-                "rows": [dict(value) for value in values["rows"]],
-            }
-        )
-
-
-def when(seconds: float) -> str:
-    """A moment for people."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds")
-
-
-def _fields(snapshot: Snapshot) -> dict[str, Any]:
-    return dict(vars(snapshot))
-
-
-#: Of whom a row counts.
-_KEY = ("userid", "dbid", "queryid", "toplevel")
+        return read(Snapshot, document, str(path), HOW)
 
 
 def check_since(since: str) -> None:
@@ -291,8 +305,9 @@ def snapshot_since(
 
 def between(before: Snapshot, after: Snapshot) -> Snapshot:
     """Counts of the time between both, as a snapshot whose window begins with the first."""
-    was = {_key(row): row for row in before.rows}
-    rows = [_less(row, was.get(_key(row))) for row in after.rows]
+    was = {key_of(row): row for row in before.rows}
+    is_anew = None not in (before.reset_s, after.reset_s) and before.reset_s != after.reset_s
+    rows = [{**row, **growth(row, was.get(key_of(row)), reset=is_anew)[0]} for row in after.rows]
     reset = after.since_s is not None and after.since_s > before.taken_s
     return replace(
         after,
@@ -302,30 +317,6 @@ def between(before: Snapshot, after: Snapshot) -> Snapshot:
         databases=_databases_less(after, before),
         data_read_s=_number_less(after.data_read_s, before.data_read_s),
     )
-
-
-def _less(row: Mapping[str, Any], was: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """A row's growth. One whose counts or calls shrank, or began anew, is all new."""
-    if was is None or row.get("stats_since") != was.get("stats_since"):
-        return row
-    counts = {
-        name: row[name] - was[name]
-        for name in _counts(row)
-        if isinstance(was.get(name), int | float)
-    }
-    return row if any(value < 0 for value in counts.values()) else {**row, **counts}
-
-
-def _counts(row: Mapping[str, Any]) -> Sequence[str]:
-    """Its sums: those of numbers that name nobody and are no minimum, mean or setting."""
-    return [
-        name
-        for name, value in row.items()
-        if isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and name not in _KEY
-        and (name == "calls" or name == "total_exec_time" or "blk" in name or "launched" in name)
-    ]
 
 
 def _databases_less(after: Snapshot, before: Snapshot) -> list[DatabaseSpill]:
@@ -351,10 +342,6 @@ def _number_less(now: float | None, was: float | None) -> float | None:
     if now is None or was is None:
         return None
     return now - was if now >= was else now
-
-
-def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row.get(name) for name in _KEY)
 
 
 #: So much of its end is read, in pieces that no server notices.

@@ -1,0 +1,358 @@
+"""Looks at PostgreSQL servers -> the ranking of each over time, what changed, and alerts."""
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from spillcast.engines.history import Alert, Bucket, Change, Event, History, Rule, steps
+from spillcast.engines.postgres.rank.rank import RankRequest, of_rows
+from spillcast.engines.ranking import DatabaseSpill, ServerRanking
+from spillcast.errors import EvidenceIncomplete, SelectionEmpty
+from spillcast.evidence.postgres.logs import Logs, normal
+from spillcast.evidence.postgres.nodes import BLOCK_BYTES
+from spillcast.evidence.postgres.statement_rows import HOW, MAINTENANCE, PER_GATHER, Row
+from spillcast.fleet.dataset import Dataset
+from spillcast.fleet.looks import (
+    Grown,
+    Look,
+    Period,
+    add_to,
+    chains,
+    moment_s,
+    periods,
+    read_looks,
+)
+from spillcast.gate import reading
+from spillcast.redaction import struck_text
+
+#: Lengths of buckets (s), and how many a page has room for.
+_BUCKETS_S, _BUCKETS_MAX = (60.0, 300.0, 3600.0, 86_400.0), 31
+#: Ratios within which a figure per call counts as unchanged, and beyond which a plan changed.
+_SAME, _OTHER = 1.1, 1.5
+_WORKERS_MIN = 0.5
+_CHANGES_MAX = 20
+
+
+@dataclass
+class _Statement:
+    """A statement's growth in the window, and one point for each period in which it ran."""
+
+    query: str | None
+    sums: dict[str, Any] = field(default_factory=dict)
+    points: list[tuple[Period, Mapping[str, float]]] = field(default_factory=list)
+
+
+def rank_looks(
+    address: str,
+    request: RankRequest,
+    *,
+    since_s: float | None = None,
+    logs: Logs | None = None,
+    rules: Sequence[Rule] = (),
+) -> list[ServerRanking]:
+    """The ranking of each server of a dataset of looks, by name.
+
+    ``since_s`` is how long before its last look the ranking begins. InputError without looks.
+    """
+    servers: dict[str, list[list[Look]]] = {}
+    for chain in chains(read_looks(Dataset.open(address))):
+        servers.setdefault(chain[-1].name, []).append(chain)
+    hint = "save one with: spillcast postgres DSN --save DIR"
+    if not servers:
+        raise SelectionEmpty(f"{address}: no looks at a server", hint)
+    if all(len(chain) == 1 for of_server in servers.values() for chain in of_server):
+        raise EvidenceIncomplete(
+            f"{address}: one look at each server, and spills are counted between two", hint
+        )
+    with reading(address, HOW):
+        return [
+            _Server(name, of_server, since_s).ranking(request, logs, rules)
+            for name, of_server in sorted(servers.items())
+        ]
+
+
+class _Server:
+    """What all looks at a server add up to, in the window."""
+
+    def __init__(self, name: str, looks: Sequence[Sequence[Look]], since_s: float | None) -> None:
+        self.name = name
+        every = sorted((look for chain in looks for look in chain), key=lambda look: look.number)
+        self.first, self.last = every[0], every[-1]
+        self.count = len(every)
+        begin_s = -math.inf if since_s is None else self.last.taken_s - since_s
+        self.statements: dict[str, _Statement] = {}
+        self.databases: dict[str, tuple[int, int]] = {}
+        self.events: list[Event] = []
+        self.changes: list[Change] = []
+        self.periods: list[Period] = []
+        self.lower_bounds, self.earlier_calls = set[str](), set[str]()
+        #: Names of statements that have spilled before: their identifiers and texts.
+        self.known: set[str] = set()
+        for at, chain in enumerate(looks):
+            self._know(chain[0].rows, None)
+            if at and chain[0].taken_s >= begin_s:
+                text = f"another instance, PostgreSQL {chain[0].version}: counted from here on"
+                self.events.append(Event(chain[0].taken_s, "instance", text))
+            for period in periods(chain):
+                self._add(period, is_shown=period.after.taken_s > begin_s)
+        self.periods.sort(key=lambda period: period.after.number)
+
+    def _add(self, period: Period, *, is_shown: bool) -> None:
+        at_s = period.after.taken_s
+        sums: dict[str, dict[str, float]] = {}
+        for grown in period.statements:
+            queryid = str(grown.row["queryid"])
+            if is_shown:
+                self._count(queryid, grown)
+            if not grown.includes_earlier:
+                add_to(sums.setdefault(queryid, {}), grown.row)
+        if is_shown:
+            for queryid, of_call in sums.items():
+                self.statements[queryid].points.append((period, of_call))
+            for name, growth in period.databases.items():
+                was = self.databases.get(name, (0, 0))
+                self.databases[name] = was[0] + growth[0], was[1] + growth[1]
+            known = {(event.kind, event.text) for event in self.events}
+            lasting = ("hidden", "uncounted")
+            self.events += [
+                Event(at_s, kind, text)
+                for kind, text in period.events.items()
+                if kind not in lasting or (kind, text) not in known
+            ]
+            self.periods.append(period)
+        self._know([grown.row for grown in period.statements], period if is_shown else None)
+        self._know(period.after.rows, None)
+
+    def _count(self, queryid: str, grown: Grown) -> None:
+        query = None if grown.row["query"] is None else struck_text(grown.row["query"])
+        statement = self.statements.setdefault(queryid, _Statement(query))
+        add_to(statement.sums, grown.row)
+        if grown.is_lower_bound:
+            self.lower_bounds.add(queryid)
+        if grown.includes_earlier:
+            self.earlier_calls.add(queryid)
+
+    def _know(self, rows: Sequence[Mapping[str, Any]], period: Period | None) -> None:
+        """Remember who spilled; a statement that did for the first time in a period is new."""
+        for row in rows:
+            names = {str(row["queryid"]), normal(row["query"] or "") or str(row["queryid"])}
+            if not _temp_blocks(row) or self.known & names:
+                self.known |= names if _temp_blocks(row) else set()
+                continue
+            self.known |= names
+            if period is not None:
+                self.changes.append(_first_spill(row, period))
+
+    def ranking(
+        self, request: RankRequest, logs: Logs | None, rules: Sequence[Rule]
+    ) -> ServerRanking:
+        """The ranking of the window, with its history."""
+        settings = self.last.settings
+        limits = {name: settings[name] for name in (PER_GATHER, MAINTENANCE) if name in settings}
+        rows = [
+            Row.of({"queryid": queryid, "query": statement.query, **statement.sums, **limits})
+            for queryid, statement in self.statements.items()
+        ]
+        covered_s = sum(period.length_s or 0.0 for period in self.periods)
+        return ServerRanking(
+            source=self.name,
+            window_s=covered_s or None,
+            statements=of_rows(rows, logs, request),
+            targets=request.targets,
+            confidence=request.confidence,
+            statements_seen=self.last.statements_seen,
+            databases=[
+                DatabaseSpill(name, *growth, since_s=self.periods[0].before.taken_s, active_s=None)
+                for name, growth in self.databases.items()
+            ],
+            database_temp_bytes=sum(growth[1] for growth in self.databases.values()),
+            settings=settings,
+            history=self._history(rules),
+        )
+
+    def _history(self, rules: Sequence[Rule]) -> History:
+        changed = [
+            change
+            for queryid, statement in self.statements.items()
+            for change in _changes(queryid, statement)
+        ]
+        changes = sorted([*self.changes, *changed], key=lambda change: -change.after_s)
+        bucket_s, buckets = _buckets(self.periods)
+        return History(
+            looks=self.count,
+            first_s=self.periods[0].before.taken_s if self.periods else self.first.taken_s,
+            last_s=self.last.taken_s,
+            version=self.last.version,
+            bucket_s=bucket_s,
+            buckets=buckets,
+            changes=changes[:_CHANGES_MAX],
+            events=sorted(self.events, key=lambda event: event.at_s),
+            lower_bounds=len(self.lower_bounds),
+            earlier_calls=len(self.earlier_calls),
+            alerts=[self._alert(rule) for rule in rules],
+        )
+
+    def _alert(self, rule: Rule) -> Alert:
+        """By the latest looks; unknown where the last one is older than the rule's time."""
+        timed = self.last.settings.get("track_io_timing") != "off"
+        rates = [
+            (
+                period.length_s or 0.0,
+                {
+                    "temp": float(sum(size for _, size in period.databases.values())),
+                    "files": float(sum(files for files, _ in period.databases.values())),
+                    "time": _temp_s(period) if timed else None,
+                    "new": float(
+                        sum(
+                            change.kind == "new" and change.by_s == period.after.taken_s
+                            for change in self.changes
+                        )
+                    ),
+                },
+            )
+            for period in self.periods
+        ]
+        alert = rule.alert(rates)
+        longest_s = max((length_s for length_s, _ in rates), default=0.0)
+        if time.time() - self.last.taken_s > max(rule.per_s, 2 * longest_s):
+            return replace(alert, rate=None, exceeded=False)
+        return alert
+
+
+def _temp_blocks(row: Mapping[str, Any]) -> int:
+    return int(row.get("temp_blks_read") or 0) + int(row.get("temp_blks_written") or 0)
+
+
+def _temp_s(period: Period) -> float:
+    names = ("temp_blk_read_time", "temp_blk_write_time")
+    return (
+        sum(float(grown.row.get(name) or 0.0) for grown in period.statements for name in names)
+        / 1e3
+    )
+
+
+def _buckets(shown: Sequence[Period]) -> tuple[float, list[Bucket]]:
+    """Sums by the middle of each period: a look just after midnight is of the day before."""
+    if not shown:
+        return _BUCKETS_S[-1], []
+    ends_s = [period.after.taken_s for period in shown]
+    span_s = max(ends_s) - min(ends_s) + (shown[0].length_s or 0.0)
+    fitting = (length_s for length_s in _BUCKETS_S if span_s <= _BUCKETS_MAX * length_s)
+    bucket_s = next(fitting, _BUCKETS_S[-1])
+    by_start: dict[int, list[Period]] = {}
+    for period in shown:
+        middle_s = period.after.taken_s - (period.length_s or 0.0) / 2
+        by_start.setdefault(int(middle_s // bucket_s), []).append(period)
+    form = "%Y-%m-%d" if bucket_s == _BUCKETS_S[-1] else "%Y-%m-%d %H:%M"
+    buckets = []
+    for start, of_bucket in sorted(by_start.items()):
+        statements: dict[str, int] = {}
+        for grown in (grown for period in of_bucket for grown in period.statements):
+            queryid, size = str(grown.row["queryid"]), BLOCK_BYTES * _temp_blocks(grown.row)
+            statements[queryid] = statements.get(queryid, 0) + size
+        growths = [growth for period in of_bucket for growth in period.databases.values()]
+        buckets.append(
+            Bucket(
+                f"{datetime.fromtimestamp(start * bucket_s, UTC):{form}}",
+                sum(period.length_s or 0.0 for period in of_bucket),
+                sum(files for files, _ in growths),
+                sum(size for _, size in growths),
+                sum(statements.values()),
+                sum(map(_temp_s, of_bucket)),
+                {queryid: size for queryid, size in statements.items() if size},
+            )
+        )
+    return bucket_s, buckets
+
+
+def _first_spill(row: Mapping[str, Any], period: Period) -> Change:
+    """A statement that spills for the first time; whether it ran before, where that is known."""
+    since_s = moment_s(row.get("stats_since"))
+    cause: Literal["statement"] | None = None
+    evidence: list[str] = []
+    if since_s is not None and since_s >= period.before.taken_s:
+        cause, evidence = "statement", ["it ran for the first time"]
+    elif since_s is not None:
+        evidence = ["it ran before without spilling"]
+    # Calls from before it spilled are not told apart.
+    per_call = BLOCK_BYTES * _temp_blocks(row) / row["calls"]
+    return Change(
+        "new", str(row["queryid"]), row["query"], period.before.taken_s, period.after.taken_s,
+        per_call, None, is_gradual=False, cause=cause, evidence=evidence,
+    )  # fmt: skip
+
+
+def _changes(queryid: str, statement: _Statement) -> Iterator[Change]:
+    """Where the temp bytes of a call changed, with what else did."""
+    points = [(period, sums) for period, sums in statement.points if sums["calls"]]
+    levels = [math.log(max(_temp_blocks(sums) / sums["calls"], 1.0)) for _, sums in points]
+    splits = steps(levels)
+    ends = [0, *(at for at, _ in splits), len(points)]
+    for number, (at, is_gradual) in enumerate(splits):
+        before, after = (
+            _per_call([sums for _, sums in points[begin:end]])
+            for begin, end in ((ends[number], at), (at, ends[number + 2]))
+        )
+        ratio = after["temp"] / max(before["temp"], 1.0)
+        cause, evidence = _cause(before, after, ratio, points[at][0])
+        yield Change(
+            "more" if ratio > 1 else "less",
+            queryid,
+            statement.query,
+            points[at][0].before.taken_s,
+            points[at][0].after.taken_s,
+            BLOCK_BYTES * after["temp"],
+            ratio,
+            is_gradual,
+            cause if not is_gradual or cause == "rows" else None,
+            evidence,
+        )
+
+
+def _per_call(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Temp blocks, rows, table blocks and planned parallel workers of a call."""
+    calls = sum(sums["calls"] for sums in parts)
+    names = {
+        "temp": ("temp_blks_read", "temp_blks_written"),
+        "rows": ("rows",),
+        "table blocks": ("shared_blks_hit", "shared_blks_read"),
+        "workers": ("parallel_workers_to_launch",),
+    }
+    return {
+        name: sum(sums.get(column, 0.0) for sums in parts for column in columns) / calls
+        for name, columns in names.items()
+    }
+
+
+def _cause(
+    before: Mapping[str, float], after: Mapping[str, float], ratio: float, period: Period
+) -> tuple[Literal["version", "setting", "rows", "plan"] | None, list[str]]:
+    """What the counters say of the cause: another plan only where they show other work."""
+    evidence, ratios = [], {}
+    for name in ("rows", "table blocks"):
+        ratios[name] = (after[name] + 1e-9) / (before[name] + 1e-9)
+        same = 1 / _SAME <= ratios[name] <= _SAME
+        evidence.append(f"{name} per call {'unchanged' if same else f'{ratios[name]:.2g} times'}")
+    changed = [
+        text for kind, text in period.events.items() if kind.endswith(("_mem", "_multiplier"))
+    ]
+    workers = before["workers"], after["workers"]
+    if abs(workers[1] - workers[0]) >= _WORKERS_MIN:
+        planned = "parallel workers per call planned instead of"
+        evidence.append(f"{workers[1]:.2g} {planned} {workers[0]:.2g}")
+    if "version" in period.events:
+        return "version", [*evidence, period.events["version"]]
+    if changed:
+        return "setting", [*evidence, *changed]
+    if abs(math.log(ratios["rows"])) > math.log(_SAME):
+        return "rows", evidence
+    if abs(workers[1] - workers[0]) >= _WORKERS_MIN:
+        return "plan", evidence
+    # More data would move both alike.
+    blocks = ratios["table blocks"]
+    if not 1 / _OTHER < blocks < _OTHER and not 1 / _OTHER < ratio / blocks < _OTHER:
+        return "plan", evidence
+    return None, evidence

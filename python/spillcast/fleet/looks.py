@@ -1,0 +1,309 @@
+"""Looks at PostgreSQL servers in a dataset, and what a server did between two of them.
+
+Counters only grow until they begin anew. So the difference of two looks is exact, or a lower bound
+where counters began anew in between; nothing counts twice. Differences are taken only between looks
+at one instance: a primary and its standby share a system identifier, but not a postmaster.
+"""
+
+import gzip
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+from urllib.parse import quote
+
+from spillcast.document import internal, read
+from spillcast.evidence.text import decoded
+from spillcast.fleet.dataset import LOOKS_FOLDER, Dataset
+from spillcast.gate import bounded, json_of, reading
+
+LOOK_SCHEMA = "spillcast.look/1"
+#: A look has no more bytes, as long as shorter texts of statements can bring it there.
+LOOK_BYTES_MAX = 100_000
+#: Characters of a statement's text, the first that fits.
+_TEXTS_MAX = (2000, 500, 120, 0)
+#: The columns of pg_stat_statements that name a statement, and those beside its sums.
+KEY = ("userid", "dbid", "queryid", "toplevel")
+_FACTS = ("query", "stats_since", "min_exec_time", "max_exec_time")
+_NAME = re.compile(r"looks/server=[^/]+/day=[^/]+/(\d{6,})-\d{8}T\d{12}Z\.json\.gz")
+_AGAIN = "remove the file, or save into a new folder"
+#: A clock jumped if it differs by more from the time since the client's machine started.
+_JUMP_S, _JUMP_SHARE = 2.0, 0.01
+
+
+@dataclass(frozen=True)
+class DatabaseCount:
+    """Temp files that a database counts as written."""
+
+    name: str
+    temp_files: int
+    temp_bytes: int
+
+
+@dataclass(frozen=True)
+class Look:
+    """The counters of a server at one moment; times are Unix times (s) by the server's clock."""
+
+    taken_s: float
+    rows: Sequence[Mapping[str, Any]]
+    databases: Sequence[DatabaseCount]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    #: Of all statements; None without pg_stat_statements.
+    statements_seen: int | None = None
+    #: Statements whose identifiers the role may not see.
+    hidden: int = 0
+    #: The system identifier, which copies of the data directory share.
+    server: str | None = None
+    #: Host and port that the client connected to, and the server's own address if by TCP.
+    name: str = ""
+    address: str | None = None
+    version: str = ""
+    started_s: float | None = None
+    #: Of pg_stat_statements_info: its last reset, and how often it evicted statements.
+    reset_s: float | None = None
+    evictions: int | None = None
+    #: The start of the client's machine, and the time since (s).
+    boot_id: str | None = None
+    boot_s: float | None = None
+    number: int = internal(0)
+
+
+def keep_look(address: str, document: Mapping[str, Any], *, redact: bool) -> tuple[str, int]:
+    """Write a look into the dataset at ``address``; the file's name and its bytes.
+
+    InputError where the place holds something else, SpillcastError where it cannot be written to.
+    """
+    dataset = Dataset.create(address)
+    dataset.write_head()
+    numbers = [number for number, _ in _names(dataset)]
+    at = datetime.fromtimestamp(document["taken_s"], UTC)
+    folder = f"{LOOKS_FOLDER}/server={quote(document['name'], safe='')}/day={at:%Y-%m-%d}"
+    name = f"{folder}/{max(numbers, default=0) + 1:06}-{at:%Y%m%dT%H%M%S%f}Z.json.gz"
+    content = b""
+    for characters in (0,) if redact else _TEXTS_MAX:
+        content = _packed(document, characters)
+        if len(content) <= LOOK_BYTES_MAX:
+            break
+    dataset.place.write(name, content)
+    return f"{dataset.place.address}/{name}", len(content)
+
+
+def _packed(document: Mapping[str, Any], characters: int) -> bytes:
+    rows = [
+        {
+            name: value
+            for name, value in row.items()
+            if name in (*KEY, *_FACTS) or name in count_names(row)
+        }
+        | {"query": str(row.get("query") or "")[:characters] or None}
+        for row in document["rows"]
+        if row.get("queryid") is not None
+    ]
+    hidden = len(document["rows"]) - len(rows)
+    kept = {**document, "schema": LOOK_SCHEMA, "rows": rows, "hidden": hidden, "live": []}
+    return gzip.compress(json.dumps(kept, default=str).encode(), mtime=0)
+
+
+def read_looks(dataset: Dataset) -> Iterator[Look]:
+    """All looks in the order in which they were saved. InputError for a damaged file."""
+    for number, name in sorted(_names(dataset)):
+        path = f"{dataset.place.address}/{name}"
+        with reading(path, _AGAIN):
+            content = gzip.decompress(dataset.place.read(name))
+            document = json_of(decoded(bounded(content, path)), path, _AGAIN)
+            yield replace(read(Look, document, path, _AGAIN), number=number)
+
+
+def _names(dataset: Dataset) -> list[tuple[int, str]]:
+    names = dataset.place.names(LOOKS_FOLDER)
+    return [(int(match[1]), name) for name in names if (match := _NAME.fullmatch(name))]
+
+
+@dataclass(frozen=True)
+class Grown:
+    """What a statement did in a period: its row, with sums of the period alone."""
+
+    row: Mapping[str, Any]
+    #: Whether its sums began anew in the period, so that they are lower bounds.
+    is_lower_bound: bool = False
+    #: Whether the sums of calls may include calls from before, which did not spill.
+    includes_earlier: bool = False
+
+
+@dataclass(frozen=True)
+class Period:
+    """What a server did between two looks; ``length_s`` is None where no clock tells."""
+
+    before: Look
+    after: Look
+    length_s: float | None
+    statements: Sequence[Grown]
+    #: By name, temp files and bytes; lower bounds where the counters began anew.
+    databases: Mapping[str, tuple[int, int]]
+    #: Each kind of event with its words.
+    events: Mapping[str, str]
+
+
+def chains(looks: Iterable[Look]) -> list[list[Look]]:
+    """The looks at each instance. One that was started again keeps its chain, at its address."""
+    ordered = list(looks)
+    last_at = {(_group(look), look.started_s): at for at, look in enumerate(ordered)}
+    by_instance: list[list[Look]] = []
+    for at, look in enumerate(ordered):
+        ends = [chain for chain in by_instance if _group(chain[-1]) == _group(look)]
+        same = [chain for chain in ends if chain[-1].started_s == look.started_s]
+        ended = [
+            chain
+            for chain in reversed(ends)
+            if last_at[_group(look), chain[-1].started_s] < at
+            and (chain[-1].name, chain[-1].address) == (look.name, look.address)
+        ]
+        if joined := same or ended:
+            joined[0].append(look)
+        else:
+            by_instance.append([look])
+    return by_instance
+
+
+def _group(look: Look) -> str:
+    return look.server or look.name
+
+
+def periods(chain: Sequence[Look]) -> Iterator[Period]:
+    """What an instance did between each two looks."""
+    for before, after in pairwise(chain):
+        length_s, jumped = _length_s(before, after)
+        events = dict(_events(before, after))
+        if jumped:
+            events["clock"] = f"the server's clock jumped by {jumped:+,.0f} s"
+        statements = list(_statements(before, after))
+        databases = {
+            database.name: growth
+            for database in after.databases
+            if (growth := _database(database, before))[1]
+        }
+        yield Period(before, after, length_s, statements, databases, events)
+
+
+def _length_s(before: Look, after: Look) -> tuple[float | None, float]:
+    """How long a period was, and by how much the server's clock jumped in it."""
+    by_clock_s = after.taken_s - before.taken_s
+    if before.boot_id != after.boot_id or None in (before.boot_s, after.boot_s, after.boot_id):
+        return (by_clock_s, 0.0) if by_clock_s > 0 else (None, by_clock_s)
+    length_s = (after.boot_s or 0.0) - (before.boot_s or 0.0)
+    jump_s = by_clock_s - length_s
+    return length_s, jump_s if abs(jump_s) > max(_JUMP_S, _JUMP_SHARE * length_s) else 0.0
+
+
+def _events(before: Look, after: Look) -> Iterator[tuple[str, str]]:
+    """What happened to the server or to its counters, by kind."""
+    if before.version != after.version:
+        yield "version", f"PostgreSQL {after.version} instead of {before.version}"
+    if before.started_s != after.started_s:
+        yield "restart", "the server was restarted"
+    if is_reset(before, after):
+        yield "reset", "pg_stat_statements was reset: spills of statements are a lower bound"
+    elif after.evictions and after.evictions > (before.evictions or 0):
+        times = after.evictions - (before.evictions or 0)
+        yield "evicted", f"pg_stat_statements evicted statements {times:,} times; raise its max"
+    if after.statements_seen is None:
+        yield "uncounted", "pg_stat_statements was not there: no statement was counted"
+    if before.hidden or after.hidden:
+        yield "hidden", "statements of others are not counted: grant pg_monitor to this role"
+    for name in ("work_mem", "hash_mem_multiplier"):
+        values = before.settings.get(name), after.settings.get(name)
+        if None not in values and values[0] != values[1]:
+            yield name, f"{name} was changed from {values[0]} to {values[1]}"
+
+
+def is_reset(before: Look, after: Look) -> bool:
+    """Whether all statements' counters began anew."""
+    return None not in (before.reset_s, after.reset_s) and before.reset_s != after.reset_s
+
+
+def _statements(before: Look, after: Look) -> Iterator[Grown]:
+    """The growth of each statement; nothing where ``before`` could not see it."""
+    if before.statements_seen is None:
+        return
+    rows, reset = {key_of(row): row for row in before.rows}, is_reset(before, after)
+    for row in after.rows:
+        was, since_s = rows.get(key_of(row)), moment_s(row.get("stats_since"))
+        is_counted_since = reset or (since_s is not None and since_s >= before.taken_s)
+        if was is None and before.hidden and not is_counted_since:
+            continue
+        sums, anew = growth(row, was, reset=reset)
+        if sums["calls"]:
+            yield Grown({**row, **sums}, anew, was is None and not is_counted_since)
+
+
+def growth(
+    row: Mapping[str, Any], was: Mapping[str, Any] | None, *, reset: bool = False
+) -> tuple[dict[str, Any], bool]:
+    """How much the sums of a row grew, and whether they began anew, so that this is a lower bound.
+
+    They began anew if one of them is smaller than before, if the longest call has become shorter
+    or the shortest longer, or if the server says so.
+    """
+    sums = {name: row[name] for name in count_names(row)}
+    if was is None:
+        return sums, reset
+    if reset or row.get("stats_since") != was.get("stats_since"):
+        return sums, True
+    grown = {
+        name: value - was[name]
+        for name, value in sums.items()
+        if isinstance(was.get(name), int | float)
+    }
+    longest, shortest = (
+        (row.get(name) or 0.0, was.get(name) or 0.0) for name in ("max_exec_time", "min_exec_time")
+    )
+    is_anew = min(grown.values(), default=0) < 0
+    # From version 17 on these are reset by themselves, and stats_since tells.
+    if "stats_since" not in row and was.get("calls"):
+        is_anew |= longest[0] < longest[1] or shortest[0] > shortest[1]
+    return (sums, True) if is_anew else ({**sums, **grown}, False)
+
+
+def count_names(row: Mapping[str, Any]) -> list[str]:
+    """The columns that are sums over calls: not names, settings, minima or means."""
+    return [
+        name
+        for name, value in row.items()
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and (
+            name in ("calls", "rows", "total_exec_time")
+            or ("blk" in name and name not in KEY)
+            or "parallel_workers" in name
+        )
+    ]
+
+
+def add_to(total: dict[str, Any], row: Mapping[str, Any]) -> None:
+    """Add the sums of a row to those of other rows."""
+    for name in count_names(row):
+        total[name] = total.get(name, 0) + row[name]
+
+
+def key_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The user, database, identifier and level of a statement."""
+    return tuple(row.get(name) for name in KEY)
+
+
+def _database(database: DatabaseCount, before: Look) -> tuple[int, int]:
+    was = next((known for known in before.databases if known.name == database.name), None)
+    counted = database.temp_files, database.temp_bytes
+    if was is None or was.temp_bytes > database.temp_bytes or was.temp_files > database.temp_files:
+        return counted
+    return counted[0] - was.temp_files, counted[1] - was.temp_bytes
+
+
+def moment_s(text: Any) -> float | None:
+    """Unix time of a timestamp with a time zone, as row_to_json writes it."""
+    try:
+        return datetime.fromisoformat(str(text)).timestamp() if text else None
+    except ValueError:
+        return None

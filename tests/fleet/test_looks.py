@@ -1,0 +1,197 @@
+"""What a server did between looks: exact or a lower bound, whatever happened to its counters."""
+
+import gzip
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness import spillcast
+from look_files import BEGAN_S, Server
+from spillcast.errors import InputError
+from spillcast.fleet.dataset import Dataset
+from spillcast.fleet.looks import chains, periods, read_looks
+
+TESTS = Path(__file__).parents[1]
+
+
+def in_order(folder):
+    return [list(periods(chain)) for chain in chains(read_looks(Dataset.open(str(folder))))]
+
+
+def calls(folder):
+    counted = Counter()
+    for period in (period for chain in in_order(folder) for period in chain):
+        for grown in period.statements:
+            counted[grown.row["queryid"]] += grown.row["calls"]
+    return counted
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_no_call_counts_twice_and_only_lost_ones_lack(tmp_path, seed):
+    """Against the truth of a server whose counters are reset, evicted and lost in crashes."""
+    drawn, server = random.Random(seed), Server(version=("15.14", "18.1")[seed % 2])
+    server.look(tmp_path)
+    true, since_look = Counter(), Counter()
+    lost = Counter()
+    for _ in range(12):
+        for _ in range(drawn.randint(0, 6)):
+            queryid = str(drawn.randint(1, 4))
+            server.call(queryid, ms=drawn.uniform(1, 1000))
+            true[queryid] += 1
+            since_look[queryid] += 1
+            server.wait(drawn.uniform(1, 900))
+            event = drawn.random()
+            if event < 0.08:
+                lost += since_look
+                since_look.clear()
+                server.rows, server.reset_s = {}, server.clock_s
+            elif event < 0.2 and server.rows:
+                gone = drawn.choice(list(server.rows))
+                lost[gone] += since_look.pop(gone, 0)
+                del server.rows[gone]
+                server.evictions += 1
+            elif event < 0.25:
+                lost += since_look
+                since_look.clear()
+                server.rows, server.databases = {}, {}
+                server.started_s = server.reset_s = server.clock_s
+            elif event < 0.3:
+                server.started_s = server.clock_s
+            elif event < 0.35:
+                server.clock_s += drawn.uniform(-5000, 5000)
+        server.look(tmp_path)
+        since_look.clear()
+    counted = calls(tmp_path)
+    for queryid in true:
+        # One that was evicted and ran more often since than before counts what is surely new.
+        assert counted[queryid] <= true[queryid]
+        if not lost[queryid] and not server.evictions:
+            assert counted[queryid] == true[queryid]
+
+
+def test_two_servers_and_a_standby_are_kept_apart(tmp_path):
+    primary = Server()
+    standby = Server(name="db2:5432", address="10.0.0.2", started_s=BEGAN_S - 10)
+    other = Server(name="db3:5432", address="10.0.0.3", system="7002")
+    for at in range(4):
+        for number, server in enumerate((primary, standby, other)):
+            server.call("1", times=10**number if at else 1000)
+            server.wait(60)
+            server.look(tmp_path)
+    found = in_order(tmp_path)
+    assert [len(chain) for chain in found] == [3, 3, 3]
+    assert calls(tmp_path) == {"1": 3 + 30 + 300}
+
+
+def test_the_same_server_by_socket_and_by_address_counts_once(tmp_path):
+    server = Server()
+    for at in range(6):
+        server.call("1")
+        server.wait(60)
+        server.name, server.address = ("laptop:5432", None) if at % 2 else ("db1:5432", "10.0.0.1")
+        server.look(tmp_path)
+    assert calls(tmp_path) == {"1": 5}
+
+
+@pytest.mark.parametrize("jump_s", [-7200.0, 7200.0, 3e7])
+def test_a_clock_that_jumps_changes_neither_sums_nor_the_time_covered(tmp_path, jump_s):
+    server = Server()
+    for at in range(5):
+        server.call("1")
+        server.wait(600)
+        server.clock_s += jump_s if at == 2 else 0.0
+        server.look(tmp_path)
+    [found] = in_order(tmp_path)
+    assert [period.length_s for period in found] == [600.0] * 4
+    assert ["clock" in period.events for period in found] == [False, True, False, False]
+    assert calls(tmp_path) == {"1": 4}
+
+
+def test_a_clock_set_back_while_the_client_was_started_again_tells_no_time(tmp_path):
+    server = Server()
+    server.look(tmp_path)
+    server.call("1")
+    server.clock_s -= 50
+    server.look(tmp_path, boot_id="another", boot_s=3.0)
+    [[period]] = in_order(tmp_path)
+    assert period.length_s is None
+    assert "clock" in period.events
+
+
+def test_an_upgraded_server_counts_on_from_its_own_counters(tmp_path):
+    server = Server()
+    server.call("1", times=1000)
+    server.look(tmp_path)
+    server = Server(system="7009", version="18.1", started_s=BEGAN_S + 60, clock_s=BEGAN_S + 90)
+    server.call("9", times=500)
+    server.look(tmp_path)
+    server.call("9")
+    server.look(tmp_path)
+    assert calls(tmp_path) == {"9": 1}
+
+
+def test_longest_calls_that_were_reset_alone_are_no_reset_of_the_counters(tmp_path):
+    server = Server(version="18.1")
+    server.call("1", ms=500.0, times=100)
+    server.look(tmp_path)
+    server.call("1", ms=1.0)
+    server.rows["1"] |= {"max_exec_time": 1.0, "min_exec_time": 1.0}
+    server.look(tmp_path)
+    assert calls(tmp_path) == {"1": 1}
+
+
+def test_statements_that_become_visible_are_not_new(tmp_path):
+    server = Server()
+    server.call("1", times=100)
+    server.look(tmp_path, rows=[dict(server.rows["1"], queryid=None)])
+    server.call("1")
+    server.look(tmp_path)
+    server.call("1")
+    server.look(tmp_path)
+    assert calls(tmp_path) == {"1": 1}
+
+
+def test_a_full_disk_leaves_the_last_look(tmp_path):
+    server = Server()
+    server.look(tmp_path / "looks")
+    code = (
+        "import resource; from look_files import Server; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
+        f"Server().look({str(tmp_path / 'looks')!r})"
+    )
+    command = [sys.executable, "-c", code]
+    failed = subprocess.run(command, capture_output=True, text=True, cwd=TESTS)
+    assert "WriteFailed" in failed.stderr
+    assert len(list(read_looks(Dataset.open(str(tmp_path / "looks"))))) == 1
+    assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".partial")]
+
+
+def test_a_damaged_look_is_named(tmp_path):
+    path, _ = Server().look(tmp_path)
+    for content in (b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"taken_s": -1}')):
+        with open(path, "wb") as file:
+            file.write(content)
+        with pytest.raises(InputError, match="000001"):
+            list(read_looks(Dataset.open(str(tmp_path))))
+
+
+def test_texts_are_cut_before_a_look_gets_large(tmp_path):
+    server, drawn = Server(), random.Random(1)
+    for queryid in map(str, range(800)):
+        server.call(queryid)
+        server.rows[queryid]["query"] = "".join(drawn.choices("abcdefghijklmnop ", k=3000))
+    _, size = server.look(tmp_path)
+    assert size < 100_000
+    [look] = read_looks(Dataset.open(str(tmp_path)))
+    assert len(look.rows) == 800
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "letter.txt").write_text("x")
+    with pytest.raises(InputError):
+        Server().look(tmp_path)
+    assert spillcast("postgres", tmp_path, "--alert", "temp > 1G/h").returncode == 2
