@@ -39,6 +39,7 @@ NAMES = (
     "large",
     "growth",
     "samples",
+    "sizing",
     "fleet",
 )
 

@@ -125,7 +125,8 @@ def simulate(
     lacks of reads whose missing_bytes is not given. ``quota`` is the CPU
     time, ns, that the threads may have of each period, and the length of one. elapsed_ns; temp_ns,
     the sum of the temp waits; temp_busy_ns, in which at least one was under way; forced, waits that
-    nothing would have ended; limited_ns, what operations waited for each limit; throttled_ns, in
+    nothing would have ended; limited_ns, what operations waited for each limit, and served_ns,
+    their own cost there; queued_ns, what they waited for a server; latency_ns; throttled_ns, in
     which threads waited for the next period. And, by row, the columns io_ns, what it took, and
     storage_ns, of that the storage's part. ValueError for columns of another kind.
     """

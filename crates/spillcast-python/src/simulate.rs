@@ -50,7 +50,9 @@ pub fn simulate<'py>(
     let cpus = Cpus { cores, quota };
     let outcome = py.detach(|| run(&rows, cpus, model, memory, room));
     let dict = PyDict::new(py);
-    fields! { dict, outcome => elapsed_ns temp_ns temp_busy_ns forced limited_ns throttled_ns }
+    fields! { dict, outcome => elapsed_ns temp_ns temp_busy_ns forced throttled_ns }
+    let waits = &outcome.waits;
+    fields! { dict, waits => limited_ns served_ns queued_ns latency_ns }
     let column = |values| Arc::new(Float64Array::from(values)) as ArrayRef;
     let io_ns = column(outcome.io_ns);
     let storage_ns = if page_cache.is_some() { column(outcome.storage_ns) } else { io_ns.clone() };

@@ -11,6 +11,7 @@ from math import inf
 
 from spillcast.errors import CpuTimeUnknown, IntervalTooWide, RecordingInsufficient, Refusal
 from spillcast.forecast.assumptions import IO_MAX, SEEN_MIN, SHARE_REPORTED, THROTTLED_REPORTED
+from spillcast.forecast.binding import Binding, Outcome, binding_of
 from spillcast.forecast.elapsed import Elapsed, elapsed_on, run_s, zero_latency
 from spillcast.forecast.interval import too_wide
 from spillcast.forecast.projection import (
@@ -44,14 +45,30 @@ class Projector:
         """The elapsed time on storage of no latency."""
         return zero_latency(self.baseline)
 
-    def forecast(self, storage: Storage, confidence: float = CONFIDENCE) -> Forecast:
-        """The elapsed time with the temp files on a storage."""
+    def forecast(
+        self, storage: Storage, confidence: float = CONFIDENCE, *, explain: bool = True
+    ) -> Forecast:
+        """The elapsed time with the temp files on a storage.
+
+        Where ``explain``, with what temp I/O waits for, which takes a few more simulations.
+        """
         forecast = self._between_bounds(storage, confidence, cached=storage.source.uncached)
         if self.workload.counted and forecast.without_cache_s is not None:
             # No count tells how much memory there is, so the page cache may hold nothing.
             without = self._between_bounds(storage, confidence, cached=False)
             forecast = _with_and_without(forecast, without)
+        if explain and _has_binding(forecast, storage):
+            forecast = replace(forecast, binding=self.binding(storage))
         return forecast
+
+    def binding(self, storage: Storage) -> Binding:
+        """What temp I/O waits for on a storage with limits."""
+
+        def outcome(on: Storage) -> Outcome:
+            projected = projection(self.baseline, on, cached=storage.source.uncached)
+            return projected.total_s, projected.causes_s
+
+        return binding_of(storage, outcome)
 
     def refused(self, target: str, confidence: float, reason: Refusal) -> Forecast:
         """A forecast that gives no number for a target, and the reason."""
@@ -123,6 +140,7 @@ class Projector:
         forecast = replace(
             forecast,
             uncertainty=uncertainty,
+            causes_s=projected.causes_s,
             sampled=elapsed.sample,
             without_cache_s=_without_cache_s(projected, uncached_s),
             warnings=warnings_of(baseline, storage, projected, zero.forecast_s, uncached_s),
@@ -163,6 +181,12 @@ class Projector:
             warm=_warm(baseline, None),
             spill_spread=workload.spill_spread,
         )
+
+
+def _has_binding(forecast: Forecast, storage: Storage) -> bool:
+    """Whether the limits of a storage decide a forecast."""
+    simulated = forecast.forecast_s is not None and forecast.rehearsed is None
+    return simulated and bool(storage.limits)
 
 
 def _with_and_without(cached: Forecast, without: Forecast) -> Forecast:

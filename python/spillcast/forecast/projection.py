@@ -1,11 +1,12 @@
 """The temp I/O of a workload today and on another storage: latencies, overlap, limits, CPU time."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import hypot
 
 from spillcast.errors import FiguresMissing, OptionInvalid
 from spillcast.forecast.assumptions import COLD_SHOWN, COMPRESSING_SPREAD, LIMITED, OBSERVED_MOST
+from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE
 from spillcast.forecast.cpu import (
     CpuChange,
     CpuSlope,
@@ -17,7 +18,7 @@ from spillcast.forecast.cpu import (
 from spillcast.forecast.load import Latency, counts, latencies, operations, rehearsed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, Term
 from spillcast.forecast.threads.former import former_change
-from spillcast.forecast.threads.overlap import Overlap, Threads
+from spillcast.forecast.threads.overlap import Overlap, Simulated, Threads
 from spillcast.forecast.threads.page_cache import missed, storage_share
 from spillcast.forecast.workload import CaptureOverhead, TempChanges, Workload
 from spillcast.storage.model import behaviour_of
@@ -289,6 +290,8 @@ class Projection:
     compressed: float | None
     #: The limit of the storage that the run would wait for.
     saturated: str | None
+    #: Temp I/O by what it waits for, s.
+    causes_s: Mapping[str, float]
     #: Where a page cache lies before the storage, the share of the operations that it leaves to it;
     #: None where there is none.
     missed: float | None
@@ -358,12 +361,14 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     wait_s, cpu_s = workload.scale * overlap.of_waits, workload.io_scale * overlap.of_cpu
     drift_s = float(counts(done) @ cpu.each_s) + compressing_s
     spinning = SPINNING in baseline.estimators
+    io_s = [
+        io_wait_s * load.count * latency.mean_s
+        for load, latency in zip(done, target_latencies, strict=True)
+    ]
+    share = storage_share(threads.trace, simulated.wait_ns, simulated.storage_ns)
     return Projection(
         latencies=target_latencies,
-        io_s=[
-            io_wait_s * load.count * latency.mean_s
-            for load, latency in zip(done, target_latencies, strict=True)
-        ],
+        io_s=io_s,
         changes_s=wait_s * changes.total_s,
         changes_kept_s=wait_s * changes.kept_s,
         rest_s=baseline.remainder_s + baseline.limits_s,
@@ -372,8 +377,9 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
         overlap=overlap,
         compressed=compressed.share if compressed else None,
         saturated=_saturated(storage, simulated.limited),
+        causes_s=_causes_s(storage, simulated, sum(io_s), share),
         missed=None if page_cache is None else missed(threads.trace, simulated.storage_ns),
-        storage_share=storage_share(threads.trace, simulated.wait_ns, simulated.storage_ns),
+        storage_share=share,
         throttled_share=threads.throttled_share(simulated),
         spinning_s=workload.scale * threads.spinning_s(simulated) if spinning else 0.0,
     )
@@ -385,6 +391,25 @@ def _saturated(storage: Storage, limited: Sequence[float]) -> str | None:
     if number is None or limited[number] <= LIMITED:
         return None
     return storage.limits[number].name
+
+
+def _causes_s(
+    storage: Storage, simulated: Simulated, io_s: float, storage_share: float
+) -> dict[str, float]:
+    """Temp I/O by cause: the simulation tells each cause's part of what the storage takes."""
+    causes_ns = {LATENCY: simulated.latency_ns, QUEUE: simulated.queued_ns}
+    for limit, ns in zip(storage.limits, simulated.at_limits_ns, strict=False):
+        causes_ns[limit.name] = causes_ns.get(limit.name, 0.0) + ns
+    total_ns = sum(causes_ns.values())
+    if not total_ns:
+        # Nothing but latency: no operation depends on another.
+        causes_ns[LATENCY] = total_ns = 1.0
+    causes_s = {
+        cause: io_s * storage_share * ns / total_ns
+        for cause, ns in causes_ns.items()
+        if cause != QUEUE or ns
+    }
+    return causes_s | ({MEMORY: io_s * (1 - storage_share)} if storage_share < 1 else {})
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """A forecast: the number, how sure it is, and the terms that it is the sum of."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spillcast.document import internal, key, later, written
 from spillcast.errors import Refusal
 from spillcast.explained import explained
+from spillcast.forecast.binding import Binding
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.work_memory import Spilled, WorkMemory
 from spillcast.recording.completeness import Part, recorded_words
@@ -225,6 +226,8 @@ class Forecast(Tabular):
     work_memory: WorkMemory | None = later()
     #: Which lines of an Oracle plan spill, and what more PGA would do, where that is known.
     spilled: Spilled | None = later()
+    #: What temp I/O waits for on a target with limits.
+    binding: Binding | None = later()
     #: The stages of a Spark application, in their order.
     stages: Sequence[StageForecast] = later(())
     #: Price of the target, in whatever unit all prices are given.
@@ -233,6 +236,8 @@ class Forecast(Tabular):
     best_value: bool = later(False)
     #: What its interval follows from; also where that was too wide for a number.
     uncertainty: Uncertainty | None = internal()
+    #: Temp I/O on the target by what it waits for; see ``binding``.
+    causes_s: Mapping[str, float] | None = internal()
 
     def __post_init__(self) -> None:
         if self.forecast_s is not None and self.interval_s is None:

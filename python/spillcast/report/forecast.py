@@ -52,6 +52,8 @@ def forecast_page(
         parts.append(targets_table(order))
         if unknown_share(first) is not None:
             parts.append(Words([f"  {BOUNDS_ORDER}"]))
+    if bound := bound_by(order):
+        parts.append(Words([f"  {text}" for text in bound]))
     if first.spilled is not None:
         parts.append(Words([f"  {text}" for text in spilled_sentences(first.spilled)]))
     parts += to_come_parts(first)
@@ -120,6 +122,11 @@ def targets_table(order: Sequence[Forecast]) -> Table:
     )
     rows.sort(key=lambda pair: pair[0])
     return Table(columns, [cells for _, cells in rows])
+
+
+def bound_by(forecasts: Sequence[Forecast]) -> list[str]:
+    """The limit that binds on each target that has limits, and what more of each brings."""
+    return [f"{f.target}: {f.binding.text}" for f in forecasts if f.binding is not None]
 
 
 def advice(forecasts: Sequence[Forecast]) -> list[str]:

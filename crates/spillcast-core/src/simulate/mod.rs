@@ -21,7 +21,7 @@ pub use quota::Quota;
 use target::Target;
 pub use target::{Io, Memory};
 
-use crate::storage::Model;
+use crate::storage::{Model, Waits};
 
 /// How long a thread keeps a core while others want it; Linux gives a few ms.
 const QUANTUM_NS: u64 = 3_000_000;
@@ -90,8 +90,8 @@ pub struct Outcome {
     pub io_ns: Vec<f64>,
     /// Of that, what the storage took: 0 where a page cache answered. Empty without one.
     pub storage_ns: Vec<f64>,
-    /// By limit of the storage, what operations waited for it.
-    pub limited_ns: Vec<f64>,
+    /// Time of the operations on the storage by its cause.
+    pub waits: Waits,
     /// Time in which threads that wanted a core waited for the next period of the quota.
     pub throttled_ns: u64,
 }
@@ -116,7 +116,7 @@ pub fn run<R: Rows + ?Sized>(
     let target = Target::new(model, memory, page_cache, rows);
     let mut simulation = Simulation::new(rows, cpus, target);
     simulation.run();
-    Outcome { limited_ns: simulation.target.limited_ns(), ..simulation.outcome }
+    Outcome { waits: simulation.target.waits(), ..simulation.outcome }
 }
 
 struct Simulation<'a, R: Rows + ?Sized> {

@@ -2,7 +2,7 @@
 
 use super::page_cache::{PageCache, PageCacheRoom};
 use super::{Rows, Wait};
-use crate::storage::{Model, Operation, Schedule};
+use crate::storage::{Model, Operation, Schedule, Waits};
 use crate::wait::Op;
 
 /// A read or write.
@@ -86,8 +86,8 @@ impl Target {
         Taken { ns, storage_ns: ns, on_core: ns <= memory_ns }
     }
 
-    pub fn limited_ns(&self) -> Vec<f64> {
-        self.schedule.limited_ns()
+    pub fn waits(&self) -> Waits {
+        self.schedule.waits()
     }
 }
 

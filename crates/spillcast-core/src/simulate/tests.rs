@@ -248,7 +248,7 @@ fn a_write_cache_takes_writes_until_it_is_full_and_empties_in_pauses() {
     assert_eq!(outcome.io_ns[..4], [100.0; 4]);
     // What was written meanwhile has left, 400 ns of it. Then each waits for the one before it.
     assert_eq!(outcome.io_ns[4..], [1_000.0 - 400.0 + 100.0, 1_000.0, 1_000.0, 100.0]);
-    assert_eq!(outcome.limited_ns, [600.0 + 900.0 + 900.0]);
+    assert_eq!(outcome.waits.limited_ns, [600.0 + 900.0 + 900.0]);
 }
 
 #[test]

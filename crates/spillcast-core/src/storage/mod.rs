@@ -10,4 +10,4 @@ mod model;
 mod schedule;
 
 pub use model::{Curve, Curves, Distribution, Latencies, Limit, Model, Operation};
-pub use schedule::Schedule;
+pub use schedule::{Schedule, Waits};

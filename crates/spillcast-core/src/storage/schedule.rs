@@ -20,13 +20,25 @@ pub struct Schedule {
     state: Mutex<State>,
 }
 
+/// Time of all operations of a schedule by its cause; the sum is the time of all of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Waits {
+    /// By limit, waits for its bucket; an operation waits for the limit that delays it most.
+    pub limited_ns: Vec<f64>,
+    /// By limit, the cost of the delayed operations themselves, where the limit has no burst.
+    pub served_ns: Vec<f64>,
+    /// Waits for a server.
+    pub queued_ns: f64,
+    /// Latency of the storage itself.
+    pub latency_ns: f64,
+}
+
 struct State {
     /// When each server is free again; empty where nothing queues.
     free_ns: Vec<f64>,
     /// When what was drawn from each limit's bucket is filled again, but for the burst.
     refilled_ns: Vec<f64>,
-    /// By limit, what operations waited for it, but for their own cost where nothing goes at once.
-    limited_ns: Vec<f64>,
+    waits: Waits,
     /// When operations under way end, the first first; only where depth counts.
     ends_ns: BinaryHeap<Reverse<u64>>,
 }
@@ -47,7 +59,11 @@ impl Schedule {
         let state = State {
             free_ns: vec![0.0; model.servers.map_or(0, |servers| servers.max(1))],
             refilled_ns: vec![f64::NEG_INFINITY; model.limits.len()],
-            limited_ns: vec![0.0; model.limits.len()],
+            waits: Waits {
+                limited_ns: vec![0.0; model.limits.len()],
+                served_ns: vec![0.0; model.limits.len()],
+                ..Waits::default()
+            },
             ends_ns: BinaryHeap::new(),
         };
         let remembers = knows_depth || model.servers.is_some() || !model.limits.is_empty();
@@ -65,21 +81,24 @@ impl Schedule {
         let depth = if self.knows_depth { state.depth(now_ns as u64) } else { 1 };
         let latency_ns = self.model.latency_ns(operation, depth, quantile);
         let mut ready_ns = now_ns + state.limited(&self.model, now_ns, operation);
+        let limited_until_ns = ready_ns;
         // A server that is free takes the operation, or else the one that is free first.
         let server = state.free_ns.iter_mut().min_by(|a, b| a.total_cmp(b));
         if let Some(free_ns) = server {
             ready_ns = ready_ns.max(*free_ns);
             *free_ns = ready_ns + latency_ns;
         }
+        state.waits.queued_ns += ready_ns - limited_until_ns;
+        state.waits.latency_ns += latency_ns;
         if self.knows_depth {
             state.ends_ns.push(Reverse((ready_ns + latency_ns) as u64));
         }
         ready_ns + latency_ns - now_ns
     }
 
-    /// By limit, what operations waited for it so far, but for their own cost where it has no burst.
-    pub fn limited_ns(&self) -> Vec<f64> {
-        self.state.lock().expect("nothing panics with the lock held").limited_ns.clone()
+    /// The time of all operations so far by its cause; 0 where nothing depends on earlier operations.
+    pub fn waits(&self) -> Waits {
+        self.state.lock().expect("nothing panics with the lock held").waits.clone()
     }
 }
 
@@ -107,7 +126,8 @@ impl State {
             }
         }
         let Some((wait_ns, at, own_ns)) = longest else { return 0.0 };
-        self.limited_ns[at] += wait_ns - own_ns;
+        self.waits.limited_ns[at] += wait_ns - own_ns;
+        self.waits.served_ns[at] += own_ns;
         wait_ns
     }
 }
@@ -209,11 +229,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_waited_for_a_limit_is_told_without_the_own_cost() {
-        let schedule = schedule(100, None, vec![operations_limit(0.0)]);
-        for _ in 0..3 {
-            schedule.elapsed_ns(1_000, READ);
-        }
-        assert_eq!(schedule.limited_ns(), [1e6 + 2e6]);
+    fn waits_by_cause_add_up_to_the_time_of_all_operations() {
+        let limits = vec![operations_limit(0.0), operations_limit(2.0)];
+        let schedule = schedule(4_000_000, Some(1), limits);
+        let elapsed: f64 = (0..3).map(|_| schedule.elapsed_ns(1_000, READ)).sum();
+        let waits = schedule.waits();
+        assert_eq!(waits.limited_ns, [1e6 + 2e6, 0.0]);
+        assert_eq!(waits.served_ns, [3e6, 0.0]);
+        // Each is ready 1 ms after the one before, and served 4 ms after it.
+        assert_eq!((waits.queued_ns, waits.latency_ns), (3e6 + 6e6, 12e6));
+        let parts: f64 = waits.limited_ns.iter().chain(&waits.served_ns).sum();
+        assert_eq!(parts + waits.queued_ns + waits.latency_ns, elapsed);
     }
 }

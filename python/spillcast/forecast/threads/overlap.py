@@ -47,6 +47,10 @@ class Simulated:
     in_flight: float
     #: By limit of the storage, share of the temp I/O's time that operations wait for it.
     limited: Sequence[float]
+    #: Time of operations on the storage, ns: by limit, for servers, and its own latency.
+    at_limits_ns: Sequence[float]
+    queued_ns: float
+    latency_ns: float
     #: By row, ns that the storage took: 0 where memory answered.
     storage_ns: NDArray[np.float64]
 
@@ -462,6 +466,9 @@ class Threads:
             outcome["elapsed_ns"],
             max(outcome["temp_ns"] / max(outcome["temp_busy_ns"], 1), 1.0),
             [ns / temp_ns for ns in outcome["limited_ns"]],
+            [sum(ns) for ns in zip(outcome["limited_ns"], outcome["served_ns"], strict=True)],
+            outcome["queued_ns"],
+            outcome["latency_ns"],
             times["storage_ns"],
         )
 

@@ -11,6 +11,7 @@ from spillcast.report.forecast import (
     NO_LATENCY,
     NOW,
     advice,
+    bound_by,
     statement_text,
     targets_table,
     terms_table,
@@ -106,7 +107,7 @@ def _compared(forecasts: Sequence[Forecast]) -> list[Section]:
     ]
     tables = []
     if given:
-        words.append(_remarks(order))
+        words += [_remarks(order), *map(sentence, bound_by(order))]
         tables = [("", targets_table(order))]
     figures = [_bars(of_query) for of_query in _by_query(given)[:_DRAWN_MAX]]
     answer = _answers(forecasts)

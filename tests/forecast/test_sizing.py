@@ -1,0 +1,93 @@
+"""What binds on a storage, and the cheapest storage within a limit, against trying all of them."""
+
+from dataclasses import replace
+
+import pytest
+
+from sizing_cases import (
+    STEPS,
+    cheapest_by_search,
+    cheapest_by_trying,
+    drawn_limit_s,
+    drawn_storage,
+    projector,
+    wrong_binding,
+)
+from spillcast.forecast.sizing import Sized, size
+from spillcast.storage.catalogue import lookup
+from spillcast.storage.catalogue.prices import load_prices
+
+
+@pytest.fixture(scope="module")
+def forecasters(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drawn")
+    return [projector(folder, seed) for seed in range(4)]
+
+
+def test_the_limit_that_binds_saves_most_when_it_is_doubled(forecasters):
+    wrong = {
+        seed: found
+        for seed in range(24)
+        if (found := wrong_binding(forecasters[seed % 4], drawn_storage(seed))) is not None
+    }
+    assert not wrong
+
+
+def test_two_limits_that_are_reached_at_once_are_named_together(forecasters):
+    # Operations of 256 KiB: 500 a second are 125 MiB/s, and io2 moves 128 MiB/s with 500 IOPS.
+    binding = forecasters[2].forecast(lookup("aws-io2?iops=500")).binding
+    assert set(binding.bound_by) == {"iops", "throughput"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_search_finds_the_cheapest_of_all_settings(forecasters, seed):
+    forecaster = forecasters[seed]
+    within_s = drawn_limit_s(forecaster, seed)
+    found, forecasts = cheapest_by_search(forecaster, within_s, STEPS)
+    tried = cheapest_by_trying(forecaster, within_s, STEPS)
+    assert (found is None) == (tried is None)
+    if tried is not None:
+        assert found == pytest.approx(tried, rel=0.01)
+    assert forecasts < 120
+
+
+def test_a_frontier_gets_faster_with_its_price(forecasters):
+    sizing = size([Sized(forecasters[2], 40.0)], load_prices())
+    rows = sizing.frontier
+    costs, times = ([getattr(row, key) for row in rows] for key in ("cost_per_month", "elapsed_s"))
+    assert costs == sorted(costs)
+    assert times == sorted(times, reverse=True)
+    assert sizing.chosen in rows
+    # 40 runs a day, 30.4 days a month.
+    saved_h = 40 * 365.25 / 12 * (sizing.baseline_s - sizing.chosen.elapsed_s) / 3600
+    assert sizing.chosen.saved_h_per_month == pytest.approx(saved_h)
+
+
+def test_a_limit_that_nothing_meets_says_what_is_left(forecasters):
+    sizing = size([Sized(forecasters[0])], load_prices(), within_s=1e-3)
+    assert sizing.chosen is None
+    assert sizing.notes
+    assert sizing.frontier
+
+
+def test_one_storage_for_several_statements_meets_the_limit_of_each(forecasters):
+    alone = [size([Sized(f)], load_prices(), within_s=2.0) for f in forecasters[:2]]
+    both = size([Sized(f, 10.0) for f in forecasters[:2]], load_prices(), within_s=2.0)
+    if both.chosen is not None:
+        prices = [sizing.chosen.cost_per_month for sizing in alone]
+        assert both.chosen.cost_per_month >= max(prices) - 1e-9
+    assert both.statements == 2
+
+
+def test_memory_that_is_free_costs_nothing(forecasters):
+    sizing = size([Sized(forecasters[0])], load_prices(), free_memory_bytes=1 << 40)
+    assert sizing.frontier[0].target == "tmpfs"
+    assert sizing.frontier[0].cost_per_month == 0
+
+
+def test_prices_without_a_product_leave_it_without_a_price(forecasters):
+    prices = load_prices()
+    without = replace(prices, prices=[p for p in prices.prices if p.product != "aws-gp3"])
+    sizing = size([Sized(forecasters[2])], without, products=("aws-gp3",))
+    assert not sizing.frontier
+    assert all(row.cost_per_month is None for row in sizing.unpriced)
