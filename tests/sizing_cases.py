@@ -23,7 +23,7 @@ STEPS = {"iops": 8000.0, "throughput": 250.0, "size": 500.0 * (1 << 30)}
 PRODUCTS = ("aws-gp3", "aws-io1", "aws-gp2", "gcp-pd-ssd", "azure-premium-ssd-v2")
 
 
-def projector(folder, seed, waits=3000, wait_us=3000):
+def projector(folder, seed, waits=8000, wait_us=500):
     path = write_varied_recording(folder / f"{seed}.spill", waits, seed, wait_us)
     workload, _ = read_workload(Recording.open(path), Question())
     return Projector(workload)
@@ -95,7 +95,10 @@ def cheapest_by_search(forecaster, within_s, steps):
 
 
 def drawn_limit_s(forecaster, seed):
-    """A limit between the time on zero-latency storage and three times that of the fastest here."""
-    fastest = forecaster.forecast(lookup("aws-gp3?iops=80000&throughput=2000"), explain=False)
-    draws = np.random.default_rng(seed)
-    return float(interval_of(fastest)[1] * draws.uniform(0.8, 6.0))
+    """A limit between the upper ends on gp3 with the highest and the lowest settings."""
+    uppers_s = [
+        interval_of(forecaster.forecast(lookup(target), explain=False))[1]
+        for target in ("aws-gp3?iops=80000&throughput=2000", "aws-gp3?size=1G")
+    ]
+    share = np.random.default_rng(seed).uniform(-0.1, 1.1)
+    return float(uppers_s[0] * (uppers_s[1] / uppers_s[0]) ** share)

@@ -52,38 +52,37 @@ def size(
     tried = sorted(
         _products(search, products), key=lambda product: product.cost(product.lowest) or inf
     )
-    rows, found = (
+    rows, settings_of = (
         list(_free_rows(search, free_memory_bytes)),
         dict[str, tuple[Product, dict[str, float]]](),
     )
     for product in tried:
         settings = list(product.path())
         if within_s is not None:
-            cheapest_row = min(
-                (r.cost_per_month for r in rows if r.meets and r.cost_per_month), default=inf
-            )
-            if (meeting := product.cheapest(cheapest_row)) is not None:
+            bought = [row.cost_per_month for row in rows if row.meets and row.provider]
+            below = min((cost for cost in bought if cost is not None), default=inf)
+            if (meeting := product.cheapest(below)) is not None:
                 settings.append(meeting)
         for chosen in settings:
             row = product.sized(chosen)
             if row is not None:
                 rows.append(row)
-                found[row.target] = product, chosen
+                settings_of[row.target] = product, chosen
     priced = [row for row in rows if row.cost_per_month is not None]
     frontier, chosen_row = _frontier(priced), _chosen(priced, within_s, statements)
     knobs, binding = list[Knob](), None
-    if chosen_row is not None and chosen_row.target in found:
-        product, settings_ = found[chosen_row.target]
+    if chosen_row is not None and chosen_row.target in settings_of:
+        product, settings_ = settings_of[chosen_row.target]
         knobs = list(_knobs(product, settings_, chosen_row))
         if len(statements) == 1:
             binding = statements[0].projector.binding(product.storage(settings_))
     fastest_s = min((row.elapsed_s for row in frontier), default=inf)
-    ceilings = [one.projector.zero_latency.forecast_s for one in statements]
+    ceilings = [statement.projector.zero_latency.forecast_s for statement in statements]
     unpriced = _frontier(
         [replace(row, cost_per_month=0.0) for row in rows if row.cost_per_month is None]
     )
     sizing = Sizing(
-        baseline_s=_mean(statements, [one.baseline_s for one in statements]),
+        baseline_s=_mean(statements, [statement.baseline_s for statement in statements]),
         ceiling_s=_mean(statements, ceilings),
         within_s=within_s,
         confidence=confidence,
@@ -114,8 +113,10 @@ def size(
 
 def _mean(statements: Sequence[Sized], values: Sequence[float]) -> float:
     """The mean over one run of each statement, weighted by their runs."""
-    weighted = sum(one.weight * value for one, value in zip(statements, values, strict=True))
-    return weighted / sum(one.weight for one in statements)
+    weighted = sum(
+        statement.weight * value for statement, value in zip(statements, values, strict=True)
+    )
+    return weighted / sum(statement.weight for statement in statements)
 
 
 def _products(search: Search, names: Collection[str] | None) -> list[Product]:
@@ -164,15 +165,15 @@ def _free_rows(search: Search, free_memory_bytes: int | None) -> Iterator[SizeRo
             yield row
     if len(search.statements) > 1:
         return
-    one = search.statements[0]
-    memory = work_memory(one.projector, search.confidence)
+    statement = search.statements[0]
+    memory = work_memory(statement.projector, search.confidence)
     if memory is None or not memory.fits:
         return
     enough = memory.enough
     upper_s = enough.interval_s[1]
     saved_h = None
-    if one.runs_per_day is not None:
-        saved_s = one.runs_per_day * (one.baseline_s - enough.forecast_s)
+    if statement.runs_per_day is not None:
+        saved_s = statement.runs_per_day * (statement.baseline_s - enough.forecast_s)
         saved_h = saved_s * DAYS_PER_MONTH / 3600
     yield SizeRow(
         target=f"work_mem {format_setting(enough.work_mem_bytes)}",
@@ -234,7 +235,7 @@ def _chosen(
     if within_s is not None:
         meeting = [row for row in rows if row.meets]
     elif rows:
-        baseline_s = _mean(statements, [one.baseline_s for one in statements])
+        baseline_s = _mean(statements, [statement.baseline_s for statement in statements])
         fastest_s = min(row.elapsed_s for row in rows)
         if fastest_s >= baseline_s:
             return None

@@ -74,7 +74,7 @@ class Search:
     @cached_property
     def room_bytes(self) -> float:
         """Room that the temp files of one statement need, those of the largest."""
-        held = max(one.projector.workload.held_bytes for one in self.statements)
+        held = max(statement.projector.workload.held_bytes for statement in self.statements)
         return max(ROOM * held, GIB)
 
     def times(self, storage: Storage) -> Times | None:
@@ -86,19 +86,19 @@ class Search:
 
     def _forecast(self, storage: Storage) -> Times | None:
         elapsed_s, saved_s, bounds, causes_s = 0.0, 0.0, list[Interval](), dict[str, float]()
-        for one in self.statements:
-            forecast = one.projector.forecast(storage, self.confidence, explain=False)
+        for statement in self.statements:
+            forecast = statement.projector.forecast(storage, self.confidence, explain=False)
             bound = interval_of(forecast)
             if bound is None or forecast.uncertainty is None:
                 return None
             total_s = forecast.uncertainty.forecast_s
-            elapsed_s += one.weight * total_s
-            saved_s += one.weight * (one.baseline_s - total_s)
+            elapsed_s += statement.weight * total_s
+            saved_s += statement.weight * (statement.baseline_s - total_s)
             bounds.append(bound)
             for cause, s in (forecast.causes_s or {}).items():
-                causes_s[cause] = causes_s.get(cause, 0.0) + one.weight * s
-        total = sum(one.weight for one in self.statements)
-        known = all(one.runs_per_day is not None for one in self.statements)
+                causes_s[cause] = causes_s.get(cause, 0.0) + statement.weight * s
+        total = sum(statement.weight for statement in self.statements)
+        known = all(statement.runs_per_day is not None for statement in self.statements)
         widest = max(bounds, key=lambda interval_s: interval_s[1])
         return Times(elapsed_s / total, widest, saved_s if known else None, causes_s)
 
@@ -244,9 +244,13 @@ class Product:
                 continue
             if (self.cost(floor) or inf) >= best_cost:
                 break
-            found = {**floor, others[0]: self._first(others[0], {**self.highest, first: value})}
-            if (cost := self.cost(found)) is not None and cost < best_cost and self.meets(found):
-                best, best_cost = found, cost
+            candidate = {**floor, others[0]: self._first(others[0], {**self.highest, first: value})}
+            if (
+                (cost := self.cost(candidate)) is not None
+                and cost < best_cost
+                and self.meets(candidate)
+            ):
+                best, best_cost = candidate, cost
         return best
 
     def _first(self, key: str, others: Mapping[str, float]) -> float:
