@@ -25,10 +25,9 @@ os.environ.update(
     POLARS_OOC_MEMORY_BUDGET_MB="10", POLARS_OOC_SPILL_DIR={temp!r}, POLARS_MAX_THREADS="2"
 )
 import polars as pl
-rows = pl.LazyFrame({{"n": [0]}}).select(pl.int_range(2_000_000).alias("a"))
-rows.with_columns((pl.col("a") * 7919 % 1000003).alias("b")).sort("b").select(
-    pl.col("a").last()
-).collect(engine="streaming")
+rows = pl.LazyFrame({{"n": [0]}}).select(pl.int_range(1_000_000).alias("a"))
+rows = rows.with_columns((pl.col("a") * 7919 % 1000003).alias("b"), pl.col("a").hash().alias("c"))
+rows.sort("b", "c").select(pl.col("a").last(), pl.len()).collect(engine="streaming")
 """
 SQLITE = """
 import sqlite3

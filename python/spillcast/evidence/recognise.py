@@ -233,6 +233,23 @@ KINDS: Sequence[Kind] = (
         columns(1.0, "temp_blks_written temp_blks_read"),
     ),
     Kind("figures", "rows of system.query_log", _query_log, "clickhouse.counts.read"),
+    Kind(
+        "figures",
+        "an execution plan of SQL Server",
+        lambda sample: 6.5 * ("ShowPlanXML" in sample.raw),
+        "sqlserver.read_plan",
+    ),
+    _report(
+        6.4,
+        "sqlserver.read_query_stats",
+        _headed("total_spills execution_count", "total_spills total_elapsed_time"),
+    ),
+    _report(
+        6.3,
+        "sqlserver.read_file_stats",
+        _headed("io_stall_write_ms num_of_bytes_written"),
+        joins=True,
+    ),
     _report(6.0, "oracle.monitor_xml.read", _matching(r"<sql_monitor_report|FXTMODEL")),
     _report(
         5.75,

@@ -1,0 +1,394 @@
+"""SQL Server from afar: actual execution plans, and rows of views of queries and of tempdb's files.
+
+A plan counts pages of 8 KiB that sorts and hashes wrote to tempdb and read back, and the longest
+waits of the query. It does not count operations: one moves a page up to an extent of eight.
+"""
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spillcast.errors import (
+    EvidenceContradictory,
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceMixed,
+    EvidenceUnsuited,
+    NoTempIo,
+    SelectionEmpty,
+)
+from spillcast.evidence.choice import Selection, ambiguous_items, item_of
+from spillcast.evidence.counts import Bounds, Counts, OpCounts, middle
+from spillcast.evidence.figures.figures import THREADS_MAX, counts_of_figures, with_io_bounds
+from spillcast.evidence.figures.numbers import number_of
+from spillcast.evidence.oracle.spooled import normal_name, spooled_of
+from spillcast.evidence.tables import BLANKS
+from spillcast.evidence.text import text_of
+from spillcast.evidence.unwrap import unwrapped
+from spillcast.gate import COUNT_MAX, damaged, xml_of
+from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.postgres_meta import Statement
+from spillcast.redaction import struck_text
+from spillcast.units import format_bytes
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+PAGE_BYTES, EXTENT_PAGES = 8192, 8
+HOW = "make it with SET STATISTICS XML ON, or with Include Actual Execution Plan in SSMS"
+DETAILS = "SQL Server 2016 and later write the pages of a spill into an actual plan"
+LATENCY = "name the storage of tempdb with --from, or give sys.dm_io_virtual_file_stats"
+OPERATIONS = "two snapshots of sys.dm_io_virtual_file_stats, around the query, count operations"
+#: Waits for I/O on what a sort or a hash spilled, and waits that may have been for that.
+SPILL_WAIT = "IO_COMPLETION"
+POSSIBLE_WAITS = ("SLEEP_TASK", "PAGEIOLATCH_SH", "PAGEIOLATCH_EX", "PAGEIOLATCH_UP")
+_SHOWPLAN = re.compile(r"<ShowPlanXML\b.*?</ShowPlanXML>", re.DOTALL)
+_DETAILS = {"SortSpillDetails", "HashSpillDetails", "ExchangeSpillDetails"}
+_WARNINGS = {"SpillToTempDb", "SpillOccurred", *_DETAILS}
+
+
+@dataclass(frozen=True)
+class Spilled:
+    """A statement of an actual plan that spilled. Waits are summed over its threads.
+
+    ``threads`` are those that spilled, or all if the plan does not count them.
+    """
+
+    text: str
+    elapsed_s: float
+    cpu_s: float | None
+    threads: int
+    #: 0 where only a warning says that it spilled.
+    read_pages: int
+    written_pages: int
+    #: Seconds and number of waits by type; None where the plan has none.
+    waits: dict[str, tuple[float, int]] | None
+    granted_kib: int | None
+    used_kib: int | None
+
+
+def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
+    """The counts of a statement of an actual plan. InputError for one that was not executed."""
+    (path,) = paths
+    text = text_of(path, HOW)
+    if "<ShowPlanXML" not in text:
+        text = html.unescape(unwrapped(text))
+    if '<ShowPlanXML xmlns=""' in text:
+        # A field of CSV: its quotes are doubled.
+        text = text.replace('""', '"')
+    plans = _SHOWPLAN.findall(text)
+    if len(plans) < text.count("<ShowPlanXML"):
+        raise damaged(path, "a plan has no end: </ShowPlanXML> is missing", HOW)
+    roots = [xml_of(plan, path, HOW) for plan in plans]
+    if all(root.find(".//{*}RunTimeInformation") is None for root in roots):
+        raise EvidenceUnsuited(
+            f"{path}: an estimated plan: the query was not executed, so nothing was counted", HOW
+        )
+    statements = [statement for root in roots for statement in _statements(root, path)]
+    if not statements:
+        raise NoTempIo(f"{path}: no sort, hash or exchange of this plan spilled to tempdb")
+    items = [
+        (its.elapsed_s or None, (its.written_pages + its.read_pages) * PAGE_BYTES, its.text)
+        for its in statements
+    ]
+    at = _selected(path, items, selection, "name one with --item")
+    engine = ObservedEngine("sqlserver", roots[0].get("Build"))
+    return _counts_of_plan(path, statements[at], engine, selection)
+
+
+def _selected(
+    path: Path,
+    items: Sequence[tuple[float | None, int, str]],
+    selection: Selection,
+    hint: str,
+) -> int:
+    """The place of the statement that is selected, or the only one: elapsed (s), bytes and text."""
+    if selection.item is None and len(items) > 1:
+        summary = f"{path}: {len(items)} statements spilled, those with most temp I/O first:"
+        raise ambiguous_items(summary, items, ("temp I/O", "statement"), hint)
+    return item_of(path, range(len(items)), selection.item or 1)
+
+
+def _statements(root: "Element", path: Path) -> Iterator[Spilled]:
+    """The statements that were executed and spilled."""
+    for statement in root.iter():
+        if _tag(statement).startswith("Stmt"):
+            for inner in ("", "{*}Condition/", "{*}CursorPlan/{*}Operation/"):
+                for plan in statement.iterfind(f"{inner}{{*}}QueryPlan"):
+                    warnings = [
+                        warning for its in plan.iterfind(".//{*}Warnings") for warning in its
+                    ]
+                    executed = plan.find(".//{*}RunTimeInformation") is not None
+                    if executed and _WARNINGS & set(map(_tag, warnings)):
+                        text = struck_text(" ".join((statement.get("StatementText") or "").split()))
+                        yield _statement(plan, warnings, text, path)
+
+
+def _tag(element: "Element") -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _statement(plan: "Element", warnings: Sequence["Element"], text: str, path: Path) -> Spilled:
+    def number(element: "Element | None", name: str) -> int | None:
+        value = None if element is None else element.get(name)
+        if value is not None and (not re.fullmatch(r"\d{1,18}", value) or int(value) > COUNT_MAX):
+            raise EvidenceDamaged(f"{path}: {name} is {value!r}, not a count", HOW)
+        return None if value is None else int(value)
+
+    def waited(wait: "Element") -> tuple[float, int]:
+        return (number(wait, "WaitTimeMs") or 0) / 1e3, number(wait, "WaitCount") or 0
+
+    written = read = threads = 0
+    for spill in warnings:
+        threads = max(threads, number(spill, "SpilledThreadCount") or 0)
+        if _tag(spill) in _DETAILS:
+            pages = number(spill, "WritesToTempDb") or 0
+            written += pages
+            # An exchange reads back what it wrote, and does not count it.
+            read += pages if (back := number(spill, "ReadsFromTempDb")) is None else back
+    times, waits = plan.find("{*}QueryTimeStats"), plan.find("{*}WaitStats")
+    counters = plan.iterfind("{*}RelOp/{*}RunTimeInformation/{*}RunTimeCountersPerThread")
+    elapsed_ms = number(times, "ElapsedTime")
+    if elapsed_ms is None:
+        elapsed_ms = max((number(its, "ActualElapsedms") or 0 for its in counters), default=0)
+    cpu_ms, grant = number(times, "CpuTime"), plan.find("{*}MemoryGrantInfo")
+    return Spilled(
+        text=text,
+        elapsed_s=elapsed_ms / 1e3,
+        cpu_s=None if cpu_ms is None else cpu_ms / 1e3,
+        threads=threads or number(plan, "DegreeOfParallelism") or 1,
+        read_pages=read,
+        written_pages=written,
+        waits=None if waits is None else {w.get("WaitType", ""): waited(w) for w in waits},
+        granted_kib=number(grant, "GrantedMemory"),
+        used_kib=number(grant, "MaxUsedMemory"),
+    )
+
+
+def _counts_of_plan(
+    path: Path, run: Spilled, engine: ObservedEngine, selection: Selection
+) -> Counts:
+    if not run.written_pages:
+        raise EvidenceIncomplete(
+            f"{path}: the plan says that the query spilled, and not how many pages", DETAILS
+        )
+    notes = []
+    if run.granted_kib is not None:
+        used = "" if run.used_kib is None else f" and used {format_bytes(run.used_kib << 10)}"
+        notes.append(
+            f"the query was granted {format_bytes(run.granted_kib << 10)} of memory{used}; a "
+            "larger grant spills less: correct the row estimates, or raise MIN_GRANT_PERCENT"
+        )
+    upper_s = (selection.elapsed_s or run.elapsed_s) * run.threads
+    lower_s, reason, waits = 0.0, "the plan has no waits", 0
+    if run.waits is not None:
+        lower_s, waits = run.waits.get(SPILL_WAIT, (0.0, 0))
+        possible_s = sum(run.waits.get(name, (0.0, 0))[0] for name in POSSIBLE_WAITS)
+        if not waits:
+            # Waits that are not listed are shorter than each that is.
+            possible_s += min((waited_s for waited_s, _ in run.waits.values()), default=0.0)
+        lower_s, upper_s = min(lower_s, upper_s), min(lower_s + possible_s, upper_s)
+        reason = f"{SPILL_WAIT} is for spills; other waits may have been for tempdb, too"
+    elif run.cpu_s is not None:
+        upper_s = max(upper_s - run.cpu_s, 0.0)
+    return _with_bounds(
+        path,
+        selection,
+        (run.read_pages, run.written_pages),
+        Bounds(lower_s, upper_s, reason, LATENCY),
+        run.threads,
+        waits,
+        elapsed_s=run.elapsed_s,
+        elapsed_unknown="the plan has none, as before SQL Server 2014 SP2",
+        cpu_s=run.cpu_s if run.threads == 1 else None,
+        engine=engine,
+        statement=Statement(None, run.text, 1, 1) if run.text else None,
+        notes=notes,
+    )
+
+
+def _with_bounds(
+    path: Path,
+    selection: Selection,
+    pages: tuple[int, int],
+    time: Bounds[float],
+    threads: int,
+    waits: int = 0,
+    **more: Any,
+) -> Counts:
+    """Counts of pages read and written, by at least so many operations as there were waits."""
+    total_s, total_pages = middle(time), sum(pages)
+    lower = min(max(total_pages / EXTENT_PAGES, waits), total_pages)
+
+    def moved(operations: float) -> tuple[OpCounts, OpCounts]:
+        reads, writes = (
+            OpCounts.timed(
+                max(round(operations * number / total_pages), min(number, 1)),
+                number * PAGE_BYTES,
+                total_s * number / total_pages,
+            )
+            for number in pages
+        )
+        return reads, writes
+
+    reads, writes = moved(sqrt(lower * total_pages))
+    counts = counts_of_figures(
+        path,
+        selection,
+        reads=reads,
+        writes=writes,
+        threads=threads,
+        time_bounds=time if time.lower < time.upper else None,
+        **more,
+    )
+    reason = "SQL Server counts pages, and an operation moves one to eight"
+    return with_io_bounds(counts, moved(lower), moved(total_pages), reason, OPERATIONS)
+
+
+_TEXTS = ("statement_text", "query_text", "text")
+_NEEDED_OF_QUERIES = ("execution_count", "total_elapsed_time", "total_spills")
+QUERY_STATS = (*_NEEDED_OF_QUERIES, "total_worker_time", "total_dop", "query_hash", *_TEXTS)
+_NEEDED_OF_FILES = (
+    *("sample_ms", "num_of_reads", "num_of_bytes_read", "io_stall_read_ms"),
+    *("num_of_writes", "num_of_bytes_written", "io_stall_write_ms"),
+)
+FILE_STATS = (*_NEEDED_OF_FILES, "database_id", "database_name", "file_id", "type_desc")
+HOW_QUERIES = f"export {', '.join(QUERY_STATS[:6])} of sys.dm_exec_query_stats"
+HOW_FILES = "export all columns of sys.dm_io_virtual_file_stats(2, NULL)"
+_FEEDBACK = re.compile(r"\s*\(\d+ rows? affected\)|Completion time:")
+Row = dict[str, str | None]
+
+
+def _rows(path: Path, names: Sequence[str], needed: Sequence[str], hint: str) -> list[Row]:
+    """Rows of a view in CSV, or as SSMS copies or prints them."""
+    lines = unwrapped(text_of(path, hint)).translate(BLANKS).splitlines()
+    lines = [line for line in lines if not _FEEDBACK.match(line)]
+    spooled = spooled_of(path, lines, {normal_name(name): name for name in names})
+    for name in needed:
+        if name not in spooled.columns:
+            raise EvidenceIncomplete(f"{path}: it lacks the column {name}", hint)
+    for damage in spooled.damaged:
+        raise EvidenceDamaged(f"{path}: line {damage.line}: {damage.text}", hint)
+    return list(spooled.rows)
+
+
+def _number(path: Path, row: Row, name: str, hint: str) -> float:
+    number = number_of(row.get(name) or "")
+    if number is None:
+        raise EvidenceDamaged(f"{path}: {name} is {row.get(name)!r}, not a count", hint)
+    return number.value
+
+
+def read_query_stats(paths: Sequence[Path], selection: Selection) -> Counts:
+    """The mean execution of a row of sys.dm_exec_query_stats, whose times are in microseconds."""
+    (path,) = paths
+
+    def mean(row: Row, name: str, default: float | None = None) -> float:
+        if default is not None and row.get(name) is None:
+            return default
+        executions = _number(path, row, "execution_count", HOW_QUERIES)
+        if executions < 1:
+            raise EvidenceDamaged(f"{path}: execution_count is 0", HOW_QUERIES)
+        return _number(path, row, name, HOW_QUERIES) / executions
+
+    rows = _rows(path, QUERY_STATS, _NEEDED_OF_QUERIES, HOW_QUERIES)
+    rows = [row for row in rows if mean(row, "total_spills")]
+    if not rows:
+        raise NoTempIo(f"{path}: no row has spilled pages (total_spills)")
+    if (wanted := selection.queryid) is not None:
+        rows = [row for row in rows if (row.get("query_hash") or "").lower() == wanted.lower()]
+        if not rows:
+            raise SelectionEmpty(f"{path}: no row that spilled has query_hash {wanted}")
+    texts = [next((text for name in _TEXTS if (text := row.get(name))), None) for row in rows]
+    items = [
+        (
+            mean(row, "total_elapsed_time") / 1e6,
+            round(2 * mean(row, "total_spills")) * PAGE_BYTES,
+            row.get("query_hash") or text or "",
+        )
+        for row, text in zip(rows, texts, strict=True)
+    ]
+    at = _selected(path, items, selection, "name one with --item, or its query_hash with --queryid")
+    row, text = rows[at], texts[at]
+    elapsed_s = mean(row, "total_elapsed_time") / 1e6
+    cpu_s = mean(row, "total_worker_time", 0.0) / 1e6
+    pages, threads = max(round(mean(row, "total_spills")), 1), round(mean(row, "total_dop", 1.0))
+    upper_s = max((selection.elapsed_s or elapsed_s) * max(threads, 1) - cpu_s, 0.0)
+    calls = round(_number(path, row, "execution_count", HOW_QUERIES))
+    return _with_bounds(
+        path,
+        selection,
+        (pages, pages),
+        Bounds(0.0, upper_s, "sys.dm_exec_query_stats has no waits", LATENCY),
+        max(threads, 1),
+        elapsed_s=elapsed_s,
+        elapsed_unknown="total_elapsed_time is 0",
+        cpu_s=cpu_s if threads == 1 and cpu_s else None,
+        engine=ObservedEngine("sqlserver"),
+        statement=Statement(row.get("query_hash"), text and struck_text(text), calls, 1),
+        notes=["total_spills counts pages that were spilled: each is assumed to be read once"],
+    )
+
+
+def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
+    """I/O on tempdb's data files between two snapshots, or since the server began."""
+    if len(paths) > 2:
+        raise EvidenceMixed(f"{len(paths)} snapshots of tempdb's files", "give two, or one")
+    snapshots = sorted((_snapshot(path) for path in paths), key=lambda snapshot: snapshot[0])
+    elapsed_s, reads, writes = 0.0, *snapshots[-1][1:]
+    if len(paths) == 2:
+        elapsed_s = snapshots[1][0] - snapshots[0][0]
+        reads, writes = (
+            OpCounts(last.count - its.count, last.bytes - its.bytes, last.total_ns - its.total_ns)
+            for last, its in zip(snapshots[1][1:], snapshots[0][1:], strict=True)
+        )
+        if min(*vars(reads).values(), *vars(writes).values()) < 0:
+            names = " and ".join(map(str, paths))
+            raise EvidenceContradictory(f"{names}: the server was restarted between them")
+    stalled_s = (reads.total_ns + writes.total_ns) / 1e9
+    fewest = max(1.0, stalled_s / (selection.elapsed_s or elapsed_s or stalled_s or 1.0))
+    most = min(max(2 * fewest, 8.0), THREADS_MAX)
+    return counts_of_figures(
+        paths[-1],
+        selection,
+        elapsed_s=elapsed_s,
+        elapsed_unknown="one snapshot has all I/O since the server began; give another one, which "
+        "was taken after the query",
+        reads=reads,
+        writes=writes,
+        threads=most,
+        processes_bounds=Bounds(fewest, most, "the view has no sessions"),
+        engine=ObservedEngine("sqlserver"),
+        notes=["the view counts the I/O of all sessions on tempdb"],
+    )
+
+
+def _snapshot(path: Path) -> tuple[float, OpCounts, OpCounts]:
+    """When a snapshot was taken (s), and the reads and writes of tempdb's data files until then."""
+    rows = _rows(path, FILE_STATS, _NEEDED_OF_FILES, HOW_FILES)
+    if any(row.get("database_id") or row.get("database_name") for row in rows):
+        rows = [
+            row
+            for row in rows
+            if row.get("database_id") == "2" or (row.get("database_name") or "").lower() == "tempdb"
+        ]
+    # The log has file_id 2.
+    rows = [row for row in rows if row.get("type_desc") != "LOG" and row.get("file_id") != "2"]
+    if not rows:
+        raise NoTempIo(f"{path}: none of its rows is of a data file of tempdb (database_id 2)")
+
+    def total(name: str) -> int:
+        return round(sum(_number(path, row, name, HOW_FILES) for row in rows))
+
+    reads, writes = (
+        OpCounts.timed(total(f"num_of_{op}s"), total(f"num_of_bytes_{past}"), total(stall) / 1e3)
+        for op, past, stall in (
+            ("read", "read", "io_stall_read_ms"),
+            ("write", "written", "io_stall_write_ms"),
+        )
+    )
+    return _number(path, rows[0], "sample_ms", HOW_FILES) / 1e3, reads, writes

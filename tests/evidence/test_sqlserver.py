@@ -1,0 +1,173 @@
+"""SQL Server: actual plans in each form they are passed on, rows of views, and what is refused."""
+
+import html
+
+import pytest
+
+from cases import cases
+from spillcast.errors import (
+    EvidenceAmbiguous,
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceUnsuited,
+    NoTempIo,
+)
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.open import read_figures
+
+SORT = """<MemoryGrantInfo GrantedMemory="1024" MaxUsedMemory="1024"/>
+<WaitStats><Wait WaitType="IO_COMPLETION" WaitTimeMs="2753" WaitCount="3643"/>
+<Wait WaitType="PAGEIOLATCH_SH" WaitTimeMs="225" WaitCount="690"/></WaitStats>
+<QueryTimeStats CpuTime="1500" ElapsedTime="5000"/>
+<RelOp NodeId="0" PhysicalOp="Sort"><Warnings><SpillToTempDb SpillLevel="2" SpilledThreadCount="1"/>
+<SortSpillDetails GrantedMemoryKb="1024" UsedMemoryKb="1024" WritesToTempDb="{pages}"
+ ReadsFromTempDb="{pages}"/></Warnings><RunTimeInformation>
+<RunTimeCountersPerThread Thread="0" ActualElapsedms="5000"/></RunTimeInformation></RelOp>"""
+#: As version 13 wrote it: no waits and no times of the query, a parallel join.
+HASH = """<MemoryGrantInfo GrantedMemory="1998616" MaxUsedMemory="1945968"/>
+<RelOp PhysicalOp="Parallelism"><RunTimeInformation><RunTimeCountersPerThread Thread="0"
+ ActualElapsedms="15548"/></RunTimeInformation><RelOp PhysicalOp="Hash Match"><Warnings>
+<SpillToTempDb SpillLevel="1" SpilledThreadCount="8"/><HashSpillDetails GrantedMemoryKb="997376"
+ UsedMemoryKb="996656" WritesToTempDb="10040" ReadsFromTempDb="19040"/></Warnings></RelOp>
+</RelOp>"""
+OLD = """<RelOp PhysicalOp="Sort"><Warnings><SpillToTempDb SpillLevel="1"/></Warnings>
+<RunTimeInformation><RunTimeCountersPerThread Thread="0" ActualRows="1"/></RunTimeInformation>
+</RelOp>"""
+FITS = OLD.replace('<SpillToTempDb SpillLevel="1"/>', "")
+ESTIMATED = '<RelOp NodeId="0" PhysicalOp="Sort"/>'
+
+
+def plan(*statements):
+    """An execution plan of statements, each the inside of its QueryPlan."""
+    inside = "".join(
+        f'<StmtSimple StatementText="select {n}"><QueryPlan DegreeOfParallelism="8">{statement}'
+        "</QueryPlan></StmtSimple>"
+        for n, statement in enumerate(statements)
+    )
+    return (
+        '<?xml version="1.0" encoding="utf-16"?>\n<ShowPlanXML xmlns="http://schemas.microsoft.com/'
+        'sqlserver/2004/07/showplan" Version="1.564" Build="16.0.4210.1"><BatchSequence><Batch>'
+        f"<Statements>{inside}</Statements></Batch></BatchSequence></ShowPlanXML>"
+    )
+
+
+def read(tmp_path, text, **selection):
+    path = tmp_path / "query.sqlplan"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_figures([path], Selection(**selection))
+
+
+SORTED = plan(SORT.format(pages=7841))
+BODY = SORTED.partition("\n")[2]
+
+
+@cases(
+    "text",
+    [
+        SORTED,
+        SORTED.encode("utf-16"),
+        SORTED.encode("utf-16-be"),
+        f"Microsoft SQL Server 2005 XML Showplan\n{'-' * 40}\n{BODY}\n\n(1 row affected)\n",
+        f"<pre>{html.escape(SORTED)}</pre>",
+        '"query_plan"\n"' + BODY.replace('"', '""') + '"\n',
+    ],
+)
+def test_a_plan_in_each_form_it_is_passed_on(tmp_path, text):
+    counts = read(tmp_path, text)
+    assert (counts.reads.bytes, counts.writes.bytes) == (7841 * 8192,) * 2
+    assert (counts.elapsed_s, counts.cpu_s, counts.processes) == (5.0, 1.5, 1)
+    # At least the waits, at most an operation a page.
+    bounds = counts.io_bounds
+    assert 3643 <= bounds.lower.operations <= 3644
+    assert bounds.upper.operations == 2 * 7841
+    assert (counts.time_bounds.lower, counts.time_bounds.upper) == pytest.approx((2.753, 2.978))
+    assert counts.engine.version == "16.0.4210.1"
+    assert "1 MiB" in " ".join(counts.notes)
+
+
+def test_a_parallel_join_without_waits(tmp_path):
+    counts = read(tmp_path, plan(HASH))
+    assert (counts.reads.bytes, counts.writes.bytes) == (19040 * 8192, 10040 * 8192)
+    assert (counts.elapsed_s, counts.processes) == (15.548, 8)
+    assert counts.time_bounds.upper == pytest.approx(8 * 15.548)
+    # Extents of eight pages, or single pages.
+    assert counts.io_bounds.lower.operations == pytest.approx((19040 + 10040) / 8, abs=1)
+
+
+def test_one_of_several_statements_is_selected(tmp_path):
+    both = plan(SORT.format(pages=100), FITS, SORT.format(pages=300))
+    with pytest.raises(EvidenceAmbiguous):
+        read(tmp_path, both)
+    assert read(tmp_path, both, item=2).writes.bytes == 300 * 8192
+
+
+@cases(
+    ("text", "error"),
+    [
+        (plan(ESTIMATED), EvidenceUnsuited),
+        (plan(FITS), NoTempIo),
+        (plan(OLD), EvidenceIncomplete),
+        (SORTED[: len(SORTED) // 2], EvidenceDamaged),
+        (SORTED[:600] + SORTED[640:], EvidenceDamaged),
+        (SORTED.replace("7841", "-1"), EvidenceDamaged),
+        (SORTED.replace("7841", "x"), EvidenceDamaged),
+    ],
+)
+def test_a_plan_that_does_not_count_is_refused(tmp_path, text, error):
+    with pytest.raises(error):
+        read(tmp_path, text)
+
+
+QUERIES = """query_hash,execution_count,total_elapsed_time,total_worker_time,total_spills,total_dop
+0xF00E,4,20000000,6000000,31364,4
+0xAA,1,10,10,0,1
+"""
+
+
+@cases("separator", [",", "\t", ";"])
+def test_rows_of_query_stats_are_means_of_calls(tmp_path, separator):
+    counts = read(tmp_path, QUERIES.replace(",", separator))
+    assert (counts.elapsed_s, counts.cpu_s) == (5.0, 1.5)
+    assert counts.writes.bytes == 7841 * 8192
+    assert counts.statement.calls == 4
+    with pytest.raises(EvidenceAmbiguous):
+        read(tmp_path, QUERIES + "0xBB,1,10000000,1,80,1\n")
+    more = read(tmp_path, QUERIES + "0xBB,1,10000000,1,80,1\n", queryid="0xbb")
+    assert more.writes.bytes == 80 * 8192
+
+
+@cases(
+    ("text", "error"),
+    [
+        (QUERIES.replace("31364", "0"), NoTempIo),
+        (QUERIES.replace("31364", "many"), EvidenceDamaged),
+        (QUERIES.replace(",4,2", ",0,2"), EvidenceDamaged),
+        (QUERIES[:-25], EvidenceDamaged),
+    ],
+)
+def test_rows_that_do_not_count_are_refused(tmp_path, text, error):
+    with pytest.raises(error):
+        read(tmp_path, text)
+
+
+FILES = (
+    "database_id\tfile_id\tsample_ms\tnum_of_reads\tnum_of_bytes_read\tio_stall_read_ms\t"
+    "num_of_writes\tnum_of_bytes_written\tio_stall_write_ms\n"
+)
+
+
+def test_two_snapshots_of_tempdb_are_timed_counts(tmp_path):
+    before, after = tmp_path / "before.txt", tmp_path / "after.txt"
+    # The log (file 2) and master (database 1) are no temp files.
+    other = "2\t2\t1000\t9\t9\t9\t9\t9\t9\n1\t1\t1000\t9\t9\t9\t9\t9\t9\n"
+    before.write_text(f"{FILES}2\t1\t1000\t100\t819200\t50\t200\t13107200\t70\n{other}")
+    after.write_text(f"{FILES}2\t1\t61000\t1100\t9011200\t5050\t2200\t144179200\t9070\n")
+    for paths in ([before, after], [after, before]):
+        counts = read_figures(paths)
+        assert counts.elapsed_s == 60
+        assert (counts.reads.count, counts.reads.bytes) == (1000, 8192000)
+        assert (counts.writes.count, counts.writes.bytes) == (2000, 131072000)
+        assert (counts.reads.total_ns, counts.writes.total_ns) == (5e9, 9e9)
+    with pytest.raises(EvidenceIncomplete):
+        read_figures([after])
+    assert read_figures([after], Selection(elapsed_s=60.0)).reads.count == 1100
