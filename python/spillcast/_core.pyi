@@ -685,6 +685,17 @@ class SparkApplication:
         """All of it but single tasks; stages have the sums of theirs."""
     def overfull_executor(self) -> tuple[str, int] | None:
         """An executor that ran more tasks at once than it has cores, and how many."""
+    def tasks_outside_stages(self) -> int:
+        """Tasks that began before their stage did, or ended after it."""
+    def with_resources(
+        self, executors: int | None, cores: int | None, task_memory: tuple[float, float] | None
+    ) -> SparkApplication:
+        """The same stages and tasks on so many executors of so many cores; None: as in the log.
+
+        ``task_memory`` is what a task has today (bytes), and the factor on it."""
+    def memory_factor_without_spills(self, memory_bytes: float) -> float | None:
+        """The factor on the memory of a task (bytes) with which none spills; None where none does.
+        """
     def work(self, figures: tuple[float, float, float, float, float, bool] | None) -> SparkWork:
         """The work of its tasks, if it ran with its temp files on a storage; None: without waits.
 
@@ -702,8 +713,9 @@ class SparkApplication:
         float,
         list[tuple[float, float, float, float, float]],
         list[tuple[float, float]],
+        list[tuple[float, float]],
     ]:
-        """Elapsed time; by stage begin, end, work, waits for reads and writes; executions.
+        """Elapsed time; by stage begin, end, work, waits for reads and writes; executions; jobs.
 
         In seconds."""
 

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spillcast_core::spark::{
-    Application, NodeStorage, Outcome, Task, least_work_s, read_event_logs, simulate, unpacked,
-    work_beside_s, work_s,
+    Application, NodeStorage, Outcome, Resources, Task, least_work_s, read_event_logs, simulate,
+    unpacked, work_beside_s, work_s,
 };
 
 use crate::os_error;
@@ -18,8 +18,8 @@ use crate::os_error;
 type Figures = (f64, f64, f64, f64, f64, bool);
 /// Begin, end, and sums over tasks of work and of waits for reads and writes, in seconds.
 type StageRow = (f64, f64, f64, f64, f64);
-/// Elapsed time, stages, and begin and end of SQL executions, in seconds.
-type Simulated = (f64, Vec<StageRow>, Vec<(f64, f64)>);
+/// Elapsed time, stages, and begin and end of SQL executions and of jobs, in seconds.
+type Simulated = (f64, Vec<StageRow>, Vec<(f64, f64)>, Vec<(f64, f64)>);
 
 /// Bytes that are read between two calls of `progress`.
 const PROGRESS_BYTES: u64 = 8 << 20;
@@ -72,8 +72,31 @@ impl SparkApplication {
     }
 
     /// The id of an executor that ran more tasks at once than it has cores, and how many; else None.
-    fn overfull_executor(&self) -> Option<(String, usize)> {
+    fn overfull_executor(&self) -> Option<(String, u32)> {
         self.0.overfull_executor().map(|(executor, tasks)| (executor.id.clone(), tasks))
+    }
+
+    /// Tasks that began before their stage did, or ended after it.
+    fn tasks_outside_stages(&self) -> usize {
+        self.0.tasks_outside_stages()
+    }
+
+    /// The same stages and tasks on so many executors of so many cores; `task_memory` is what a task
+    /// has today (bytes) and the factor on it. None: as in the log.
+    #[pyo3(signature = (executors, cores, task_memory))]
+    fn with_resources(
+        &self,
+        executors: Option<u32>,
+        cores: Option<u32>,
+        task_memory: Option<(f64, f64)>,
+    ) -> Self {
+        let resources = Resources { executors, cores, task_memory };
+        SparkApplication(self.0.with_resources(&resources))
+    }
+
+    /// The factor on the memory of a task (bytes) with which no task spills; None where none does.
+    fn memory_factor_without_spills(&self, memory_bytes: f64) -> Option<f64> {
+        self.0.memory_factor_without_spills(memory_bytes)
     }
 
     /// The work of its tasks, if it ran with its temp files on a storage; None: on one without waits.
@@ -122,12 +145,12 @@ impl SparkApplication {
         if work.0.len() != self.0.tasks.len() {
             return Err(PyValueError::new_err("the work is that of another application"));
         }
-        let Outcome { elapsed_s, stages, executions, .. } =
+        let Outcome { elapsed_s, stages, executions, jobs, .. } =
             py.detach(|| simulate(&self.0, &storage_of(figures), &work.0));
         let row = |stage: spillcast_core::spark::StageOutcome| {
             (stage.begin_s, stage.end_s, stage.work_s, stage.read_wait_s, stage.write_wait_s)
         };
-        Ok((elapsed_s, stages.into_iter().map(row).collect(), executions))
+        Ok((elapsed_s, stages.into_iter().map(row).collect(), executions, jobs))
     }
 }
 

@@ -1,7 +1,7 @@
 //! An application as its event log shows it: executors, jobs, stages and tasks.
 
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One application. Times are of the driver's clock, in ms since 1970.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -14,6 +14,8 @@ pub struct Application {
     pub last_ms: i64,
     /// Those that tell how tasks are scheduled, where temp files lie and which engine runs them.
     pub properties: BTreeMap<String, String>,
+    /// Engines beside Spark's own, as the nodes of plans name them.
+    pub plan_engines: BTreeSet<String>,
     pub executors: Vec<Executor>,
     pub executions: Vec<Execution>,
     pub jobs: Vec<Job>,
@@ -31,6 +33,8 @@ pub struct Executor {
     pub id: String,
     pub host: String,
     pub cores: u32,
+    /// The log does not hold its cores: they are the most tasks that it ran at once.
+    pub inferred: bool,
     pub added_ms: i64,
     pub removed_ms: Option<i64>,
 }
@@ -39,6 +43,8 @@ pub struct Executor {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Execution {
     pub id: i64,
+    /// Its SQL text, or where the program called an action.
+    pub description: String,
     pub started_ms: i64,
     pub ended_ms: Option<i64>,
 }
@@ -84,6 +90,10 @@ pub struct Task {
     pub finished_ms: i64,
     /// Time on the executor.
     pub executor_ms: i64,
+    /// Memory of its sorts, joins and aggregates at its peak; 0 where the log lacks it.
+    pub peak_memory_bytes: i64,
+    /// Size in memory of what it spilled.
+    pub spilled_memory_bytes: i64,
     pub metrics: Metrics,
 }
 
@@ -135,9 +145,32 @@ impl Application {
         }
     }
 
-    /// The most tasks that an executor ran at once, and its cores, where that is more than they
-    /// allow.
-    pub fn overfull_executor(&self) -> Option<(&Executor, usize)> {
+    /// Gives executors whose start the log lacks as many cores as the most tasks they ran at once.
+    pub(super) fn infer_cores(&mut self) {
+        let cpus = self.task_cpus();
+        for (at, tasks) in self.tasks_at_once().into_iter().enumerate() {
+            let executor = &mut self.executors[at];
+            if executor.cores == 0 {
+                (executor.cores, executor.inferred) = (tasks.max(1) * cpus, true);
+            }
+        }
+    }
+
+    /// Cores that each task takes.
+    pub fn task_cpus(&self) -> u32 {
+        let cpus = self.properties.get("spark.task.cpus").and_then(|cpus| cpus.parse().ok());
+        cpus.unwrap_or(1).max(1)
+    }
+
+    /// An executor that ran more tasks at once than its cores allow, and how many.
+    pub fn overfull_executor(&self) -> Option<(&Executor, u32)> {
+        let cpus = self.task_cpus();
+        let mut executors = self.executors.iter().zip(self.tasks_at_once());
+        executors.find(|(executor, tasks)| *tasks > (executor.cores / cpus).max(1))
+    }
+
+    /// The most tasks that each executor ran at once.
+    fn tasks_at_once(&self) -> Vec<u32> {
         let mut changes: Vec<Vec<(i64, i32)>> = vec![Vec::new(); self.executors.len()];
         for task in &self.tasks {
             // A slot is free again in the ms in which its task ends there.
@@ -151,12 +184,18 @@ impl Application {
                 *running += change;
                 Some(*running)
             });
-            running.max().unwrap_or(0)
+            running.max().unwrap_or(0) as u32
         };
-        self.executors.iter().zip(changes).find_map(|(executor, changes)| {
-            let most = most(changes);
-            (executor.cores > 0 && most > executor.cores as i32)
-                .then_some((executor, most as usize))
-        })
+        changes.into_iter().map(most).collect()
+    }
+
+    /// Tasks that began before their stage did, or ended after it.
+    pub fn tasks_outside_stages(&self) -> usize {
+        let outside = |task: &&Task| {
+            let stage = &self.stages[task.stage as usize];
+            stage.submitted_ms.is_some_and(|begin_ms| task.launched_ms < begin_ms)
+                || stage.completed_ms.is_some_and(|end_ms| task.finished_ms > end_ms)
+        };
+        self.tasks.iter().filter(outside).count()
     }
 }

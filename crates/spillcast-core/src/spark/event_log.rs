@@ -13,6 +13,7 @@ use super::application::{Application, Execution, Executor, Job, Metrics, Stage, 
 const LINE_BYTES_MAX: u64 = 256 << 20;
 /// The properties that are kept.
 const PROPERTIES: &[&str] = &[
+    "spark.app.name",
     "spark.celeborn.",
     "spark.cores.max",
     "spark.databricks.clusterUsageTags.sparkVersion",
@@ -22,11 +23,13 @@ const PROPERTIES: &[&str] = &[
     "spark.executor.instances",
     "spark.executor.memory",
     "spark.io.compression.codec",
+    "spark.kubernetes.executor.volumes.emptyDir.",
     "spark.kubernetes.local.dirs.tmpfs",
     "spark.local.dir",
     "spark.master",
     "spark.memory.fraction",
     "spark.memory.offHeap.enabled",
+    "spark.memory.offHeap.size",
     "spark.plugins",
     "spark.scheduler.mode",
     "spark.shuffle.compress",
@@ -40,6 +43,13 @@ const PROPERTIES: &[&str] = &[
 ];
 /// Longer descriptions are cut.
 const DESCRIPTION_CHARS: usize = 2000;
+/// Engines that replace Spark's own operators, by how the names of their plan nodes begin.
+const PLAN_NODES: &[(&[u8], &str)] = &[
+    (b"\"nodeName\":\"Gpu", "RAPIDS"),
+    (b"\"nodeName\":\"Photon", "Photon"),
+    (b"\"nodeName\":\"Velox", "Gluten"),
+    (b"\"nodeName\":\"Comet", "Comet"),
+];
 
 /// The application of one log, whose parts are read in order. An error names what is wrong with a
 /// part that is damaged; a log that is cut is read as far as it goes.
@@ -106,7 +116,11 @@ impl Log {
             }
             "SparkListenerJobStart" => self.job_started(parsed(line)?),
             "SparkListenerJobEnd" => self.job_ended(&parsed(line)?),
-            "SparkListenerSQLExecutionStart" => self.execution_started(parsed(line)?),
+            "SparkListenerSQLExecutionStart" => {
+                self.execution_started(parsed(line)?);
+                self.plan(line);
+            }
+            "SparkListenerSQLAdaptiveExecutionUpdate" => self.plan(line),
             "SparkListenerSQLExecutionEnd" => self.execution_ended(&parsed(line)?),
             "SparkListenerExecutorAdded" => self.executor_added(parsed(line)?),
             "SparkListenerExecutorRemoved" => self.executor_removed(&parsed(line)?),
@@ -200,10 +214,19 @@ impl Log {
         self.executions.insert(started.id, self.application.executions.len());
         self.application.executions.push(Execution {
             id: started.id,
+            description: cut(started.description.unwrap_or_default()),
             started_ms: started.time_ms,
             ended_ms: None,
         });
         self.seen(started.time_ms);
+    }
+
+    fn plan(&mut self, line: &[u8]) {
+        for (node, engine) in PLAN_NODES {
+            if memchr::memmem::find(line, node).is_some() {
+                self.application.plan_engines.insert((*engine).to_owned());
+            }
+        }
     }
 
     fn execution_ended(&mut self, ended: &ExecutionEnd) {
@@ -245,6 +268,11 @@ impl Log {
             launched_ms: info.launched_ms,
             finished_ms: info.finished_ms.max(info.launched_ms),
             executor_ms: ended.metrics.as_ref().map_or(0, TaskMetrics::executor_ms),
+            peak_memory_bytes: ended
+                .metrics
+                .as_ref()
+                .map_or(0, |metrics| metrics.peak_memory_bytes),
+            spilled_memory_bytes: ended.metrics.as_ref().map_or(0, |m| m.spilled_memory_bytes),
             metrics: ended.metrics.map(TaskMetrics::sums).unwrap_or_default(),
         });
     }
@@ -253,6 +281,7 @@ impl Log {
         let mut application = self.application;
         application.tasks.sort_by_key(|task| task.launched_ms);
         application.sum_tasks();
+        application.infer_cores();
         application
     }
 }
@@ -352,6 +381,8 @@ struct JobEnd {
 struct ExecutionStart {
     #[serde(rename = "executionId")]
     id: i64,
+    #[serde(rename = "description")]
+    description: Option<String>,
     #[serde(rename = "time")]
     time_ms: i64,
 }
@@ -424,6 +455,10 @@ struct TaskMetrics {
     deserialize_cpu_ns: i64,
     #[serde(rename = "JVM GC Time", default)]
     gc_ms: i64,
+    #[serde(rename = "Peak Execution Memory", default)]
+    peak_memory_bytes: i64,
+    #[serde(rename = "Memory Bytes Spilled", default)]
+    spilled_memory_bytes: i64,
     #[serde(rename = "Disk Bytes Spilled", default)]
     spill_bytes: i64,
     #[serde(rename = "Shuffle Read Metrics", default)]

@@ -24,8 +24,9 @@ pub struct Outcome {
     pub elapsed_s: f64,
     /// By stage of the application.
     pub stages: Vec<StageOutcome>,
-    /// Begin and end, by execution of the application.
+    /// Begin and end, by execution and by job of the application.
     pub executions: Vec<(f64, f64)>,
+    pub jobs: Vec<(f64, f64)>,
     /// By task: time that it waited for reads and for writes.
     pub waits_s: Vec<(f64, f64)>,
 }
@@ -169,6 +170,7 @@ impl<'a> Cluster<'a> {
             outcome: Outcome {
                 stages: vec![StageOutcome::default(); application.stages.len()],
                 executions: vec![(0.0, 0.0); application.executions.len()],
+                jobs: vec![(0.0, 0.0); application.jobs.len()],
                 waits_s: vec![(0.0, 0.0); tasks],
                 ..Outcome::default()
             },
@@ -202,9 +204,7 @@ impl<'a> Cluster<'a> {
     }
 
     fn slots(&self, executor: usize) -> u32 {
-        let cpus = self.application.properties.get("spark.task.cpus");
-        let cpus = cpus.and_then(|cpus| cpus.parse().ok()).unwrap_or(1).max(1);
-        (self.application.executors[executor].cores / cpus).max(1)
+        (self.application.executors[executor].cores / self.application.task_cpus()).max(1)
     }
 
     /// Puts what may begin now into the queue of events.
@@ -218,7 +218,8 @@ impl<'a> Cluster<'a> {
         match point {
             Point::ExecutionBegin(at) => self.outcome.executions[at].0 = now_s,
             Point::ExecutionEnd(at) => self.outcome.executions[at].1 = now_s,
-            Point::JobBegin(_) | Point::JobEnd(_) => {}
+            Point::JobBegin(at) => self.outcome.jobs[at].0 = now_s,
+            Point::JobEnd(at) => self.outcome.jobs[at].1 = now_s,
             Point::StageBegin(at) => {
                 self.outcome.stages[at].begin_s = now_s;
                 let tasks: VecDeque<u32> = self.tasks_of_stage[at].iter().copied().collect();
