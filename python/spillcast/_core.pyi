@@ -694,8 +694,7 @@ class SparkApplication:
 
         ``task_memory`` is what a task has today (bytes), and the factor on it."""
     def memory_factor_without_spills(self, memory_bytes: float) -> float | None:
-        """The factor on the memory of a task (bytes) with which none spills; None where none does.
-        """
+        """The factor on a task's memory (bytes) with which none spills; None where none does."""
     def work(self, figures: tuple[float, float, float, float, float, bool] | None) -> SparkWork:
         """The work of its tasks, if it ran with its temp files on a storage; None: without waits.
 

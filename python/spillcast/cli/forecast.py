@@ -11,8 +11,6 @@ from spillcast.cli.options import (
     RECORDING,
     REHEARSAL,
     TARGET,
-    Execution,
-    PageCache,
 )
 from spillcast.cli.question import with_question
 from spillcast.cli.usage import Answer
@@ -78,8 +76,6 @@ def forecast(
             rich_help_panel=ORACLE,
         ),
     ] = "counts",
-    execution: Execution = None,
-    page_cache: PageCache = None,
     cpus: Annotated[
         int | None,
         typer.Option(
@@ -159,7 +155,7 @@ def forecast(
     from spillcast.recording import Recording
     from spillcast.report.forecast import forecast_each_document, forecast_each_page, forecast_page
     from spillcast.report.work_memory import advice_text, forecast_memory_parts
-    from spillcast.units import parse_bytes, parse_duration_s
+    from spillcast.units import parse_duration_s
     from spillcast.workspace import workspace
 
     check_options(rehearse, command, server, to)
@@ -171,8 +167,6 @@ def forecast(
         exact=exact,
         cpus=cpus,
         cpu_quota=cpu_quota,
-        execution=execution,
-        page_cache_bytes=None if page_cache is None else parse_bytes(page_cache, "--page-cache"),
     )
     with ExitStack() as stack:
         if rehearse is not None:

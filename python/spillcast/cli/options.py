@@ -147,6 +147,39 @@ Execution = Annotated[
         rich_help_panel=SPARK,
     ),
 ]
+Job = Annotated[
+    int | None,
+    typer.Option(
+        "--job", metavar="ID", help="Only the job with this id.", min=0, rich_help_panel=SPARK
+    ),
+]
+Executors = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="As if the application had so many executors, on nodes like today's.",
+        min=1,
+        rich_help_panel=SPARK,
+    ),
+]
+Cores = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="As if each executor had so many cores.",
+        min=1,
+        rich_help_panel=SPARK,
+    ),
+]
+ExecutorMemory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="As if each executor had this heap, such as 16g, taken from the page cache.",
+        rich_help_panel=SPARK,
+    ),
+]
 PageCache = Annotated[
     str | None,
     typer.Option(

@@ -9,12 +9,18 @@ from spillcast.cli.options import (
     Block,
     Budget,
     Confidence,
+    Cores,
     Elapsed,
     ExecId,
+    Execution,
+    ExecutorMemory,
+    Executors,
     History,
     Item,
+    Job,
     Lenient,
     Origin,
+    PageCache,
     Progress,
     Queryid,
     RecordedTemp,
@@ -47,6 +53,12 @@ _OPTIONS: tuple[tuple[str, Any, Any], ...] = (
     ("until", Until, None),
     ("block", Block, None),
     ("lenient", Lenient, False),
+    ("execution", Execution, None),
+    ("job", Job, None),
+    ("page_cache", PageCache, None),
+    ("executors", Executors, None),
+    ("cores", Cores, None),
+    ("memory", ExecutorMemory, None),
 )
 _NAMES = {name for name, _, _ in _OPTIONS}
 
@@ -82,18 +94,22 @@ def _question(
     history: Any,
     progress: str | None,
     written: str | None,
+    page_cache: str | None,
+    memory: str | None,
     **options: Any,
 ) -> "Question":
     """The question, with the units of options parsed."""
     from spillcast.cli.progress import progress_bar, reading_bar
     from spillcast.forecast.question import Question
     from spillcast.forecast.remaining import hints_of
-    from spillcast.units import parse_duration_s
+    from spillcast.units import parse_bytes, parse_duration_s
 
     return Question(
         elapsed_s=None if elapsed is None else parse_duration_s(elapsed, "--elapsed"),
         temp_dirs=temp or (),
         known=hints_of(history or (), progress, written),
+        page_cache_bytes=None if page_cache is None else parse_bytes(page_cache, "--page-cache"),
+        memory_bytes=None if memory is None else parse_bytes(memory, "--memory"),
         watch=lambda name: progress_bar(f"probing {name}"),
         reading=reading_bar,
         **options,

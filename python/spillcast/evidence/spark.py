@@ -5,6 +5,7 @@ be compressed by zstd, lz4, snappy or gzip. Other addresses than paths are opene
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,8 +18,11 @@ from spillcast.errors import (
     EvidenceMissing,
     EvidenceMixed,
     EvidenceUnsuited,
+    FileUnreadable,
+    InputError,
     PathMissing,
     SelectionEmpty,
+    first_line,
 )
 from spillcast.evidence.address import is_address, open_filesystem
 from spillcast.evidence.spark_log import parts_of
@@ -30,11 +34,15 @@ _ENGINES = (
     ("spark.plugins", "com.nvidia.spark", "RAPIDS"),
     ("spark.plugins", "gluten", "Gluten"),
 )
-#: What replaces local shuffle files, by a part of the name of the shuffle manager.
+#: What replaces local shuffle files, by a part of the name of the shuffle manager or plugin.
 _REMOTE_SHUFFLES = {
     "celeborn": "Celeborn", "rss": "Uniffle", "uniffle": "Uniffle", "cosco": "Cosco",
-    "s3": "a shuffle on object storage",
+    "s3": "a shuffle on object storage", "cloud": "a shuffle on object storage",
 }  # fmt: skip
+#: Directories that Linux keeps in memory.
+_MEMORY_DIRS = ("/dev/shm", "/run/")
+#: Share of tasks outside of their stages above which the times of the log contradict each other.
+_OUTSIDE_MAX = 0.01
 _HINT = "give the log that Spark wrote (spark.eventLog.dir), a file or a folder eventlog_v2_..."
 
 
@@ -46,8 +54,22 @@ class Execution:
     """
 
     id: int
+    #: Its SQL text, or where the program called an action.
+    description: str
     started_ms: int
     ended_ms: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executor:
+    """An executor, or the driver in local mode. ``inferred``: the log does not hold its cores."""
+
+    id: str
+    host: str
+    cores: int
+    added_ms: int
+    removed_ms: int | None
+    inferred: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +79,7 @@ class Job:
     id: int
     execution: int | None
     submitted_ms: int
+    completed_ms: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +100,7 @@ class Stage:
     shuffle_write_bytes: int
     shuffle_read_local_bytes: int
     shuffle_read_remote_bytes: int
+    fetch_wait_ms: int
 
     @property
     def shuffle_read_bytes(self) -> int:
@@ -93,6 +117,8 @@ class _Log:
     ended_ms: int | None
     last_ms: int
     properties: Mapping[str, str]
+    plan_engines: Sequence[str]
+    executors: Sequence[Executor]
     executions: Sequence[Execution]
     jobs: Sequence[Job]
     stages: Sequence[Stage]
@@ -130,35 +156,87 @@ class Application:
         """Bytes of shuffles and spills that were written."""
         return sum(stage.shuffle_write_bytes + stage.spill_bytes for stage in self.log.stages)
 
+    @property
+    def task_cpus(self) -> int:
+        """Cores that each task takes."""
+        cpus = self.log.properties.get("spark.task.cpus", "")
+        return max(int(cpus), 1) if cpus.isdigit() else 1
+
     def execution(self, number: int) -> int:
         """The place of an SQL execution. SelectionEmpty where there is none of this id."""
-        for at, execution in enumerate(self.log.executions):
-            if execution.id == number:
-                return at
-        ids = [execution.id for execution in self.log.executions]
-        known = f"it has {ids[0]} to {ids[-1]}" if ids else "it has none"
-        raise SelectionEmpty(f"{self.path}: there is no SQL execution {number}", known)
+        return self._place("SQL execution", [each.id for each in self.log.executions], number)
 
-    def notes(self) -> list[str]:
-        """What the log does not show, or what contradicts itself, in sentences."""
+    def job(self, number: int) -> int:
+        """The place of a job. SelectionEmpty where there is none of this id."""
+        return self._place("job", [job.id for job in self.log.jobs], number)
+
+    def _place(self, kind: str, ids: Sequence[int], number: int) -> int:
+        if number in ids:
+            return ids.index(number)
+        known = f"it has {ids[0]} to {ids[-1]}" if ids else "it has none"
+        raise SelectionEmpty(f"{self.path}: there is no {kind} {number}", known)
+
+    @property
+    def local_memory(self) -> str | None:
+        """The property by which the local directories lie in memory; None where they do not."""
+        for name, value in self.log.properties.items():
+            medium = name.endswith(".options.medium") and "spark-local-dir" in name
+            if name == "spark.kubernetes.local.dirs.tmpfs" and value == "true":
+                return f"{name}={value}"
+            if medium and value.lower() == "memory":
+                return f"{name}={value}"
+            if name == "spark.local.dir" and value.startswith(_MEMORY_DIRS):
+                return f"{name}={value}"
+        return None
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the log does not show, or what contradicts itself: codes and sentences."""
         log = self.log
         notes = []
         if not self.whole:
             notes.append("the log ends before the application does: times are those up to there")
         if log.damaged_lines:
-            notes.append(f"{log.damaged_lines:,} lines of the log are no events")
-        for name, value, engine in _ENGINES:
-            if value in log.properties.get(name, "").lower():
-                notes.append(f"{engine} ran a part of it, whose spills the log does not count")
+            notes.append(f"{log.damaged_lines:,} lines of the log cannot be read as events")
+        if inferred := [executor.id for executor in log.executors if executor.inferred]:
+            notes.append(
+                f"the log lacks the cores of executors ({', '.join(inferred[:3])}): they are taken "
+                "as the most tasks that each ran at once"
+            )
         if (overfull := self.core.overfull_executor()) is not None:
             executor, tasks = overfull
-            notes.append(f"executor {executor} ran {tasks} tasks at once, more than it has cores")
+            notes.append(f"executor {executor} ran {tasks} tasks at once, more than it has slots")
+        tasks = sum(stage.task_count for stage in log.stages)
+        if (outside := self.core.tasks_outside_stages()) > _OUTSIDE_MAX * tasks:
+            notes.append(
+                f"{outside:,} of {tasks:,} tasks began before their stage or ended after it"
+            )
         if unread := [stage.id for stage in log.stages if self._read_more_than_written(stage)]:
             stages = ", ".join(map(str, unread[:3]))
             notes.append(f"stages ({stages}) read more of shuffles than the log says was written")
-        if log.properties.get("spark.kubernetes.local.dirs.tmpfs") == "true":
-            notes.append("its local directories lie in memory (spark.kubernetes.local.dirs.tmpfs)")
-        return notes
+        warnings = [("event-log", note) for note in notes]
+        if engines := self._engines():
+            warnings.append(
+                (
+                    "other-engine",
+                    f"{' and '.join(engines)} ran a part of it, whose spills and shuffles the log "
+                    "counts in part or not at all",
+                )
+            )
+        if log.properties.get("spark.shuffle.push.enabled") == "true":
+            warnings.append(
+                (
+                    "pushed-shuffle",
+                    "shuffle blocks are also pushed to shuffle services "
+                    "(spark.shuffle.push.enabled=true), which write and read them on their own "
+                    "nodes: the log does not count that",
+                )
+            )
+        return warnings
+
+    def _engines(self) -> list[str]:
+        properties = self.log.properties
+        named = (e for name, part, e in _ENGINES if part in properties.get(name, "").lower())
+        return sorted({*named, *self.log.plan_engines})
 
     def _read_more_than_written(self, stage: Stage) -> bool:
         written = [s.shuffle_write_bytes for s in self.log.stages if s.id in stage.parents]
@@ -166,15 +244,15 @@ class Application:
 
     def check_local(self) -> None:
         """EvidenceUnsuited where shuffles do not go to local storage."""
-        manager = self.log.properties.get("spark.shuffle.manager", "")
-        package = manager.lower().split(".")
-        for mark, name in _REMOTE_SHUFFLES.items():
-            if any(mark in part for part in package):
-                raise EvidenceUnsuited(
-                    f"{self.path}: its shuffles go to {name} (spark.shuffle.manager={manager}), "
-                    "not to local storage",
-                    "forecast the storage of that service from its own recording",
-                )
+        for name in ("spark.shuffle.manager", "spark.shuffle.sort.io.plugin.class"):
+            value = self.log.properties.get(name, "")
+            for mark, service in _REMOTE_SHUFFLES.items():
+                if any(mark in part for part in value.lower().split(".")):
+                    raise EvidenceUnsuited(
+                        f"{self.path}: its shuffles go to {service} ({name}={value}), not to local "
+                        "storage",
+                        "forecast the storage of that service from its own recording",
+                    )
 
 
 def read_application(
@@ -191,8 +269,11 @@ def read_application(
             f"{where}: holds the applications {log.id} and {log.other_id}", "give one log at a time"
         )
     application = Application(where, log, core)
+    if not log.stages and not log.jobs and not log.damaged_lines and log.started_ms is not None:
+        state = "ran no job" if application.whole else "has run no job yet"
+        raise EvidenceUnsuited(f"{where}: the application {state}", _HINT)
     if not log.stages:
-        lines = f", and {log.damaged_lines:,} lines that are no events" if log.damaged_lines else ""
+        lines = f", and {log.damaged_lines:,} damaged lines" if log.damaged_lines else ""
         raise EvidenceDamaged(f"{where}: holds no stage of an application{lines}", _HINT)
     if not any(stage.cpu_ns or stage.run_ms for stage in log.stages):
         raise EvidenceUnsuited(f"{where}: its tasks have no metrics", _HINT)
@@ -211,8 +292,8 @@ def _opened(address: str) -> Iterator[Any]:
             raise EvidenceMissing(f"{path}: the folder holds no parts of an event log", _HINT)
         yield from (path / name for name in names)
         return
-    files, root = open_filesystem(address)
-    try:
+    with _listing(address):
+        files, root = open_filesystem(address)
         if not files.isdir(root):
             yield files.open(root, "rb")
             return
@@ -222,5 +303,21 @@ def _opened(address: str) -> Iterator[Any]:
             raise EvidenceMissing(f"{address}: the folder holds no parts of an event log", _HINT)
         for part in parts:
             yield files.open(children[part], "rb")
+
+
+@contextmanager
+def _listing(address: str) -> Iterator[None]:
+    """Open objects within: InputError for what the store of an address refuses."""
+    try:
+        yield
+    except InputError:
+        raise
     except FileNotFoundError as error:
         raise PathMissing(f"{address}: there is no such file or folder", _HINT) from error
+    except Exception as error:
+        # The libraries of stores have errors of their own for missing credentials and rights.
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise FileUnreadable(
+            f"{address}: the store refuses it ({reason})",
+            "give this account the right to list the folder and to read its objects",
+        ) from error

@@ -46,8 +46,9 @@ class Question:
     ``since`` and ``until`` choose samples of ASH; ``queryid`` picks a row of pg_stat_statements or
     system.query_log, ``item`` one of several runs in a file,
     ``origin`` is the storage of counts without times, and of an event log of Spark, of which
-    ``execution`` is the SQL execution meant, and ``page_cache_bytes`` the memory of each node that
-    temp files may occupy. If ``temp_dirs`` are given, the temp files of
+    ``execution`` is the SQL execution or ``job`` the job meant, and ``page_cache_bytes`` the memory
+    of each node that temp files may occupy. ``executors`` of ``cores`` and ``memory_bytes`` each
+    are supposed instead of those of the log. If ``temp_dirs`` are given, the temp files of
     a recording are those under them. The target has ``cpus`` CPUs and a quota of ``cpu_quota``
     CPUs, by default those of the recording. A directory is probed within ``budget``, a time, bytes
     or both (``60s,4G``).
@@ -69,7 +70,11 @@ class Question:
     queryid: str | None = None
     origin: str | None = None
     execution: int | None = None
+    job: int | None = None
     page_cache_bytes: int | None = None
+    executors: int | None = None
+    cores: int | None = None
+    memory_bytes: int | None = None
     temp_dirs: Sequence[str | Path] = ()
     lenient: bool = False
     exact: bool = False
@@ -126,8 +131,13 @@ class Question:
             "written": estimate.written_bytes,
         }  # fmt: skip
         _only_for("recordings", observed, **of_parts)
-        spark = {"sql": self.execution, "page_cache": self.page_cache_bytes}
+        spark = {
+            "sql": self.execution, "job": self.job, "page_cache": self.page_cache_bytes,
+            "executors": self.executors, "cores": self.cores, "memory": self.memory_bytes,
+        }  # fmt: skip
         _only_for("event logs of Spark", bool(evidence.spark), **spark)
+        if self.execution is not None and self.job is not None:
+            raise OptionConflict("--sql and --job both say which part of the application is meant")
         untimed = counts or bool(evidence.spark)
         _only_for("counts, as of plans and figures", untimed, **{"from": self.origin})
         method = None if self.method == "counts" else self.method

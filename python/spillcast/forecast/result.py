@@ -13,7 +13,13 @@ from spillcast.forecast.work_memory import Spilled, WorkMemory
 from spillcast.recording.completeness import Part, recorded_words
 from spillcast.recording.postgres_meta import Statement
 from spillcast.tabular import Display, Tabular
-from spillcast.units import format_bytes, format_duration, format_speedup, interval_name
+from spillcast.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_speedup,
+    interval_name,
+)
 
 if TYPE_CHECKING:
     from spillcast.tables import Table
@@ -175,10 +181,47 @@ class StageForecast:
     shuffle_read_bytes: int
     shuffle_write_bytes: int
     spill_bytes: int
+    #: Its part of the elapsed time; that of stages at the same time is of the first of them.
     baseline_s: float
     forecast_s: float
-    #: What its tasks spend most of their time on there.
+    #: When it begins and ends, from the begin of the run.
+    baseline_at_s: Interval
+    forecast_at_s: Interval
+    #: What its tasks spend most of their time on, or why slots are idle.
+    baseline_bound_by: str
     bound_by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupposedExecutors:
+    """Executors that a forecast supposes instead of those of the event log."""
+
+    executors: int
+    cores: int
+    memory_bytes: int
+    #: Elapsed time of the application with its own executors.
+    measured_s: float
+
+    @property
+    def words(self) -> str:
+        """``8 executors of 4 cores and 16 GiB``."""
+        executors, cores = (
+            format_count(self.executors, "executor"),
+            format_count(self.cores, "core"),
+        )
+        return f"{executors} of {cores} and {format_bytes(self.memory_bytes)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithoutSpills:
+    """Executor memory with which no task of a Spark application spills, on today's storage."""
+
+    memory_bytes: int
+    current_bytes: int
+    #: Whether the page cache of the nodes is large enough to give that memory; None: not known.
+    fits: bool | None
+    forecast_s: float
+    interval_s: Interval
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -230,6 +273,10 @@ class Forecast(Tabular):
     binding: Binding | None = later()
     #: The stages of a Spark application, in their order.
     stages: Sequence[StageForecast] = later(())
+    #: The executors that are supposed; None: those of the event log.
+    supposed: SupposedExecutors | None = later()
+    #: What more memory would do to a Spark application; None where nothing spills.
+    without_spills: WithoutSpills | None = later()
     #: Price of the target, in whatever unit all prices are given.
     cost: float | None = later()
     #: Whether it saves the most time for its price.

@@ -6,8 +6,9 @@ that it ran on is work. Where that storage, or the page cache of the nodes, is n
 forecast has bounds: both ends are simulated.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import exp
 from statistics import NormalDist, fmean
 
@@ -15,7 +16,17 @@ from spillcast import _core
 from spillcast.errors import NoTempIo, Refusal, TargetUnknown
 from spillcast.evidence.spark import Application
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import Forecast, StageForecast, Term, Warned
+from spillcast.forecast.result import (
+    Forecast,
+    Interval,
+    StageForecast,
+    SupposedExecutors,
+    Term,
+    Warned,
+    WithoutSpills,
+)
+from spillcast.forecast.spark_resources import Resources
+from spillcast.forecast.spark_stages import StageRow, StageTimes, stage_forecasts
 from spillcast.recording.event_names import OPS
 from spillcast.storage.model import Model
 from spillcast.storage.storage import Storage
@@ -40,80 +51,116 @@ _FORMS = (
 )
 
 
-@dataclass(frozen=True)
-class _Scope:
-    """What is forecast: the application, or one SQL execution of it; its stages by their places."""
-
-    measured_s: float
-    execution: int | None
-    stages: Collection[int]
-
-    @classmethod
-    def of(cls, application: Application, execution: int | None) -> "_Scope":
-        log = application.log
-        if execution is None:
-            return cls(application.elapsed_s, None, range(len(log.stages)))
-        at = application.execution(execution)
-        chosen = log.executions[at]
-        ended_ms = log.last_ms if chosen.ended_ms is None else chosen.ended_ms
-        jobs = {job.id for job in log.jobs if job.execution == execution}
-        stages = [place for place, stage in enumerate(log.stages) if stage.job in jobs]
-        return cls((ended_ms - chosen.started_ms) / 1e3, at, stages)
+#: Memory of a task with which nothing spills, as a factor on today's.
+_PLENTY = 1e12
 
 
 @dataclass(frozen=True)
 class _Run:
-    """A simulated run: its time, and by stage begin, end, work, waits for reads and writes (s)."""
+    """A simulated run of what is forecast: its begin and elapsed time, and all stages (s)."""
 
+    begin_s: float
     elapsed_s: float
-    stages: Sequence[tuple[float, float, float, float, float]]
+    stages: Sequence[StageRow]
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What is forecast: an application, an SQL execution or a job of it, as a question supposes.
+
+    ``stages`` and ``spill_bytes`` are by place in the log, the latter with the supposed executors.
+    """
+
+    application: Application
+    measured_s: float
+    execution: int | None
+    job: int | None
+    stages: Sequence[int]
+    resources: Resources
+    core: _core.SparkApplication
+    spill_bytes: Mapping[int, int]
 
     @classmethod
-    def of(
-        cls, application: Application, scope: _Scope, storage: Figures | None, work: _core.SparkWork
-    ) -> "_Run":
-        elapsed_s, stages, executions = application.core.simulate(storage, work)
-        if scope.execution is not None:
-            begin_s, end_s = executions[scope.execution]
+    def of(cls, application: Application, question: Question) -> "_Scope":
+        log, execution, job = application.log, None, None
+        measured_s, jobs = application.elapsed_s, {job.id for job in log.jobs}
+        stages: Sequence[int] = range(len(log.stages))
+        if question.execution is not None:
+            execution = application.execution(question.execution)
+            chosen = log.executions[execution]
+            span_ms = chosen.started_ms, chosen.ended_ms
+            jobs = {job.id for job in log.jobs if job.execution == question.execution}
+        if question.job is not None:
+            job = application.job(question.job)
+            span_ms = log.jobs[job].submitted_ms, log.jobs[job].completed_ms
+            jobs = {question.job}
+        if execution is not None or job is not None:
+            measured_s = ((span_ms[1] or log.last_ms) - span_ms[0]) / 1e3
+            stages = [place for place, stage in enumerate(log.stages) if stage.job in jobs]
+        resources = Resources.of(application, question)
+        core = resources.suppose(application.core)
+        spill_bytes = {place: log.stages[place].spill_bytes for place in stages}
+        if resources.changed:
+            rows = json.loads(core.to_json())["stages"]
+            spill_bytes = {place: rows[place]["spill_bytes"] for place in stages}
+        return cls(application, measured_s, execution, job, stages, resources, core, spill_bytes)
+
+    def run(
+        self, core: _core.SparkApplication, storage: Figures | None, work: _core.SparkWork
+    ) -> _Run:
+        """A simulation with temp files on a storage; None: on one without waits."""
+        elapsed_s, stages, executions, jobs = core.simulate(storage, work)
+        begin_s = 0.0
+        if self.execution is not None:
+            begin_s, end_s = executions[self.execution]
             elapsed_s = end_s - begin_s
-        return cls(elapsed_s, stages)
+        if self.job is not None:
+            begin_s, end_s = jobs[self.job]
+            elapsed_s = end_s - begin_s
+        return _Run(begin_s, elapsed_s, stages)
 
 
 @dataclass(frozen=True)
 class _Assumption:
-    """One assumption on what is not known, and what follows from it whatever the target is."""
+    """One assumption on what is not known, and what follows from it whatever the target is.
+
+    ``scale`` makes simulated time measured time; ``source`` and ``ceiling`` are with the supposed
+    executors.
+    """
 
     cache_bytes: float
+    origin: Storage | None
     work: _core.SparkWork
+    scale: float
     source: _Run
     ceiling: _Run
 
 
 @dataclass(frozen=True)
 class _Case:
-    """Simulations under one assumption on what is not known; ``scale`` makes them measured time."""
+    """A simulation of a target under one assumption."""
 
-    scale: float
-    source: _Run
+    assumption: _Assumption
     target: _Run
-    ceiling: _Run
+
+    def source_s(self) -> float:
+        """Elapsed time on today's storage."""
+        return self.assumption.scale * self.assumption.source.elapsed_s
 
     def target_s(self) -> float:
         """Elapsed time on the target."""
-        return self.scale * self.target.elapsed_s
+        return self.assumption.scale * self.target.elapsed_s
 
     def ceiling_s(self) -> float:
         """Elapsed time on zero-latency storage."""
-        return self.scale * self.ceiling.elapsed_s
+        return self.assumption.scale * self.assumption.ceiling.elapsed_s
 
-    def spans_s(self, run: _Run, scope: _Scope) -> dict[int, float]:
-        """The elapsed time of each stage; that of several at once goes to the first of them."""
-        spans, reached_s = {}, 0.0
-        for at in sorted(scope.stages, key=lambda at: run.stages[at][0]):
-            begin_s, end_s = run.stages[at][:2]
-            spans[at] = self.scale * max(end_s - max(begin_s, reached_s), 0.0)
-            reached_s = max(reached_s, end_s)
-        return spans
+    def times(self, run: _Run, scope: _Scope) -> StageTimes:
+        """The stages of what is forecast."""
+        supposed = scope.resources.supposed
+        slots = supposed.number * scope.resources.slots(supposed)
+        rows = {place: run.stages[place] for place in scope.stages}
+        return StageTimes(rows, run.begin_s, self.assumption.scale, slots)
 
 
 def forecast_application(
@@ -121,32 +168,32 @@ def forecast_application(
 ) -> list[tuple[Forecast, Storage | None]]:
     """A forecast for each target. InputError where the application wrote no temp files."""
     application.check_local()
-    scope = _Scope.of(application, question.execution)
+    scope = _Scope.of(application, question)
     if not application.temp_bytes:
         raise NoTempIo(
             f"{application.path}: it neither spilled nor shuffled",
             "no storage for temp files changes its time",
         )
+    warnings = _warnings(scope, question)
+    if question.origin is None and application.local_memory is not None:
+        question = replace(question, origin="tmpfs")
     try:
-        assumptions = _assumptions(application, scope, question)
+        assumptions = _assumptions(scope, question)
     except Refusal as refusal:
         return [(_refused(scope, target, question, refusal), None) for target in targets]
-    return [_answer(application, scope, target, assumptions, question) for target in targets]
-
-
-def _answer(
-    application: Application,
-    scope: _Scope,
-    target: str | Storage,
-    assumptions: Sequence[_Assumption],
-    question: Question,
-) -> tuple[Forecast, Storage | None]:
-    try:
-        storage = _storage(target, "--to")
-        cases = [_case(application, scope, storage, assumption) for assumption in assumptions]
-    except Refusal as refusal:
-        return _refused(scope, target, question, refusal), None
-    return _forecast(application, scope, _name(target), cases, question), storage
+    without_spills = _without_spills(scope, assumptions, question)
+    answers = list[tuple[Forecast, Storage | None]]()
+    for target in targets:
+        try:
+            storage = _storage(target, "--to")
+            cases = [_case(scope, storage, assumption) for assumption in assumptions]
+        except Refusal as refusal:
+            answers.append((_refused(scope, target, question, refusal), None))
+            continue
+        forecast = _forecast(scope, _name(target), cases, question)
+        forecast = replace(forecast, warnings=warnings, without_spills=without_spills)
+        answers.append((forecast, storage))
+    return answers
 
 
 def _name(target: str | Storage) -> str:
@@ -173,37 +220,64 @@ def _storage(text: str | Storage, option: str) -> Storage | None:
     return resolve_storage(text, f"{option} {text}", _FORMS)
 
 
-def _assumptions(
-    application: Application, scope: _Scope, question: Question
-) -> Sequence[_Assumption]:
+def _assumptions(scope: _Scope, question: Question) -> Sequence[_Assumption]:
     """Both ends of each quantity that is not known."""
-    core, caches = application.core, _page_caches(question)
-    if question.origin is None:
-        # Nothing waited for storage, or all that may have did.
-        works = core.work(None), core.least_work()
-        source, least = (_Run.of(application, scope, None, work) for work in works)
-        return [
-            _Assumption(cache_bytes, work, source, ceiling)
-            for cache_bytes in caches
-            for work, ceiling in zip(works, (source, least), strict=True)
-        ]
-    origin, assumptions = _storage(question.origin, "--from"), list[_Assumption]()
-    for cache_bytes in caches:
+    core, assumptions = scope.application.core, list[_Assumption]()
+    origin = None if question.origin is None else _storage(question.origin, "--from")
+    for cache_bytes in _page_caches(question):
         figures = None if origin is None else figures_of(origin, cache_bytes)
-        work = core.work(figures)
-        runs = (_Run.of(application, scope, storage, work) for storage in (figures, None))
-        assumptions.append(_Assumption(cache_bytes, work, *runs))
+        all_work = core.work(figures)
+        scale = scope.measured_s / scope.run(core, figures, all_work).elapsed_s
+        source = scope.run(scope.core, _figures(scope, origin, cache_bytes), all_work)
+        # On an unknown storage nothing waited for it, or all that may have did.
+        works = [all_work] if question.origin is not None else [all_work, core.least_work()]
+        for work in works:
+            ceiling = scope.run(scope.core, None, work)
+            assumptions.append(_Assumption(cache_bytes, origin, work, scale, source, ceiling))
     return assumptions
 
 
-def _case(
-    application: Application, scope: _Scope, target: Storage | None, assumption: _Assumption
-) -> _Case:
-    source, run = assumption.source, assumption.ceiling
-    if target is not None:
-        figures = figures_of(target, assumption.cache_bytes)
-        run = _Run.of(application, scope, figures, assumption.work)
-    return _Case(scope.measured_s / source.elapsed_s, source, run, assumption.ceiling)
+def _case(scope: _Scope, target: Storage | None, assumption: _Assumption) -> _Case:
+    if target is None:
+        return _Case(assumption, assumption.ceiling)
+    figures = _figures(scope, target, assumption.cache_bytes)
+    return _Case(assumption, scope.run(scope.core, figures, assumption.work))
+
+
+def _figures(scope: _Scope, storage: Storage | None, cache_bytes: float) -> Figures | None:
+    """The bandwidths of a storage on the nodes of the supposed executors; None for memory."""
+    if storage is None:
+        return None
+    resources = scope.resources
+    return figures_of(storage, resources.cache_bytes(cache_bytes, resources.supposed.memory_bytes))
+
+
+def _without_spills(
+    scope: _Scope, assumptions: Sequence[_Assumption], question: Question
+) -> WithoutSpills | None:
+    """More memory for today's executors on today's storage; None where nothing spills."""
+    resources, core = scope.resources, scope.application.core
+    memory_bytes = resources.memory_without_spills(core)
+    if memory_bytes is None or resources.changed or not any(scope.spill_bytes.values()):
+        return None
+    fitting = core.with_resources(None, None, (resources.task_bytes, _PLENTY))
+    cases = []
+    for assumption in assumptions:
+        figures = None
+        if assumption.origin is not None:
+            left_bytes = resources.cache_bytes(assumption.cache_bytes, memory_bytes)
+            figures = figures_of(assumption.origin, left_bytes)
+        cases.append(_Case(assumption, scope.run(fitting, figures, assumption.work)))
+    more_bytes = (memory_bytes - resources.today.memory_bytes) * resources.by_node
+    cache_bytes = question.page_cache_bytes
+    _, forecast_s, interval_s = _ends(scope, cases, question)
+    return WithoutSpills(
+        memory_bytes=memory_bytes,
+        current_bytes=resources.today.memory_bytes,
+        fits=None if cache_bytes is None else more_bytes <= cache_bytes,
+        forecast_s=forecast_s,
+        interval_s=interval_s,
+    )
 
 
 def _page_caches(question: Question) -> Sequence[float]:
@@ -239,102 +313,92 @@ def _shared(storage: Storage) -> bool:
     return any(both) or not both
 
 
-def _forecast(
-    application: Application,
-    scope: _Scope,
-    name: str,
-    cases: Sequence[_Case],
-    question: Question,
-) -> Forecast:
-    """Midway between the cases that are furthest apart."""
-    ends = [choose(cases, key=_Case.target_s) for choose in (min, max)]
-    low_s, high_s = (case.target_s() for case in ends)
+def _ends(
+    scope: _Scope, cases: Sequence[_Case], question: Question
+) -> tuple[tuple[_Case, _Case], float, Interval]:
+    """The cases that are furthest apart, the time midway between them, and its interval."""
+    low, high = (choose(cases, key=_Case.target_s) for choose in (min, max))
+    low_s = low.target_s() / _factor(scope, low, question)
+    high_s = high.target_s() * _factor(scope, high, question)
+    return (low, high), (low.target_s() + high.target_s()) / 2, (low_s, high_s)
+
+
+def _forecast(scope: _Scope, name: str, cases: Sequence[_Case], question: Question) -> Forecast:
+    ends, forecast_s, interval_s = _ends(scope, cases, question)
+    baseline_s = fmean(case.source_s() for case in ends)
     ceilings_s = sorted(case.ceiling_s() for case in cases)
-    low_factor, high_factor = (_factor(case, scope.measured_s, question) for case in ends)
     ceiling_s = fmean((ceilings_s[0], ceilings_s[-1]))
-    stages = _stages(application, scope, ends)
-    tasks_s = sum(stage.baseline_s for stage in stages), sum(stage.forecast_s for stage in stages)
-    forecast_s = (low_s + high_s) / 2
+    times = [
+        (case.times(case.assumption.source, scope), case.times(case.target, scope)) for case in ends
+    ]
+    stages = stage_forecasts(scope.application, scope.stages, times, scope.spill_bytes)
+    supposed = scope.resources.supposed
     return Forecast(
         target=name,
-        baseline_s=scope.measured_s,
+        baseline_s=baseline_s,
         forecast_s=forecast_s,
-        interval_s=(low_s / low_factor, high_s * high_factor),
+        interval_s=interval_s,
         confidence=question.confidence,
         ceiling_s=ceiling_s,
-        ceiling_interval_s=(ceilings_s[0] / low_factor, ceilings_s[-1]),
-        terms=_terms(application, scope, ceiling_s, forecast_s, tasks_s),
+        ceiling_interval_s=(
+            ceilings_s[0] / _factor(scope, ends[0], question),
+            ceilings_s[-1],
+        ),
+        terms=_terms(baseline_s, ceiling_s, forecast_s, stages),
         method="spark",
-        warnings=_warnings(application, question),
+        warnings=(),
         refused=None,
         stages=stages,
+        supposed=SupposedExecutors(
+            executors=supposed.number,
+            cores=supposed.cores,
+            memory_bytes=supposed.memory_bytes,
+            measured_s=scope.measured_s,
+        )
+        if scope.resources.changed
+        else None,
     )
 
 
-def _factor(case: _Case, measured_s: float, question: Question) -> float:
-    """How far a case may be off, by the share of the time that moves with the storage."""
-    moved = abs(1 - case.ceiling_s() / max(measured_s, case.target_s()))
+def _factor(scope: _Scope, case: _Case, question: Question) -> float:
+    """How far a case may be off, by the shares of the time that storage and executors move."""
+    source_s = case.source_s()
+    moved = abs(1 - case.ceiling_s() / max(source_s, case.target_s()))
+    moved += abs(1 - source_s / max(source_s, scope.measured_s))
     return exp(moved * MODEL_SPREAD * NormalDist().inv_cdf((1 + question.confidence) / 2))
 
 
 def _terms(
-    application: Application,
-    scope: _Scope,
+    baseline_s: float,
     ceiling_s: float,
     forecast_s: float,
-    stages_s: tuple[float, float],
+    stages: Sequence[StageForecast],
 ) -> Sequence[Term]:
     """Temp I/O is what zero-latency storage would save; stages and the driver are the rest."""
-    stages = application.log.stages
-    written = sum(stages[at].shuffle_write_bytes + stages[at].spill_bytes for at in scope.stages)
-    terms = [
-        Term(
-            "temp I/O", "temp", written, None, scope.measured_s - ceiling_s, forecast_s - ceiling_s
-        )
-    ]
-    driver_s = scope.measured_s - stages_s[0]
-    tasks = Term("tasks", None, None, None, ceiling_s - driver_s, ceiling_s - driver_s)
-    return [*terms, tasks, Term("driver", None, None, None, driver_s, driver_s)]
-
-
-def _stages(
-    application: Application, scope: _Scope, ends: Sequence[_Case]
-) -> Sequence[StageForecast]:
-    """The stages in the order of the log, each midway between two cases."""
-    spans = [(case.spans_s(case.source, scope), case.spans_s(case.target, scope)) for case in ends]
+    written = sum(stage.shuffle_write_bytes + stage.spill_bytes for stage in stages)
+    saved_s = baseline_s - ceiling_s, forecast_s - ceiling_s
+    driver_s = baseline_s - sum(stage.baseline_s for stage in stages)
+    tasks_s = ceiling_s - driver_s
     return [
-        StageForecast(
-            id=stage.id,
-            name=stage.name,
-            tasks=stage.task_count,
-            shuffle_read_bytes=stage.shuffle_read_bytes,
-            shuffle_write_bytes=stage.shuffle_write_bytes,
-            spill_bytes=stage.spill_bytes,
-            baseline_s=fmean(spans_s[at] for spans_s, _ in spans),
-            forecast_s=fmean(spans_s[at] for _, spans_s in spans),
-            bound_by=_bound_by(ends[-1].target.stages[at], stage.cpu_ns / 1e9, stage.gc_ms / 1e3),
-        )
-        for at, stage in enumerate(application.log.stages)
-        if at in scope.stages
+        Term("temp I/O", "temp", written, None, *saved_s),
+        Term("tasks", None, None, None, tasks_s, tasks_s),
+        Term("driver", None, None, None, driver_s, driver_s),
     ]
 
 
-def _bound_by(stage: tuple[float, float, float, float, float], cpu_s: float, gc_s: float) -> str:
-    """What the tasks of a stage spend most of their time on, on the target."""
-    _, _, work_s, read_s, write_s = stage
-    parts = {
-        "storage reads": read_s,
-        "storage writes": write_s,
-        "CPU": min(cpu_s, work_s),
-        "GC": min(gc_s, work_s),
-        "other waits": max(work_s - cpu_s - gc_s, 0.0),
-    }
-    return max(parts, key=lambda part: parts[part])
-
-
-def _warnings(application: Application, question: Question) -> Sequence[Warned]:
-    warnings = [Warned("event-log", text) for text in application.notes()]
-    if question.origin is None:
+def _warnings(scope: _Scope, question: Question) -> Sequence[Warned]:
+    application, resources = scope.application, scope.resources
+    warnings = [Warned(code, text) for code, text in application.warnings()]
+    if resources.changed:
+        text = (
+            f"a node runs {resources.by_node} of the supposed executors, which take their memory "
+            "from its page cache; a task spills what its share of the executor's memory lacks"
+        )
+        warnings.append(Warned("other-executors", text))
+    if question.origin is None and application.local_memory is not None:
+        text = f"the local directories lie in memory ({application.local_memory})"
+        warnings.append(Warned("local-in-memory", text))
+    elif question.origin is None:
         text = (
             "the log does not say on which storage the application ran, nor how long spills and "
             "local shuffle reads took"

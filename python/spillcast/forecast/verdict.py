@@ -14,10 +14,11 @@ from spillcast.forecast.result import (
     Forecast,
     Interval,
     Term,
+    WithoutSpills,
 )
 from spillcast.forecast.work_memory import WorkMemory
 from spillcast.recording.completeness import recorded_words
-from spillcast.units import format_duration, format_setting
+from spillcast.units import format_bytes, format_duration, format_setting
 
 #: What bounds the time of a query that was seen in part.
 BOUND_IT = (
@@ -258,6 +259,9 @@ def _fixes(given: Sequence[Forecast]) -> list[Fix]:
         for forecast in order
         if forecast.forecast_s is not None and forecast.interval_s is not None
     ]
+    if given[0].without_spills is not None:
+        more = without_spills_fix(given[0].without_spills, bounds_only=bounds_only)
+        fixes = sorted([*fixes, more], key=lambda fix: (not fix.best_value, fix.rank))
     memory = given[0].work_memory
     if memory is None:
         return fixes
@@ -275,6 +279,15 @@ def work_memory_fix(memory: WorkMemory, *, bounds_only: bool) -> Fix:
         forecast_s=None if bounds_only else enough.forecast_s,
         interval_s=enough.interval_s,
         work_mem_bytes=enough.work_mem_bytes,
+    )
+
+
+def without_spills_fix(memory: WithoutSpills, *, bounds_only: bool) -> Fix:
+    """So much memory for each executor that nothing spills."""
+    return Fix(
+        target=f"executor memory {format_bytes(memory.memory_bytes)}",
+        forecast_s=None if bounds_only else memory.forecast_s,
+        interval_s=memory.interval_s,
     )
 
 

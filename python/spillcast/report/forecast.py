@@ -12,6 +12,7 @@ from spillcast.forecast.result import (
     RECORDING,
     Rehearsed,
     Remaining,
+    SupposedExecutors,
 )
 from spillcast.forecast.verdict import (
     forecasts_document,
@@ -20,6 +21,7 @@ from spillcast.forecast.verdict import (
     recommended,
     unknown_share,
     verdict,
+    without_spills_fix,
     work_memory_fix,
 )
 from spillcast.recording import Recording
@@ -28,7 +30,13 @@ from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.work_memory import spilled_sentences, work_memory_text
 from spillcast.text import one_line
-from spillcast.units import format_count, format_duration, format_speedup, interval_name
+from spillcast.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_speedup,
+    interval_name,
+)
 
 #: Letters of a statement that are shown.
 STATEMENT_MAX = 200
@@ -46,6 +54,8 @@ def forecast_page(
     order = ranked(forecasts)
     first = order[0]
     parts: list[Part] = [Words([verdict(forecasts).text, *notes], indent="")]
+    if first.supposed is not None:
+        parts.append(Words([supposed_text(first, first.supposed)]))
     if first.statement is not None:
         parts.append(Words([statement_text(first.statement)]))
     if any(forecast.forecast_s is not None for forecast in order):
@@ -64,6 +74,15 @@ def forecast_page(
     return Page(
         [*parts, *(details(order) if in_full else [])],
         Table(_TARGET_COLUMNS, [_cells(f) for f in forecasts]),
+    )
+
+
+def supposed_text(forecast: Forecast, supposed: SupposedExecutors) -> str:
+    """The elapsed time on today's storage with executors that the application did not have."""
+    then, now = map(format_duration, (forecast.baseline_s, supposed.measured_s))
+    return (
+        f"As if it had {supposed.words}: about {then} on today's storage; with its own executors "
+        f"it took {now}."
     )
 
 
@@ -114,6 +133,13 @@ def targets_table(order: Sequence[Forecast]) -> Table:
         room = "if the plan stays" if first.work_memory.fits else "more than is free"
         cells = row(more.target, more.forecast_s, more.interval_s, None, room)
         rows.append((more.rank, cells))
+    if first.without_spills is not None:
+        memory = without_spills_fix(first.without_spills, bounds_only=bounds_only)
+        remark = f"no spills; today {format_bytes(first.without_spills.current_bytes)}"
+        if not first.without_spills.fits:
+            remark += ", if the nodes have it"
+        cells = row(memory.target, memory.forecast_s, memory.interval_s, None, remark)
+        rows.append((memory.rank, cells))
     cells = row(NO_LATENCY, first.ceiling_s, first.ceiling_interval_s, None, "")
     floor = (first.ceiling_s, first.ceiling_s)
     rows.append((first.ceiling_interval_s or floor if bounds_only else floor, cells))

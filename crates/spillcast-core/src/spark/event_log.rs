@@ -36,6 +36,7 @@ const PROPERTIES: &[&str] = &[
     "spark.shuffle.manager",
     "spark.shuffle.push.enabled",
     "spark.shuffle.sort.bypassMergeThreshold",
+    "spark.shuffle.sort.io.plugin.class",
     "spark.shuffle.spill.compress",
     "spark.sql.adaptive.enabled",
     "spark.sql.shuffle.partitions",
