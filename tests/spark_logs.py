@@ -18,13 +18,18 @@ def sql_event(name, **fields):
     return {"Event": f"org.apache.spark.sql.execution.ui.SparkListener{name}", **fields}
 
 
-def task(stage, begin_s, end_s, cpu_s, *, spill=0, written=0, read=0, executor="1", ok=True):
+def task(
+    stage, begin_s, end_s, cpu_s, *, spill=0, spilled_memory=0, peak=0, written=0, read=0,
+    executor="1", ok=True,
+):  # fmt: skip
     metrics = {
         "Executor Deserialize Time": 0,
         "Executor Run Time": round(1000 * (end_s - begin_s)),
         "Executor CPU Time": round(1e9 * cpu_s),
         "JVM GC Time": 0,
         "Result Serialization Time": 0,
+        "Peak Execution Memory": peak,
+        "Memory Bytes Spilled": spilled_memory,
         "Disk Bytes Spilled": spill,
         "Shuffle Read Metrics": {"Remote Bytes Read": 0, "Local Bytes Read": read},
         "Shuffle Write Metrics": {"Shuffle Bytes Written": written, "Shuffle Write Time": 0},
@@ -77,7 +82,10 @@ def two_stages(*, properties=None, app="app-1", end_s=11.0):
         task(0, 1.0, 4.0, 3.0, written=200_000_000),
         ended,
         begun_1,
-        task(1, 5.0, 10.0, 4.0, read=400_000_000, spill=300_000_000),
+        task(
+            1, 5.0, 10.0, 4.0, read=400_000_000, spill=300_000_000, spilled_memory=900 << 20,
+            peak=100 << 20,
+        ),
         ended_1,
         event("JobEnd", **{"Job ID": 0, "Completion Time": BEGIN_MS + 10_000},
               **{"Job Result": {"Result": "JobSucceeded"}}),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from harness import spillcast
-from spark_logs import event, text, two_stages
+from spark_logs import event, task, text, two_stages
 
 
 @pytest.fixture
@@ -88,3 +88,91 @@ def test_an_application_without_temp_files(tmp_path):
     path.write_bytes(text(events))
     done = spillcast("forecast", path, "--to", "tmpfs", "--json")
     assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "no-temp-io")
+
+
+def spill_bytes(entry):
+    return sum(stage["spill_bytes"] for stage in entry["stages"])
+
+
+def test_one_job(log):
+    [entry] = forecast(log, "--job", "0", "--from", "tmpfs", "--to", "tmpfs")
+    assert entry["baseline_s"] == 9.0
+    done = spillcast("forecast", log, "--job", "0", "--sql", "7", "--to", "tmpfs", "--json")
+    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "option-conflict")
+
+
+def test_one_slot_takes_its_tasks_in_turn(log):
+    """Stage 0 then takes 4 s and 3 s instead of 4 s, and the driver as long as it did."""
+    [entry] = forecast(log, "--from", "tmpfs", "--to", "tmpfs", "--cores", "1")
+    assert entry["baseline_s"] == pytest.approx(14.0)
+    assert entry["supposed"]["measured_s"] == 11.0
+    assert [stage["baseline_s"] for stage in entry["stages"]] == pytest.approx([7.0, 5.0])
+    check_sum(entry)
+
+
+def test_more_executors_are_on_nodes_of_their_own(log):
+    """Halves of what was one node's shuffle go to two devices."""
+    disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
+    today = ("--from", "tmpfs", "--to", disk, "--page-cache", "200M")
+    [one], [two] = forecast(log, *today), forecast(log, *today, "--executors", "2")
+    assert two["baseline_s"] == pytest.approx(one["baseline_s"])
+    assert two["stages"][0]["forecast_s"] < one["stages"][0]["forecast_s"]
+
+
+def test_memory_decides_what_spills(log):
+    """A heap of 1 GiB has 217 MiB for each of two tasks; one had 100 MiB and lacked 900 MiB."""
+    disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
+    today = ("--from", disk, "--to", disk, "--page-cache", "8G")
+    [entry] = forecast(log, *today)
+    cure = entry["without_spills"]
+    # Ten times 0.6 of the heap beside 300 MiB, so a heap of 7,540 MiB; in steps of 256 MiB.
+    assert cure["memory_bytes"] == (30 << 28)
+    assert cure["forecast_s"] <= entry["baseline_s"]
+    assert cure["fits"]
+    [enough] = forecast(log, *today, "--memory", "7680M")
+    assert spill_bytes(enough) == 0
+    [half] = forecast(log, *today, "--memory", "4G")
+    assert 0 < spill_bytes(half) < 300_000_000
+    [less] = forecast(log, *today, "--memory", "900M")
+    assert spill_bytes(less) > 300_000_000
+    done = spillcast("forecast", log, *today, "--memory", "200M", "--json")
+    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "evidence-unsuited")
+
+
+@pytest.mark.parametrize(
+    ("changed", "bound"),
+    [
+        ({"cpu_s": [3.6, 3.6]}, "CPU"),
+        ({"cpu_s": [0.1, 0.1]}, "other waits"),
+        ({"cpu_s": [3.6, 0.1], "end_s": [5.0, 1.2]}, "stragglers"),
+        ({"cpu_s": [1.0, 1.0], "gc_ms": 2500}, "GC"),
+        ({"cpu_s": [1.0, 1.0], "remote": 50_000_000, "wait_ms": 2500}, "network"),
+        ({"cpu_s": [3.6], "end_s": [5.0]}, "too few tasks"),
+    ],
+)
+def test_what_binds_a_stage(tmp_path, changed, bound):
+    """A stage of two slots from 1 s to 5 s; the shuffle keeps the log from being refused."""
+    path, events = tmp_path / "log", two_stages()
+    first, last = events.index(next(e for e in events if "TaskEnd" in e["Event"])), 9
+    ends_s = changed.get("end_s", [5.0, 5.0])
+    tasks = [
+        task(0, 1.0, end_s, cpu_s, written=1000)
+        for cpu_s, end_s in zip(changed["cpu_s"], ends_s, strict=True)
+    ]
+    for event_of_task in tasks:
+        metrics = event_of_task["Task Metrics"]
+        metrics["JVM GC Time"] = changed.get("gc_ms", 0)
+        read = metrics["Shuffle Read Metrics"]
+        read["Remote Bytes Read"] = changed.get("remote", 0)
+        read["Fetch Wait Time"] = changed.get("wait_ms", 0)
+    path.write_bytes(text([*events[:first], *tasks, *events[last:]]))
+    [entry] = forecast(path, "--from", "tmpfs", "--to", "tmpfs")
+    assert entry["stages"][0]["baseline_bound_by"] == bound
+
+
+def test_local_directories_in_memory_need_no_name(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(text(two_stages(properties={"spark.kubernetes.local.dirs.tmpfs": "true"})))
+    [entry] = forecast(path, "--to", "tmpfs", "--page-cache", "1G")
+    assert [warning["code"] for warning in entry["warnings"]] == ["local-in-memory"]
+    assert entry["forecast_s"] == pytest.approx(11.0)

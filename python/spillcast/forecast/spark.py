@@ -261,20 +261,22 @@ def _without_spills(
     if memory_bytes is None or resources.changed or not any(scope.spill_bytes.values()):
         return None
     fitting = core.with_resources(None, None, (resources.task_bytes, _PLENTY))
+    more_bytes = (memory_bytes - resources.today.memory_bytes) * resources.by_node
+    known_bytes = question.page_cache_bytes
+    fits = None if known_bytes is None else more_bytes <= known_bytes
     cases = []
     for assumption in assumptions:
         figures = None
         if assumption.origin is not None:
-            left_bytes = resources.cache_bytes(assumption.cache_bytes, memory_bytes)
+            # Nodes whose page cache cannot give the memory get more.
+            left_bytes = assumption.cache_bytes - more_bytes * (fits is True)
             figures = figures_of(assumption.origin, left_bytes)
         cases.append(_Case(assumption, scope.run(fitting, figures, assumption.work)))
-    more_bytes = (memory_bytes - resources.today.memory_bytes) * resources.by_node
-    cache_bytes = question.page_cache_bytes
     _, forecast_s, interval_s = _ends(scope, cases, question)
     return WithoutSpills(
         memory_bytes=memory_bytes,
         current_bytes=resources.today.memory_bytes,
-        fits=None if cache_bytes is None else more_bytes <= cache_bytes,
+        fits=fits,
         forecast_s=forecast_s,
         interval_s=interval_s,
     )

@@ -8,7 +8,7 @@ from spillcast.evidence.spark import Application, Stage
 from spillcast.forecast.result import StageForecast
 
 #: Share of the slots that are idle during a stage from which on neither CPU nor storage binds it.
-IDLE = 0.5
+IDLE = 0.4
 FEW_TASKS, STRAGGLERS = "too few tasks", "stragglers"
 #: What may bind a stage, in the order of a legend.
 BOUNDS = (

@@ -42,6 +42,7 @@ from spillcast.units import (
 STATEMENT_MAX = 200
 #: The rows of a table that are no target.
 NOW, NO_LATENCY = "today", "zero-latency storage (limit)"
+SUPPOSED_NOW = "these executors, today's storage"
 #: The order of a table where only bounds are known.
 BOUNDS_ORDER = "in the order of the lower bound, then of the upper"
 MORE = "  --details: what the numbers are made of, and what to do about warnings"
@@ -53,9 +54,8 @@ def forecast_page(
     """The verdict, ``notes``, and the table; ``in_full`` with all that the numbers rest on."""
     order = ranked(forecasts)
     first = order[0]
-    parts: list[Part] = [Words([verdict(forecasts).text, *notes], indent="")]
-    if first.supposed is not None:
-        parts.append(Words([supposed_text(first, first.supposed)]))
+    supposed = [] if first.supposed is None else [supposed_text(first, first.supposed)]
+    parts: list[Part] = [Words([*supposed, verdict(forecasts).text, *notes], indent="")]
     if first.statement is not None:
         parts.append(Words([statement_text(first.statement)]))
     if any(forecast.forecast_s is not None for forecast in order):
@@ -110,6 +110,7 @@ def targets_table(order: Sequence[Forecast]) -> Table:
         Column("", None, "words"),
     ]
     priced = len(columns) == 6
+    now = NOW if first.supposed is None else SUPPOSED_NOW
     # Midway between bounds that are far apart is no forecast.
     bounds_only = unknown_share(first) is not None
 
@@ -144,7 +145,7 @@ def targets_table(order: Sequence[Forecast]) -> Table:
     floor = (first.ceiling_s, first.ceiling_s)
     rows.append((first.ceiling_interval_s or floor if bounds_only else floor, cells))
     rows.append(
-        ((first.baseline_s,) * 2, [NOW, first.baseline_s, *[None] * (len(columns) - 3), ""])
+        ((first.baseline_s,) * 2, [now, first.baseline_s, *[None] * (len(columns) - 3), ""])
     )
     rows.sort(key=lambda pair: pair[0])
     return Table(columns, [cells for _, cells in rows])
