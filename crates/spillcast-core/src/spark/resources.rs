@@ -119,8 +119,8 @@ mod tests {
         let fitting = task(80, 0, 0);
         assert_eq!(spill_bytes(&fitting, 100.0, 1.0, Some(0.5)), 0);
         assert_eq!(spill_bytes(&fitting, 100.0, 0.5, Some(0.5)), 15);
-        let mut application = Application::default();
-        application.tasks = vec![spilling, fitting];
+        let tasks = vec![spilling, fitting];
+        let application = Application { tasks, ..Application::default() };
         assert_eq!(application.memory_factor_without_spills(100.0), Some(4.0));
     }
 }
