@@ -1,7 +1,7 @@
 """Run all benchmarks, or the one that is named: ``python -m bench capture``.
 
 ``python -m bench calibrate`` measures the constants of forecasts instead, ``python -m bench
-performance`` makes docs/performance.md.
+performance`` makes docs/performance.md, ``python -m bench history`` watches servers for an hour.
 
 A part of one is named after it: ``python -m bench capture.attach``. Each has a process of its own,
 for memory that one has used would show as another's.
@@ -46,7 +46,7 @@ NAMES = (
 
 def main(names: list[str]) -> int:
     """Run one benchmark here, several in processes of their own."""
-    if names[:1] in (["calibrate"], ["performance"]):
+    if names[:1] in (["calibrate"], ["performance"], ["history"]):
         return int(import_module(f"bench.{names[0]}").main(names[1:]))
     if len(names) == 1 and _known(names[0]):
         for result in import_module(f"bench.{names[0]}").run():

@@ -1,11 +1,15 @@
 """Profiles as OpenMetrics, read by the format's own parser."""
 
+import json
+import re
+
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from evidence import recording
 from harness import only_line, spillcast
-from oracle_files import blocks, make_example, write_trace
+from look_files import three_weeks
+from oracle_files import ROOT, blocks, make_example, write_trace
 from spillcast.profile import Profile, profile
 from spillcast.profile.result import bare_row
 from spillcast.report.openmetrics import openmetrics_text
@@ -106,3 +110,27 @@ def test_labels_of_expressions_are_names(tmp_path):
 def test_an_event_without_a_name_is_no_cpu(tmp_path):
     trace = write_trace(tmp_path / "a.trc", [("", 7, blocks(1))])
     assert [row["event"] for row in profile(trace).rows] == [""]
+
+
+def test_the_history_of_a_server_has_the_metrics_of_its_dashboard(tmp_path):
+    three_weeks(tmp_path)
+    printed = spillcast("export", tmp_path, "--format", "openmetrics")
+    assert printed.returncode == 0, printed.stderr
+    metrics = families(printed.stdout)
+    moved = metrics["spillcast_io_bytes"]
+    # A look each six hours, the first of which counts nothing: 84 looks, calls of 200 MiB.
+    calls = samples(metrics["spillcast_calls"], "_total", sql="1")[None]
+    assert calls == 3 * 83
+    assert samples(moved, "_total", sql="1", temp="true") == {None: calls * (200 << 20)}
+    first = metrics["spillcast_first_spill_timestamp_seconds"]
+    assert [sample.labels["sql"] for sample in first.samples] == ["3"]
+    dashboard = ROOT / "examples" / "grafana" / "spillcast-servers.json"
+    panels = json.loads(dashboard.read_text())["panels"]
+    queried = {
+        name
+        for panel in panels
+        for one in panel["targets"]
+        for name in re.findall(r"spillcast_\w+", one["expr"])
+    }
+    assert len(queried) > 5
+    assert queried <= {sample.name for family in metrics.values() for sample in family.samples}

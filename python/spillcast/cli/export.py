@@ -13,7 +13,10 @@ from spillcast.cli.options import Json, Where
 def export(
     evidence: Annotated[
         list[str],
-        typer.Argument(help="A recording; for openmetrics also traces or ASH exports."),
+        typer.Argument(
+            help="A recording; for openmetrics also traces, ASH exports, or a folder that "
+            "spillcast postgres --save made."
+        ),
     ],
     format_: Annotated[
         Literal["perfetto", "openmetrics"],
@@ -41,9 +44,12 @@ def export(
     Example: spillcast export run.spill --format perfetto -o run.json
 
     Example: spillcast export hdd.trc --format openmetrics --by event,file
+
+    Example: spillcast export /var/lib/spillcast --format openmetrics -o spillcast.prom
     """
     from spillcast.cli.output import emit, obeyed
     from spillcast.errors import OptionConflict
+    from spillcast.fleet.dataset import is_dataset
     from spillcast.workspace import check_output_file, whole_file
 
     if json and output is None:
@@ -54,6 +60,10 @@ def export(
         if by is not None:
             raise OptionConflict("--by is for --format openmetrics")
         pieces = _time_line(evidence, where)
+    elif len(evidence) == 1 and is_dataset(evidence[0]):
+        if by is not None or where is not None:
+            raise OptionConflict("--by and --where are for a profile, not for a folder of looks")
+        pieces = _servers_metrics(evidence[0])
     else:
         pieces = _metrics(evidence, by or "event", where)
     if output is None:
@@ -95,3 +105,11 @@ def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
         rows = profile(*evidence, by=names, where=where, on_progress=show)
     recordings = find_evidence(evidence).recordings if where is None else []
     return openmetrics_text(rows, Recording.open(recordings[0]) if recordings else None)
+
+
+def _servers_metrics(address: str) -> Iterator[str]:
+    from spillcast.engines.postgres.rank.command import request_of
+    from spillcast.engines.postgres.rank.history import rank_looks
+    from spillcast.report.openmetrics import servers_metrics
+
+    return servers_metrics(rank_looks(address, request_of([], None, 0.9)))

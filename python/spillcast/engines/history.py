@@ -19,6 +19,14 @@ _GRAMMAR = (
 
 
 @dataclass(frozen=True)
+class StatementBytes:
+    """Temp bytes that a statement read and wrote."""
+
+    queryid: str
+    temp_bytes: int
+
+
+@dataclass(frozen=True)
 class Bucket:
     """An hour, a day or a few minutes of a history, in UTC."""
 
@@ -28,10 +36,11 @@ class Bucket:
     #: As the databases count them.
     temp_files: int
     written_bytes: int
-    #: Temp bytes read and written by statements, in all and by queryid; and the time of processes.
+    #: Temp bytes read and written by statements, the time of processes in it, and the statements
+    #: with their bytes, the most first.
     temp_bytes: int
     temp_s: float
-    statements: Mapping[str, int]
+    statements: Sequence[StatementBytes]
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ class Event:
 
     at_s: float
     kind: str
-    text: str
+    note: str
 
 
 @dataclass(frozen=True)

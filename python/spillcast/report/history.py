@@ -39,7 +39,7 @@ def history_notes(history: History) -> list[str]:
     looks = format_count(history.looks, "look")
     lines = [f"  {looks}, {moment(history.first_s)} to {moment(history.last_s)}, "
              f"PostgreSQL {history.version}"]  # fmt: skip
-    lines += [f"  {moment(event.at_s)}: {event.text}" for event in history.events[-EVENTS_MAX:]]
+    lines += [f"  {moment(event.at_s)}: {event.note}" for event in history.events[-EVENTS_MAX:]]
     if (more := len(history.events) - EVENTS_MAX) > 0:
         lines.append(f"  and {format_count(more, 'event')} before; --json lists all")
     if history.lower_bounds:
@@ -101,7 +101,7 @@ def bucket_table(ranking: ServerRanking, history: History, *, bars: bool = False
     longest = max((bucket.temp_bytes for bucket in history.buckets), default=0) or 1
     rows = []
     for bucket in history.buckets:
-        first = max(bucket.statements, key=lambda queryid: bucket.statements[queryid], default=None)
+        first = bucket.statements[0].queryid if bucket.statements else None
         drawn = [bar(bucket.temp_bytes / longest, _BAR)] if bars else []
         rows.append([
             bucket.start, bucket.covered_s, bucket.temp_files, bucket.written_bytes,

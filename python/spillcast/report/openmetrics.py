@@ -1,17 +1,20 @@
-"""A profile as OpenMetrics text, version 1.0: counters and histograms, in seconds and bytes.
+"""A profile, or histories of servers, as OpenMetrics text, version 1.0, in seconds and bytes.
 
 https://github.com/OpenObservability/OpenMetrics, specification/OpenMetrics.md.
 """
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any
 
+from spillcast.engines.ranking import Ranked, ServerRanking
 from spillcast.errors import EvidenceUnsuited
 from spillcast.profile import Profile
 from spillcast.recording import Recording
+from spillcast.text import one_line
 
 #: Upper bounds of the buckets: 1, 2 and 5 us to 100 s, so that all exports can be added up.
 BOUNDS_US = [factor * 10**power for power in range(8) for factor in (1, 2, 5)] + [10**8]
@@ -36,6 +39,70 @@ def openmetrics_text(profile: Profile, recording: Recording | None = None) -> It
     if recording is not None and recording.meta.captured:
         yield from _bytes(recording)
     yield "# EOF\n"
+
+
+def servers_metrics(rankings: Sequence[ServerRanking]) -> Iterator[str]:
+    """Lines of text of servers' histories, with the names that a profile's have.
+
+    Counters begin with the first look; ``sql`` is the queryid.
+    """
+    temp = {"temp": "true"}
+    per_statement: list[tuple[str, str, str, dict[str, str], Callable[[Ranked], float | None]]] = [
+        ("io_bytes", "counter", "Bytes read and written.", temp, attrgetter("temp_bytes")),
+        ("elapsed_seconds", "gauge", "Elapsed time of all calls.", {}, attrgetter("elapsed_s")),
+        ("calls", "counter", "Calls of statements that spill.", {}, attrgetter("calls")),
+    ]
+    for name, kind, text, more, value in per_statement:
+        samples = [
+            ({"server": r.source, "sql": statement.queryid, **more}, value(statement))
+            for r in rankings
+            for statement in r.statements
+        ]
+        yield from _samples_of(name, kind, text, samples)
+    yield from _samples_of(
+        "statement", "info", "The beginning of a statement's text.",
+        [({"server": r.source, "sql": statement.queryid, "query": one_line(statement.query, 80)}, 1)
+         for r in rankings for statement in r.statements if statement.query],
+    )  # fmt: skip
+    for name, text, key in (
+        ("temp_files", "Temp files written.", "temp_files"),
+        ("temp_file_bytes", "Bytes of temp files written.", "temp_bytes"),
+    ):
+        of_databases = [
+            ({"server": r.source, "database": database.name}, getattr(database, key))
+            for r in rankings
+            for database in r.databases
+        ]
+        yield from _samples_of(name, "counter", text, of_databases)
+    histories = [(r.source, r.history) for r in rankings if r.history is not None]
+    busy = {"event": "temp I/O", "idle": "false"}
+    yield from _samples_of(
+        "time_seconds", "counter", "Time by event, of all processes.",
+        [({"server": server, **busy}, sum(bucket.temp_s for bucket in history.buckets))
+         for server, history in histories],
+    )  # fmt: skip
+    yield from _samples_of(
+        "first_spill_timestamp_seconds", "gauge", "When a new statement was first seen to spill.",
+        [({"server": server, "sql": change.queryid}, change.by_s)
+         for server, history in histories for change in history.changes if change.kind == "new"],
+    )  # fmt: skip
+    yield from _samples_of(
+        "look_timestamp_seconds", "gauge", "The last look at the server.",
+        [({"server": server}, history.last_s) for server, history in histories],
+    )  # fmt: skip
+    yield "# EOF\n"
+
+
+def _samples_of(
+    name: str, kind: str, text: str, samples: Sequence[tuple[Mapping[str, Any], float | None]]
+) -> Iterator[str]:
+    """A family and its samples, without those whose value is not known."""
+    yield from _family(f"spillcast_{name}", kind, text)
+    end = {"counter": "_total", "info": "_info"}.get(kind, "")
+    for labels, value in samples:
+        if value is not None:
+            shown = value if isinstance(value, int) else _number(value)
+            yield f"spillcast_{name}{end}{_labels_text(labels)} {shown}\n"
 
 
 def _waits(profile: Profile, labels: Sequence[str]) -> Iterator[str]:
@@ -93,7 +160,10 @@ def _labels(by: Sequence[str], row: dict[str, Any]) -> str:
     for name in names:
         pairs[_label_name(name, pairs)] = row[name]
     pairs = {name: value for name, value in pairs.items() if value is not None}
-    pairs["idle"] = "true" if row["idle"] else "false"
+    return _labels_text({**pairs, "idle": "true" if row["idle"] else "false"})
+
+
+def _labels_text(pairs: Mapping[str, Any]) -> str:
     escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
     labels = (f'{name}="{str(value).translate(escapes)}"' for name, value in pairs.items())
     return "{" + ",".join(labels) + "}"

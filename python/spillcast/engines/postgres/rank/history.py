@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from spillcast.engines.history import Alert, Bucket, Change, Event, History, Rule, steps
+from spillcast.engines.history import (
+    Alert,
+    Bucket,
+    Change,
+    Event,
+    History,
+    Rule,
+    StatementBytes,
+    steps,
+)
 from spillcast.engines.postgres.rank.rank import RankRequest, of_rows
 from spillcast.engines.ranking import DatabaseSpill, ServerRanking
 from spillcast.errors import EvidenceIncomplete, SelectionEmpty
@@ -33,7 +42,6 @@ _BUCKETS_S, _BUCKETS_MAX = (60.0, 300.0, 3600.0, 86_400.0), 31
 #: Ratios within which a figure per call counts as unchanged, and beyond which a plan changed.
 _SAME, _OTHER = 1.1, 1.5
 _WORKERS_MIN = 0.5
-_CHANGES_MAX = 20
 
 
 @dataclass
@@ -115,7 +123,7 @@ class _Server:
             for name, growth in period.databases.items():
                 was = self.databases.get(name, (0, 0))
                 self.databases[name] = was[0] + growth[0], was[1] + growth[1]
-            known = {(event.kind, event.text) for event in self.events}
+            known = {(event.kind, event.note) for event in self.events}
             lasting = ("hidden", "uncounted")
             self.events += [
                 Event(at_s, kind, text)
@@ -188,7 +196,7 @@ class _Server:
             version=self.last.version,
             bucket_s=bucket_s,
             buckets=buckets,
-            changes=changes[:_CHANGES_MAX],
+            changes=changes,
             events=sorted(self.events, key=lambda event: event.at_s),
             lower_bounds=len(self.lower_bounds),
             earlier_calls=len(self.earlier_calls),
@@ -262,7 +270,11 @@ def _buckets(shown: Sequence[Period]) -> tuple[float, list[Bucket]]:
                 sum(size for _, size in growths),
                 sum(statements.values()),
                 sum(map(_temp_s, of_bucket)),
-                {queryid: size for queryid, size in statements.items() if size},
+                [
+                    StatementBytes(queryid, size)
+                    for queryid, size in sorted(statements.items(), key=lambda item: -item[1])
+                    if size
+                ],
             )
         )
     return bucket_s, buckets

@@ -148,7 +148,7 @@ def take_snapshot(
         server=_server(connection),
         name=f"{gethostname() if host.startswith('/') else host}:{port}",
         address=address,
-        version=release,
+        version=release.split(" ")[0],
         started_s=started_s,
         reset_s=reset_s,
         evictions=evictions,
