@@ -80,8 +80,8 @@ def test_ctrl_c_leaves_nothing(tmp_path, state):
 
 
 def test_queries_of_a_calibration_are_not_those_of_a_verification():
-    for engine in engines("lab"):
-        lab = engine.lab()
+    labs = [engine.lab() for engine in engines("lab")]
+    for lab in (lab for lab in labs if hasattr(lab, "calibrating")):
         verified = {" ".join(one.sql.split()) for one in lab.verified(1)}
         names = [one.name for one in lab.calibrating()]
         assert verified.isdisjoint(" ".join(one.sql.split()) for one in lab.calibrating())

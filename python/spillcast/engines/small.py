@@ -2,16 +2,6 @@
 
 from spillcast.engines.engine import Engine, LikelyName
 
-SORT = Engine(
-    name="sort",
-    label="GNU sort",
-    temp_names={"sorted runs": LikelyName("sort??????")},
-)
-DATAFUSION = Engine(
-    name="datafusion",
-    label="DataFusion",
-    temp_names={"batches in Arrow IPC": LikelyName("datafusion-*/")},
-)
 POLARS = Engine(
     name="polars",
     label="Polars",

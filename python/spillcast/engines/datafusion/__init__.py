@@ -1,0 +1,23 @@
+"""DataFusion: queries in processes of our own, on a table in Parquet."""
+
+from typing import TYPE_CHECKING
+
+from spillcast.engines.engine import Engine, LikelyName, WorkMemory
+
+if TYPE_CHECKING:
+    from spillcast.engines.datafusion.lab import DataFusionLab
+
+
+def _lab() -> "type[DataFusionLab]":
+    from spillcast.engines.datafusion.lab import DataFusionLab
+
+    return DataFusionLab
+
+
+ENGINE = Engine(
+    name="datafusion",
+    label="DataFusion",
+    temp_names={"batches in Arrow IPC": LikelyName("datafusion-*/")},
+    memory=WorkMemory("memory pool", "12M..256M", "K"),
+    lab=_lab,
+)

@@ -1,0 +1,136 @@
+"""DataFusion in experiments: queries that spill in a fair memory pool; its hash joins never do."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+from spillcast.engines.engine import Lab, Workload
+from spillcast.engines.held import HeldQuery, Scheduled, Session, scheduled, serve
+from spillcast.errors import ProgramMissing
+from spillcast.recording.meta import ObservedEngine
+from spillcast.units import parse_bytes
+
+TABLE = """
+copy (select value as id, (value * 7919) % 1000003 as part, (value * 104729) % 1000033 as kind,
+             ((value * 15485863) % 1000037) / 100.0 as amount from range({rows})) to '{path}'
+"""
+SORT = (
+    "select count(*), max(step) from (select id - lag(id) over (order by part, id) as step from t)"
+)
+GROUP_BY = """
+select count(*), max(total) from (select part, sum(amount) as total, min(id) from t group by part)
+"""
+WINDOW = """
+select count(*), max(total) from (
+  select sum(amount) over (partition by kind order by id) as total from t)
+"""
+DISTINCT = "select count(*), max(part) from (select distinct kind, part from t)"
+#: A sort merges with this part of its memory: with less it fails.
+MERGE_BYTES = 4_000_000
+ROWS, MEMORY_MB = 2_000_000, 12
+DEMO = Workload("sort", SORT, rows=12_000_000, memory="24M")
+
+
+def verified(threads: int) -> tuple[Workload, ...]:
+    """What a verification runs: each thread has its part of the pool."""
+    queries = {
+        "sort": (SORT, 1.0, 1800),
+        "group by": (GROUP_BY, 0.6, 1800),
+        "window": (WINDOW, 2.5, 2500),
+        "distinct": (DISTINCT, 0.6, 2000),
+    }
+    memory = f"{MEMORY_MB * threads}M"
+    return tuple(
+        Workload(name, sql, ROWS, memory, threads, cpu_s=cpu_s, operations=operations)
+        for name, (sql, cpu_s, operations) in queries.items()
+    )
+
+
+class DataFusionLab(Lab):
+    """DataFusion of this interpreter. ProgramMissing where there is none."""
+
+    demo: ClassVar[Workload] = DEMO
+
+    def __init__(self, room: Path) -> None:
+        try:
+            import datafusion
+        except ImportError:
+            raise ProgramMissing("datafusion is not installed", "pip install datafusion") from None
+        self._room = room
+        self._version = datafusion.__version__
+
+    @staticmethod
+    def verified(threads: int) -> Sequence[Workload]:
+        """The queries of a verification."""
+        return verified(threads)
+
+    @property
+    def label(self) -> str:
+        """Name and version."""
+        return f"DataFusion {self._version}"
+
+    def build(self, rows: int) -> None:
+        """Write the table if it does not exist."""
+        import datafusion
+
+        if not self._table(rows).exists():
+            statement = TABLE.format(rows=rows, path=self._table(rows))
+            datafusion.SessionContext().sql(statement).collect()
+
+    @contextmanager
+    def hold(
+        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+    ) -> Iterator[HeldQuery]:
+        """A query in a process of its own."""
+        query = {
+            "sql": workload.sql,
+            "table": str(self._table(workload.rows)),
+            "temp": str(temp),
+            "memory_bytes": parse_bytes(workload.memory, "memory"),
+            "threads": workload.threads,
+        }
+        threads = {"TOKIO_WORKER_THREADS": str(workload.threads), **environment}
+        with closing(HeldQuery("DataFusion", __name__, query, threads)) as held:
+            yield held
+
+    def describe(self, workload: Workload) -> ObservedEngine:
+        """As a recording's meta.json keeps it."""
+        return ObservedEngine(
+            name="datafusion",
+            version=self._version,
+            sql=workload.sql.strip(),
+            settings={"memory": workload.memory, "target_partitions": workload.threads},
+        )
+
+    def _table(self, rows: int) -> Path:
+        return self._room / f"{rows}.parquet"
+
+
+class DataFusionSession(Session):
+    """The query in a session of this process."""
+
+    def __init__(self, query: Mapping[str, Any]) -> None:
+        from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext
+
+        self.pid, self._sql = os.getpid(), query["sql"]
+        runtime = RuntimeEnvBuilder().with_fair_spill_pool(query["memory_bytes"])
+        config = SessionConfig().with_target_partitions(query["threads"])
+        config.set("datafusion.execution.sort_spill_reservation_bytes", str(MERGE_BYTES))
+        self._context = SessionContext(config, runtime.with_disk_manager_specified(query["temp"]))
+        self._context.register_parquet("t", query["table"])
+
+    def run(self) -> list[Any]:
+        """Run the query; its rows."""
+        batches = self._context.sql(self._sql).collect()
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    def scheduled(self) -> Scheduled:
+        """All threads of this process."""
+        return scheduled(Path("/proc/self/task").iterdir())
+
+
+if __name__ == "__main__":
+    # Whatever DataFusion raises is an Exception itself.
+    serve(DataFusionSession, Exception)

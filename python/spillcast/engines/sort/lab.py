@@ -1,0 +1,124 @@
+"""GNU sort in experiments: files of lines that are sorted in a small buffer."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar
+
+from spillcast.engines.engine import Lab, Workload
+from spillcast.engines.held import HeldQuery, Scheduled, Session, end_with_parent, scheduled, serve
+from spillcast.errors import ProgramMissing
+from spillcast.recording.meta import ObservedEngine
+
+PROGRAM = "sort"
+ROWS, MEMORY = 400_000, "2M"
+DEMO = Workload("sort", "", rows=3_000_000, memory="8M")
+#: Keys by name: lines as bytes, and keys of which each comparison takes more CPU time.
+KEYS = {
+    "lines": "",
+    "numbers": "-k 2,2n",
+    "unique": "-u",
+    "floating point": "-k 2,2g",
+    "versions": "-V",
+}
+
+
+def verified(threads: int) -> tuple[Workload, ...]:
+    """What a verification runs: 2,200 temp operations each."""
+    return tuple(
+        Workload(name, keys, ROWS, MEMORY, threads, cpu_s=0.5, operations=2200)
+        for name, keys in KEYS.items()
+    )
+
+
+class SortLab(Lab):
+    """GNU sort of this machine. ProgramMissing where it is another or none."""
+
+    demo: ClassVar[Workload] = DEMO
+
+    def __init__(self, room: Path) -> None:
+        self._room = room
+        program = shutil.which(PROGRAM)
+        version = [program or PROGRAM, "--version"]
+        words = subprocess.run(version, capture_output=True, text=True).stdout if program else ""
+        if "GNU coreutils" not in words:
+            raise ProgramMissing("sort of GNU coreutils is not on the PATH")
+        self._version = words.partition("\n")[0].rpartition(" ")[2]
+
+    @staticmethod
+    def verified(threads: int) -> Sequence[Workload]:
+        """The keys of a verification."""
+        return verified(threads)
+
+    @property
+    def label(self) -> str:
+        """Name and version."""
+        return f"GNU sort {self._version}"
+
+    def build(self, rows: int) -> None:
+        """Write the file of lines if it does not exist: two numbers each."""
+        if not self._lines(rows).exists():
+            chance = Random(rows)
+            with self._lines(rows).open("w") as file:
+                for _ in range(rows):
+                    file.write(f"{chance.randrange(10**6)} {chance.randrange(1000)}\n")
+
+    @contextmanager
+    def hold(
+        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+    ) -> Iterator[HeldQuery]:
+        """A sort in a process of its own, which prints nothing."""
+        options = ["-S", workload.memory, f"--parallel={workload.threads}", "-T", str(temp)]
+        lines = str(self._lines(workload.rows))
+        command = [PROGRAM, *workload.sql.split(), *options, "-o", os.devnull, lines]
+        with closing(HeldQuery("GNU sort", __name__, {"command": command}, environment)) as held:
+            yield held
+
+    def describe(self, workload: Workload) -> ObservedEngine:
+        """As a recording's meta.json keeps it."""
+        return ObservedEngine(
+            name="sort",
+            version=self._version,
+            sql=f"sort {workload.sql}".strip(),
+            settings={"-S": workload.memory, "--parallel": workload.threads},
+        )
+
+    def _lines(self, rows: int) -> Path:
+        return self._room / f"{rows}.txt"
+
+
+class SortSession(Session):
+    """A process that becomes the program when it is to run."""
+
+    def __init__(self, query: Mapping[str, Any]) -> None:
+        begin, self._gate = os.pipe()
+        self._ended: Scheduled | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            end_with_parent()
+            os.read(begin, 1)
+            os.execvpe(PROGRAM, query["command"], os.environ | {"LC_ALL": "C"})
+
+    def run(self) -> list[int]:
+        """Run the program to its end; its exit status. OSError where it failed."""
+        os.write(self._gate, b"\n")
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        # Threads that ended count for the CPU time of their process alone.
+        delay_s = self.scheduled().run_queue_delay_s
+        _, status, usage = os.wait4(self.pid, 0)
+        self._ended = Scheduled(usage.ru_utime + usage.ru_stime, delay_s)
+        if (code := os.waitstatus_to_exitcode(status)) != 0:
+            raise OSError(f"exit status {code}")
+        return [code]
+
+    def scheduled(self) -> Scheduled:
+        """The threads of the program."""
+        return self._ended or scheduled(Path(f"/proc/{self.pid}/task").iterdir())
+
+
+if __name__ == "__main__":
+    serve(SortSession, OSError)
