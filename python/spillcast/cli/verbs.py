@@ -17,6 +17,7 @@ VERBS = (
     "probe",
     "storage",
     "forecast",
+    "size",
     "report",
     "sweep",
     "move",

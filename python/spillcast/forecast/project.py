@@ -63,12 +63,12 @@ class Projector:
 
     def binding(self, storage: Storage) -> Binding:
         """What temp I/O waits for on a storage with limits."""
+        return binding_of(storage, self.outcome)
 
-        def outcome(on: Storage) -> Outcome:
-            projected = projection(self.baseline, on, cached=storage.source.uncached)
-            return projected.total_s, projected.causes_s
-
-        return binding_of(storage, outcome)
+    def outcome(self, storage: Storage) -> Outcome:
+        """The elapsed time on a storage without an interval, and temp I/O by what it waits for."""
+        projected = projection(self.baseline, storage, cached=storage.source.uncached)
+        return projected.total_s, projected.causes_s
 
     def refused(self, target: str, confidence: float, reason: Refusal) -> Forecast:
         """A forecast that gives no number for a target, and the reason."""

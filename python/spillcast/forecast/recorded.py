@@ -53,13 +53,16 @@ from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
 
 
-def read_workload(recording: Recording, question: Question) -> tuple[Workload, Recording]:
+def read_workload(
+    recording: Recording, question: Question, max_rows: int | None = None
+) -> tuple[Workload, Recording]:
     """The workload of a recording, and the recording that storages are probed with.
 
-    A large recording is sampled unless the question is ``exact``.
+    A large recording is sampled unless the question is ``exact``; with ``max_rows`` any that has
+    more waits, to about so many.
     """
     exact = question.exact or question.rehearse is not None
-    sample = recording if exact else sample_of(recording)
+    sample = recording if exact else sample_of(recording, max_rows)
     workload = workload_of_recording(
         sample,
         elapsed_s=question.elapsed_s,
@@ -269,21 +272,24 @@ FAST_MOST = 0.005
 ERROR_MOST, EXACT_ROWS_MOST = 0.05, 20_000_000
 
 
-def sample_of(recording: Recording) -> Recording:
+def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
     """A sample of a recording's waits; the recording itself where that is small, or all count.
+
+    It is small with at most ``max_rows`` waits, by default below WHOLE_ROWS.
 
     All count of a query that went on, for what is to come of it is told by all that was done; and
     where one that was rehearsed is set beside it. Where a page cache may have answered temp I/O, it
     is asked what it held of some regions of the files.
     """
-    if recording.waits_in_memory or recording.meta.raw.rows < WHOLE_ROWS:
+    rows = recording.meta.raw.rows
+    if recording.waits_in_memory or rows < (WHOLE_ROWS if max_rows is None else max_rows + 1):
         return recording
     if went_on(recording.meta) or (recording.path / KEPT).exists():
         return recording
     room_bytes, room = engine_cache_bytes(recording), None
     if room_bytes is not None and _fast_share(recording) > FAST_MOST:
         room = PageCacheRoom(room_bytes, lambda took_ns, size: took_ns <= memory_ns(size))
-    return sampled(recording, SAMPLE_ROWS, room)
+    return sampled(recording, max_rows or SAMPLE_ROWS, room)
 
 
 def too_unsure(forecast: Forecast) -> bool:

@@ -1,7 +1,8 @@
 """The cheapest storage that meets a time limit, and the frontier of price and time."""
 
+import platform
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from math import inf
 
@@ -21,12 +22,15 @@ from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording.event_names import OPS
 from spillcast.storage.catalogue.prices import Prices, provider_of
 from spillcast.storage.catalogue.row import LatencyClass, rows_by_name
+from spillcast.storage.memory import machine_cache_bytes
 from spillcast.storage.source import ASSUMED
 from spillcast.storage.storage import Storage
 from spillcast.units import format_bytes, format_duration, format_setting
 
 #: Rows of a frontier.
 ROWS_MAX = 14
+#: Storages without a price that are named.
+UNPRICED_MAX = 3
 #: Without a limit the cheapest storage is chosen that saves this share of what the fastest saves.
 WORTH = 0.9
 
@@ -49,74 +53,106 @@ def size(
     considered where they are given.
     """
     search = Search(statements, prices, within_s, confidence, steps)
-    tried = sorted(
-        _products(search, products), key=lambda product: product.cost(product.lowest) or inf
-    )
-    rows, settings_of = (
-        list(_free_rows(search, free_memory_bytes)),
-        dict[str, tuple[Product, dict[str, float]]](),
-    )
-    for product in tried:
-        settings = list(product.path())
-        if within_s is not None:
-            bought = [row.cost_per_month for row in rows if row.meets and row.provider]
-            below = min((cost for cost in bought if cost is not None), default=inf)
-            if (meeting := product.cheapest(below)) is not None:
-                settings.append(meeting)
-        for chosen in settings:
-            row = product.sized(chosen)
-            if row is not None:
-                rows.append(row)
-                settings_of[row.target] = product, chosen
-    priced = [row for row in rows if row.cost_per_month is not None]
-    frontier, chosen_row = _frontier(priced), _chosen(priced, within_s, statements)
+    tried = _candidates(search, products, free_memory_bytes)
+    priced = [candidate for candidate in tried if candidate.cost is not None]
+    best = _chosen(priced, search)
+    frontier = _frontier(priced)
+    fastest_s = frontier[-1].elapsed_s if frontier else inf
+    unpriced = [
+        candidate
+        for candidate in _frontier([replace(c, cost=0.0) for c in tried if c.cost is None])
+        if candidate.elapsed_s < (1 - FASTER_MIN) * fastest_s
+    ]
+    rows = [row for c in _thinned(frontier, best) if (row := c.row(search)) is not None]
+    chosen = None if best is None else best.row(search)
     knobs, binding = list[Knob](), None
-    if chosen_row is not None and chosen_row.target in settings_of:
-        product, settings_ = settings_of[chosen_row.target]
-        knobs = list(_knobs(product, settings_, chosen_row))
+    if best is not None and chosen is not None and best.product is not None:
+        knobs = list(_knobs(best.product, best.settings, chosen))
         if len(statements) == 1:
-            binding = statements[0].projector.binding(product.storage(settings_))
-    fastest_s = min((row.elapsed_s for row in frontier), default=inf)
-    ceilings = [statement.projector.zero_latency.forecast_s for statement in statements]
-    unpriced = _frontier(
-        [replace(row, cost_per_month=0.0) for row in rows if row.cost_per_month is None]
-    )
+            binding = statements[0].projector.binding(best.product.storage(best.settings))
+    ceilings_s = [statement.projector.zero_latency.forecast_s for statement in statements]
     sizing = Sizing(
-        baseline_s=_mean(statements, [statement.baseline_s for statement in statements]),
-        ceiling_s=_mean(statements, ceilings),
+        baseline_s=search.mean([statement.baseline_s for statement in statements]),
+        ceiling_s=search.mean(ceilings_s),
         within_s=within_s,
         confidence=confidence,
         currency=prices.currency,
-        chosen=chosen_row,
-        frontier=_thinned(frontier, chosen_row),
+        chosen=chosen,
+        frontier=rows,
         knobs=knobs,
         binding=binding,
         unpriced=[
-            replace(row, cost_per_month=None)
-            for row in unpriced
-            if row.elapsed_s < (1 - FASTER_MIN) * fastest_s
+            replace(row, cost_per_month=None, cost_per_saved_h=None)
+            for candidate in unpriced[-UNPRICED_MAX:]
+            if (row := candidate.row(search)) is not None
         ],
         notes=(),
         prices=prices.notes(
             [
-                row.target.removeprefix("catalogue:").partition("?")[0]
-                for row in frontier
-                if row.provider
+                c.product.row.name
+                for c in priced
+                if c.product and c.name in {r.target for r in rows}
             ],
             today or date.today(),
         ),
         statements=len(statements),
         forecasts=search.forecasts,
     )
-    return replace(sizing, notes=list(_notes(sizing, rows, max(ceilings))))
+    return replace(sizing, notes=list(_notes(sizing, max(ceilings_s))))
 
 
-def _mean(statements: Sequence[Sized], values: Sequence[float]) -> float:
-    """The mean over one run of each statement, weighted by their runs."""
-    weighted = sum(
-        statement.weight * value for statement, value in zip(statements, values, strict=True)
-    )
-    return weighted / sum(statement.weight for statement in statements)
+@dataclass(frozen=True)
+class Candidate:
+    """A storage that is compared by its price and its time without an interval."""
+
+    name: str
+    cost: float | None
+    elapsed_s: float
+    product: Product | None = None
+    settings: Mapping[str, float] = field(default_factory=dict)
+    #: What is no product, as a row of the answer.
+    free: SizeRow | None = None
+
+    def row(self, search: Search) -> SizeRow | None:
+        """Its row, with an interval."""
+        if self.product is None:
+            return self.free
+        product = self.product
+        storage = product.storage(self.settings)
+        words = product.words(self.settings)
+        return search.row(storage, words, self.cost, product.price_of, product.remark)
+
+
+def _candidates(
+    search: Search, names: Collection[str] | None, free_memory_bytes: int | None
+) -> list[Candidate]:
+    """Settings of all products: those that a frontier is made of, and the cheapest that suffice."""
+    candidates = [
+        Candidate(row.target, 0.0, row.elapsed_s, free=row)
+        for row in _free_rows(search, free_memory_bytes)
+    ]
+    below = inf
+    products = _products(search, names)
+    for product in sorted(products, key=lambda product: product.cost(product.lowest) or inf):
+        settings = list(product.path())
+        if search.within_s is not None and (meeting := product.cheapest(below)) is not None:
+            settings.append(meeting)
+            below = min(below, product.cost(meeting) or inf)
+        for chosen in settings:
+            storage = product.storage(chosen)
+            outcome = search.outcome(storage)
+            if outcome is not None:
+                cost = product.cost(chosen)
+                candidates.append(Candidate(storage.name, cost, outcome[0], product, chosen))
+    return candidates
+
+
+def free_memory_bytes(statements: Sequence[Sized]) -> int | None:
+    """Memory that temp files may take on a tmpfs, where all statements ran on this machine."""
+    hosts = {statement.projector.workload.host for statement in statements}
+    if hosts != {platform.node()}:
+        return None
+    return machine_cache_bytes() // 2
 
 
 def _products(search: Search, names: Collection[str] | None) -> list[Product]:
@@ -159,8 +195,8 @@ def _dominates(
 def _free_rows(search: Search, free_memory_bytes: int | None) -> Iterator[SizeRow]:
     """What needs no storage to be bought: a tmpfs where memory allows, and more work memory."""
     if free_memory_bytes is not None and free_memory_bytes > search.room_bytes:
-        room = f"memory of {format_bytes(search.room_bytes)}"
-        row = search.row(_tmpfs(), room, 0.0, "while memory is free")
+        room = {"memory": format_bytes(search.room_bytes)}
+        row = search.row(_tmpfs(), room, 0.0, remark="while memory is free")
         if row is not None:
             yield row
     if len(search.statements) > 1:
@@ -178,7 +214,7 @@ def _free_rows(search: Search, free_memory_bytes: int | None) -> Iterator[SizeRo
     yield SizeRow(
         target=f"work_mem {format_setting(enough.work_mem_bytes)}",
         provider=None,
-        settings=f"up to {format_bytes(memory.most_bytes)} of memory",
+        settings={"memory": format_bytes(memory.most_bytes)},
         cost_per_month=0.0,
         elapsed_s=enough.forecast_s,
         interval_s=enough.interval_s,
@@ -198,51 +234,49 @@ def _tmpfs() -> Storage:
     return Storage("tmpfs", ASSUMED, groups)
 
 
-def _frontier(rows: Sequence[SizeRow]) -> list[SizeRow]:
-    """Rows that no cheaper one equals in time, the cheapest first."""
-    frontier = list[SizeRow]()
-    for row in sorted(rows, key=lambda row: (row.cost_per_month or 0.0, row.elapsed_s)):
-        if not frontier or row.elapsed_s < frontier[-1].elapsed_s:
-            frontier.append(row)
+def _frontier(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those that no cheaper one equals in time, the cheapest first."""
+    frontier = list[Candidate]()
+    for candidate in sorted(candidates, key=lambda c: (c.cost or 0.0, c.elapsed_s)):
+        if not frontier or candidate.elapsed_s < frontier[-1].elapsed_s:
+            frontier.append(candidate)
     return frontier
 
 
-def _thinned(frontier: Sequence[SizeRow], chosen: SizeRow | None) -> list[SizeRow]:
-    """At most ROWS_MAX rows: those that save least over the one before are left out."""
-    rows = list(frontier)
-    if chosen is not None and chosen not in rows:
-        rows = sorted([*rows, chosen], key=lambda row: (row.cost_per_month or 0.0, -row.elapsed_s))
+def _thinned(frontier: Sequence[Candidate], best: Candidate | None) -> list[Candidate]:
+    """At most ROWS_MAX: those that save least over the one before are left out."""
+    kept = list(frontier)
+    if best is not None and best not in kept:
+        kept = sorted([*kept, best], key=lambda c: (c.cost or 0.0, -c.elapsed_s))
 
     def gain(at: int) -> float:
-        if at == 0 or at == len(rows) - 1 or rows[at] is chosen:
+        if at in (0, len(kept) - 1) or kept[at] is best:
             return inf
-        return 1 - rows[at].elapsed_s / rows[at - 1].elapsed_s
+        return 1 - kept[at].elapsed_s / kept[at - 1].elapsed_s
 
-    while len(rows) > 2:
-        at = min(range(len(rows)), key=gain)
-        if len(rows) <= ROWS_MAX and gain(at) >= FASTER_MIN:
+    while len(kept) > 2:
+        at = min(range(len(kept)), key=gain)
+        if gain(at) == inf or (len(kept) <= ROWS_MAX and gain(at) >= FASTER_MIN):
             break
-        if gain(at) == inf:
-            break
-        del rows[at]
-    return rows
+        del kept[at]
+    return kept
 
 
-def _chosen(
-    rows: Sequence[SizeRow], within_s: float | None, statements: Sequence[Sized]
-) -> SizeRow | None:
+def _chosen(priced: Sequence[Candidate], search: Search) -> Candidate | None:
     """The cheapest that meets the limit; without one, the cheapest that saves most of the time."""
-    if within_s is not None:
-        meeting = [row for row in rows if row.meets]
-    elif rows:
-        baseline_s = _mean(statements, [statement.baseline_s for statement in statements])
-        fastest_s = min(row.elapsed_s for row in rows)
-        if fastest_s >= baseline_s:
-            return None
-        meeting = [r for r in rows if baseline_s - r.elapsed_s >= WORTH * (baseline_s - fastest_s)]
-    else:
-        meeting = []
-    return min(meeting, key=lambda r: (r.cost_per_month or 0.0, r.elapsed_s), default=None)
+    order = sorted(priced, key=lambda c: (c.cost or 0.0, c.elapsed_s))
+    if search.within_s is not None:
+        for candidate in order:
+            row = candidate.row(search) if candidate.elapsed_s <= search.within_s else None
+            if row is not None and row.meets:
+                return candidate
+        return None
+    baseline_s = search.mean([statement.baseline_s for statement in search.statements])
+    fastest_s = min((candidate.elapsed_s for candidate in priced), default=inf)
+    if fastest_s >= baseline_s:
+        return None
+    limit_s = baseline_s - WORTH * (baseline_s - fastest_s)
+    return next(candidate for candidate in order if candidate.elapsed_s <= limit_s)
 
 
 def _knobs(product: Product, chosen: Mapping[str, float], row: SizeRow) -> Iterator[Knob]:
@@ -265,23 +299,25 @@ def _knobs(product: Product, chosen: Mapping[str, float], row: SizeRow) -> Itera
             )
 
 
-def _notes(sizing: Sizing, rows: Sequence[SizeRow], ceiling_s: float) -> Iterator[str]:
+def _notes(sizing: Sizing, ceiling_s: float) -> Iterator[str]:
     """What no storage does, in sentences."""
-    if not rows:
-        yield "no product allows a forecast"
-        return
     within_s = sizing.within_s
-    if within_s is not None and sizing.chosen is None:
-        limit = format_duration(within_s)
-        if ceiling_s > within_s:
-            yield f"no storage meets {limit}: {format_duration(ceiling_s)} are outside temp I/O"
-        else:
-            best = min(rows, key=lambda row: row.interval_s[1])
-            yield (
-                f"no storage meets {limit} with the upper end of its interval; the closest is "
-                f"{best.target}, up to {format_duration(best.interval_s[1])}"
-            )
-        if memory := [r for r in rows if r.target.startswith("work_mem") and r.meets]:
-            yield f"{memory[0].target} meets it"
-    elif sizing.chosen is None:
-        yield "no product is faster than the storage of today, or none has a price"
+    if not sizing.frontier and not sizing.unpriced:
+        yield "no product allows a forecast"
+    elif within_s is None and sizing.chosen is None:
+        yield "no product with a price is faster than the storage of today"
+    if within_s is None:
+        return
+    limit = format_duration(within_s)
+    if sizing.statements == 1 and sizing.baseline_s <= within_s:
+        yield f"the storage of today is within {limit}: {format_duration(sizing.baseline_s)}"
+    if sizing.chosen is not None:
+        return
+    if ceiling_s > within_s:
+        yield f"no storage meets {limit}: {format_duration(ceiling_s)} are outside temp I/O"
+    elif sizing.frontier:
+        best = min(sizing.frontier, key=lambda row: row.interval_s[1])
+        yield (
+            f"no storage meets {limit} with the upper end of its interval; the closest is "
+            f"{best.target}, up to {format_duration(best.interval_s[1])}"
+        )

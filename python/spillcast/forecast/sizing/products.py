@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, inf
 
-from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE
+from spillcast.errors import Refusal
+from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE, Outcome
 from spillcast.forecast.project import Projector, interval_of
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import Interval
@@ -27,6 +28,8 @@ STEPS: Mapping[str, float] = {"iops": 1000.0, "throughput": 25.0, "size": 50.0 *
 ROOM = 1.25
 #: By how much a path raises the setting that binds; it ends where that saves less than FASTER_MIN.
 PATH_FACTOR, FASTER_MIN = 1.5, 0.03
+#: No local disk of an instance is smaller; of some the catalogue does not know the size.
+SMALLEST_DISK_GIB = 46.0
 DAYS_PER_MONTH = 365.25 / 12
 
 
@@ -37,6 +40,8 @@ class Sized:
     projector: Projector
     runs_per_day: float | None = None
     name: str = ""
+    #: Its calls in an export, by which statements are weighted where their runs are not known.
+    calls: float | None = None
 
     @cached_property
     def baseline_s(self) -> float:
@@ -46,17 +51,16 @@ class Sized:
     @property
     def weight(self) -> float:
         """Its part of a mean over statements."""
-        return 1.0 if self.runs_per_day is None else self.runs_per_day
+        return self.runs_per_day or self.calls or 1.0
 
 
 @dataclass(frozen=True)
 class Times:
-    """The statements on one storage."""
+    """The statements on one storage: the mean time, the interval of the slowest, what is saved."""
 
     elapsed_s: float
     interval_s: Interval
     saved_s_per_day: float | None
-    causes_s: Mapping[str, float]
 
 
 @dataclass
@@ -69,6 +73,7 @@ class Search:
     confidence: float = CONFIDENCE
     steps: Mapping[str, float] = field(default_factory=lambda: STEPS)
     forecasts: int = 0
+    _outcomes: dict[str, Outcome | None] = field(default_factory=dict)
     _times: dict[str, Times | None] = field(default_factory=dict)
 
     @cached_property
@@ -77,37 +82,76 @@ class Search:
         held = max(statement.projector.workload.held_bytes for statement in self.statements)
         return max(ROOM * held, GIB)
 
-    def times(self, storage: Storage) -> Times | None:
-        """The statements on a storage; None where it allows no forecast of one."""
-        if storage.name not in self._times:
+    def mean(self, values: Sequence[float]) -> float:
+        """The mean over one run of each statement, weighted by their runs."""
+        weights = [statement.weight for statement in self.statements]
+        pairs = zip(weights, values, strict=True)
+        return sum(weight * value for weight, value in pairs) / sum(weights)
+
+    def outcome(self, storage: Storage) -> Outcome | None:
+        """The mean time without an interval, and its waits; None where it allows no forecast."""
+        if storage.name not in self._outcomes:
             self.forecasts += len(self.statements)
+            try:
+                outcomes = [statement.projector.outcome(storage) for statement in self.statements]
+            except Refusal:
+                self._outcomes[storage.name] = None
+                return None
+            causes = {cause for _, causes_s in outcomes for cause in causes_s}
+            self._outcomes[storage.name] = (
+                self.mean([elapsed_s for elapsed_s, _ in outcomes]),
+                {c: self.mean([causes_s.get(c, 0.0) for _, causes_s in outcomes]) for c in causes},
+            )
+        return self._outcomes[storage.name]
+
+    def times(self, storage: Storage) -> Times | None:
+        """The statements on a storage with an interval; None where it allows no forecast."""
+        if storage.name not in self._times:
             self._times[storage.name] = self._forecast(storage)
         return self._times[storage.name]
 
     def _forecast(self, storage: Storage) -> Times | None:
-        elapsed_s, saved_s, bounds, causes_s = 0.0, 0.0, list[Interval](), dict[str, float]()
+        times_s, bounds = list[float](), list[Interval]()
+        self.forecasts += len(self.statements)
         for statement in self.statements:
             forecast = statement.projector.forecast(storage, self.confidence, explain=False)
             bound = interval_of(forecast)
-            if bound is None or forecast.uncertainty is None:
+            elapsed_s = forecast.forecast_s
+            # Of an interval that is too wide for a number, its middle is known all the same.
+            if elapsed_s is None and forecast.uncertainty is not None:
+                elapsed_s = forecast.uncertainty.forecast_s
+            if bound is None or elapsed_s is None:
                 return None
-            total_s = forecast.uncertainty.forecast_s
-            elapsed_s += statement.weight * total_s
-            saved_s += statement.weight * (statement.baseline_s - total_s)
+            times_s.append(elapsed_s)
             bounds.append(bound)
-            for cause, s in (forecast.causes_s or {}).items():
-                causes_s[cause] = causes_s.get(cause, 0.0) + statement.weight * s
-        total = sum(statement.weight for statement in self.statements)
-        known = all(statement.runs_per_day is not None for statement in self.statements)
-        widest = max(bounds, key=lambda interval_s: interval_s[1])
-        return Times(elapsed_s / total, widest, saved_s if known else None, causes_s)
+        runs = [statement.runs_per_day for statement in self.statements]
+        saved_s = [
+            (statement.runs_per_day or 0.0) * (statement.baseline_s - elapsed_s)
+            for statement, elapsed_s in zip(self.statements, times_s, strict=True)
+        ]
+        return Times(
+            self.mean(times_s),
+            max(bounds, key=lambda interval_s: interval_s[1]),
+            None if None in runs else sum(saved_s),
+        )
 
-    def meets(self, times: Times | None) -> bool:
-        """Whether the upper end of the interval is within the limit."""
-        return times is not None and times.interval_s[1] <= (self.within_s or inf)
+    def meets(self, storage: Storage) -> bool:
+        """Whether the upper end of the interval of every statement is within the limit."""
+        if self.within_s is None:
+            return True
+        outcome = self.outcome(storage)
+        if outcome is None or (len(self.statements) == 1 and outcome[0] > self.within_s):
+            return False
+        times = self.times(storage)
+        return times is not None and times.interval_s[1] <= self.within_s
 
     def row(
-        self, storage: Storage, settings: str, cost: float | None, remark: str = ""
+        self,
+        storage: Storage,
+        settings: Mapping[str, str],
+        cost: float | None,
+        price_of: str | None = None,
+        remark: str = "",
     ) -> SizeRow | None:
         """A row of the answer."""
         if (times := self.times(storage)) is None:
@@ -123,9 +167,10 @@ class Search:
             cost_per_month=cost,
             elapsed_s=times.elapsed_s,
             interval_s=times.interval_s,
-            meets=None if self.within_s is None else self.meets(times),
+            meets=None if self.within_s is None else times.interval_s[1] <= self.within_s,
             saved_h_per_month=saved_h,
             cost_per_saved_h=(cost or 0.0) / (saved_h or 1.0) if paid else None,
+            price_of=price_of,
             remark=remark,
         )
 
@@ -160,7 +205,10 @@ class Product:
     def fits(self) -> bool:
         """Whether the temp files fit, as far as the size is known."""
         sizes = [p.high for p in self.row.parameters if p.key == "size"]
-        size = sizes[0] if sizes else self.row.figures.get("size_gib", inf) * GIB
+        known_gib = self.row.figures.get("size_gib")
+        if not sizes and known_gib is None and self.row.kind == "device":
+            known_gib = SMALLEST_DISK_GIB
+        size = sizes[0] if sizes else (inf if known_gib is None else known_gib * GIB)
         return size >= self.search.room_bytes
 
     def settings(self, chosen: Mapping[str, float]) -> dict[str, float]:
@@ -189,28 +237,24 @@ class Product:
         size = figures.get("size") or self.row.figures.get("size_gib", 0.0) * GIB
         return self.search.prices.month(self.row.name, figures, size or self.search.room_bytes)
 
-    def sized(self, chosen: Mapping[str, float]) -> SizeRow | None:
-        """The row of these settings."""
-        values = self.settings(chosen)
-        words = [setting_words(key, value, self.row) for key, value in values.items()]
-        settings = ", ".join([self.row.title, *words] if words else [self.row.description])
-        cost = self.cost(chosen)
-        return self.search.row(self.storage(chosen), settings, cost, ", ".join(self.remarks))
+    def words(self, chosen: Mapping[str, float]) -> dict[str, str]:
+        """The settings as people name them, by key."""
+        values = self.settings(chosen).items()
+        return {key: setting_words(key, value, self.row) for key, value in values}
 
     @property
-    def remarks(self) -> list[str]:
-        """What the price covers, and what the catalogue does not know."""
-        remarks = []
-        if any(limit.burst_ns > CREDIT_S * 1e9 for limit in self.row.storage().limits):
-            remarks.append("with full burst credits")
+    def price_of(self) -> str | None:
+        """What the price of a local disk covers; None of volumes."""
         units = {price.unit for price in self.search.prices.of(self.row.name)}
         if "instance-hour-without" in units:
-            remarks.append("price over the instance without disks")
-        elif "instance-hour" in units:
-            remarks.append("price of the entire instance")
-        if not self.row.parameters and "size_gib" not in self.row.figures:
-            remarks.append("check its capacity")
-        return remarks
+            return "difference"
+        return "instance" if "instance-hour" in units else None
+
+    @property
+    def remark(self) -> str:
+        """What the forecast assumes."""
+        credits = any(limit.burst_ns > CREDIT_S * 1e9 for limit in self.row.storage().limits)
+        return "with full burst credits" if credits else ""
 
     @property
     def lowest(self) -> dict[str, float]:
@@ -224,7 +268,7 @@ class Product:
 
     def meets(self, chosen: Mapping[str, float]) -> bool:
         """Whether these settings meet the limit."""
-        return self.search.meets(self.search.times(self.storage(chosen)))
+        return self.search.meets(self.storage(chosen))
 
     def cheapest(self, below: float) -> dict[str, float] | None:
         """The cheapest settings that meet the limit and cost less than ``below``; None if none."""
@@ -268,11 +312,12 @@ class Product:
     def path(self) -> Iterator[dict[str, float]]:
         """Settings from the lowest up, each with more of what binds the one before."""
         chosen = self.lowest
-        while (times := self.search.times(self.storage(chosen))) is not None:
+        while (outcome := self.search.outcome(self.storage(chosen))) is not None:
             yield chosen
-            waits = {key: _waits_of(key, times.causes_s) for key in self.grids}
+            elapsed_s, causes_s = outcome
+            waits = {key: _waits_of(key, causes_s) for key in self.grids}
             more = {k: v for k, v in waits.items() if v and chosen[k] < self.grids[k][-1]}
-            if not more or max(more.values()) < FASTER_MIN * times.elapsed_s:
+            if not more or max(more.values()) < FASTER_MIN * elapsed_s:
                 return
             key = max(more, key=lambda name: more[name])
             wanted = PATH_FACTOR * chosen[key]

@@ -1,6 +1,6 @@
 """What to buy: the rows of a frontier of price and time, and the row to choose."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,7 +20,8 @@ class SizeRow:
     #: A target of ``forecast``; ``work_mem 512MB`` or ``tmpfs`` where nothing is bought.
     target: str
     provider: str | None
-    settings: str
+    #: ``size``, ``iops`` and ``throughput`` with their units, or ``memory`` that it takes.
+    settings: Mapping[str, str]
     #: None where no price is known.
     cost_per_month: float | None
     elapsed_s: float
@@ -31,6 +32,8 @@ class SizeRow:
     #: Of all statements; None where their runs a day are not known.
     saved_h_per_month: float | None
     cost_per_saved_h: float | None
+    #: Of local disks of instances: ``difference`` to the instance without disks, or ``instance``.
+    price_of: str | None = None
     remark: str = ""
 
 

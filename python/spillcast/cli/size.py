@@ -1,0 +1,89 @@
+"""``spillcast size``: the cheapest storage that is fast enough, and the frontier of price."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spillcast.cli.question import with_question
+from spillcast.cli.usage import Answer
+
+if TYPE_CHECKING:
+    from spillcast.forecast.question import Question
+
+
+@with_question
+def size(
+    evidence: Annotated[
+        list[str],
+        typer.Argument(
+            help="Recordings, plans of PostgreSQL's EXPLAIN, rows of pg_stat_statements, reports "
+            "or figures: one storage for all statements."
+        ),
+    ],
+    within: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Time that no statement may exceed, such as 60s."),
+    ] = None,
+    provider: Annotated[
+        str, typer.Option(metavar="NAMES", help="aws, gcp, azure, or several with commas.")
+    ] = "aws,gcp,azure",
+    region: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REGION",
+            help="Region of the prices (default: us-east-1, us-central1 and eastus).",
+        ),
+    ] = None,
+    runs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE",
+            help="Runs of each statement, such as 40/day; of an export, of all its statements.",
+        ),
+    ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="CSV of prices in place of the built-in ones: product,unit,above,price,currency,"
+            "region,as_of,source.",
+        ),
+    ] = None,
+    *,
+    question: "Question",
+) -> Answer:
+    """Find the cheapest storage for temp files that is fast enough.
+
+    It searches the catalogue's products and their settings, tmpfs and more work memory. A storage
+    meets the limit if the upper end of the interval does. Exits with 3 if none does.
+
+    Example: spillcast size run.spill --within 60s --provider aws --runs 40/day
+
+    Example: spillcast size statements.csv --runs 5000/day --prices contract.csv
+    """
+    from spillcast.errors import OptionInvalid
+    from spillcast.forecast.sizing import free_memory_bytes
+    from spillcast.forecast.sizing import size as sized
+    from spillcast.forecast.sizing.evidence import parse_runs_per_day, statements_of
+    from spillcast.report.size import size_page
+    from spillcast.storage.catalogue.prices import PROVIDERS, load_prices
+    from spillcast.units import parse_duration_s
+
+    providers = [name.strip() for name in provider.split(",") if name.strip()]
+    if unknown := [name for name in providers if name not in PROVIDERS]:
+        names = ", ".join(PROVIDERS)
+        raise OptionInvalid(f"--provider {unknown[0]}: not known", f"providers are {names}")
+    within_s = None if within is None else parse_duration_s(within, "--within")
+    runs_per_day = None if runs is None else parse_runs_per_day(runs)
+    known = load_prices(prices, region, providers or PROVIDERS)
+    statements = statements_of(evidence, question, runs_per_day)
+    answer = sized(
+        statements,
+        known,
+        within_s=within_s,
+        confidence=question.confidence,
+        free_memory_bytes=free_memory_bytes(statements),
+    )
+    missed = answer.chosen is None and (within_s is not None or not answer.frontier)
+    return Answer(answer.to_json, lambda: size_page(answer), 3 if missed else 0)

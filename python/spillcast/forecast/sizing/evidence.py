@@ -1,0 +1,105 @@
+"""Evidence -> the statements that a storage is bought for, each with its runs a day."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from spillcast.errors import (
+    EvidenceUnsuited,
+    NoTempIo,
+    OptionInvalid,
+    RecordingInsufficient,
+    Refusal,
+)
+from spillcast.evidence.counts import Counts
+from spillcast.evidence.find import find_evidence
+from spillcast.evidence.open import open_evidence
+from spillcast.evidence.postgres.statement_rows import Row, read_rows
+from spillcast.evidence.postgres.statements import counts_of_row
+from spillcast.forecast.counted import workload_of_counts
+from spillcast.forecast.project import Projector, interval_of
+from spillcast.forecast.question import Question
+from spillcast.forecast.recorded import read_workload
+from spillcast.forecast.sizing.products import Sized
+from spillcast.storage.catalogue import lookup
+from spillcast.units import parse_duration_s
+
+#: Waits of a recording that are simulated on each storage, and statements of an export.
+WAITS_MAX, STATEMENTS_MAX = 12_000, 20
+DAY_S = 86_400.0
+#: A statement without a forecast for this one has none for others.
+TYPICAL = "aws-gp3"
+
+
+def parse_runs_per_day(text: str) -> float:
+    """``40/day``, ``2/h``, ``5/week`` or ``40``: runs a day. OptionInvalid for anything else."""
+    count, _, period = (part.strip() for part in text.partition("/"))
+    periods_s = {"": DAY_S, "day": DAY_S, "week": 7 * DAY_S, "hour": 3600.0, "month": 30.4 * DAY_S}
+    try:
+        runs = float(count.replace(",", ""))
+        period_s = periods_s.get(period) or parse_duration_s(f"1{period}")
+    except (ValueError, OptionInvalid):
+        runs, period_s = 0.0, 1.0
+    if not 0 < runs < float("inf"):
+        raise OptionInvalid(f"--runs {text}: not a number of runs", "such as --runs 40/day")
+    return runs * DAY_S / period_s
+
+
+def statements_of(
+    arguments: Sequence[str], question: Question, runs_per_day: float | None
+) -> list[Sized]:
+    """A statement for each recording, plan or report, and for each row of an export that spills.
+
+    ``runs_per_day`` are those of each; of the rows of an export those of all, shared as their
+    calls are. InputError for evidence without counts or waits, Refusal where none can be forecast.
+    """
+    statements = list[Sized]()
+    for argument in arguments:
+        evidence = find_evidence([argument])
+        if evidence.traces or evidence.ash or evidence.spark:
+            hint = "give a recording, a plan, rows of pg_stat_statements or figures of a run"
+            raise EvidenceUnsuited(f"{argument}: size does not take evidence of this kind", hint)
+        if evidence.statements and question.queryid is None:
+            statements += _of_export(evidence.statements[0], question, runs_per_day)
+            continue
+        run = open_evidence(evidence, question.selection)
+        if isinstance(run, Counts):
+            workload = workload_of_counts(run)
+        else:
+            run.need_io()
+            workload, _ = read_workload(run, question, WAITS_MAX)
+        statements.append(Sized(Projector(workload), runs_per_day, workload.name))
+    return statements
+
+
+def _of_export(path: Path, question: Question, runs_per_day: float | None) -> list[Sized]:
+    """The statements of an export that do the most temp I/O."""
+    spilling = sorted((row for row in read_rows(path) if row.spills), key=_temp, reverse=True)
+    if not spilling:
+        raise NoTempIo(f"{path}: its queries do not spill: there are no temp blocks")
+    statements, refusals = list[Sized](), list[Refusal]()
+    for row in spilling[:STATEMENTS_MAX]:
+        try:
+            counts = counts_of_row(path, row, timed=question.origin is None)
+        except Refusal as refusal:
+            refusals.append(refusal)
+            continue
+        projector = Projector(workload_of_counts(counts))
+        forecast = projector.forecast(lookup(TYPICAL), explain=False)
+        if interval_of(forecast) is None:
+            refusals.append(RecordingInsufficient(f"{path}: {forecast.refused}"))
+            continue
+        statements.append(Sized(projector, None, row.queryid or "", row.calls))
+    if not statements:
+        raise refusals[0]
+    if runs_per_day is None:
+        return statements
+    calls = sum(statement.weight for statement in statements)
+    return [
+        replace(statement, runs_per_day=runs_per_day * statement.weight / calls)
+        for statement in statements
+    ]
+
+
+def _temp(row: Row) -> tuple[float, int]:
+    return row.temp_s, row.blocks

@@ -1,0 +1,165 @@
+"""What to buy: the answer in words, the frontier of price and time, the value of each setting."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from spillcast.forecast.sizing.result import Knob, SizeRow, Sizing
+from spillcast.report.page import Page, Part, Words
+from spillcast.report.table import Column, Table
+from spillcast.units import format_duration, interval_name
+
+#: Names of what needs no purchase.
+TODAY = "today"
+
+
+def size_page(sizing: Sizing) -> Page:
+    """The answer, the frontier, what more of each setting brings, and the dates of prices."""
+    parts: list[Part] = [Words(answer(sizing), indent="")]
+    if sizing.frontier:
+        parts.append(frontier_table(sizing))
+    if knobs := knob_words(sizing):
+        parts.append(Words([f"  {text}" for text in knobs]))
+    parts.append(Words([f"  {text}" for text in remarks(sizing)]))
+    return Page(parts, Table.of(_DATA, [asdict(row) for row in sizing.frontier]))
+
+
+def answer(sizing: Sizing) -> list[str]:
+    """What to buy and what it brings, in sentences."""
+    return [answer_text(sizing), *(f"{note[0].upper()}{note[1:]}." for note in sizing.notes)]
+
+
+def answer_text(sizing: Sizing) -> str:
+    """The chosen storage with its price and time, or that none is chosen."""
+    chosen, today = sizing.chosen, format_duration(sizing.baseline_s)
+    limit = "" if sizing.within_s is None else f" within {format_duration(sizing.within_s)}"
+    if chosen is None:
+        best = f"Zero-latency storage would leave {format_duration(sizing.ceiling_s)} of {today}."
+        return f"Nothing to buy{limit}. {best}"
+    lead = f"Cheapest{limit}" if limit else "Worth its price"
+    bounds = " to ".join(map(format_duration, chosen.interval_s))
+    text = (
+        f"{lead}: {chosen.target}, {money(chosen.cost_per_month, sizing.currency)} a month: "
+        f"{format_duration(chosen.elapsed_s)} ({bounds}) instead of {today}"
+    )
+    if sizing.statements > 1:
+        text += f", the mean of {sizing.statements} statements and the interval of the slowest"
+    if chosen.saved_h_per_month is not None:
+        hours = chosen.saved_h_per_month
+        verb = "saves" if hours >= 0 else "takes"
+        more = "" if hours >= 0 else " more"
+        text += f". It {verb} {format_duration(3600 * abs(hours))}{more} a month"
+        if chosen.cost_per_saved_h:
+            text += f", {money(chosen.cost_per_saved_h, sizing.currency)} for each hour"
+    return f"{text}."
+
+
+def frontier_table(sizing: Sizing) -> Table:
+    """The frontier, the cheapest first, with today and the limit of all storage."""
+    interval = interval_name(sizing.confidence)
+    held = {key for row in sizing.frontier for key in row.settings}
+    keys = [key for key in ("memory", "size", "iops", "throughput") if key in held]
+    saved = any(row.saved_h_per_month is not None for row in sizing.frontier)
+    columns = [
+        Column("", None),
+        Column("storage", None),
+        *(Column(key, None, "raw", spare=3 * (key in ("size", "memory"))) for key in keys),
+        Column(f"{sizing.currency}/month", None, "raw"),
+        Column("elapsed", None, "s"),
+        Column(interval, None, "interval", spare=1),
+        *[Column("saved/month", None, "raw", spare=2)] * saved,
+        Column("", None, "words", spare=3),
+    ]
+    rows = [_cells(row, row == sizing.chosen, keys, saved) for row in sizing.frontier]
+    rows += [
+        ["", name, *[None] * len(keys), None, s, None, *[None] * saved, ""]
+        for name, s in ((TODAY, sizing.baseline_s), ("zero-latency storage", sizing.ceiling_s))
+    ]
+    return Table(columns, rows)
+
+
+def _cells(row: SizeRow, is_chosen: bool, keys: Sequence[str], saved: bool) -> list[Any]:
+    hours = [None if row.saved_h_per_month is None else _hours(row.saved_h_per_month)] * saved
+    late = ["too slow"] if row.meets is False else []
+    remark = ", ".join([*late, *([row.remark] if row.remark else [])])
+    return [
+        ">" if is_chosen else "",
+        name_of(row),
+        *(row.settings.get(key, "").removesuffix(" IOPS") or None for key in keys),
+        _price(row),
+        row.elapsed_s,
+        row.interval_s,
+        *hours,
+        remark,
+    ]
+
+
+def _price(row: SizeRow) -> str | None:
+    if row.cost_per_month is None:
+        return None
+    mark = {"difference": "+", "instance": "*"}.get(row.price_of or "", "")
+    return f"{mark}{row.cost_per_month:,.2f}"
+
+
+def name_of(row: SizeRow) -> str:
+    """A row of the catalogue by its name."""
+    return row.target.removeprefix("catalogue:").partition("?")[0]
+
+
+def knob_words(sizing: Sizing) -> list[str]:
+    """What binds on the chosen storage, and what more of each setting saves and costs."""
+    lines = [] if sizing.binding is None else [sizing.binding.text]
+    return lines + [_knob(knob, sizing) for knob in sizing.knobs]
+
+
+def _knob(knob: Knob, sizing: Sizing) -> str:
+    price = ""
+    if knob.cost_per_month is not None:
+        price = f" for {money(knob.cost_per_month, sizing.currency)} more a month"
+    if knob.saved_s < 0.005 * sizing.baseline_s:
+        return f"{knob.value} instead saves nothing{price}"
+    return f"{knob.value} instead saves {format_duration(knob.saved_s)}{price}"
+
+
+def remarks(sizing: Sizing) -> Sequence[str]:
+    """Faster storage without a price, and where the prices are from."""
+    covered = {row.price_of for row in sizing.frontier}
+    lines = []
+    if "difference" in covered:
+        lines.append("+ on top of the price of the same instance without local disks")
+    if "instance" in covered:
+        lines.append("* the price of the entire instance")
+    lines += sizing.prices
+    if sizing.unpriced:
+        names = ", ".join(
+            f"{row.target} ({format_duration(row.elapsed_s)})" for row in sizing.unpriced[-3:]
+        )
+        lines.append(f"faster, without a known price: {names}; give it with --prices")
+    lines.append("a month of all hours; data transfer, snapshots and backups are not included")
+    return lines
+
+
+def money(amount: float | None, currency: str) -> str:
+    """``42.22 USD``."""
+    if amount is None:
+        return "no known price"
+    return "nothing" if not amount else f"{amount:,.2f} {currency}"
+
+
+def _hours(hours: float) -> str:
+    return format_duration(3600 * hours) if hours >= 0 else f"-{format_duration(-3600 * hours)}"
+
+
+_DATA = (
+    Column(None, "target"),
+    Column(None, "provider"),
+    Column(None, "settings"),
+    Column(None, "cost_per_month", "number"),
+    Column(None, "elapsed_s", "s"),
+    Column(None, "interval_s", "interval"),
+    Column(None, "meets"),
+    Column(None, "saved_h_per_month", "number"),
+    Column(None, "cost_per_saved_h", "number"),
+    Column(None, "price_of"),
+    Column(None, "remark"),
+)

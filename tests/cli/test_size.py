@@ -1,0 +1,60 @@
+"""``spillcast size``: its document, its exit status, and what it refuses."""
+
+import json
+
+import pytest
+
+from harness import spillcast
+from statement_files import export, row
+
+RUN = (
+    "figures:elapsed=773s,io=430s,reads=46450,read-bytes=11G,writes=43478,write-bytes=10G,threads=1"
+)
+
+
+def test_the_document_has_the_frontier_and_the_chosen_storage():
+    result = spillcast("size", RUN, "--provider", "aws,gcp", "--runs", "2/h", "--json")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["schema"] == "spillcast.size/1"
+    assert document["chosen"] in document["frontier"]
+    assert {row["provider"] for row in document["frontier"]} <= {"aws", "gcp"}
+    saved_h = 48 * 365.25 / 12 * (773 - document["chosen"]["elapsed_s"]) / 3600
+    assert document["chosen"]["saved_h_per_month"] == pytest.approx(saved_h)
+    waits_s = sum(wait["elapsed_s"] for wait in document["binding"]["waits"])
+    # Without I/O 773 - 430 s are left.
+    assert waits_s == pytest.approx(document["chosen"]["elapsed_s"] - 343, abs=1)
+
+
+def test_a_limit_that_nothing_meets_ends_with_3():
+    result = spillcast("size", RUN, "--within", "5min", "--provider", "aws")
+    assert result.returncode == 3
+    assert "5 min 43 s" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--provider", "ibm"),
+        ("--region", "mars-1"),
+        ("--runs", "often"),
+        ("--prices", "absent.csv"),
+    ],
+)
+def test_what_it_cannot_use_is_refused_with_a_hint(options):
+    result = spillcast("size", RUN, *options)
+    assert result.returncode == 2
+    assert options[1] in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_export_of_statements_gets_one_storage(tmp_path):
+    file = tmp_path / "statements.csv"
+    rows = row(1, calls=30, mean_ms=2000.0, temp_ms=900.0), row(2, calls=10, mean_ms=4000.0)
+    export(file, 15, *rows)
+    result = spillcast("size", file, "--provider", "aws", "--runs", "400/day", "--json")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["statements"] == 2
+    # The mean over 30 calls of 2 s and 10 of 4 s.
+    assert document["baseline_s"] == pytest.approx(2.5)
