@@ -209,7 +209,7 @@ def test_a_verb_is_documented():
 def test_every_verb_is_a_file_and_every_file_a_verb():
     helpers = {
         "__init__",
-        "engines",
+        "engine_options",
         "live",
         "options",
         "output",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.engines import ALL, DEFAULT, NAMES, EngineOrAll
+from spillcast.cli.engine_options import ALL, DEFAULT, NAMES, EngineOrAll
 from spillcast.cli.options import Csv, Json, Work
 
 if TYPE_CHECKING:

@@ -3,14 +3,17 @@
 import importlib.util
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cases import cases
 from spillcast import _core
 from spillcast.engines.registry import engine_of, engines, known_as, lab_of, work_memory_of
 from spillcast.errors import ChoiceUnknown, EngineUnsupported
+from spillcast.lab.truth_file import read_truth
 
 ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_engines.py")
@@ -27,6 +30,23 @@ def test_who_offers_what():
     assert offered["move"] >= {"oracle", "duckdb", "postgres"}
     assert "oracle" in offered["collect"] - offered["lab"]
     assert "postgres" in {engine.name for engine in engines() if engine.server}
+
+
+def test_the_page_is_as_it_is_generated():
+    assert generate.PAGE.read_text() == generate.page(), "docs/generate_engines.py"
+
+
+def test_measured_errors_are_those_of_the_cases():
+    cases = read_truth(ROOT / "docs" / "accuracy" / "cases.parquet").cases
+    errors = [abs(case.error) for case in cases if case.error is not None
+              and case.engine.startswith("DuckDB") and case.threads == 1
+              and case.evidence.name == "recording"]  # fmt: skip
+    found = generate.measured({"sort": {"cases": 1}}, cases)
+    assert found["duckdb"]["median_errors"]["1"] == pytest.approx(np.median(errors), abs=1e-4)
+    assert found["sort"] == {"cases": 1}
+    assert tomllib.loads(generate.measured_text({"duckdb": found["duckdb"]})) == {
+        "duckdb": found["duckdb"]
+    }
 
 
 def test_the_recorder_has_the_names_of_temp_files():

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperOption
 
-from spillcast.cli.engines import EngineCommand
+from spillcast.cli.engine_options import EngineCommand
 from spillcast.cli.usage import command_group
 from spillcast.engines.registry import engines
 

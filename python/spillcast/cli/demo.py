@@ -1,6 +1,6 @@
 """``spillcast demo``: record, probe, forecast and check on a real engine."""
 
-from spillcast.cli.engines import DEFAULT, Engine
+from spillcast.cli.engine_options import DEFAULT, Engine
 from spillcast.cli.options import Work
 from spillcast.cli.usage import Answer
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from spillcast.cli.engines import EngineCommand
+from spillcast.cli.engine_options import EngineCommand
 from spillcast.cli.usage import command_group
 from spillcast.engines.move import Move
 from spillcast.engines.registry import engines

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.engines import DEFAULT, Engine
+from spillcast.cli.engine_options import DEFAULT, Engine
 from spillcast.cli.options import Budget, Confidence, Work
 from spillcast.cli.usage import Answer, AnswerCommand, command_group
 

@@ -32,6 +32,7 @@ VERBS = (
     "verify",
     "demo",
     "doctor",
+    "engines",
 )
 #: Verbs of other packages, which come with an extra.
 MODULES = {"verify": "spillcast_lab.cli"}

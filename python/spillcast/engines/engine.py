@@ -53,6 +53,28 @@ class LikelyName(str):
     __slots__ = ()
 
 
+#: How a query of any process is observed.
+BY_PROCESS = "record --pid, record -- COMMAND"
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What is known of an engine, in words: the rest of a row of docs/engines.md."""
+
+    #: The verbs that observe a query while it runs; empty if it never runs on the same machine.
+    live: str = BY_PROCESS
+    #: What is read of a run on another machine.
+    evidence: str = ""
+    #: How threads or processes that share the temp I/O are known.
+    parallel: str = "each thread is recorded"
+    #: What avoids the spill instead, where no ``WorkMemory`` names it.
+    cure: str = ""
+    #: What shows that it works, if not ``verify``.
+    verified: str = ""
+    #: The first version with it.
+    since: str = "0.1.0"
+
+
 @dataclass(frozen=True)
 class Engine:
     """Describes an engine. A feature that it lacks is None; others are imported on use."""
@@ -81,6 +103,8 @@ class Engine:
     move: "Callable[[], Callable[..., Move]] | None" = None
     #: The command whose script a DBA runs to collect the evidence; its parameters as those of move.
     collect: Callable[[], Callable[..., str]] | None = None
+    #: The rest of its row in the table of engines.
+    coverage: Coverage = field(default_factory=Coverage)
 
 
 @dataclass(frozen=True)

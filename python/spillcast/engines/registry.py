@@ -30,6 +30,7 @@ PACKAGES = {
     "trino": "spillcast.engines.small:TRINO",
     "greenplum": "spillcast.engines.small:GREENPLUM",
     "spark": "spillcast.engines.small:SPARK",
+    "sqlserver": "spillcast.engines.small:SQLSERVER",
 }
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from spillcast.engines.engine import Engine, LikelyName, WorkMemory
+from spillcast.engines.engine import Coverage, Engine, LikelyName, WorkMemory
 
 if TYPE_CHECKING:
     from spillcast.engines.datafusion.lab import DataFusionLab
@@ -20,4 +20,8 @@ ENGINE = Engine(
     temp_names={"batches in Arrow IPC": LikelyName("datafusion-*/")},
     memory=WorkMemory("memory pool", "12M..256M", "K"),
     lab=_lab,
+    coverage=Coverage(
+        evidence="EXPLAIN ANALYZE counts bytes alone: figures:",
+        cure="the memory pool (sweep memory); a hash join never spills, it fails",
+    ),
 )

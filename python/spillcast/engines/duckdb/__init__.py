@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spillcast.engines.engine import Engine, WorkMemory
+from spillcast.engines.engine import BY_PROCESS, Coverage, Engine, WorkMemory
 
 if TYPE_CHECKING:
     from spillcast.engines.duckdb.lab import DuckDbLab
@@ -38,4 +38,9 @@ ENGINE = Engine(
     ),
     lab=_lab,
     move=_move,
+    coverage=Coverage(
+        live=f"{BY_PROCESS}, demo",
+        evidence="profiles in JSON or as text",
+        cure="memory_limit (sweep memory)",
+    ),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spillcast.engines.engine import Engine
+from spillcast.engines.engine import Coverage, Engine
 
 if TYPE_CHECKING:
     from spillcast.engines.move import Move
@@ -41,4 +41,11 @@ ENGINE = Engine(
     io_size=_io_size,
     move=_move,
     collect=_collect,
+    coverage=Coverage(
+        live="record --pid",
+        evidence="SQL traces, ASH, AWR, Statspack, SQL Monitor, tkprof, wait views",
+        parallel="a trace for each parallel server, or samples of ASH",
+        cure="work area sizes of V$SQL_WORKAREA",
+        verified="published cases; no measured run",
+    ),
 )

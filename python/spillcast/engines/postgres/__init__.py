@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spillcast.engines.engine import Engine, WorkMemory
+from spillcast.engines.engine import Coverage, Engine, WorkMemory
 
 if TYPE_CHECKING:
     from spillcast.engines.move import Move
@@ -43,4 +43,10 @@ ENGINE = Engine(
     lab=_lab,
     server=True,
     move=_move,
+    coverage=Coverage(
+        live="record --postgres, postgres DSN, rehearsals",
+        evidence="plans, pg_stat_statements, logs, histories",
+        parallel="leader and workers are recorded",
+        cure="work_mem (sweep memory, forecast of a plan)",
+    ),
 )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from spillcast.engines.engine import Engine, LikelyName, WorkMemory
+from spillcast.engines.engine import Coverage, Engine, LikelyName, WorkMemory
 
 if TYPE_CHECKING:
     from spillcast.engines.sort.lab import SortLab
@@ -20,4 +20,5 @@ ENGINE = Engine(
     temp_names={"sorted runs": LikelyName("sort??????")},
     memory=WorkMemory("-S", "256K..8M", "K"),
     lab=_lab,
+    coverage=Coverage(parallel="a thread merges and does all I/O", cure="-S (sweep memory)"),
 )
