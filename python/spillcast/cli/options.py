@@ -10,6 +10,7 @@ from spillcast.cli.usage import single_format
 #: Headings of the help of verbs that take many kinds of evidence.
 RECORDING, IN_PART = "Recordings", "Queries recorded in part"
 SPARK = "Spark event logs"
+MYSQL = "MySQL and MariaDB sessions"
 POSTGRES, ORACLE = "PostgreSQL statements and sessions", "Oracle traces, ASH exports and reports"
 TARGET, REHEARSAL = "The target machine", "A rehearsal on the target"
 KEPT, CAPTURE, LIVE = "Output", "Capture", "Live view"

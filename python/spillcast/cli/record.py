@@ -14,6 +14,7 @@ from spillcast.cli.options import (
     CAPTURE,
     KEPT,
     LIVE,
+    MYSQL,
     POSTGRES,
     Duration,
     History,
@@ -107,6 +108,23 @@ def record(
             metavar="NAME=VALUE",
             help="Setting for --explain. Repeatable.",
             rich_help_panel=POSTGRES,
+        ),
+    ] = None,
+    mysql: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DSN",
+            help="MySQL or MariaDB server whose query to record, such as mysql://root@db01 or the "
+            "path of a socket; with --session or --query.",
+            rich_help_panel=MYSQL,
+        ),
+    ] = None,
+    session: Annotated[
+        int | None,
+        typer.Option(
+            metavar="ID",
+            help="The server's session, as in show processlist.",
+            rich_help_panel=MYSQL,
         ),
     ] = None,
     output: Annotated[
@@ -217,6 +235,8 @@ def record(
 
     Example: spillcast record --postgres service=dwh --query 'from sales' -o run.spill
 
+    Example: spillcast record --mysql mysql://root@localhost --query 'from sales' -o run.spill
+
     Example: spillcast record --minute --pid 4711 -o part.spill
 
     Example: spillcast record --postgres service=dwh --all --duration 10m
@@ -234,13 +254,16 @@ def record(
     from spillcast.recording.capture import RecordOptions
     from spillcast.units import parse_duration_s
 
-    target = Target(
-        command, pid, server, SessionSelector(backend, query, wait_for_spill), explain, set_ or []
-    )
+    if mysql is None and session is not None:
+        raise OptionConflict("--session needs --mysql", "a session of PostgreSQL is a --backend")
+    if mysql is not None and backend is not None:
+        raise OptionConflict("--backend needs --postgres", "give --session ID")
+    selector = SessionSelector(session if backend is None else backend, query, wait_for_spill)
+    target = Target(command, pid, server, selector, explain, set_ or [], mysql)
     _check_target(target, every=all_, live=live)
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s, slices, share, force)
-    check_rehearse(rehearse, pid, explain, server)
+    check_rehearse(rehearse, pid, explain, server or mysql)
     _check_live(
         live=live,
         json=json,
@@ -265,14 +288,16 @@ def record(
     output = None if discard else output or unused_name(Path("run.spill"))
     if minute:
         _check_minute(
-            command, options, others=all_ or live or explain is not None or bool(rehearse)
+            command,
+            options,
+            others=all_ or live or explain is not None or bool(rehearse) or mysql is not None,
         )
         assert output is not None
         with line_view(show=not json) as view:
             result = record_minute(target, output, options, view)
         _print_recording(result, output, json=json)
         raise typer.Exit(kept_status())
-    if live and target.session == SessionSelector() and explain is None:
+    if live and not mysql and target.session == SessionSelector() and explain is None:
         target = replace(target, session=SessionSelector(spilling=True))
     shows: AbstractContextManager[View] = line_view(show=not json)
     if live:
@@ -314,7 +339,7 @@ def _recorded(
     from spillcast.cli.recording import begin, follow, record_server
 
     running = _running() if live else None
-    if target.server is not None:
+    if target.server is not None or target.mysql is not None:
         with shows as shown:
             recording = record_server(target, output, options, shown, running)
             shown.end()
@@ -427,7 +452,8 @@ def _check_minute(command: Sequence[str] | None, options: "RecordOptions", *, ot
     if command is not None or others or options.slices is not None:
         raise OptionMissing(
             "--minute needs a process or session that is already running, and no other mode",
-            "leave out --all, --explain, --live, --rehearse and --slices; give --pid or a session",
+            "leave out --all, --explain, --live, --mysql, --rehearse and --slices; give --pid or a "
+            "session of PostgreSQL",
         )
 
 
@@ -436,7 +462,13 @@ def _check_target(target: "Target", *, every: bool, live: bool) -> None:
     from spillcast.engines.engine import SessionSelector
 
     session, any_session = target.session, target.session == SessionSelector()
-    if target.server is None and (
+    if target.mysql is not None:
+        if target.explain or target.settings or session.spilling or every:
+            given = "--wait-for-spill, --all, --explain and --set"
+            raise OptionConflict(f"{given} need --postgres", "--mysql takes --session or --query")
+        if any_session:
+            raise OptionMissing("--mysql needs --session ID or --query PATTERN")
+    elif target.server is None and (
         target.explain is not None or target.settings or not any_session or every
     ):
         given = "--backend, --query, --wait-for-spill, --all, --explain and --set"
@@ -454,11 +486,11 @@ def _check_target(target: "Target", *, every: bool, live: bool) -> None:
         for option, (is_given, instead) in refused.items():
             if is_given:
                 raise OptionConflict(f"{option} does not go with --all", instead)
-    given_targets = [target.command, target.pid, target.server]
+    given_targets = [target.command, target.pid, target.server, target.mysql]
     count = len(given_targets) - given_targets.count(None)
     if count != 1:
         takes = "needs" if count == 0 else "takes only"
         raise OptionMissing(
-            f"record {takes} one of --pid PID or -- COMMAND or --postgres DSN",
+            f"record {takes} one of --pid PID or -- COMMAND or --postgres DSN or --mysql DSN",
             "see: spillcast record --help",
         )

@@ -46,10 +46,16 @@ class Target:
     #: A statement to run under EXPLAIN, and its settings as NAME=VALUE.
     explain: str | None = None
     settings: Sequence[str] = ()
+    #: A server of MySQL or MariaDB.
+    mysql: str | None = None
 
     @property
     def title(self) -> str:
         """Its name in a live view."""
+        if self.mysql is not None:
+            from spillcast.engines.mysql.connection import shown_dsn
+
+            return shown_dsn(self.mysql)
         if self.server is not None:
             return self.server
         return shlex.join(self.command) if self.command else f"process {self.pid}"
@@ -214,6 +220,18 @@ def record_server(
     running: "Running | None" = None,
 ) -> "Recording":
     """Record a session or statement. InputError for options that contradict each other."""
+    if target.mysql is not None:
+        from spillcast.engines.mysql.live import record_mysql
+
+        return record_mysql(
+            target.mysql,
+            output,
+            target.session,
+            options=options,
+            say=view.say,
+            on_status=view.look,
+            running=running,
+        )
     from spillcast.engines.postgres.live.record import record_postgres
 
     assert target.server is not None

@@ -22,6 +22,8 @@ PACKAGES = {
     "oracle": "spillcast.engines.oracle",
     "duckdb": "spillcast.engines.duckdb",
     "postgres": "spillcast.engines.postgres",
+    "mysql": "spillcast.engines.mysql:MYSQL",
+    "mariadb": "spillcast.engines.mysql:MARIADB",
     "sort": "spillcast.engines.sort",
     "datafusion": "spillcast.engines.datafusion",
     "polars": "spillcast.engines.small:POLARS",

@@ -159,10 +159,11 @@ def temp_option(recording: Recording) -> str:
 
 
 _PROCESS = "--pid PID of the server's process"
-#: Programs that only talk to a server, and the option that records it.
+#: The option that records a server, and programs that are only its clients.
 _CLIENTS = {
-    **dict.fromkeys(("psql", "pgcli", "pgbench"), "--postgres DSN"),
-    **dict.fromkeys(("sqlplus", "sqlcl", "mysql", "mariadb", "beeline", "sqlcmd"), _PROCESS),
+    "--postgres DSN": "psql pgcli pgbench",
+    "--mysql DSN --query PATTERN": "mysql mariadb mycli mysqldump",
+    _PROCESS: "sqlplus sqlcl beeline sqlcmd",
 }
 #: A program that waits for less than this share of its run does work of its own.
 _WAITED = 0.5
@@ -172,7 +173,8 @@ def server_to_record(meta: Meta) -> str | None:
     """A hint to record the server if a run without temp I/O only waited for one; else None."""
     command = meta.engine.command
     name = os.path.basename(command[0]) if command else ""
-    if (option := _CLIENTS.get(name)) is not None:
+    options = (option for option, clients in _CLIENTS.items() if name in clients.split())
+    if (option := next(options, None)) is not None:
         return f"{name} is only the client; record the server: {option}"
     busy_s = (meta.cpu_s or 0.0) + meta.other_io.total_s
     if meta.server_connection and busy_s < (1 - _WAITED) * meta.elapsed_s:

@@ -277,6 +277,8 @@ class Meta:
     capture: CaptureAccount = key("", default=CaptureAccount("none"))
     asked: RecordOptions = key("", default=RecordOptions())
     postgres: RecordedQuery | None = key("", optional=True)
+    #: As ``postgres``, of a server of another engine.
+    server: RecordedQuery | None = key("", optional=True)
     sampling: Sampling | None = key("", optional=True)
     statement: Statement | None = key("", optional=True)
     raw: KeptWaits = key("", default=KeptWaits(0, 0, []))
@@ -332,7 +334,7 @@ class Meta:
     @property
     def server_query(self) -> RecordedQuery | None:
         """The query of a server that was recorded; None of any other run."""
-        return self.postgres
+        return self.postgres or self.server
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""

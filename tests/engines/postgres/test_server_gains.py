@@ -3,7 +3,8 @@
 import pytest
 
 import statement_files
-from spillcast.engines.postgres.rank.rank import RankRequest, of_look
+from spillcast.engines.gains import RankRequest
+from spillcast.engines.postgres.rank.rank import of_look
 from spillcast.engines.postgres.rank.snapshot import Snapshot
 from spillcast.evidence.postgres.logs import Logs
 

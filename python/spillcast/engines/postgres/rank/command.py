@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from spillcast.engines.gains import RankRequest
 from spillcast.engines.postgres.connection import (
     Connection,
     open_session,
@@ -18,7 +19,7 @@ from spillcast.engines.postgres.live.rehearse import COMMENTS
 from spillcast.engines.postgres.live.sessions import HIDDEN
 from spillcast.engines.postgres.rank.enable import enabling
 from spillcast.engines.postgres.rank.measured import CONSTANT
-from spillcast.engines.postgres.rank.rank import RankRequest, of_logs, of_look, of_rows, spill_s
+from spillcast.engines.postgres.rank.rank import of_logs, of_look, of_rows, spill_s
 from spillcast.engines.postgres.rank.snapshot import (
     PROCESSES_UNSEEN,
     Snapshot,

@@ -1,12 +1,13 @@
 """Statements ranked by what spilling costs them; each forecast as a row of counts is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from spillcast.engines.gains import RankRequest, timed_counts, with_gains
 from spillcast.engines.postgres.rank.snapshot import Snapshot
-from spillcast.engines.ranking import Gain, Ranked
+from spillcast.engines.ranking import Ranked
 from spillcast.errors import InputError, Refusal, SpillcastError
 from spillcast.evidence.counts import Counts, feasible_processes
 from spillcast.evidence.postgres.logs import Logs, TempFile, normal
@@ -14,14 +15,11 @@ from spillcast.evidence.postgres.nodes import BLOCK_BYTES, amount
 from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.evidence.postgres.statement_rows import HOW, PER_GATHER, Row, merged
 from spillcast.evidence.postgres.statements import counts_of_row, processes_of
-from spillcast.forecast import Forecast, forecast
+from spillcast.forecast import forecast
 from spillcast.forecast.counted import timed_on
-from spillcast.forecast.project import interval_of
 from spillcast.forecast.work_memory import work_mem_between
 from spillcast.gate import reading
-from spillcast.recording.calibration import MachineCalibration
 from spillcast.redaction import struck_text
-from spillcast.storage import Storage
 from spillcast.storage.target import depends_on_recording, resolve
 
 #: So many statements get a forecast; the rest are listed with their counts.
@@ -29,27 +27,6 @@ FORECAST_MAX = 12
 _PLACE = Path("pg_stat_statements")
 #: What stands for spills of any size, and longer than they take on any storage.
 _BLOCKS, _LONG_MS = 1000, 1e6
-
-
-@dataclass(frozen=True)
-class RankRequest:
-    """What is wanted to know of each statement."""
-
-    targets: Sequence[str]
-    #: The storage that temp files are on, where I/O was not timed.
-    origin: str | None
-    confidence: float
-    #: What a wait costs on the server's machine; None where that is not known.
-    calibration: MachineCalibration | None = None
-    _known: dict[str, Storage] = field(default_factory=dict, compare=False, repr=False)
-
-    def storage(self, target: str, counts: Counts) -> Storage:
-        """A target's storage; what is the same for all statements is read once."""
-        if depends_on_recording(target):
-            return resolve(target, counts)
-        if target not in self._known:
-            self._known[target] = resolve(target, counts)
-        return self._known[target]
 
 
 def of_look(look: Snapshot, logs: Logs | None, request: RankRequest) -> list[Ranked]:
@@ -125,11 +102,11 @@ def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest |
         text = f"only the {FORECAST_MAX} with the most temp I/O are forecast"
         return replace(ranked, refused=text)
     try:
-        counts = _timed(counts_of_row(_PLACE, row, timed=request.origin is None), request)
+        counts = timed_counts(counts_of_row(_PLACE, row, timed=request.origin is None), request)
         counts = replace(counts, calibration=request.calibration)
         if counts.time_bounds is not None:
             ranked = replace(ranked, temp_s=_temp_bounds_s(counts, row.calls))
-        ranked = _with_gains(ranked, _at_bounds(counts, plans), row.calls, request)
+        ranked = with_gains(ranked, _at_bounds(counts, plans), row.calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix(f"{_PLACE}: "))
     return replace(
@@ -180,9 +157,9 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
     ranked = replace(ranked, temp_bytes=max(ranked.temp_bytes, moved_bytes))
     try:
         counts = counts_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
-        counts = _timed(counts, request)
+        counts = timed_counts(counts, request)
         ranked = replace(ranked, temp_s=_temp_bounds_s(counts, calls))
-        ranked = _with_gains(ranked, counts.at_bounds() or [counts], calls, request)
+        ranked = with_gains(ranked, counts.at_bounds() or [counts], calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix("a plan: "))
     return replace(ranked, work_mem_bytes=_enough(plan, request))
@@ -196,70 +173,10 @@ def _temp_bounds_s(counts: Counts, calls: int) -> tuple[float, float]:
     return each * time.lower, each * time.upper
 
 
-def _timed(counts: Counts, request: RankRequest) -> Counts:
-    if request.origin is None:
-        return counts
-    return timed_on(counts, request.storage(request.origin, counts))
-
-
-def _with_gains(
-    ranked: Ranked, at_bounds: Sequence[Counts], calls: int, request: RankRequest
-) -> Ranked:
-    """What each target saves of all calls; what not spilling saves is as on no latency.
-
-    From the least to the most that any of ``at_bounds`` tells: what is saved has bounds that tell
-    something also where those of the elapsed time are too far apart for a forecast.
-    """
-    if not request.targets:
-        return ranked
-    gains: dict[str, Gain] = {}
-    forecasts: list[Forecast] = []
-    for target in request.targets:
-        forecasts = [
-            forecast(counts, request.storage(target, counts), confidence=request.confidence)
-            for counts in at_bounds
-        ]
-        gain = _gain([_elapsed_s(f) for f in forecasts], forecasts, calls)
-        if gain is not None:
-            cached = [f.without_cache_s for f in forecasts if f.without_cache_s is not None]
-            without_s = calls * max(cached) if cached else None
-            gains[target] = replace(gain, without_cache_s=without_s)
-    ceilings = [(f.ceiling_s, f.ceiling_interval_s) for f in forecasts]
-    no_spill = _gain(ceilings, forecasts, calls)
-    if no_spill is not None:
-        # Without temp I/O nothing gets slower, however wide the interval.
-        low_s, high_s = no_spill.interval_s
-        no_spill = replace(no_spill, interval_s=(max(low_s, 0.0), high_s))
-    refused = None if gains else next((f.refused for f in forecasts if f.refused), None)
-    return replace(ranked, gains=gains, no_spill=no_spill, refused=refused)
-
-
-def _elapsed_s(forecast: Forecast) -> tuple[float, tuple[float, float] | None]:
-    """With its interval, however wide; without one where it was refused for another reason."""
-    if forecast.uncertainty is None:
-        return forecast.forecast_s or 0.0, forecast.interval_s
-    return forecast.uncertainty.forecast_s, interval_of(forecast)
-
-
-def _gain(
-    then: Sequence[tuple[float, tuple[float, float] | None]],
-    forecasts: Sequence[Forecast],
-    calls: int,
-) -> Gain | None:
-    """The middle of what each saves, and the bounds of all; None where one of them is not known."""
-    saved, ends = list[float](), list[float]()
-    for (then_s, bounds), now in zip(then, forecasts, strict=True):
-        if bounds is None:
-            return None
-        saved.append(now.baseline_s - then_s)
-        ends += [now.baseline_s - s for s in bounds]
-    return Gain(calls * sum(saved) / len(saved), (calls * min(ends), calls * max(ends)))
-
-
 def _enough(plan: Mapping[str, Any], request: RankRequest) -> int | None:
     """The work_mem with which nothing of a plan spills."""
     try:
-        counts = _timed(counts_of_plan(plan, timed=request.origin is None), request)
+        counts = timed_counts(counts_of_plan(plan, timed=request.origin is None), request)
         doubled = forecast(counts, resolve("factor:2", counts))
     except SpillcastError:
         return None

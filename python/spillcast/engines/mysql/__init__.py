@@ -1,0 +1,49 @@
+"""MySQL, and MariaDB which descends from it: sessions, statements, moves of temp files."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from spillcast.engines.engine import Engine, LikelyName
+
+if TYPE_CHECKING:
+    from spillcast.engines.move import Move
+    from spillcast.engines.mysql.lab import MariaDbLab
+
+#: Settings of a session that decide whether a statement spills.
+MEMORY_SETTINGS = ("sort_buffer_size", "tmp_table_size", "max_heap_table_size", "join_buffer_size")
+IO_SIZE = (
+    "there is no setting. A sort reads its runs in parts of sort_buffer_size; temporary tables on "
+    "disk have pages of their storage engine: 8 KiB in Aria, 16 KiB in InnoDB"
+)
+
+
+def _lab() -> "type[MariaDbLab]":
+    from spillcast.engines.mysql.lab import MariaDbLab
+
+    return MariaDbLab
+
+
+def _move() -> "Callable[..., Move]":
+    from spillcast.engines.mysql.move import move
+
+    return move
+
+
+MYSQL = Engine(
+    name="mysql",
+    label="MySQL",
+    temp_names={
+        "temporary table": "#sql*",
+        "sort": LikelyName("MY*"),
+        "binary log cache or join": LikelyName("ML*"),
+        "shared temporary tablespace": "ibtmp*",
+        "session's temporary tablespace": "temp_*.ibt",
+        "TempTable's overflow": "mysql_temptable.*",
+    },
+    settings=MEMORY_SETTINGS,
+    io_size=lambda _least, _most: (IO_SIZE, ()),
+    server=True,
+    move=_move,
+)
+MARIADB = replace(MYSQL, name="mariadb", label="MariaDB", lab=_lab)

@@ -1,0 +1,167 @@
+"""Connections to MySQL and MariaDB servers, and what the server says about itself."""
+
+import os
+import re
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from spillcast.errors import (
+    OptionInvalid,
+    PackageMissing,
+    ServerUnreachable,
+    ServerUnsuited,
+    StatementFailed,
+)
+from spillcast.redaction import STRUCK
+
+#: A connection of PyMySQL, which has no types.
+Connection = Any
+
+CONNECT_TIMEOUT_S = 10
+PORT = 3306
+#: Names of the server's process.
+PROGRAMS = ("mysqld", "mariadbd")
+_HINT = "write mysql://USER@HOST/DATABASE, or the path of a socket or of a defaults file"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server as it answered when the connection was opened."""
+
+    flavor: str
+    version: str
+    host: str
+    #: Whether performance_schema is on.
+    instrumented: bool
+
+
+@contextmanager
+def connected(dsn: str) -> Iterator[Connection]:
+    """Yield an autocommit session of ``dsn``. InputError for a bad DSN and for a refusal."""
+    try:
+        import pymysql
+    except ImportError:
+        raise PackageMissing("MySQL needs PyMySQL", "pip install 'spillcast[mysql]'") from None
+    parts = parts_of(dsn)
+    try:
+        connection = pymysql.connect(
+            autocommit=True, connect_timeout=CONNECT_TIMEOUT_S, charset="utf8mb4", **parts
+        )
+    except (pymysql.Error, OSError, UnicodeError) as error:
+        reason = message_of(error)
+        if secret := parts.get("password"):
+            reason = reason.replace(secret, STRUCK)
+        hint = "are host, port and socket right, and does the server run?"
+        if "denied" in reason:
+            hint = "give the password in MYSQL_PWD or in [client] of ~/.my.cnf"
+        raise ServerUnreachable(f"MySQL: {reason}", hint) from None
+    try:
+        yield connection
+    except pymysql.Error as error:
+        raise StatementFailed(f"MySQL: {message_of(error)}") from None
+    finally:
+        with suppress(pymysql.Error):
+            connection.close()
+
+
+def server_of(connection: Connection) -> Server:
+    """Describe the server. ServerUnsuited behind a proxy that pools sessions."""
+    (answer,) = rows(
+        connection,
+        "select version() version, @@hostname host, @@performance_schema instrumented, "
+        "connection_id() id",
+    )
+    if answer["id"] != connection.thread_id():
+        raise ServerUnsuited(
+            "MySQL: a proxy that pools sessions (such as ProxySQL) is in front of the server",
+            "give the server's own host and port, or its socket",
+        )
+    version = str(answer["version"])
+    flavor = "mariadb" if "mariadb" in version.lower() else "mysql"
+    return Server(flavor, version, str(answer["host"]), bool(answer["instrumented"]))
+
+
+def rows(connection: Connection, query: str, *values: object) -> list[dict[str, Any]]:
+    """Return the rows of a query, with column names in lower case."""
+    with connection.cursor() as cursor:
+        cursor.execute(query, values or None)
+        names = [column[0].lower() for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def variables(connection: Connection, *names: str) -> dict[str, str]:
+    """Return global variables, without those that this server does not have."""
+    marks = ", ".join(["%s"] * len(names))
+    query = f"show global variables where variable_name in ({marks})"
+    return {row["variable_name"]: row["value"] for row in rows(connection, query, *names)}
+
+
+def thread_of(connection: Connection, server: Server) -> int | None:
+    """Return the server's thread of this connection, as the kernel numbers it; None if hidden."""
+    query = "tid thread from information_schema.processlist where id"
+    if server.instrumented:
+        query = "thread_os_id thread from performance_schema.threads where processlist_id"
+    elif server.flavor == "mysql":
+        return None
+    match = rows(connection, f"select {query} = connection_id()")
+    return match[0]["thread"] if match else None
+
+
+def process_of(thread: int | None, server: Server) -> tuple[int, None] | tuple[None, str]:
+    """Return the server process of a thread on this machine, or why there is none."""
+    if server.host != socket.gethostname():
+        return None, f"the server runs on another host ({server.host})"
+    with suppress(OSError):
+        status = Path(f"/proc/{thread}/status").read_text()
+        match = re.search(r"^Tgid:\s+(\d+)", status, re.MULTILINE)
+        if match and Path(f"/proc/{match[1]}/comm").read_text().startswith(PROGRAMS):
+            return int(match[1]), None
+    return None, "the session's thread is not among those of this machine"
+
+
+def parts_of(dsn: str) -> dict[str, Any]:
+    """Return the arguments of PyMySQL's ``connect`` for a DSN. OptionInvalid for none."""
+    parts: dict[str, Any] = {}
+    if "MYSQL_PWD" in os.environ:
+        parts["password"] = os.environ["MYSQL_PWD"]
+    defaults = Path.home() / ".my.cnf"
+    path = Path(dsn.removeprefix("--defaults-file=")).expanduser()
+    if re.match(r"(mysql|mariadb)://", dsn):
+        try:
+            url = urlsplit(dsn)
+            parts |= {"host": url.hostname or "localhost", "port": url.port or PORT}
+        except ValueError:
+            raise OptionInvalid("the DSN's host or port cannot be right", _HINT) from None
+        given = {"user": url.username, "password": url.password, "database": url.path.lstrip("/")}
+        parts |= {name: unquote(value) for name, value in given.items() if value}
+        options = dict(parse_qsl(url.query))
+        if unknown := set(options) - {"unix_socket", "socket"}:
+            raise OptionInvalid(f"the DSN has an unknown option {min(unknown)}", _HINT)
+        if named := options.get("unix_socket") or options.get("socket"):
+            parts["unix_socket"] = named
+    elif "/" in dsn and path.exists() and stat.S_ISSOCK(path.stat().st_mode):
+        parts["unix_socket"] = str(path)
+    elif "/" in dsn and path.is_file():
+        defaults = path
+    else:
+        raise OptionInvalid("the DSN is neither mysql:// nor the path of a file or socket", _HINT)
+    if defaults.is_file():
+        parts["read_default_file"] = str(defaults)
+    return parts
+
+
+def shown_dsn(dsn: str) -> str:
+    """Return the DSN without its password."""
+    return re.sub(r"(?<=://)([^:@/]*):.*@", r"\1@", dsn)
+
+
+def message_of(error: Exception) -> str:
+    """Return the first line of a driver's error, without its number."""
+    text = str(error.args[1] if len(error.args) > 1 else error)
+    return (text.splitlines() or ["no reason given"])[0]

@@ -1,0 +1,252 @@
+"""MariaDB in experiments: queries that spill, each in a private server on the same data."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from spillcast.engines.engine import Lab, Workload
+from spillcast.engines.held import (
+    HeldQuery,
+    Scheduled,
+    Session,
+    end_with_parent,
+    scheduled,
+    serve,
+)
+from spillcast.errors import ExperimentFailed, PackageMissing, ProgramMissing
+from spillcast.recording.meta import ObservedEngine
+
+START_S = 60.0
+#: Rows of the wide table for each row of the narrow one.
+WIDE_SHARE = 1 / 200
+TABLES = (
+    "create or replace table t (id int, part int, amount01 decimal(10, 2), amount02 decimal(10, 2))"
+    " engine=innodb",
+    "insert into t select crc32(seq) % {rows}, crc32(concat('p', seq)) % 30000, "
+    "crc32(concat('a', seq)) % 1000000 / 100, crc32(concat('b', seq)) % 1000000 / 100 "
+    "from seq_1_to_{rows}",
+    "create or replace table wide (id int, part int, pad varchar(6000) character set latin1)"
+    " engine=innodb",
+    "insert into wide select seq, crc32(seq) % 40, repeat(md5(seq), 180) from seq_1_to_{wide}",
+    "analyze table t, wide",
+)
+ROWS = 600_000
+#: Work for the CPU on each of the rows that spill.
+WORK = "sha2(repeat({text}, 100), 256)"
+SORT = """
+select max(sha2(concat(amount01, amount02), 256)) from (
+  select amount01, amount02 from t order by amount02, id limit 590000
+) s
+"""
+COUNT_DISTINCT = "select count(distinct id, amount01), max(sha2(amount02, 256)) from t"
+GROUP_BY = f"""
+select count(*), max({WORK.format(text="pad")}) from (
+  select pad, count(*) as rows_of_pad from wide where id <= 400 group by pad
+) s
+"""
+DISTINCT = f"""
+select count(*), max({WORK.format(text="pad")}) from (
+  select distinct part, pad from wide where id <= 400
+) s
+"""
+WINDOW = f"""
+select max({WORK.format(text="last_pad")}) from (
+  select lag(pad) over (partition by part order by id) as last_pad from wide where id <= 350
+) s
+"""
+#: Temporary tables that do not fit are pages of Aria, which has a small cache for them.
+SERVER = (
+    "--skip-networking",
+    "--skip-log-bin",
+    "--performance-schema=OFF",
+    "--innodb-buffer-pool-size=256M",
+    "--innodb-use-native-aio=0",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--aria-pagecache-buffer-size=1M",
+)
+SMALL = {"max_heap_table_size": "1048576", "sort_buffer_size": "262144"}
+LARGE = {"tmp_table_size": "1073741824", "max_heap_table_size": "1073741824"}
+
+
+def _workload(name: str, sql: str, tmp_table_size: str = "1048576") -> Workload:
+    return Workload(name, sql, ROWS, tmp_table_size, settings=SMALL, cpu_s=0.8)
+
+
+@dataclass(frozen=True)
+class PrivateServer:
+    """A server that runs: its process and its socket."""
+
+    pid: int
+    socket: Path
+
+
+class MariaDbLab(Lab):
+    """MariaDB with its data in a directory. InputError where a program or package is missing."""
+
+    demo: ClassVar[Workload] = Workload("sort", SORT, ROWS, "1048576", settings=SMALL)
+
+    def __init__(self, room: Path) -> None:
+        try:
+            import pymysql  # noqa: F401
+        except ImportError:
+            raise PackageMissing("MySQL needs PyMySQL", "pip install 'spillcast[mysql]'") from None
+        program = shutil.which("mariadbd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
+        install = shutil.which("mariadb-install-db")
+        if program is None or install is None:
+            hint = "on Debian: apt-get install mariadb-server"
+            raise ProgramMissing("mariadbd and mariadb-install-db are not installed", hint)
+        self._program, self._home, self._rows = program, room / "mariadb", 0
+        self._home.mkdir()
+        words = subprocess.run([program, "--version"], capture_output=True, text=True)
+        self._version = words.stdout.partition("Ver ")[2].partition(" ")[0]
+        options = ["--no-defaults", f"--datadir={self._home / 'data'}", "--skip-test-db"]
+        made = subprocess.run(
+            [install, *options, "--auth-root-authentication-method=normal"],
+            capture_output=True,
+            text=True,
+        )
+        if made.returncode:
+            raise ExperimentFailed(f"mariadb-install-db: {made.stderr.strip()[-300:]}")
+
+    @staticmethod
+    def verified(threads: int) -> Sequence[Workload]:
+        """Return the queries of a verification: a session has one thread."""
+        if threads != 1:
+            return ()
+        return (
+            Workload("sort", SORT, ROWS, LARGE["tmp_table_size"], settings={**SMALL, **LARGE}),
+            _workload("count distinct", COUNT_DISTINCT, "196608"),
+            _workload("group by", GROUP_BY),
+            _workload("distinct", DISTINCT),
+            _workload("window", WINDOW),
+        )
+
+    @property
+    def label(self) -> str:
+        """Name and version."""
+        return f"MariaDB {self._version.partition('-')[0]}"
+
+    def build(self, rows: int) -> None:
+        """Make the tables, in place of those of another size."""
+        if self._rows == rows:
+            return
+        with self.serve(self._home) as server, closing(_connect(server.socket)) as connection:
+            cursor = connection.cursor()
+            cursor.execute("create database if not exists lab")
+            cursor.execute("use lab")
+            for statement in TABLES:
+                cursor.execute(statement.format(rows=rows, wide=round(rows * WIDE_SHARE)))
+        self._rows = rows
+
+    @contextmanager
+    def serve(
+        self, temp: Path, environment: Mapping[str, str] | None = None, *options: str
+    ) -> Iterator[PrivateServer]:
+        """Run a server whose temp files are in ``temp``; it ends with this process."""
+        import os
+
+        socket, log = self._home / "socket", self._home / "log"
+        command = [
+            self._program,
+            "--no-defaults",
+            f"--datadir={self._home / 'data'}",
+            f"--tmpdir={temp}",
+            f"--socket={socket}",
+            f"--pid-file={self._home / 'pid'}",
+            *(["--user=root"] if os.geteuid() == 0 else []),
+            *SERVER,
+            *options,
+        ]
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                command,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **(environment or {})},
+                preexec_fn=end_with_parent,
+            )
+        try:
+            self._wait_until_ready(process, socket, log)
+            yield PrivateServer(process.pid, socket)
+        finally:
+            process.terminate()
+            process.wait()
+
+    def _wait_until_ready(
+        self, process: "subprocess.Popen[bytes]", socket: Path, log: Path
+    ) -> None:
+        import pymysql
+
+        deadline_s = time.monotonic() + START_S
+        while True:
+            try:
+                _connect(socket).close()
+                return
+            except pymysql.Error:
+                if process.poll() is not None or time.monotonic() > deadline_s:
+                    errors = [line for line in log.read_text().splitlines() if "[ERROR]" in line]
+                    reason = (errors or ["it took too long"])[0]
+                    raise ExperimentFailed(f"MariaDB did not start: {reason}") from None
+            time.sleep(0.05)
+
+    @contextmanager
+    def hold(
+        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+    ) -> Iterator[HeldQuery]:
+        """Prepare a query in a server of its own."""
+        with self.serve(temp, environment) as server:
+            query = {
+                "socket": str(server.socket),
+                "pid": server.pid,
+                "sql": workload.sql,
+                "settings": {**workload.settings, "tmp_table_size": workload.memory},
+            }
+            with closing(HeldQuery("MariaDB", __name__, query)) as held:
+                yield held
+
+    def describe(self, workload: Workload) -> ObservedEngine:
+        """Describe the query as a recording's meta.json keeps it."""
+        return ObservedEngine(
+            name="mariadb",
+            version=self._version,
+            sql=workload.sql.strip(),
+            settings={**workload.settings, "tmp_table_size": workload.memory},
+        )
+
+
+class MariaDbSession(Session):
+    """The query in a session of a private server, whose tables are in memory."""
+
+    def __init__(self, query: dict[str, Any]) -> None:
+        self.pid, self._sql = query["pid"], query["sql"]
+        self._cursor = _connect(Path(query["socket"]), "lab").cursor()
+        for name, value in query["settings"].items():
+            self._cursor.execute(f"set session {name} = {int(value)}")
+        for statement in ("select sum(id) from t", "select sum(length(pad)) from wide"):
+            self._cursor.execute(statement)
+
+    def run(self) -> list[tuple[Any, ...]]:
+        """Run the query; its rows."""
+        self._cursor.execute(self._sql)
+        return list(self._cursor.fetchall())
+
+    def scheduled(self) -> Scheduled:
+        """Return the times of all threads of the server."""
+        return scheduled(Path(f"/proc/{self.pid}/task").iterdir())
+
+
+def _connect(socket: Path, database: str | None = None) -> Any:
+    import pymysql
+
+    return pymysql.connect(unix_socket=str(socket), user="root", database=database, autocommit=True)
+
+
+if __name__ == "__main__":
+    import pymysql
+
+    serve(MariaDbSession, pymysql.Error)
