@@ -60,6 +60,7 @@ GUIDES = sorted([*(ROOT / "docs" / "guides").glob("*.md"), *REFERENCE.glob("*.md
 #: A page of the reference whose command takes too long, and the test that does the same in small.
 ELSEWHERE = {
     "demo": "tests/lab/test_demo.py",
+    "mysql": "tests/engines/mysql/test_mysql_rank.py",
     "postgres": "tests/engines/postgres/test_postgres_rank.py",
     "calibrate": "tests/lab/test_machine_measured.py",
     "check": "tests/lab/test_check.py",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 #: In the order of the work: what spills, a recording, a storage, a forecast, a move; then the rest.
 VERBS = (
     "postgres",
+    "mysql",
     "record",
     "profile",
     "probe",

@@ -34,8 +34,8 @@ class Ranked:
     #: None where only a log's temp files tell of it.
     calls: int | None
     elapsed_s: float | None
-    #: Temp bytes read and written; of a log's temp files, written.
-    temp_bytes: int
+    #: Temp bytes read and written; of a log's temp files, written. None where nothing counts them.
+    temp_bytes: int | None
     #: Elapsed time in temp I/O: from that with the most processes which there may have been to that
     #: with the fewest. None where nothing was timed.
     temp_s: tuple[float, float] | None = None
@@ -49,6 +49,9 @@ class Ranked:
     #: Of a statement without a plan, bounds of what its largest temp files need in memory; the
     #: upper one is None where no log tells which files are of one call.
     work_mem_between: tuple[int, int | None] | None = None
+    #: Temporary tables on disk and merge passes of sorts, where a server counts those.
+    disk_tables: int | None = None
+    merge_passes: int | None = None
 
     @property
     def is_bounded(self) -> bool:
@@ -64,8 +67,8 @@ class Ranked:
     def weight(self) -> tuple[float, float]:
         """What it is ranked by: what not spilling would save, else temp I/O in time or bytes."""
         if self.no_spill is not None:
-            return self.no_spill.saved_s, self.temp_bytes
-        return (sum(self.temp_s) / 2 if self.temp_s else 0.0), self.temp_bytes
+            return self.no_spill.saved_s, self.temp_bytes or 0
+        return (sum(self.temp_s) / 2 if self.temp_s else 0.0), self.temp_bytes or 0
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,8 @@ class ServerRanking:
     data_read_s: float | None = None
     live: Sequence[Live] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    #: The setting with more of which nothing spills.
+    memory: str = "work_mem"
     #: Hidden figures, and the remedy.
     unseen: Sequence[str] = ()
     #: By logs, calls that failed at a limit of temp files.

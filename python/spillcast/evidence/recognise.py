@@ -280,6 +280,11 @@ KINDS: Sequence[Kind] = (
     ),
     _report(4.5, "oracle.tkprof.read", _tkprof),
     _report(4.25, "oracle.xplan.read", _matching(r"\|\s*Id\s*\|\s*Operation\s*\|")),
+    _report(
+        4.1,
+        "mysql_plan.read",
+        _matching(r'"query_block"\s*:|^\W*-> .*\(cost=[\d.e+]+ rows=[\d.e+]+\)'),
+    ),
     _report(4.0, "figures.duckdb_profile.read", _profile),
     _report(3.75, "figures.stated.read", _stated),
     _report(

@@ -71,7 +71,7 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
     first = ranking.statements[0]
     if first.no_spill is not None:
         gains = sorted(first.gains.items(), key=lambda statement: -statement[1].saved_s)
-        cures = {_cure(first): first.no_spill}
+        cures = {_cure(first, ranking.memory): first.no_spill}
         cures |= {name: gain for name, gain in gains if gain.without_cache_s is None}
         saved = "; ".join(f"{name} {_saved(gain, first, scale)}" for name, gain in cures.items())
         lines.append(f"Time saved in the first statement: {saved}.")
@@ -130,9 +130,9 @@ def _databases(ranking: ServerRanking) -> Table:
     return Table(columns, rows)
 
 
-def _cure(ranked: Ranked) -> str:
+def _cure(ranked: Ranked, memory: str) -> str:
     if ranked.work_mem_bytes is None:
-        return "not spilling (more work_mem)"
+        return f"not spilling (more {memory})"
     return f"work_mem {format_setting(ranked.work_mem_bytes)}"
 
 
@@ -169,12 +169,14 @@ def _is_negligible(gain: Gain, of: Ranked) -> bool:
 
 def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Table:
     """Sums as they were counted, or a day; a gain with its interval where there is room."""
-    timed = any(ranked.temp_mean_s is not None for ranked in shown)
+    timed = any(ranked.temp_mean_s is not None or ranked.temp_bytes is None for ranked in shown)
     columns = [
         Column("statement", None),
         Column("calls" if scale == 1.0 else "calls a day", None, "integer", spare=1),
         Column("temp I/O", None, "raw" if timed else "bytes"),
         Column("share", None, "percent", spare=1),
+        Column("disk tables", None, "integer"),
+        Column("merge passes", None, "integer"),
     ]
     names = [*ranking.targets, NO_SPILL]
     # Bounds are wide, so they are broken into lines rather than left out.
@@ -189,13 +191,15 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
     for ranked in shown:
         temp_s, elapsed_s = ranked.temp_mean_s, ranked.elapsed_s
         share = None if temp_s is None or not elapsed_s else temp_s / elapsed_s
-        temp = _temp_text(ranked, scale) if timed else ranked.temp_bytes * scale
+        temp = _temp_text(ranked, scale) if timed else (ranked.temp_bytes or 0) * scale
         calls = None if ranked.calls is None else ranked.calls * scale
         row: list[Any] = [
             _short(ranked.query or "(hidden)"),
             calls,
             temp,
             share and min(share, 1.0),
+            ranked.disk_tables,
+            ranked.merge_passes,
         ]
         for name in names:
             gain = ranked.no_spill if name == NO_SPILL else ranked.gains.get(name)

@@ -30,20 +30,29 @@ def _move() -> "Callable[..., Move]":
     return move
 
 
+SHARED_NAMES = {
+    "sort": LikelyName("MY*"),
+    "binary log cache": LikelyName("ML*"),
+    "temporary table": LikelyName("#sql*.MY?"),
+    "shared temporary tablespace": "ibtmp*",
+}
 MYSQL = Engine(
     name="mysql",
     label="MySQL",
     temp_names={
-        "temporary table": "#sql*",
-        "sort": LikelyName("MY*"),
-        "binary log cache or join": LikelyName("ML*"),
-        "shared temporary tablespace": "ibtmp*",
-        "session's temporary tablespace": "temp_*.ibt",
-        "TempTable's overflow": "mysql_temptable.*",
+        **SHARED_NAMES,
+        "temporary tables of a session": "temp_*.ibt",
+        "overflow of TempTable": "mysql_temptable.*",
     },
     settings=MEMORY_SETTINGS,
-    io_size=lambda _least, _most: (IO_SIZE, ()),
+    io_size=lambda _lower, _upper: (IO_SIZE, ()),
     server=True,
     move=_move,
 )
-MARIADB = replace(MYSQL, name="mariadb", label="MariaDB", lab=_lab)
+MARIADB = replace(
+    MYSQL,
+    name="mariadb",
+    label="MariaDB",
+    temp_names={**SHARED_NAMES, "temporary table in Aria": LikelyName("#sql*.MA?")},
+    lab=_lab,
+)

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from spillcast.errors import (
     OptionInvalid,
     PackageMissing,
+    PermissionDenied,
     ServerUnreachable,
     ServerUnsuited,
     StatementFailed,
@@ -25,6 +26,8 @@ Connection = Any
 
 CONNECT_TIMEOUT_S = 10
 PORT = 3306
+#: Numbers of errors for a right that is missing.
+REFUSED = (1044, 1142, 1143, 1227)
 #: Names of the server's process.
 PROGRAMS = ("mysqld", "mariadbd")
 _HINT = "write mysql://USER@HOST/DATABASE, or the path of a socket or of a defaults file"
@@ -64,6 +67,12 @@ def connected(dsn: str) -> Iterator[Connection]:
     try:
         yield connection
     except pymysql.Error as error:
+        if error.args and error.args[0] in REFUSED:
+            user = str(connection.user, "utf-8", "replace")
+            raise PermissionDenied(
+                f"MySQL: {message_of(error)}",
+                f"grant process on *.* to {user}; grant select on performance_schema.* to {user}",
+            ) from None
         raise StatementFailed(f"MySQL: {message_of(error)}") from None
     finally:
         with suppress(pymysql.Error):
@@ -145,9 +154,9 @@ def parts_of(dsn: str) -> dict[str, Any]:
             raise OptionInvalid(f"the DSN has an unknown option {min(unknown)}", _HINT)
         if named := options.get("unix_socket") or options.get("socket"):
             parts["unix_socket"] = named
-    elif "/" in dsn and path.exists() and stat.S_ISSOCK(path.stat().st_mode):
+    elif path.exists() and stat.S_ISSOCK(path.stat().st_mode):
         parts["unix_socket"] = str(path)
-    elif "/" in dsn and path.is_file():
+    elif path.is_file():
         defaults = path
     else:
         raise OptionInvalid("the DSN is neither mysql:// nor the path of a file or socket", _HINT)

@@ -22,6 +22,7 @@ from spillcast.errors import ExperimentFailed, PackageMissing, ProgramMissing
 from spillcast.recording.meta import ObservedEngine
 
 START_S = 60.0
+READY = ": ready for connections."
 #: Rows of the wide table for each row of the narrow one.
 WIDE_SHARE = 1 / 200
 TABLES = (
@@ -171,28 +172,11 @@ class MariaDbLab(Lab):
                 preexec_fn=end_with_parent,
             )
         try:
-            self._wait_until_ready(process, socket, log)
+            _wait_until_ready(process, log)
             yield PrivateServer(process.pid, socket)
         finally:
             process.terminate()
             process.wait()
-
-    def _wait_until_ready(
-        self, process: "subprocess.Popen[bytes]", socket: Path, log: Path
-    ) -> None:
-        import pymysql
-
-        deadline_s = time.monotonic() + START_S
-        while True:
-            try:
-                _connect(socket).close()
-                return
-            except pymysql.Error:
-                if process.poll() is not None or time.monotonic() > deadline_s:
-                    errors = [line for line in log.read_text().splitlines() if "[ERROR]" in line]
-                    reason = (errors or ["it took too long"])[0]
-                    raise ExperimentFailed(f"MariaDB did not start: {reason}") from None
-            time.sleep(0.05)
 
     @contextmanager
     def hold(
@@ -238,6 +222,15 @@ class MariaDbSession(Session):
     def scheduled(self) -> Scheduled:
         """Return the times of all threads of the server."""
         return scheduled(Path(f"/proc/{self.pid}/task").iterdir())
+
+
+def _wait_until_ready(process: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline_s = time.monotonic() + START_S
+    while READY not in (text := log.read_text()):
+        if process.poll() is not None or time.monotonic() > deadline_s:
+            errors = [line for line in text.splitlines() if "[ERROR]" in line]
+            raise ExperimentFailed(f"MariaDB did not start: {(errors or ['it took too long'])[0]}")
+        time.sleep(0.02)
 
 
 def _connect(socket: Path, database: str | None = None) -> Any:

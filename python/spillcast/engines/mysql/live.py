@@ -19,6 +19,7 @@ from spillcast.engines.mysql.connection import (
     process_of,
     rows,
     server_of,
+    thread_of,
     variables,
 )
 from spillcast.errors import (
@@ -171,15 +172,33 @@ def record_mysql(
     recorder = Recorder(output, options, running)
     with connected(dsn) as connection:
         server = server_of(connection)
+        pid, because = _prepare(recorder, connection, server)
         session = find(connection, server, wanted, say, recorder.options.duration_s)
         query = _Query(connection, server, session, recorder)
-        query.attach(say)
+        query.attach(pid, because, say)
         try:
             with interrupts_reported() as interrupted:
                 return query.finish(query.follow(interrupted, on_status))
         except BaseException:
             recorder.abandon()
             raise
+
+
+def _prepare(
+    recorder: Recorder, connection: Connection, server: Server
+) -> tuple[int | None, str | None]:
+    """Make the capture ready, which takes a moment; the server's process, or why there is none."""
+    thread = thread_of(connection, server)
+    pid, because = process_of(thread, server)
+    if pid is None:
+        return None, because
+    try:
+        recorder.prepare(thread, "the session's thread")
+    except InputError as error:
+        if recorder.options.capture != AUTO:
+            raise
+        return None, error.message
+    return pid, None
 
 
 class _Query:
@@ -203,13 +222,11 @@ class _Query:
         self._gap_s = 0.0
         recorder.run_so_far = lambda: RunSoFar(self._began_ns or None, self._known("duration"))
 
-    def attach(self, say: Say) -> None:
+    def attach(self, pid: int | None, because: str | None, say: Say) -> None:
         """Capture the calls of the session's thread, or only samples where that is refused."""
         recorder, thread = self.recorder, self.session.thread
-        pid, because = process_of(thread, self.server)
         if pid is not None and thread is not None:
             try:
-                recorder.prepare(thread, "the session's thread")
                 places = temp_places(self.connection, pid)
                 recorder.observe(
                     _Watched(thread), temp_dirs=places, only_calls=True, watch_memory=False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from spillcast.engines.gains import RankRequest
 from spillcast.engines.history import (
     Alert,
     Bucket,
@@ -17,7 +18,7 @@ from spillcast.engines.history import (
     StatementBytes,
     steps,
 )
-from spillcast.engines.postgres.rank.rank import RankRequest, of_rows
+from spillcast.engines.postgres.rank.rank import of_rows
 from spillcast.engines.ranking import DatabaseSpill, ServerRanking
 from spillcast.errors import EvidenceIncomplete, SelectionEmpty
 from spillcast.evidence.postgres.logs import Logs, normal

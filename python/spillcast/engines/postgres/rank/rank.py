@@ -154,7 +154,7 @@ def _of_files(ranked: Ranked, files: Sequence[TempFile]) -> Ranked:
 def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankRequest) -> Ranked:
     """Extrapolate the plan of one call to all logged calls."""
     moved_bytes = round(calls * _blocks(plan) * BLOCK_BYTES)
-    ranked = replace(ranked, temp_bytes=max(ranked.temp_bytes, moved_bytes))
+    ranked = replace(ranked, temp_bytes=max(ranked.temp_bytes or 0, moved_bytes))
     try:
         counts = counts_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
         counts = timed_counts(counts, request)

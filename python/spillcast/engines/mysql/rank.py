@@ -1,0 +1,185 @@
+"""Ranks the statements of a server that spill, by performance_schema's counts of each digest."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spillcast.engines.gains import RankRequest, with_gains
+from spillcast.engines.mysql import MEMORY_SETTINGS
+from spillcast.engines.mysql.connection import (
+    Connection,
+    Server,
+    connected,
+    rows,
+    server_of,
+    shown_dsn,
+    variables,
+)
+from spillcast.engines.ranking import DatabaseSpill, Ranked, ServerRanking
+from spillcast.errors import InputError, Refusal, ServerUnsuited
+from spillcast.evidence.counts import Bounds, Counts, OpCounts
+from spillcast.forecast.running import known_target
+from spillcast.recording.meta import ObservedEngine
+from spillcast.redaction import struck_text
+
+#: Timers of performance_schema are in picoseconds.
+PS = 1e-12
+#: So many statements get a forecast.
+FORECAST_MAX = 12
+#: Statements on the server's own tables, such as ours, make temporary tables of their own.
+_STATEMENTS = """
+select digest, digest_text, sum(count_star) calls, sum(sum_timer_wait) elapsed,
+       sum(sum_created_tmp_disk_tables) disk_tables, sum(sum_sort_merge_passes) merge_passes
+  from performance_schema.events_statements_summary_by_digest
+ where digest_text not like '%performance_schema%' and digest_text not like '%information_schema%'
+ group by digest, digest_text
+"""
+_SUMS = (
+    "sum(count_read) read_count, sum(sum_number_of_bytes_read) read_bytes,"
+    " sum(sum_timer_read) read_ps, sum(count_write) write_count,"
+    " sum(sum_number_of_bytes_write) written_bytes, sum(sum_timer_write) written_ps"
+)
+_EVENTS = (
+    "('wait/io/file/sql/io_cache', 'wait/io/file/sql/hash_join', 'wait/io/file/aria/MAD', "
+    "'wait/io/file/aria/MAI', 'wait/io/file/myisam/dfile', 'wait/io/file/myisam/kfile', "
+    "'wait/io/file/innodb/innodb_temp_file')"
+)
+#: All files of these kinds, without those that are no temp files and are still there.
+_FILES = (
+    f"select {_SUMS} from performance_schema.file_summary_by_event_name "
+    f"where event_name in {_EVENTS}"
+)
+_KEPT_FILES = (
+    f"select {_SUMS} from performance_schema.file_summary_by_instance "
+    f"where event_name in {_EVENTS} "
+    "and file_name not rlike '#sql|/#innodb_temp/|/temp_[0-9]+[.]ibt'"
+)
+_STATUS = ("created_tmp_files", "created_tmp_disk_tables", "sort_merge_passes", "uptime")
+
+
+@dataclass(frozen=True)
+class TempFiles:
+    """What the server timed of its temp files since its start."""
+
+    reads: OpCounts
+    writes: OpCounts
+
+    @property
+    def total_s(self) -> float:
+        """Time of all temp I/O that was timed."""
+        return (self.reads.total_ns + self.writes.total_ns) / 1e9
+
+
+def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> ServerRanking:
+    """Rank what spills on a server. InputError where it does not answer or counts nothing."""
+    for target in targets:
+        known_target(target)
+    request = RankRequest(targets, None, confidence)
+    with connected(dsn) as connection:
+        server = server_of(connection)
+        status = _status(connection)
+        if not server.instrumented:
+            raise ServerUnsuited(
+                "MySQL: performance_schema is off, so no statement is counted; since its start "
+                f"the server made {status['created_tmp_disk_tables']:,} temporary tables on disk, "
+                f"{status['created_tmp_files']:,} other temp files and "
+                f"{status['sort_merge_passes']:,} merge passes",
+                "set performance_schema = ON in the server's my.cnf and restart it",
+            )
+        counted = rows(connection, _STATEMENTS)
+        temp = _temp_files(connection)
+        settings = variables(connection, *MEMORY_SETTINGS, "tmpdir")
+    spilling = [row for row in counted if row["disk_tables"] or row["merge_passes"]]
+    spilling.sort(key=lambda row: row["elapsed"], reverse=True)
+    statements = [
+        _ranked(row, temp, server, request if at < FORECAST_MAX else None)
+        for at, row in enumerate(spilling)
+    ]
+    files = status["created_tmp_files"] + status["created_tmp_disk_tables"]
+    uptime_s = float(status["uptime"])
+    unseen = [
+        "temp I/O of a statement: the server counts its temporary tables on disk and merge passes, "
+        "not their bytes and time, so it took at most as long as the statement"
+    ]
+    if server.flavor == "mariadb":
+        unseen.append("temp files of sorts: MariaDB times only temporary tables on disk")
+    record = f"spillcast record --mysql {shown_dsn(dsn)} --query PATTERN -o run.spill"
+    return ServerRanking(
+        source=shown_dsn(dsn),
+        window_s=uptime_s,
+        statements=statements,
+        targets=targets,
+        confidence=confidence,
+        statements_seen=len(counted),
+        elapsed_s=sum(float(row["elapsed"]) for row in counted) * PS,
+        databases=[
+            DatabaseSpill(server.host, files, temp.writes.bytes, None, temp.total_s or None)
+        ],
+        database_temp_bytes=temp.writes.bytes,
+        settings={**settings, **{name: str(value) for name, value in status.items()}},
+        unseen=unseen,
+        record=record if statements else None,
+        memory="sort_buffer_size or tmp_table_size",
+    )
+
+
+def _status(connection: Connection) -> dict[str, int]:
+    names = ", ".join(f"'{name}'" for name in _STATUS)
+    answer = rows(connection, f"show global status where variable_name in ({names})")
+    return {row["variable_name"].lower(): int(row["value"]) for row in answer}
+
+
+def _temp_files(connection: Connection) -> TempFiles:
+    (every,), (kept,) = rows(connection, _FILES), rows(connection, _KEPT_FILES)
+
+    def op(*names: str) -> OpCounts:
+        count, size_bytes, ps = (int(every[n] or 0) - int(kept[n] or 0) for n in names)
+        return OpCounts.timed(count, size_bytes, ps * PS)
+
+    return TempFiles(
+        op("read_count", "read_bytes", "read_ps"), op("write_count", "written_bytes", "written_ps")
+    )
+
+
+def _ranked(
+    row: dict[str, Any], temp: TempFiles, server: Server, request: RankRequest | None
+) -> Ranked:
+    calls, elapsed_s = int(row["calls"]), float(row["elapsed"]) * PS
+    ranked = Ranked(
+        queryid=row["digest"],
+        query=struck_text(row["digest_text"]),
+        calls=calls,
+        elapsed_s=elapsed_s,
+        temp_bytes=None,
+        temp_s=(0.0, elapsed_s),
+        disk_tables=int(row["disk_tables"]),
+        merge_passes=int(row["merge_passes"]),
+    )
+    if request is None:
+        return replace(ranked, refused=f"only the {FORECAST_MAX} longest are forecast")
+    if not temp.total_s or not elapsed_s:
+        return replace(
+            ranked, refused="the server timed no temp file, so none's latency is known; record it"
+        )
+    try:
+        counts = _counts(temp, elapsed_s / calls, server)
+        return with_gains(ranked, counts.at_bounds(), calls, request)
+    except (InputError, Refusal) as error:
+        return replace(ranked, refused=error.message)
+
+
+def _counts(temp: TempFiles, elapsed_s: float, server: Server) -> Counts:
+    """Return one call as operations of the mean size and latency, whose total time has bounds."""
+    counts = Counts(
+        path=Path("performance_schema"),
+        elapsed_s=elapsed_s,
+        reads=temp.reads,
+        writes=temp.writes,
+        source="figures",
+        engine=ObservedEngine(server.flavor, server.version),
+        counts_follow_time=True,
+    )
+    middle = counts.with_total_s(elapsed_s / 2)
+    reason = "the server does not time the temp files of a statement"
+    return replace(middle, time_bounds=Bounds(0.0, elapsed_s, reason, "record the query"))

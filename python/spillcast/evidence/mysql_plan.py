@@ -1,0 +1,161 @@
+"""Plans that MariaDB and MySQL ran: the merge passes of each sort -> counts between bounds."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+from spillcast.errors import EvidenceIncomplete, EvidenceUnsuited, NoTempIo
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.counts import Bounds, Counts, OpCounts
+from spillcast.evidence.figures.figures import PROFILE, counts_of_figures, with_io_bounds
+from spillcast.evidence.text import text_of
+from spillcast.evidence.unwrap import unwrapped
+from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values
+from spillcast.recording.meta import ObservedEngine
+from spillcast.units import format_bytes, format_setting, parse_bytes
+
+HOW = "make it with: ANALYZE FORMAT=JSON SELECT ..."
+_RECORD = "record the query: spillcast record --mysql DSN --query PATTERN"
+#: sql/filesort.cc merges so many runs at once, and up to so many in the last pass.
+MERGED, MERGED_LAST = 7, 15
+RUNS_MAX = 1 << 16
+#: A row in the buffer has a pointer beside it that is not written: a row has as many bytes or more.
+WRITTEN_MIN = 0.5
+_MEMBER = r'"[\w-]+"\s*:'
+
+
+@dataclass(frozen=True)
+class Sort:
+    """A filesort that merged runs from disk."""
+
+    passes: int
+    buffer_bytes: int
+    #: Without reading its rows.
+    elapsed_s: float
+
+    @property
+    def runs(self) -> tuple[int, int]:
+        """The smallest and the largest number of runs that take so many merges."""
+        fitting = [runs for runs in range(2, RUNS_MAX) if merges(runs)[0] == self.passes]
+        return (fitting[0], fitting[-1]) if fitting else (2, RUNS_MAX)
+
+    def moved(self, *, upper: bool) -> OpCounts:
+        """Return the least or the most that it wrote, which it read as often."""
+        lowest, highest = self.runs
+        size_bytes = highest * self.buffer_bytes
+        if not upper:
+            size_bytes = round(WRITTEN_MIN * (lowest - 1) * self.buffer_bytes)
+        times = 1 + merges(highest if upper else lowest)[1]
+        operation_bytes = self.buffer_bytes / (MERGED_LAST if upper else MERGED)
+        total_bytes = max(times * size_bytes, 1)
+        return OpCounts(max(1, round(total_bytes / operation_bytes)), total_bytes)
+
+    @property
+    def cure(self) -> str:
+        """The sort_buffer_size with which it merges nothing, as a sentence."""
+        enough = (self.runs[1] + 1) * self.buffer_bytes
+        return (
+            f"a sort merged runs {self.passes:,} times with {format_bytes(self.buffer_bytes)}: it "
+            f"stays in memory with sort_buffer_size = {format_setting(enough)} or less"
+        )
+
+
+def merges(runs: int) -> tuple[int, int]:
+    """How many merges so many runs take, and how many times all rows are written again."""
+    last, count, levels = runs - 1, 0, 0
+    while last >= MERGED_LAST:
+        groups = max(0, (last - MERGED * 3 // 2) // MERGED + 1) + 1
+        count, levels, last = count + groups, levels + 1, groups - 1
+    return count + 1, levels
+
+
+def read(paths: Sequence[Path], selection: Selection) -> Counts:
+    """The counts of a plan, between the least and the most temp I/O of its sorts.
+
+    InputError where it is damaged, was not run, or tells of no spill.
+    """
+    [path] = paths
+    text = text_of(path, HOW, bytes_max=JSON_LENGTH_MAX)
+    if '"query_block"' not in text:
+        raise EvidenceUnsuited(
+            f"{path}: MySQL's EXPLAIN ANALYZE does not tell whether a sort or a temporary table "
+            "went to disk",
+            _RECORD,
+        )
+    plain = re.sub(r"\\n", "\n", unwrapped(text)) if text.count("\n") < 3 else unwrapped(text)
+    documents = [d for d in json_values(plain, path, HOW, _MEMBER) if isinstance(d, dict)]
+    block = next((d["query_block"] for d in documents if "query_block" in d), None)
+    if not isinstance(block, dict):
+        raise damaged(path, "it has no query_block", HOW)
+    if "r_total_time_ms" not in block:
+        raise EvidenceIncomplete(f"{path}: the plan was not run, so it counts no temp I/O", HOW)
+    nodes = list(_nodes(block))
+    sorts = [_sort(path, node) for name, node in nodes if name == "filesort"]
+    spilled = [sort for sort in sorts if sort is not None]
+    tables = sum(name == "temporary_table" for name, _ in nodes)
+    notes = [sort.cure for sort in spilled]
+    if tables:
+        notes.append(
+            f"temporary tables: {tables}; a plan does not tell whether they were larger than "
+            "tmp_table_size and max_heap_table_size, and so on disk"
+        )
+    if not spilled:
+        hint = "; ".join(notes) or "its sorts merged no runs from disk"
+        raise NoTempIo(f"{path}: no sort of this plan spilled", hint)
+    elapsed_s = selection.elapsed_s or float(block["r_total_time_ms"]) / 1e3
+    (lower, upper) = (_sum([s.moved(upper=upper) for s in spilled]) for upper in (False, True))
+    middle = OpCounts(
+        max(1, round(sqrt(lower.count * upper.count))), round(sqrt(lower.bytes * upper.bytes))
+    )
+    within_s = min(sum(sort.elapsed_s for sort in spilled), elapsed_s)
+    timed = OpCounts.timed(middle.count, middle.bytes, within_s / 4)
+    counts = counts_of_figures(
+        path,
+        selection,
+        elapsed_s=elapsed_s,
+        reads=timed,
+        writes=timed,
+        source=PROFILE,
+        engine=ObservedEngine("mariadb"),
+        time_bounds=Bounds(0.0, within_s, "a plan times a sort with its temp I/O", _RECORD),
+        notes=notes,
+    )
+    words = (
+        f"a plan contains merge passes, not reads and writes: sorts wrote "
+        f"{format_bytes(lower.bytes)} to {format_bytes(upper.bytes)} and read as much"
+    )
+    return with_io_bounds(counts, (_timed(lower, timed),) * 2, (_timed(upper, timed),) * 2,
+                          words, _RECORD)  # fmt: skip
+
+
+def _nodes(part: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """All objects below a part, each with its name."""
+    values = part.items() if isinstance(part, dict) else (("", value) for value in part)
+    for name, value in values:
+        if isinstance(value, dict):
+            yield name, value
+        if isinstance(value, dict | list):
+            yield from _nodes(value)
+
+
+def _sort(path: Path, node: Mapping[str, Any]) -> Sort | None:
+    """A sort that merged runs; None for one that fitted its buffer."""
+    passes = node.get("r_sort_passes", 0)
+    if not isinstance(passes, int) or not isinstance(node.get("r_buffer_size", ""), str):
+        raise damaged(path, "r_sort_passes or r_buffer_size is no number", HOW)
+    if passes <= 0:
+        return None
+    rows_s = sum(float(n.get("r_table_time_ms", 0)) for name, n in _nodes(node) if name == "table")
+    spent_s = (float(node.get("r_total_time_ms", 0)) - rows_s) / 1e3
+    return Sort(passes, parse_bytes(node["r_buffer_size"], "r_buffer_size"), max(spent_s, 1e-6))
+
+
+def _sum(parts: Sequence[OpCounts]) -> OpCounts:
+    return OpCounts(sum(part.count for part in parts), sum(part.bytes for part in parts))
+
+
+def _timed(moved: OpCounts, like: OpCounts) -> OpCounts:
+    return OpCounts(moved.count, moved.bytes, like.total_ns)

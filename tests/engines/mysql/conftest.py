@@ -1,0 +1,72 @@
+"""A private MariaDB server with tables, for all tests of a session."""
+
+import threading
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from spillcast.engines.mysql.lab import MariaDbLab
+from spillcast.errors import InputError
+
+ROWS = 60_000
+#: About 30 runs of the sort below, in two levels of merges.
+SORT = (
+    "select max(sha2(concat(amount01, id), 256)) from "
+    "(select amount01, id from t order by amount02, id limit 59000) s"
+)
+GROUP_BY = (
+    "select count(*), max(sha2(repeat(pad, 200), 256)) from "
+    "(select pad, count(*) from wide group by pad) s"
+)
+
+
+@dataclass
+class Rig:
+    """The server, and how to reach it."""
+
+    lab: MariaDbLab
+    dsn: str
+    temp: Path
+
+    @contextmanager
+    def session(self, database="lab"):
+        with closing(
+            pymysql.connect(unix_socket=self.dsn, user="root", database=database, autocommit=True)
+        ) as connection:
+            cursor = connection.cursor()
+            cursor.execute("set sort_buffer_size = 65536, max_heap_table_size = 1048576")
+            yield cursor
+
+    @contextmanager
+    def repeating(self, statement):
+        """Another session that runs a statement again and again."""
+        ended = threading.Event()
+
+        def repeat():
+            with self.session() as cursor:
+                while not ended.is_set():
+                    cursor.execute(statement)
+
+        thread = threading.Thread(target=repeat)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+@pytest.fixture(scope="session")
+def rig(tmp_path_factory):
+    room = tmp_path_factory.mktemp("mariadb")
+    try:
+        lab = MariaDbLab(room)
+    except InputError as error:
+        pytest.skip(f"no MariaDB: {error}")
+    lab.build(ROWS)
+    (temp := room / "temp").mkdir()
+    with lab.serve(temp, None, "--performance-schema=ON") as server:
+        yield Rig(lab, str(server.socket), temp)

@@ -1,0 +1,101 @@
+"""Recording a session of MariaDB: its thread alone, and what is refused."""
+
+import threading
+from unittest.mock import MagicMock
+
+import pytest
+
+from engines.mysql.conftest import GROUP_BY, SORT
+from harness import available
+from spillcast.engines.engine import SessionSelector
+from spillcast.engines.mysql.connection import Server, parts_of, server_of, shown_dsn
+from spillcast.engines.mysql.live import record_mysql
+from spillcast.errors import InputError, ServerUnsuited
+
+needs_capture = pytest.mark.skipif(
+    not available("bpf") and not available("perf"), reason="no capture can attach"
+)
+
+
+def recorded(rig, statement, tmp_path, *, by_text=False):
+    """The recording of a statement in a session that begins it while it is waited for."""
+    with rig.session() as cursor:
+        cursor.execute("select connection_id()")
+        [[number]] = cursor.fetchall()
+        selector = SessionSelector(None if by_text else number, "SHA2" if by_text else None)
+        timer = threading.Timer(0.7, cursor.execute, [statement])
+        timer.start()
+        recording = record_mysql(rig.dsn, tmp_path / "run.spill", selector)
+        timer.join()
+    return recording
+
+
+def temp_of(recording):
+    temp = recording.meta.temp
+    return temp.reads, temp.writes, temp.bytes
+
+
+@needs_capture
+def test_only_the_thread_of_the_session_is_recorded(rig, tmp_path):
+    (tmp_path / "alone").mkdir()
+    alone = recorded(rig, SORT, tmp_path / "alone")
+    with rig.repeating(GROUP_BY):
+        beside = recorded(rig, SORT, tmp_path)
+    assert temp_of(alone) == temp_of(beside)
+    assert alone.meta.temp.writes > 0
+    assert beside.meta.ended_by == "end"
+    assert beside.meta.engine.query == SORT
+    assert beside.meta.server_query.before_recording_s == 0
+
+
+@needs_capture
+def test_a_temporary_table_on_disk_is_temp_io(rig, tmp_path):
+    recording = recorded(rig, GROUP_BY, tmp_path)
+    files = recording.waits.filter(recording.waits["temp"].values)["file"].to_pylist()
+    assert any("#sql" in file and ".MAD" in file for file in files)
+
+
+def test_a_session_that_does_not_exist_ends_or_cannot_be_searched_for(rig):
+    for selector in (SessionSelector(999_999), SessionSelector(query="(")):
+        with pytest.raises(InputError):
+            record_mysql(rig.dsn, None, selector)
+    with rig.session() as cursor, rig.session() as other:
+        cursor.execute("select connection_id()")
+        [number] = cursor.fetchone()
+        selector = SessionSelector(number)
+        threading.Timer(0.5, other.execute, [f"kill {number}"]).start()
+        with pytest.raises(InputError):
+            record_mysql(rig.dsn, None, selector)
+
+
+def test_a_session_behind_a_pool_is_refused():
+    connection = MagicMock()
+    cursor = connection.cursor.return_value.__enter__.return_value
+    cursor.description = [(name,) for name in ("version", "host", "instrumented", "id")]
+    cursor.fetchall.return_value = [("8.0.36", "db01", 1, 4711)]
+    connection.thread_id.return_value = 12
+    with pytest.raises(ServerUnsuited):
+        server_of(connection)
+    connection.thread_id.return_value = 4711
+    assert server_of(connection) == Server("mysql", "8.0.36", "db01", instrumented=True)
+
+
+@pytest.mark.parametrize(
+    "dsn", ["db01", "mysql://db01:port", "mysql://db01?ssl=1", "/no/such/socket", "postgres://db"]
+)
+def test_a_dsn_that_is_none_is_refused(dsn):
+    with pytest.raises(InputError):
+        parts_of(dsn)
+
+
+def test_a_dsn_is_read_and_shown_without_its_password(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MYSQL_PWD", "from-environment")
+    parts = parts_of("mysql://etl:p%40ss@db01:3307/dw")
+    assert parts == {
+        "host": "db01", "port": 3307, "user": "etl", "password": "p@ss", "database": "dw",
+    }  # fmt: skip
+    assert parts_of("mysql://db01")["password"] == "from-environment"
+    assert "p@ss" not in shown_dsn("mysql://etl:p@ss@db01/dw")
+    (defaults := tmp_path / "other.cnf").write_text("[client]\nuser = etl\n")
+    assert parts_of(f"--defaults-file={defaults}")["read_default_file"] == str(defaults)

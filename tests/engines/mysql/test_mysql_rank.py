@@ -1,0 +1,78 @@
+"""The ranking of a server's statements against its own counters; what it refuses."""
+
+import json
+import re
+
+import pytest
+
+from engines.mysql.conftest import GROUP_BY, SORT
+from harness import spillcast
+from spillcast.engines.mysql.rank import rank_mysql
+from spillcast.errors import InputError
+
+COUNTERS = ("created_tmp_disk_tables", "sort_merge_passes")
+
+
+def counters(cursor):
+    cursor.execute(f"show session status where variable_name in {COUNTERS}")
+    return {name.lower(): int(value) for name, value in cursor.fetchall()}
+
+
+def test_counts_are_those_of_the_session(rig):
+    with rig.session() as cursor:
+        cursor.execute("truncate performance_schema.events_statements_summary_by_digest")
+        expected = {}
+        for statement, times in ((SORT, 2), (GROUP_BY, 3)):
+            before = counters(cursor)
+            for _ in range(times):
+                cursor.execute(statement)
+            after = counters(cursor)
+            expected[times] = tuple(after[name] - before[name] for name in COUNTERS)
+    ranking = rank_mysql(rig.dsn, ["factor:10"])
+    ranked = {
+        statement.calls: (statement.disk_tables, statement.merge_passes)
+        for statement in ranking.statements
+    }
+    assert ranked == expected
+    assert expected[2][1] > 0
+    assert expected[3][0] > 0
+    for statement in ranking.statements:
+        gain = statement.gains["factor:10"]
+        assert 0 <= gain.interval_s[1] <= statement.elapsed_s
+    result = spillcast("mysql", rig.dsn, "--json")
+    assert json.loads(result.stdout)["statements"]
+
+
+def test_no_rights_are_said_and_no_password(rig, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("MYSQL_PWD", raising=False)
+    with rig.session() as cursor:
+        cursor.execute("create or replace user poor@localhost identified by 'secret-word'")
+    dsn = f"mysql://poor:secret-word@localhost/?socket={rig.dsn}"
+    with pytest.raises(InputError) as refused:
+        rank_mysql(dsn, ["factor:10"])
+    assert re.search("grant", refused.value.hint or "", re.IGNORECASE)
+    with pytest.raises(InputError) as refused:
+        rank_mysql(dsn.replace("secret-word", "other-secret"), ["factor:10"])
+    assert "other-secret" not in str(refused.value)
+
+
+def test_a_server_takes_the_settings_of_a_move_and_counts_nothing_by_default(rig, tmp_path):
+    (to := tmp_path / "moved").mkdir()
+    result = spillcast("move", "mysql", rig.dsn, "--to", to, "--user", "root", "--json")
+    document = json.loads(result.stdout)
+    script = next(
+        step["command"] for step in document["steps"] if "cat >" in step.get("command", "")
+    )
+    settings = dict(re.findall(r"^(\w+) = (.*)$", script, re.MULTILINE))
+    (room := tmp_path / "lab").mkdir()
+    lab = type(rig.lab)(room)
+    # Relative to the data directory of the server that was looked at.
+    del settings["innodb_temp_data_file_path"]
+    with lab.serve(to, None, *(f"--{name}={value}" for name, value in settings.items())) as server:
+        moved = rig.__class__(lab, str(server.socket), to)
+        with moved.session(None) as cursor:
+            cursor.execute("select @@tmpdir, @@innodb_tmpdir")
+            assert cursor.fetchone() == (str(to), str(to))
+        with pytest.raises(InputError):
+            rank_mysql(moved.dsn, ["factor:10"])

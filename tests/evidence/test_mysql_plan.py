@@ -1,0 +1,71 @@
+"""Plans that MariaDB ran: bounds of the temp I/O of their sorts hold what was recorded."""
+
+import json
+
+import pytest
+
+from spillcast.errors import InputError
+from spillcast.evidence.mysql_plan import merges
+from spillcast.evidence.open import read_figures
+
+SORTED = {
+    "query_block": {
+        "select_id": 1,
+        "r_total_time_ms": 1000.0,
+        "read_sorted_file": {
+            "filesort": {
+                "r_total_time_ms": 800.0,
+                "r_sort_passes": 12,
+                "r_buffer_size": "255KiB",
+                "table": {"table_name": "t", "r_table_time_ms": 60.0},
+            }
+        },
+    }
+}
+
+
+def slow_merges(runs):
+    """As sql/filesort.cc writes it."""
+    maxbuffer, count, levels = runs - 1, 0, 0
+    while maxbuffer >= 15:
+        i = left = 0
+        while i <= maxbuffer - 7 * 3 // 2:
+            count, left, i = count + 1, left + 1, i + 7
+        count, left, levels = count + 1, left + 1, levels + 1
+        maxbuffer = left - 1
+    return count + 1, levels
+
+
+def test_merges_are_those_of_the_source():
+    assert all(merges(runs) == slow_merges(runs) for runs in range(2, 3000))
+
+
+def test_a_plan_gives_bounds_and_the_buffer_that_is_enough(tmp_path):
+    (path := tmp_path / "plan.txt").write_text("ANALYZE\n" + json.dumps(SORTED, indent=2))
+    counts = read_figures([path])
+    io = counts.io_bounds
+    assert io.lower.writes.bytes < counts.writes.bytes < io.upper.writes.bytes
+    # 74 to 80 runs of 255 KiB, written twice.
+    assert io.upper.writes.bytes == 2 * 80 * (255 << 10)
+    assert counts.time_bounds.upper == pytest.approx(0.74)
+    assert any("sort_buffer_size" in note for note in counts.notes)
+    (path := tmp_path / "one-line.txt").write_text(
+        json.dumps(SORTED, indent=1).replace("\n", "\\n")
+    )
+    assert read_figures([path]).io_bounds.upper.writes == io.upper.writes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"query_block": {"select_id": 1}}),
+        json.dumps(SORTED)[:90],
+        json.dumps(SORTED).replace("12", '"many"'),
+        json.dumps(SORTED).replace("12", "0"),
+        "-> Sort: t.a  (cost=61 rows=600) (actual time=0.4..0.5 rows=600 loops=1)\n",
+    ],
+)
+def test_a_plan_that_tells_no_spill_is_refused(tmp_path, text):
+    (path := tmp_path / "plan.txt").write_text(text)
+    with pytest.raises(InputError):
+        read_figures([path])
