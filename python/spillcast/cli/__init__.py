@@ -157,7 +157,7 @@ def hide_passwords(arguments: Sequence[str]) -> None:
         if shown[:end] != list(arguments[:end]):
             print(
                 "spillcast: other users can read a password on a command line: "
-                "use PGPASSFILE (~/.pgpass) or a service (PGSERVICE)",
+                "use ~/.pgpass (PGPASSFILE) or a service (PGSERVICE) of PostgreSQL, or ~/.my.cnf",
                 file=sys.stderr,
             )
     # A command that is started keeps its limit.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spillcast.engines.engine import Engine, LikelyName
+from spillcast.engines.engine import Coverage, Engine, LikelyName
 
 if TYPE_CHECKING:
     from spillcast.engines.move import Move
@@ -30,6 +30,13 @@ def _move() -> "Callable[..., Move]":
     return move
 
 
+COVERAGE = Coverage(
+    live="record --mysql (the session's thread), record --pid, mysql DSN",
+    evidence="digests of statements, summaries of file I/O",
+    parallel="a statement has one thread; those of InnoDB with record --pid",
+    cure="sort_buffer_size, tmp_table_size, max_heap_table_size",
+    verified="written to its documentation; it was not run",
+)
 SHARED_NAMES = {
     "sort": LikelyName("MY*"),
     "binary log cache": LikelyName("ML*"),
@@ -48,6 +55,7 @@ MYSQL = Engine(
     io_size=lambda _lower, _upper: (IO_SIZE, ()),
     server=True,
     move=_move,
+    coverage=COVERAGE,
 )
 MARIADB = replace(
     MYSQL,
@@ -55,4 +63,10 @@ MARIADB = replace(
     label="MariaDB",
     temp_names={**SHARED_NAMES, "temporary table in Aria": LikelyName("#sql*.MA?")},
     lab=_lab,
+    coverage=replace(
+        COVERAGE,
+        evidence=f"{COVERAGE.evidence}, ANALYZE FORMAT=JSON",
+        cure=f"{COVERAGE.cure}, by the plan",
+        verified="",
+    ),
 )
