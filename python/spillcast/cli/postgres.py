@@ -113,7 +113,7 @@ def postgres(
     if not server.startswith(("postgres://", "postgresql://")) and is_dataset(server):
         if save or redact:
             raise OptionConflict("--save and --redact need a server, not its looks")
-        rankings = _of_looks(server, to, since, alert, log, origin, confidence)
+        rankings = of_looks(server, to, since, alert, log, origin, confidence)
         return _history_answer(server, rankings, top, per_day=per == "day")
     if alert:
         raise OptionConflict("--alert is for a folder of looks", "make one with --save DIR")
@@ -144,15 +144,16 @@ def _has_no_forecast(ranking: "ServerRanking") -> bool:
     return unknown and bool(ranking.statements or ranking.is_blind)
 
 
-def _of_looks(
+def of_looks(
     address: str,
     to: list[str] | None,
-    since: str | None,
-    alerts: list[str] | None,
-    log: str | None,
-    origin: str | None,
-    confidence: float,
+    since: str | None = None,
+    alerts: list[str] | None = None,
+    log: str | None = None,
+    origin: str | None = None,
+    confidence: float = 0.9,
 ) -> "list[ServerRanking]":
+    """The ranking of each server whose looks are at an address, with its history."""
     from spillcast.engines.history import Rule
     from spillcast.engines.postgres.rank.command import request_of
     from spillcast.engines.postgres.rank.history import rank_looks

@@ -1,7 +1,7 @@
 """``spillcast report``: one HTML page of measurements and forecasts."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +21,8 @@ def report(
         list[str],
         typer.Argument(
             metavar="INPUT",
-            help="Recordings, Oracle traces, ASH exports, plans, and what other verbs print with "
+            help="Recordings, Oracle traces, ASH exports, plans, folders of looks that postgres "
+            "--save made, and what other verbs print with "
             "--json: profile, forecast, postgres, verify, storage, sweep, cache, fleet; "
             "- for stdin.",
         ),
@@ -68,6 +69,7 @@ def report(
     from spillcast.cli.output import emit, terminal_columns
     from spillcast.errors import EvidenceUnsuited, OptionConflict
     from spillcast.evidence.find import Evidence, find_evidence
+    from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.ask import ask
     from spillcast.report.html.inputs import Inputs, split_inputs
     from spillcast.report.html.runs import add_runs, target_latencies
@@ -78,6 +80,8 @@ def report(
     check_output_file(output)
     page = Inputs()
     documents, words = split_inputs(inputs)
+    documents += [(word, _history(word, to)) for word in words if is_dataset(word)]
+    words = [word for word in words if not is_dataset(word)]
     evidence = find_evidence(words) if words else Evidence()
     for name, document in documents:
         page.add_document(name, document)
@@ -91,9 +95,9 @@ def report(
         raise OptionConflict(
             "--each compares runs", "a forecast is for one run: leave out --each or --to"
         )
-    if to and not words:
+    if to and not words and not page.servers:
         raise OptionConflict("--to is for evidence", "a forecast's document has its target already")
-    if to:
+    if to and words:
         _add_forecasts(page, to, ask(words, to, question), lenient=question.lenient)
     elif (
         any((question.elapsed_s, question.temp_events, question.queryid, question.origin))
@@ -113,6 +117,14 @@ def report(
         print(paragraph(" ".join(summary["answer"]), width=min(terminal_columns(), WIDTH)))
         charts = format_count(len(summary["charts"]), "chart")
         print(f"\n  {output}: {charts}, {summary['bytes'] / 1e3:,.0f} kB")
+
+
+def _history(address: str, to: list[str] | None) -> dict[str, Any]:
+    """The document of the servers whose looks are in a folder."""
+    from spillcast.cli.postgres import of_looks
+    from spillcast.engines.ranking import histories_document
+
+    return histories_document(address, of_looks(address, to))
 
 
 def _add_forecasts(

@@ -26,6 +26,15 @@ class Gain:
 
 
 @dataclass(frozen=True)
+class SpillNode:
+    """A node of a plan that spilled: its type, its temp bytes and what it says of memory."""
+
+    node: str
+    temp_bytes: int
+    detail: str
+
+
+@dataclass(frozen=True)
 class Ranked:
     """A statement that spills; sums over its calls in the time looked at."""
 
@@ -52,6 +61,8 @@ class Ranked:
     #: Temporary tables on disk and merge passes of sorts, where a server counts those.
     disk_tables: int | None = None
     merge_passes: int | None = None
+    #: Of the plan with the most temp I/O, where one is known; the most temp bytes first.
+    nodes: Sequence[SpillNode] = ()
 
     @property
     def is_bounded(self) -> bool:

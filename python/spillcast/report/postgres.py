@@ -25,17 +25,22 @@ FAILED_MAX = 5
 NO_SPILL = "no spill"
 
 
-def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> Page:
+def ranking_page(
+    ranking: ServerRanking, top: int, *, per_day: bool = False, with_history: bool = True
+) -> Page:
     """The verdict, a row for each statement, current spills, missing evidence, and next steps."""
+    history = ranking.history if with_history else None
     scale = (ranking.per_day if per_day else None) or 1.0
     parts: list[Part] = [Words(_verdict(ranking, scale), indent="")]
     if ranking.is_blind and ranking.databases:
         parts.append(_databases(ranking))
-    if ranking.history is not None:
-        parts += history_parts(ranking, ranking.history)
+    if history is not None:
+        parts += history_parts(ranking, history)
     if ranking.statements:
         parts.append(_table(ranking, ranking.statements[:top], scale))
-    if lines := _notes(ranking, top, per_day=per_day):
+    lines = _notes(ranking, top, per_day=per_day)
+    lines += [] if history is None else history_notes(history)
+    if lines:
         parts.append(Words(lines))
     if ranking.enable:
         parts += [Words(["Enable pg_stat_statements, which counts statements:"])]
@@ -70,17 +75,29 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
     lines = [f"{text}."]
     first = ranking.statements[0]
     if first.no_spill is not None:
-        gains = sorted(first.gains.items(), key=lambda statement: -statement[1].saved_s)
-        cures = {_cure(first, ranking.memory): first.no_spill}
-        cures |= {name: gain for name, gain in gains if gain.without_cache_s is None}
-        saved = "; ".join(f"{name} {_saved(gain, first, scale)}" for name, gain in cures.items())
+        cures = cure_texts(first, ranking.memory, scale)
+        saved = "; ".join(map(" ".join, cures.items()))
         lines.append(f"Time saved in the first statement: {saved}.")
         cached = {
-            name: gain.without_cache_s for name, gain in gains if gain.without_cache_s is not None
+            name: gain.without_cache_s
+            for name, gain in _by_saving(first)
+            if gain.without_cache_s is not None
         }
         if cached:
             lines += in_memory_sentences(cached, first.elapsed_s or 0.0)
     return lines
+
+
+def cure_texts(ranked: Ranked, memory: str, scale: float = 1.0) -> dict[str, str]:
+    """By fix, what it saves of the time of a statement with a forecast, with the interval."""
+    assert ranked.no_spill is not None
+    cures = {_cure(ranked, memory): ranked.no_spill}
+    cures |= {name: gain for name, gain in _by_saving(ranked) if gain.without_cache_s is None}
+    return {name: _saved(gain, ranked, scale) for name, gain in cures.items()}
+
+
+def _by_saving(ranked: Ranked) -> list[tuple[str, Gain]]:
+    return sorted(ranked.gains.items(), key=lambda item: -item[1].saved_s)
 
 
 def _blind(ranking: ServerRanking) -> list[str]:
@@ -268,8 +285,6 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
     )
     lines += [f"  no forecast: {text}" for text in refused]
     lines += [f"  not available: {text}" for text in ranking.unseen]
-    if ranking.history is not None:
-        lines += history_notes(ranking.history)
     if ranking.asked_s is not None:
         lines.append(f"  spillcast's own queries took {format_duration(ranking.asked_s)}")
     return lines

@@ -66,6 +66,17 @@ def size_ticks(low: float, high: float, scale: Callable[[float], float]) -> list
     return thinned([(2.0**n, format_bytes(2.0**n)) for n in powers], scale)
 
 
+def linear_sizes(max_bytes: float) -> list[Tick]:
+    """As many ticks of a linear axis of sizes, in multiples of one unit, as fit on it."""
+    unit = 1024.0 ** int(math.log(max(max_bytes, 1.0), 1024))
+    for count in range(TICKS_MAX - 1, 0, -1):
+        sizes = [unit * n for n in multiples(max_bytes / unit, count, _ROUND[24:])]
+        ticks = [(size, format_bytes(size) if size else "0") for size in sizes]
+        if _fit(ticks, lambda size: size / (max_bytes or 1.0)):
+            return ticks
+    return ticks
+
+
 def scatter_ticks(low_s: float, high_s: float) -> list[Tick]:
     """Round durations on a logarithmic axis, at most seven of a common range."""
     below_minute = [times * 10.0**power for power in range(-6, 1) for times in (1, 2, 5)]

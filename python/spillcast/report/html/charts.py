@@ -140,8 +140,17 @@ def _labels(axis: Axis) -> str:
     )
 
 
-def bars(rows: Sequence[Bar], colours: Mapping[str, str], *, shares: bool = False) -> Chart:
-    """Bars below each other, of parts in seconds, or in ``shares`` of each bar's sum."""
+def bars(
+    rows: Sequence[Bar],
+    colours: Mapping[str, str],
+    *,
+    shares: bool = False,
+    ticks_of: Callable[[float], list[Tick]] = durations,
+) -> Chart:
+    """Bars below each other, of parts in seconds, or in ``shares`` of each bar's sum.
+
+    ``ticks_of`` gives the ticks of another unit's axis up to a value.
+    """
     units = [(sum(row.parts.values()) or 1.0) if shares else 1.0 for row in rows]
     ends = [sum(row.parts.values()) / unit for row, unit in zip(rows, units, strict=True)]
     intervals = [
@@ -150,7 +159,7 @@ def bars(rows: Sequence[Bar], colours: Mapping[str, str], *, shares: bool = Fals
         for row, unit in zip(rows, units, strict=True)
     ]  # fmt: skip
     max_value = max([*ends, *(interval[1] for interval in intervals if interval)]) or 1.0
-    ticks = percent_ticks(max_value) if shares else durations(max_value)
+    ticks = percent_ticks(max_value) if shares else ticks_of(max_value)
     axis = Axis("", ticks, lambda value: value / max_value)
     grid = "".join(
         f'<line class="grid" x1="{share(value / max_value)}" x2="{share(value / max_value)}" '

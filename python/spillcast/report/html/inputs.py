@@ -8,6 +8,7 @@ from types import GenericAlias
 from typing import Any
 
 from spillcast.document import key, read
+from spillcast.engines.history import HISTORY_SCHEMA
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import EvidenceUnknown, FileTooLarge, InputError, SchemaUnsupported
@@ -140,6 +141,13 @@ class Inputs:
     def add_document(self, name: str, document: Document) -> None:
         """Take what a verb printed with --json. InputError for a form that no page shows."""
         schema = document.get("schema")
+        if schema == HISTORY_SCHEMA:
+            each = document.get("servers")
+            if not isinstance(each, Sequence) or not each:
+                raise damaged(name, "servers are empty or no list", AGAIN)
+            for server in each:
+                self.add_document(name, server)
+            return
         kind = _LISTS.get(str(schema))
         if kind is None:
             raise SchemaUnsupported(

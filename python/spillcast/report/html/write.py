@@ -22,7 +22,7 @@ from spillcast.gate import reading
 from spillcast.report.html.inputs import AGAIN, Document, Inputs
 from spillcast.report.html.page import Cells, Page, Section, Weakness, sentence
 from spillcast.report.html.redact import redacted
-from spillcast.report.html.sections import documents, forecasts, runs
+from spillcast.report.html.sections import documents, forecasts, runs, servers
 from spillcast.report.table import glued
 from spillcast.workspace import whole_file
 
@@ -109,11 +109,12 @@ def compose(inputs: Inputs) -> Page:
     The answer is that of the first kind of input that the page has.
     """
     known = [read(Forecast, document, document["target"], AGAIN) for document in inputs.forecasts]
+    ranked_servers = [servers.ranking(document) for document in inputs.servers]
     target = _target(inputs, known)
     latencies = {document["name"]: document["groups"] for document in inputs.latencies}
     kinds: list[list[Section]] = [
         forecasts.sections(known),
-        [documents.server(document) for document in inputs.servers],
+        [section for server in ranked_servers for section in servers.sections(server)],
         [documents.fleet(document) for document in inputs.fleets],
         [documents.sweep(document) for document in inputs.sweeps],
         [documents.cache(document) for document in inputs.caches],
@@ -134,7 +135,7 @@ def compose(inputs: Inputs) -> Page:
         _title(inputs),
         next(filter(None, answers), ["There is nothing to show."]),
         [*sections, *runs.measured(inputs.runs)],
-        forecasts.numbers(known) if known else (),
+        forecasts.numbers(known) if known else servers.numbers(ranked_servers),
         _raw(inputs),
         runs.subjects(inputs.runs),
     )

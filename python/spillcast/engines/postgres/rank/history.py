@@ -23,7 +23,7 @@ from spillcast.engines.ranking import DatabaseSpill, ServerRanking
 from spillcast.errors import EvidenceIncomplete, SelectionEmpty
 from spillcast.evidence.postgres.logs import Logs, normal
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES
-from spillcast.evidence.postgres.statement_rows import HOW, MAINTENANCE, PER_GATHER, Row
+from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER, Row
 from spillcast.fleet.dataset import Dataset
 from spillcast.fleet.looks import (
     Grown,
@@ -76,11 +76,9 @@ def rank_looks(
         raise EvidenceIncomplete(
             f"{address}: one look at each server, and spills are counted between two", hint
         )
-    with reading(address, HOW):
-        return [
-            _Server(name, of_server, since_s).ranking(request, logs, rules)
-            for name, of_server in sorted(servers.items())
-        ]
+    with reading(address, "save looks into a new folder"):
+        totals = [_Server(name, looks, since_s) for name, looks in sorted(servers.items())]
+    return [server.ranking(request, logs, rules) for server in totals]
 
 
 class _Server:

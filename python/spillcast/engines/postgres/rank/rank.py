@@ -7,11 +7,11 @@ from typing import Any
 
 from spillcast.engines.gains import RankRequest, timed_counts, with_gains
 from spillcast.engines.postgres.rank.snapshot import Snapshot
-from spillcast.engines.ranking import Ranked
+from spillcast.engines.ranking import Ranked, SpillNode
 from spillcast.errors import InputError, Refusal, SpillcastError
 from spillcast.evidence.counts import Counts, feasible_processes
 from spillcast.evidence.postgres.logs import Logs, TempFile, normal
-from spillcast.evidence.postgres.nodes import BLOCK_BYTES, amount
+from spillcast.evidence.postgres.nodes import BLOCK_BYTES, amount, nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.evidence.postgres.statement_rows import HOW, PER_GATHER, Row, merged
 from spillcast.evidence.postgres.statements import counts_of_row, processes_of
@@ -109,9 +109,10 @@ def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest |
         ranked = with_gains(ranked, _at_bounds(counts, plans), row.calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix(f"{_PLACE}: "))
-    return replace(
-        ranked, work_mem_bytes=_enough(max(plans, key=_blocks), request) if plans else None
-    )
+    if not plans:
+        return ranked
+    largest = max(plans, key=_blocks)
+    return replace(ranked, work_mem_bytes=_enough(largest, request), nodes=_spilling(largest))
 
 
 def _at_bounds(counts: Counts, plans: Sequence[Mapping[str, Any]]) -> list[Counts]:
@@ -162,7 +163,7 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
         ranked = with_gains(ranked, counts.at_bounds() or [counts], calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix("a plan: "))
-    return replace(ranked, work_mem_bytes=_enough(plan, request))
+    return replace(ranked, work_mem_bytes=_enough(plan, request), nodes=_spilling(plan))
 
 
 def _temp_bounds_s(counts: Counts, calls: int) -> tuple[float, float]:
@@ -181,6 +182,25 @@ def _enough(plan: Mapping[str, Any], request: RankRequest) -> int | None:
     except SpillcastError:
         return None
     return None if doubled.work_memory is None else doubled.work_memory.enough.work_mem_bytes
+
+
+#: What nodes say of their memory.
+_DETAILS = ("Sort Method", "Hash Batches", "HashAgg Batches", "Disk Usage", "Workers Launched")
+
+
+def _spilling(plan: Mapping[str, Any]) -> list[SpillNode]:
+    """The nodes of a plan that did temp I/O themselves."""
+    with reading("a plan in the log"):
+        nodes = [node for node in nodes_of(plan["Plan"]).walk() if node.temp.blocks]
+    nodes.sort(key=lambda node: -node.temp.blocks)
+    return [
+        SpillNode(
+            node.kind,
+            BLOCK_BYTES * node.temp.blocks,
+            ", ".join(f"{name} {node.values[name]}" for name in _DETAILS if name in node.values),
+        )
+        for node in nodes
+    ]
 
 
 def _plans_by_text(logs: Logs) -> dict[str, dict[str, Any]]:

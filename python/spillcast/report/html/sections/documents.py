@@ -1,4 +1,4 @@
-"""Documents of other verbs: profiles, storages, sweeps, caches, fleets, verifications, servers.
+"""Documents of other verbs: profiles, storages, sweeps, caches, fleets, verifications.
 
 Each is a section, whose answer in a sentence or two heads a page that has no forecast.
 """
@@ -7,16 +7,12 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from spillcast.document import read
-from spillcast.engines.ranking import ServerRanking
 from spillcast.profile.result import elapsed_words
 from spillcast.recording.event_names import OPS
 from spillcast.report.html import charts
-from spillcast.report.html.inputs import AGAIN
 from spillcast.report.html.page import (
     MINUS,
     NOTHING,
-    ROWS_MAX,
     Document,
     Figure,
     Section,
@@ -30,8 +26,6 @@ from spillcast.report.html.page import (
 )
 from spillcast.report.html.sections.forecasts import place
 from spillcast.report.html.sections.runs import events_table, histogram
-from spillcast.report.page import Words
-from spillcast.report.postgres import ranking_page
 from spillcast.report.table import Column, Table
 from spillcast.units import format_count, interval_name
 
@@ -357,12 +351,3 @@ def verification(verifications: Sequence[Document]) -> Section:
     caption = "Each point is a case; on the line both agree, the dashed lines are 10 % off."
     figure = Figure("Forecast against measured time", caption, charts.scatter(points), table)
     return Section(title, figures=[figure], answer=[answer])
-
-
-def server(document: Document) -> Section:
-    """The ranking of a server's statements, as the terminal shows it."""
-    ranking = read(ServerRanking, document, document["name"], AGAIN)
-    verdict, *parts = ranking_page(ranking, ROWS_MAX).parts
-    assert isinstance(verdict, Words)
-    title = f"Statements that spill: {document['name']}"
-    return Section.of(title, parts, answer=verdict.sentences)

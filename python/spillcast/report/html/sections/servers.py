@@ -1,0 +1,139 @@
+"""A server: what spills and what a fix saves, what to do first, what changed over time."""
+
+from collections.abc import Sequence
+
+from spillcast.document import read
+from spillcast.engines.history import History
+from spillcast.engines.ranking import Ranked, ServerRanking
+from spillcast.report.history import bucket_table, change_text, history_notes
+from spillcast.report.html import charts
+from spillcast.report.html.axes import linear_sizes
+from spillcast.report.html.inputs import AGAIN
+from spillcast.report.html.page import (
+    ROWS_MAX,
+    Document,
+    Figure,
+    Section,
+    seconds,
+    sentence,
+    size,
+    texts,
+)
+from spillcast.report.page import Words
+from spillcast.report.postgres import cure_texts, ranking_page
+from spillcast.text import one_line
+from spillcast.units import format_count, format_setting
+
+#: Statements that are drawn by name, those to begin with, and letters of their texts.
+_DRAWN_MAX, _FIRST_MAX, _TEXT_MAX = 4, 3, 60
+_OTHERS = "others"
+
+
+def ranking(document: Document) -> ServerRanking:
+    """The ranking of a document. InputError for a damaged one."""
+    return read(ServerRanking, document, document["name"], AGAIN)
+
+
+def numbers(rankings: Sequence[ServerRanking]) -> list[tuple[str, str]]:
+    """The figures of note of the first server."""
+    if not rankings or rankings[0].history is None:
+        return []
+    first, history = rankings[0], rankings[0].history
+    written = sum(bucket.written_bytes for bucket in history.buckets)
+    values = [("temp files written", size(written)), ("looked at for", seconds(first.window_s))]
+    statements = [statement for statement in first.statements if statement.temp_mean_s is not None]
+    if statements:
+        total_s = sum(statement.temp_mean_s or 0.0 for statement in statements)
+        values.append(("time in temp I/O", seconds(total_s)))
+    new = sum(change.kind == "new" for change in history.changes)
+    return [*values, ("new spilling statements", f"{new:,}")]
+
+
+def sections(server: ServerRanking) -> list[Section]:
+    """What to do, what changed, and all statements with their plans' nodes."""
+    verdict, *parts = ranking_page(server, ROWS_MAX, with_history=False).parts
+    assert isinstance(verdict, Words)
+    made = [Section("What to do first", _steps(server), answer=verdict.sentences)]
+    if server.history is not None:
+        made.append(_changes(server, server.history))
+    figures = _costs(server.statements)
+    made.append(Section.of(f"Statements that spill: {server.source}", parts, figures))
+    if nodes := [(statement, node) for statement in server.statements for node in statement.nodes]:
+        rows = [
+            [_short(statement), node.node, size(node.temp_bytes), node.detail]
+            for statement, node in nodes
+        ]
+        words = ["Of the plan of each statement with the most temp I/O, by the server's log."]
+        table = texts(("statement", "node", "temp I/O of a call", "memory"), rows)
+        made.append(Section("Nodes that spill", words, tables=[("", table)]))
+    return made
+
+
+def _short(statement: Ranked) -> str:
+    return one_line(statement.query or statement.queryid or "(hidden)", _TEXT_MAX)
+
+
+def _steps(server: ServerRanking) -> list[str]:
+    """The statements that gain most, each with its fixes; then what is new or spills more."""
+    steps = []
+    gaining = [s for s in server.statements if s.no_spill is not None and s.no_spill.saved_s > 0]
+    for number, statement in enumerate(gaining[:_FIRST_MAX], 1):
+        fixes = "; ".join(f"{name} saves {saved}" for name, saved in cure_texts(statement, server.memory).items())
+        memory = statement.work_mem_bytes
+        how = "" if memory is None else f" Set work_mem to {format_setting(memory)} for its role."
+        steps.append(f"{number}. {_short(statement)}: {fixes}.{how}")
+    if server.history is not None:
+        watched = [c for c in server.history.changes if c.kind != "less"][:_FIRST_MAX]
+        steps += [f"Look at its plan: {change_text(change)}." for change in watched]
+    if not steps and server.statements:
+        steps.append("No forecast is possible; the notes below the statements say what is missing.")
+    return steps or ["Nothing: no statement spills."]
+
+
+def _changes(server: ServerRanking, history: History) -> Section:
+    """The sums by time, drawn by statement, and what happened."""
+    words = [sentence(change_text(change)) for change in history.changes]
+    words += [sentence(line.strip()) for line in history_notes(history)]
+    if not history.buckets:
+        return Section("What changed", words)
+    totals: dict[str, int] = {}
+    for part in (part for bucket in history.buckets for part in bucket.statements):
+        totals[part.queryid] = totals.get(part.queryid, 0) + part.temp_bytes
+    first = sorted(totals, key=lambda queryid: -totals[queryid])[:_DRAWN_MAX]
+    names = {s.queryid: _short(s) for s in server.statements}
+    labels = {queryid: names.get(queryid, queryid) for queryid in first}
+    rows = []
+    for bucket in history.buckets:
+        parts = dict.fromkeys((*labels.values(), _OTHERS), 0.0)
+        for part in bucket.statements:
+            parts[labels.get(part.queryid, _OTHERS)] += part.temp_bytes
+        rows.append(charts.Bar(bucket.start, size(bucket.temp_bytes), parts))
+    colours = dict(zip(labels.values(), charts.SERIES, strict=False))
+    if len(totals) > len(first):
+        colours[_OTHERS] = "grid"
+    else:
+        rows = [row._replace(parts={n: row.parts[n] for n in colours}) for row in rows]
+    chart = charts.bars(rows, colours, ticks_of=linear_sizes)
+    shown = len(history.buckets)
+    caption = f"Read and written, {format_count(shown, 'bar')} in UTC."
+    figure = Figure("Temp I/O over time", caption, chart, bucket_table(server, history))
+    return Section("What changed", words, [figure])
+
+
+def _costs(statements: Sequence[Ranked]) -> list[Figure]:
+    """The time of each statement, and how much of it is temp I/O."""
+    rows = []
+    for statement in statements:
+        temp_s, elapsed_s = statement.temp_mean_s, statement.elapsed_s
+        if temp_s is not None and elapsed_s:
+            temp_s = min(temp_s, elapsed_s)
+            text = f"{seconds(elapsed_s)}, {seconds(temp_s)} in temp I/O"
+            parts = {"temp I/O": temp_s, "everything else": elapsed_s - temp_s}
+            rows.append(charts.Bar(_short(statement), text, parts))
+    if not rows:
+        return []
+    shown = sorted(rows, key=lambda row: -row.parts["temp I/O"])[: 2 * _DRAWN_MAX]
+    chart = charts.bars(shown, {"temp I/O": "read", "everything else": "grid"})
+    caption = "Elapsed time of all calls; a statement without temp I/O would take the grey part."
+    table = texts(("statement", "time"), [[row.name, row.text] for row in rows])
+    return [Figure("What spilling costs", caption, chart, table)]
