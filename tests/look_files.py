@@ -63,7 +63,7 @@ class Server:
         files, size = self.databases.get("dw", (0, 0))
         self.databases["dw"] = files + times, size + times * mib * (1 << 19)
 
-    def look(self, folder, **more):
+    def look(self, folder, *, redact=False, **more):
         """Save one look."""
         document = {
             "schema": "spillcast.look/1", "taken_s": self.clock_s, "since_s": self.reset_s,
@@ -77,7 +77,7 @@ class Server:
             "started_s": self.started_s, "reset_s": self.reset_s, "evictions": self.evictions,
             "boot_id": "a-boot", "boot_s": self.boot_s, **more,
         }  # fmt: skip
-        return keep_look(str(folder), document, redact=False)
+        return keep_look(str(folder), document, redact=redact)
 
 
 def three_weeks(folder):

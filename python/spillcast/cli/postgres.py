@@ -172,6 +172,7 @@ def of_looks(
 def _history_answer(
     address: str, rankings: "list[ServerRanking]", top: int, *, per_day: bool
 ) -> Answer:
+    from spillcast.engines.postgres.rank.rank import with_sizing
     from spillcast.engines.ranking import histories_document
     from spillcast.report.history import histories_page
 
@@ -182,7 +183,7 @@ def _history_answer(
     if any(alert.exceeded for alert in alerts):
         status = ALERT_STATUS
     return Answer(
-        lambda: histories_document(address, rankings),
+        lambda: histories_document(address, list(map(with_sizing, rankings))),
         lambda: histories_page(rankings, top, per_day=per_day),
         status,
     )

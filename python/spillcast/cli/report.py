@@ -122,9 +122,10 @@ def report(
 def _history(address: str, to: list[str] | None) -> dict[str, Any]:
     """The document of the servers whose looks are in a folder."""
     from spillcast.cli.postgres import of_looks
+    from spillcast.engines.postgres.rank.rank import with_sizing
     from spillcast.engines.ranking import histories_document
 
-    return histories_document(address, of_looks(address, to))
+    return histories_document(address, list(map(with_sizing, of_looks(address, to))))
 
 
 def _add_forecasts(

@@ -148,7 +148,7 @@ class Rule:
 _RATIO_MIN = 1.5
 #: Shares of the points on their side of the middle between two levels, and of an abrupt change.
 _SEPARATE_MIN, _ABRUPT_MIN = 0.9, 0.6
-_SIDE_MIN = 2
+_SIDE_MIN = 3
 
 
 def steps(levels: Sequence[float]) -> list[tuple[int, bool]]:
@@ -171,9 +171,14 @@ def steps(levels: Sequence[float]) -> list[tuple[int, bool]]:
     change = right.mean() - left.mean()
     middle = (left.mean() + right.mean()) / 2
     sides = ((left - middle) * change < 0).mean(), ((right - middle) * change > 0).mean()
-    if abs(change) < np.log(_RATIO_MIN) or min(sides) < _SEPARATE_MIN:
+    if abs(change) < np.log(_RATIO_MIN):
         return []
+    if min(sides) < _SEPARATE_MIN:
+        # Perhaps a level that was left and came back.
+        earlier = steps(levels[:at])
+        begin = earlier[-1][0] if earlier else at
+        return [*earlier, *((begin + step, slow) for step, slow in steps(levels[begin:]))]
     if (values[at] - values[at - 1]) * np.sign(change) < _ABRUPT_MIN * abs(change):
         return [(at, True)]
-    later = [(at + step, gradual) for step, gradual in steps(levels[at:])]
+    later = [(at + step, slow) for step, slow in steps(levels[at:])]
     return [*steps(levels[:at]), (at, False), *later]

@@ -1,12 +1,14 @@
 """Which statements of a server spill, what that costs a day, and what cures would bring."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from spillcast.document import key
+from spillcast.document import internal, key
 from spillcast.engines.history import HISTORY_SCHEMA, History
 from spillcast.evidence.postgres.logs import Exceeded
+from spillcast.evidence.postgres.statement_rows import Row
+from spillcast.forecast.sizing.result import Sizing
 
 DAY_S = 86_400.0
 #: Bounds of a time whose ratio is below this are too far apart for a value between them.
@@ -141,6 +143,10 @@ class ServerRanking:
     asked_s: float | None = None
     #: Where it is of looks over time.
     history: History | None = None
+    #: Storage to buy for all statements: the frontier of price and time; None where nothing tells.
+    sizing: Sizing | None = None
+    #: What the ranking is made of, for the sizing.
+    counted: Sequence[Row] = internal(())
 
     @property
     def per_day(self) -> float | None:
@@ -154,7 +160,9 @@ class ServerRanking:
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
-        return {"schema": SCHEMA, **asdict(self)}
+        document = asdict(replace(self, counted=()))
+        del document["counted"]
+        return {"schema": SCHEMA, **document}
 
 
 def histories_document(address: str, rankings: Sequence[ServerRanking]) -> dict[str, Any]:

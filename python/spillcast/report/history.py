@@ -58,9 +58,14 @@ def moment(unix_s: float) -> str:
     return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M} UTC"
 
 
+def change_statement(change: Change) -> str:
+    """The beginning of a statement's text, or its identifier."""
+    return one_line(change.query or f"queryid {change.queryid}", TEXT_MAX)
+
+
 def change_text(change: Change) -> str:
     """What changed about a statement, since when, and the evidence for a cause."""
-    statement = one_line(change.query or f"queryid {change.queryid}", TEXT_MAX)
+    statement = change_statement(change)
     size = format_bytes(change.bytes_per_call)
     since = f"since {moment(change.after_s)}"
     if change.kind == "new":

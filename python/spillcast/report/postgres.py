@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from spillcast.engines.move import Move, Step
-from spillcast.engines.ranking import Gain, Ranked, ServerRanking
+from spillcast.engines.ranking import DAY_S, Gain, Ranked, ServerRanking
 from spillcast.forecast.verdict import in_memory_sentences, negligible
 from spillcast.forecast.work_memory import SORT_MOST
 from spillcast.report.history import history_notes, history_parts
@@ -23,6 +23,8 @@ LIVE_MAX = 3
 #: Statements that failed.
 FAILED_MAX = 5
 NO_SPILL = "no spill"
+#: A shorter window is in hours.
+_DAYS_MIN = 2
 
 
 def ranking_page(
@@ -156,6 +158,8 @@ def _cure(ranked: Ranked, memory: str) -> str:
 def _whole(ranking: ServerRanking) -> str:
     if ranking.window_s is None:
         return "over an unknown time"
+    if ranking.window_s >= _DAYS_MIN * DAY_S:
+        return f"in {ranking.window_s / DAY_S:.3g} days"
     return f"in {format_duration(ranking.window_s)}"
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import statement_files
 from spillcast.engines.gains import RankRequest
-from spillcast.engines.postgres.rank.rank import of_look
+from spillcast.engines.postgres.rank.rank import of_rows, rows_of
 from spillcast.engines.postgres.rank.snapshot import Snapshot
 from spillcast.evidence.postgres.logs import Logs
 
@@ -27,7 +27,7 @@ PLAN = {
 def gain(target, logs=None, **seen):
     row = {name: value for name, value in ROW.items() if name != "parallel_workers_launched"}
     row |= seen
-    [one] = of_look(Snapshot(0.0, None, [row]), logs, RankRequest([target], None, 0.9))
+    [one] = of_rows(rows_of(Snapshot(0.0, None, [row])), logs, RankRequest([target], None, 0.9))
     assert one.refused is None
     return one.gains[target]
 

@@ -60,7 +60,8 @@ def statements_of(
             hint = "give a recording, a plan, rows of pg_stat_statements or figures of a run"
             raise EvidenceUnsuited(f"{argument}: size does not take evidence of this kind", hint)
         if evidence.statements and question.queryid is None:
-            statements += _of_export(evidence.statements[0], question, runs_per_day)
+            path, timed = evidence.statements[0], question.origin is None
+            statements += sized_rows(path, read_rows(path), timed=timed, runs_per_day=runs_per_day)
             continue
         run = open_evidence(evidence, question.selection)
         if isinstance(run, Counts):
@@ -72,15 +73,17 @@ def statements_of(
     return statements
 
 
-def _of_export(path: Path, question: Question, runs_per_day: float | None) -> list[Sized]:
-    """The statements of an export that do the most temp I/O."""
-    spilling = sorted((row for row in read_rows(path) if row.spills), key=_temp, reverse=True)
+def sized_rows(
+    path: Path, rows: Sequence[Row], *, timed: bool = True, runs_per_day: float | None = None
+) -> list[Sized]:
+    """The statements of an export that do the most temp I/O; ``path`` is what an error names."""
+    spilling = sorted((row for row in rows if row.spills), key=_temp, reverse=True)
     if not spilling:
         raise NoTempIo(f"{path}: its queries do not spill: there are no temp blocks")
     statements, refusals = list[Sized](), list[Refusal]()
     for row in spilling[:STATEMENTS_MAX]:
         try:
-            counts = counts_of_row(path, row, timed=question.origin is None)
+            counts = counts_of_row(path, row, timed=timed)
         except Refusal as refusal:
             refusals.append(refusal)
             continue

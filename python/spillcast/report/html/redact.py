@@ -41,11 +41,22 @@ TERMS = (
     RECORDING,
 )
 _VERSION = r"\d+(?:\.\d+)*"
+#: What happened to a server.
+NOTE = (
+    rf"PostgreSQL {_VERSION} instead of {_VERSION}|the server was restarted|"
+    r"pg_stat_statements (?:was reset: spills of statements are a lower bound|was not there: no "
+    r"statement was counted|evicted statements [\d,]+ times; raise its max)|"
+    r"statements of others are not counted: grant pg_monitor to this role|"
+    r"(?:work_mem|hash_mem_multiplier) was changed from [\d.]+ to [\d.]+|"
+    r"the server's clock jumped by [+-][\d,]+ s|"
+    rf"another instance, PostgreSQL {_VERSION}: counted from here on"
+)
 #: Key -> the form of its texts, that name nobody.
 _FORMS = {
     "schema": r"spillcast\.[a-z]+/\d",
     "op": "read|write",
-    "kind": "recording|traces|ASH|io-size|memory|sort|hash|hash aggregate|store",
+    "kind": "recording|traces|ASH|io-size|memory|sort|hash|hash aggregate|store|new|more|less"
+    "|version|restart|reset|evicted|uncounted|hidden|work_mem|hash_mem_multiplier|clock|instance",
     "source": "|".join(
         (
             "grid",
@@ -65,7 +76,19 @@ _FORMS = {
     "class": "scan|index|temp|read|write|other",
     "pattern": "sequential|random|mixed",
     "access": "direct|buffered",
-    "evidence": "traces|ash|traces, ash|ash, traces",
+    # Of a fleet's statements, and of a server's changes.
+    "evidence": "traces|ash|traces, ash|ash, traces|looks|it ran (?:for the first time|before "
+    "without spilling)|(?:rows|table blocks) per call (?:unchanged|[\\d.e+-]+ times)|[\\d.e+-]+ "
+    "parallel workers per call planned instead of [\\d.e+-]+|" + NOTE,
+    "note": NOTE,
+    "cause": "version|setting|rows|plan|statement",
+    "rule": r"(?:temp|files|time|new)\s*>\s*[\d.]+\s*[A-Za-z]*\s*/\s*(?:h|d)\w*",
+    "start": r"\d{4}-\d\d-\d\d(?: \d\d:\d\d)?",
+    "version": _VERSION,
+    # Types of PostgreSQL's plans, and what they say of memory.
+    "node": "[A-Z][a-z]+(?: [A-Z][a-z]+){0,2}",
+    "detail": r"(?:(?:, )?(?:Sort Method|Hash Batches|HashAgg Batches|Disk Usage|Workers Launched) "
+    r"(?:\d+|external (?:sort|merge)|quicksort|top-N heapsort|still in progress))*",
     "direction": "(?:slow|fast) to (?:slow|fast)",
     "sessions_are": "threads|processes|sessions",
     "state": "multi-pass|one-pass|spills|none|no spill|in memory|one pass",
@@ -91,7 +114,8 @@ FIGURES = {
 #: Keys with the forms of others.
 _SAME = {
     "sql": "sql_id", "queryid": "sql_id", "storage": "target", "name": "target",
-    "from": "state", "to": "state", "about.engine": "engine",
+    "from": "state", "to": "state", "about.engine": "engine", "targets": "target",
+    "gains": "target", "spill_s": "target",
 }  # fmt: skip
 #: Keys of sentences, which may quote anything.
 _SENTENCES = {
@@ -102,12 +126,15 @@ _CALLED = {
     "query": "sql", "statement": "sql", "text": "sql", "command": "sql", "failure": "sql",
     "caller": "sql", "target": "storage", "from": "storage", "to": "storage", "name": "input",
     "file": "path", "files": "path", "path": "path", "longest_at": "path", "mount_point": "path",
+    "targets": "storage", "gains": "storage", "spill_s": "storage", "source": "server",
     "dataset": "path", "directory": "path", "like": "path", "dbname": "database", "keep": "object",
 }  # fmt: skip
 
 
 #: Settings of a row of the catalogue.
 _CATALOGUE = re.compile(r"(?<=[a-z0-9])\?[a-z]+=[\d.]+[KMGT]?(?:&[a-z]+=[\d.]+[KMGT]?)*$")
+#: Mappings whose keys are targets.
+_KEYED_BY_TARGET = {"gains", "spill_s"}
 _COLUMNS = {*DIMENSIONS, ROW_SOURCE, CALL, FUNCTION, "module", "thread"}
 
 
@@ -145,7 +172,8 @@ class Redactor:
             return {"label": label, "value": shown}
         inner = {}
         for name, part in value.items():
-            shown = self._text(name, key) if key in _EVENT_KEYS else self._key(name)
+            is_text = key in _EVENT_KEYS or key in _KEYED_BY_TARGET
+            shown = self._text(name, key) if is_text else self._key(name)
             path = f"{key}.{name}"
             inner[shown] = self.value(part, path if path in _EVENT_KEYS else shown)
         # What a warning means is known by its code.

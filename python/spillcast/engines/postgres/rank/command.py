@@ -19,7 +19,7 @@ from spillcast.engines.postgres.live.rehearse import COMMENTS
 from spillcast.engines.postgres.live.sessions import HIDDEN
 from spillcast.engines.postgres.rank.enable import enabling
 from spillcast.engines.postgres.rank.measured import CONSTANT
-from spillcast.engines.postgres.rank.rank import of_logs, of_look, of_rows, spill_s
+from spillcast.engines.postgres.rank.rank import of_logs, of_rows, rows_of, spill_s
 from spillcast.engines.postgres.rank.snapshot import (
     PROCESSES_UNSEEN,
     Snapshot,
@@ -123,9 +123,10 @@ def rank_postgres(
             raise OptionConflict("--log, --since and --save need a server, not its logs")
         path = Path(server)
         if path.is_file() and kind_of(path) == "statements":
-            statements = of_rows(read_rows(path), None, request)
+            rows = read_rows(path)
+            statements = of_rows(rows, None, request)
             ranking = ServerRanking(
-                struck_text(server), None, statements, request.targets, request.confidence
+                struck_text(server), None, statements, targets, confidence, counted=rows
             )
             return replace(ranking, record=_record("DSN", statements))
         return _of_logs(path, request)
@@ -198,7 +199,8 @@ def _with_workers(snapshot: Snapshot, seen: WorkersSeen) -> Snapshot:
 def _of_server(
     shown: str, snapshot: Snapshot, logs: Logs | None, request: RankRequest
 ) -> ServerRanking:
-    statements = of_look(snapshot, logs, request)
+    rows = rows_of(snapshot)
+    statements = of_rows(rows, logs, request)
     window_s = None if snapshot.since_s is None else snapshot.taken_s - snapshot.since_s
     return ServerRanking(
         source=shown,
@@ -217,6 +219,7 @@ def _of_server(
         unseen=snapshot.unseen,
         record=_record(shown, statements),
         asked_s=snapshot.asked_s,
+        counted=rows,
     )
 
 

@@ -178,6 +178,7 @@ class _Server:
             database_temp_bytes=sum(growth[1] for growth in self.databases.values()),
             settings=settings,
             history=self._history(rules),
+            counted=rows,
         )
 
     def _history(self, rules: Sequence[Rule]) -> History:

@@ -7,7 +7,7 @@ from typing import Any
 
 from spillcast.engines.gains import RankRequest, timed_counts, with_gains
 from spillcast.engines.postgres.rank.snapshot import Snapshot
-from spillcast.engines.ranking import Ranked, SpillNode
+from spillcast.engines.ranking import Ranked, ServerRanking, SpillNode
 from spillcast.errors import InputError, Refusal, SpillcastError
 from spillcast.evidence.counts import Counts, feasible_processes
 from spillcast.evidence.postgres.logs import Logs, TempFile, normal
@@ -17,9 +17,12 @@ from spillcast.evidence.postgres.statement_rows import HOW, PER_GATHER, Row, mer
 from spillcast.evidence.postgres.statements import counts_of_row, processes_of
 from spillcast.forecast import forecast
 from spillcast.forecast.counted import timed_on
+from spillcast.forecast.sizing import size
+from spillcast.forecast.sizing.evidence import sized_rows
 from spillcast.forecast.work_memory import work_mem_between
 from spillcast.gate import reading
 from spillcast.redaction import struck_text
+from spillcast.storage.catalogue.prices import load_prices
 from spillcast.storage.target import depends_on_recording, resolve
 
 #: So many statements get a forecast; the rest are listed with their counts.
@@ -29,11 +32,10 @@ _PLACE = Path("pg_stat_statements")
 _BLOCKS, _LONG_MS = 1000, 1e6
 
 
-def of_look(look: Snapshot, logs: Logs | None, request: RankRequest) -> list[Ranked]:
-    """The statements of a look, with plans of logs where there are any."""
+def rows_of(look: Snapshot) -> list[Row]:
+    """The statements of a look."""
     with reading(_PLACE, HOW):
-        rows = merged(Row.of(statement) for statement in look.rows)
-    return of_rows(rows, logs, request)
+        return merged(Row.of(statement) for statement in look.rows)
 
 
 def of_rows(every: Sequence[Row], logs: Logs | None, request: RankRequest) -> list[Ranked]:
@@ -46,6 +48,19 @@ def of_rows(every: Sequence[Row], logs: Logs | None, request: RankRequest) -> li
         for at, row in enumerate(rows)
     ]
     return sorted(ranked, key=lambda statement: statement.weight, reverse=True)
+
+
+def with_sizing(ranking: ServerRanking) -> ServerRanking:
+    """The ranking with storage to buy for all its statements, where their counts tell."""
+    rows = ranking.counted
+    calls = sum(row.calls for row in rows if row.spills)
+    runs_per_day = None if ranking.per_day is None else calls * ranking.per_day
+    try:
+        statements = sized_rows(_PLACE, rows, runs_per_day=runs_per_day)
+        sizing = size(statements, load_prices(), confidence=ranking.confidence)
+    except (InputError, Refusal):
+        return ranking
+    return replace(ranking, sizing=sizing)
 
 
 def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
@@ -96,8 +111,8 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
 
 
 def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest | None) -> Ranked:
-    size = row.blocks * BLOCK_BYTES
-    ranked = Ranked(row.queryid, row.query, row.calls, row.elapsed_s, size, _temp_s(row))
+    moved_bytes = row.blocks * BLOCK_BYTES
+    ranked = Ranked(row.queryid, row.query, row.calls, row.elapsed_s, moved_bytes, _temp_s(row))
     if request is None:
         text = f"only the {FORECAST_MAX} with the most temp I/O are forecast"
         return replace(ranked, refused=text)

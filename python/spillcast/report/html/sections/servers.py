@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from spillcast.document import read
 from spillcast.engines.history import History
 from spillcast.engines.ranking import Ranked, ServerRanking
-from spillcast.report.history import bucket_table, change_text, history_notes
+from spillcast.report.history import (
+    bucket_table,
+    change_statement,
+    change_text,
+    history_notes,
+    moment,
+)
 from spillcast.report.html import charts
 from spillcast.report.html.axes import linear_sizes
 from spillcast.report.html.inputs import AGAIN
@@ -84,7 +90,12 @@ def _steps(server: ServerRanking) -> list[str]:
         steps.append(f"{number}. {_short(statement)}: {fixes}.{how}")
     if server.history is not None:
         watched = [c for c in server.history.changes if c.kind != "less"][:_FIRST_MAX]
-        steps += [f"Look at its plan: {change_text(change)}." for change in watched]
+        for change in watched:
+            more = (
+                f"{change.ratio:.2g} times as much a call" if change.ratio else "for the first time"
+            )
+            statement, since = change_statement(change), moment(change.after_s)
+            steps.append(f"Look at the plan of {statement}: since {since} it spills {more}.")
     if not steps and server.statements:
         steps.append("No forecast is possible; the notes below the statements say what is missing.")
     return steps or ["Nothing: no statement spills."]
