@@ -158,9 +158,14 @@ def _cure(ranked: Ranked, memory: str) -> str:
 def _whole(ranking: ServerRanking) -> str:
     if ranking.window_s is None:
         return "over an unknown time"
-    if ranking.window_s >= _DAYS_MIN * DAY_S:
-        return f"in {ranking.window_s / DAY_S:.3g} days"
-    return f"in {format_duration(ranking.window_s)}"
+    return f"in {window_text(ranking.window_s)}"
+
+
+def window_text(seconds: float) -> str:
+    """How long was looked at: in days if it is long."""
+    return (
+        f"{seconds / DAY_S:.3g} days" if seconds >= _DAYS_MIN * DAY_S else format_duration(seconds)
+    )
 
 
 def _span(low_s: float, high_s: float) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from spillcast.document import key
 from spillcast.forecast.binding import Binding
 from spillcast.forecast.result import Interval
 
@@ -30,7 +31,7 @@ class SizeRow:
     #: Whether the upper end of every statement's interval is within the limit; None without one.
     meets: bool | None
     #: Of all statements; None where their runs a day are not known.
-    saved_h_per_month: float | None
+    saved_h_per_month: float | None = key("", signed=True)
     cost_per_saved_h: float | None
     #: Of local disks of instances: ``difference`` to the instance without disks, or ``instance``.
     price_of: str | None = None
@@ -43,8 +44,8 @@ class Knob:
 
     setting: str
     value: str
-    saved_s: float
-    cost_per_month: float | None
+    saved_s: float = key("", signed=True)
+    cost_per_month: float | None = key("", signed=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,8 @@ from spillcast.report.html.page import (
     texts,
 )
 from spillcast.report.page import Words
-from spillcast.report.postgres import cure_texts, ranking_page
+from spillcast.report.postgres import cure_texts, ranking_page, window_text
+from spillcast.report.size import answer_text, size_page
 from spillcast.text import one_line
 from spillcast.units import format_count, format_setting
 
@@ -46,7 +47,8 @@ def numbers(rankings: Sequence[ServerRanking]) -> list[tuple[str, str]]:
         return []
     first, history = rankings[0], rankings[0].history
     written = sum(bucket.written_bytes for bucket in history.buckets)
-    values = [("temp files written", size(written)), ("looked at for", seconds(first.window_s))]
+    window = window_text(first.window_s or 0.0)
+    values = [("temp files written", size(written)), ("looked at for", window)]
     statements = [statement for statement in first.statements if statement.temp_mean_s is not None]
     if statements:
         total_s = sum(statement.temp_mean_s or 0.0 for statement in statements)
@@ -72,6 +74,8 @@ def sections(server: ServerRanking) -> list[Section]:
         words = ["Of the plan of each statement with the most temp I/O, by the server's log."]
         table = texts(("statement", "node", "temp I/O of a call", "memory"), rows)
         made.append(Section("Nodes that spill", words, tables=[("", table)]))
+    if server.sizing is not None:
+        made.append(Section.of("What to buy", size_page(server.sizing).parts))
     return made
 
 
@@ -96,6 +100,8 @@ def _steps(server: ServerRanking) -> list[str]:
             )
             statement, since = change_statement(change), moment(change.after_s)
             steps.append(f"Look at the plan of {statement}: since {since} it spills {more}.")
+    if server.sizing is not None and server.sizing.chosen is not None:
+        steps.append(f"Or buy storage for all of them. {answer_text(server.sizing)}")
     if not steps and server.statements:
         steps.append("No forecast is possible; the notes below the statements say what is missing.")
     return steps or ["Nothing: no statement spills."]
