@@ -88,7 +88,9 @@ def _steps(server: ServerRanking) -> list[str]:
     steps = []
     gaining = [s for s in server.statements if s.no_spill is not None and s.no_spill.saved_s > 0]
     for number, statement in enumerate(gaining[:_FIRST_MAX], 1):
-        fixes = "; ".join(f"{name} saves {saved}" for name, saved in cure_texts(statement, server.memory).items())
+        fixes = "; ".join(
+            f"{name} saves {saved}" for name, saved in cure_texts(statement, server.memory).items()
+        )
         memory = statement.work_mem_bytes
         how = "" if memory is None else f" Set work_mem to {format_setting(memory)} for its role."
         steps.append(f"{number}. {_short(statement)}: {fixes}.{how}")
@@ -98,8 +100,8 @@ def _steps(server: ServerRanking) -> list[str]:
             more = (
                 f"{change.ratio:.2g} times as much a call" if change.ratio else "for the first time"
             )
-            statement, since = change_statement(change), moment(change.after_s)
-            steps.append(f"Look at the plan of {statement}: since {since} it spills {more}.")
+            name, since = change_statement(change), moment(change.after_s)
+            steps.append(f"Look at the plan of {name}: since {since} it spills {more}.")
     if server.sizing is not None and server.sizing.chosen is not None:
         steps.append(f"Or buy storage for all of them. {answer_text(server.sizing)}")
     if not steps and server.statements:
