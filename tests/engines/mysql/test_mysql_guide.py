@@ -2,10 +2,10 @@
 
 import re
 import shlex
-import threading
+import subprocess
 
 from engines.mysql.conftest import SORT
-from harness import spillcast
+from harness import spillcast, spillcast_command
 from oracle_files import ROOT
 
 #: It sorts again and again, for about a second.
@@ -19,6 +19,16 @@ def commands():
         yield from re.findall(r"^\$ (.*)$", block, re.MULTILINE)
 
 
+def record(words, cursor, folder):
+    """Begin the statement when the recorder waits for it; its exit status."""
+    command = spillcast_command(*words)
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as recorder:
+        assert any("waiting" in line for line in iter(recorder.stderr.readline, ""))
+        cursor.execute(LONG)
+        recorder.communicate()
+    return recorder.returncode
+
+
 def test_the_commands_of_the_guide_run(rig, tmp_path):
     ran = []
     for command in commands():
@@ -28,14 +38,11 @@ def test_the_commands_of_the_guide_run(rig, tmp_path):
                 cursor.execute(f"analyze format=json {SORT}")
                 (tmp_path / "plan.txt").write_text(cursor.fetchone()[0])
                 continue
-            timer = threading.Timer(3.0, cursor.execute, [LONG])
             if words[0] == "record":
-                timer.start()
-            elif words[0] == "mysql":
+                assert record(words, cursor, tmp_path) == 0
+            else:
                 cursor.execute(SORT)
-            result = spillcast(*words, cwd=tmp_path)
-            if words[0] == "record":
-                timer.join()
-        assert result.returncode == 0, result.stderr
+                result = spillcast(*words, cwd=tmp_path)
+                assert result.returncode == 0, result.stderr
         ran.append(words[0])
     assert ran == ["mysql", "record", "forecast", "forecast", "move"]

@@ -2,11 +2,15 @@
 
 import json
 import re
+import shlex
+from pathlib import Path
 
 import pytest
 
 from engines.mysql.conftest import GROUP_BY, SORT
 from harness import spillcast
+from spillcast.engines.mysql.connection import connected, server_of
+from spillcast.engines.mysql.live import sessions
 from spillcast.engines.mysql.rank import rank_mysql
 from spillcast.errors import InputError
 
@@ -39,6 +43,8 @@ def test_counts_are_those_of_the_session(rig):
     for statement in ranking.statements:
         gain = statement.gains["factor:10"]
         assert 0 <= gain.interval_s[1] <= statement.elapsed_s
+    pattern = shlex.split(ranking.record)[shlex.split(ranking.record).index("--query") + 1]
+    assert any(re.search(pattern, text, re.IGNORECASE) for text in (SORT, GROUP_BY))
     result = spillcast("mysql", rig.dsn, "--json")
     assert json.loads(result.stdout)["statements"]
 
@@ -76,3 +82,6 @@ def test_a_server_takes_the_settings_of_a_move_and_counts_nothing_by_default(rig
             assert cursor.fetchone() == (str(to), str(to))
         with pytest.raises(InputError):
             rank_mysql(moved.dsn, ["factor:10"])
+        with moved.session(None), connected(moved.dsn) as connection:
+            [session] = sessions(connection, server_of(connection))
+            assert Path(f"/proc/{session.thread}/status").exists()

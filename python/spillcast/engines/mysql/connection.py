@@ -56,12 +56,15 @@ def connected(dsn: str) -> Iterator[Connection]:
         connection = pymysql.connect(
             autocommit=True, connect_timeout=CONNECT_TIMEOUT_S, charset="utf8mb4", **parts
         )
-    except (pymysql.Error, OSError, UnicodeError) as error:
+    except (pymysql.Error, OSError, UnicodeError, RuntimeError) as error:
         reason = message_of(error)
         if secret := parts.get("password"):
             reason = reason.replace(secret, STRUCK)
         hint = "are host, port and socket right, and does the server run?"
-        if "denied" in reason:
+        if isinstance(error, RuntimeError):
+            # Of MySQL 8's way to take a password without TLS.
+            hint = "pip install cryptography, or connect by the server's socket"
+        elif "denied" in reason:
             hint = "give the password in MYSQL_PWD or in [client] of ~/.my.cnf"
         raise ServerUnreachable(f"MySQL: {reason}", hint) from None
     try:

@@ -44,21 +44,23 @@ from spillcast.redaction import struck_text
 from spillcast.tables import Table
 from spillcast.units import format_duration
 
-RATE_HZ = 50
-#: Time without a sample from which no sample stands for it.
-GAP_S = 5 / RATE_HZ
+#: Looks a second, by flavor. MariaDB makes a temporary table on disk for each, but tells the start
+#: and the end of a statement to the millisecond.
+RATE_HZ = {"mariadb": 10, "mysql": 50}
+#: Intervals without a look from which no sample stands for the time.
+GAP = 5
 LISTED = 8
-#: MariaDB's list makes a temporary table on disk at each look, so it comes second.
-_THREADS = (
-    "select processlist_id id, processlist_user user, processlist_db db, processlist_command "
-    "command, processlist_time seconds, processlist_state state, processlist_info info, "
-    "thread_os_id thread from performance_schema.threads "
-    "where processlist_id is not null and processlist_id <> connection_id()"
-)
-_PROCESSLIST = (
-    "select id, user, db, command, time_ms / 1000 seconds, state, info, tid thread "
-    "from information_schema.processlist where id <> connection_id()"
-)
+_SESSIONS = {
+    "mariadb": "select id, user, db, command, time_ms / 1000 seconds, state, info, query_id, "
+    "tid thread from information_schema.processlist where id <> connection_id()",
+    "mysql": "select t.processlist_id id, t.processlist_user user, t.processlist_db db, "
+    "t.processlist_command command, coalesce(s.timer_wait / 1e12, t.processlist_time) seconds, "
+    "t.processlist_state state, t.processlist_info info, s.event_id query_id, "
+    "t.thread_os_id thread from performance_schema.threads t "
+    "left join performance_schema.events_statements_current s on s.thread_id = t.thread_id "
+    "and s.nesting_event_id is null "
+    "where t.processlist_id is not null and t.processlist_id <> connection_id()",
+}
 
 
 @dataclass(frozen=True)
@@ -69,15 +71,22 @@ class Session:
     user: str
     db: str | None
     command: str
+    #: Since its statement began; of an idle session of MariaDB since that ended.
     seconds: float
     state: str | None
     info: str | None
+    query_id: int | None
     thread: int | None
 
     @property
     def runs(self) -> bool:
         """Whether it runs a statement."""
         return self.command in ("Query", "Execute") and bool(self.info)
+
+    def continues(self, before: "Session") -> bool:
+        """Whether it still runs the statement that it ran at an earlier look."""
+        same = self.info, self.query_id
+        return same == (before.info, before.query_id) and self.seconds >= before.seconds
 
     def describe(self) -> str:
         """Return one line for a list of sessions."""
@@ -105,9 +114,9 @@ def sessions(connection: Connection, server: Server) -> list[Session]:
             "MySQL: performance_schema is off, so the thread of a session is not known",
             "set performance_schema = ON in my.cnf and restart; record --pid records all sessions",
         )
-    query = _THREADS if server.instrumented else _PROCESSLIST
     return [
-        Session(**{**row, "seconds": float(row["seconds"] or 0)}) for row in rows(connection, query)
+        Session(**{**row, "seconds": float(row["seconds"] or 0)})
+        for row in rows(connection, _SESSIONS[server.flavor])
     ]
 
 
@@ -151,7 +160,7 @@ def find(
             raise TimedOut(
                 f"waited {format_duration(within_s)} for a query like '{wanted.query}': none came"
             )
-        time.sleep(1 / RATE_HZ)
+        time.sleep(1 / RATE_HZ[server.flavor])
 
 
 def record_mysql(
@@ -207,17 +216,16 @@ class _Query:
     def __init__(
         self, connection: Connection, server: Server, session: Session, recorder: Recorder
     ) -> None:
-        self.connection, self.server, self.session, self.recorder = (
-            connection,
-            server,
-            session,
-            recorder,
-        )
+        self.connection, self.server = connection, server
+        self.session, self.recorder = session, recorder
+        self._rate_hz = RATE_HZ[server.flavor]
+        self._looked_ns = time.monotonic_ns()
         self._settings = variables(connection, *MEMORY_SETTINGS, "tmpdir")
         #: Since when it ran at the first look; None while the session is idle.
         self._before_s: float | None = session.seconds if session.runs else None
         self._text = session.info if session.runs else None
         self._failure: str | None = None
+        self._ended_ns: int | None = None
         self._samples = self._ticks = self._discarded = 0
         self._gap_s = 0.0
         recorder.run_so_far = lambda: RunSoFar(self._began_ns or None, self._known("duration"))
@@ -241,14 +249,17 @@ class _Query:
         for notice in recorder.new_notices():
             say(notice)
         self._attached_ns = time.monotonic_ns()
-        self._began_ns = self._seen_ns = self._attached_ns if self.session.runs else 0
+        self._began_ns = self._attached_ns if self.session.runs else 0
+        if self._before_s is not None:
+            self._before_s += (self._attached_ns - self._looked_ns) / 1e9
+        self._looked_ns = self._attached_ns
         self._cpu_s = time.thread_time()
 
     def follow(self, interrupted: Event, on_status: OnStatus) -> EndedBy:
         """Look at the session until its query ends; what ended the recording."""
         limit_s = self.recorder.options.duration_s
         while True:
-            time.sleep(1 / RATE_HZ)
+            time.sleep(1 / self._rate_hz)
             if (ended_by := self._look()) is not None:
                 return ended_by
             self.recorder.collect()
@@ -261,6 +272,8 @@ class _Query:
             since_ns = self._began_ns or self._attached_ns
             over = limit_s is not None and time.monotonic_ns() - since_ns >= limit_s * 1e9
             if interrupted.is_set() or over:
+                if not self._began_ns and interrupted.is_set():
+                    raise KeyboardInterrupt
                 if not self._began_ns:
                     raise TimedOut(f"session {self.session.id} began no query")
                 return "interrupt" if interrupted.is_set() else "duration"
@@ -273,20 +286,25 @@ class _Query:
         except pymysql.Error as error:
             self._failure = f"the connection to the server was lost: {error.args[-1]}"
             return "failure"
-        now_ns = time.monotonic_ns()
+        now_ns, before_ns = time.monotonic_ns(), self._looked_ns
+        self._looked_ns = now_ns
         session = next((s for s in listed if s.id == self.session.id), None)
         if not self._began_ns:
             if session is None:
                 raise QueryEnded(f"session {self.session.id} has ended without a query")
             if session.runs:
-                self._began_ns = self._seen_ns = now_ns
+                self._began_ns = max(before_ns, now_ns - round(session.seconds * 1e9))
                 self._before_s, self._text, self.session = 0.0, session.info, session
             return None
-        if session is None or session.info != self._text or session.seconds < self.session.seconds:
+        if session is None or not session.continues(self.session):
+            # What MariaDB tells of the session's next state began when this statement ended.
+            exact = session is not None and self.server.flavor == "mariadb"
+            if session is not None and exact:
+                self._ended_ns = max(before_ns, now_ns - round(session.seconds * 1e9))
             return "end"
-        since_s, self._seen_ns, self.session = (now_ns - self._seen_ns) / 1e9, now_ns, session
+        since_s, self.session = (now_ns - before_ns) / 1e9, session
         self._ticks += 1
-        if since_s >= GAP_S:
+        if since_s >= GAP / self._rate_hz:
             self._discarded, self._gap_s = self._discarded + 1, self._gap_s + since_s
             return None
         self._samples += 1
@@ -301,15 +319,17 @@ class _Query:
 
     def finish(self, ended_by: EndedBy) -> Recording:
         """Keep the recording."""
-        elapsed_s = (time.monotonic_ns() - self._began_ns) / 1e9
-        if not self._ticks:
-            raise QueryEnded("the query ended before anything was recorded")
+        elapsed_s = self._elapsed_s
         extra = self._known(ended_by)
         return self.recorder.finish(elapsed_s=elapsed_s, started_ns=self._began_ns, extra=extra)
 
+    @property
+    def _elapsed_s(self) -> float:
+        return ((self._ended_ns or time.monotonic_ns()) - self._began_ns) / 1e9
+
     def _known(self, ended_by: EndedBy) -> dict[str, Any]:
         connection, before_s = self.connection, self._before_s or 0.0
-        elapsed_s = before_s + (time.monotonic_ns() - self._began_ns) / 1e9
+        elapsed_s = before_s + self._elapsed_s
         began = datetime.now(UTC) - timedelta(seconds=elapsed_s)
         return {
             "ended_by": ended_by,
@@ -338,12 +358,12 @@ class _Query:
                 temp_files=[],
             ),
             "sampling": Sampling(
-                RATE_HZ,
+                self._rate_hz,
                 self._samples,
                 self._ticks,
                 self._discarded,
                 self._gap_s,
-                GAP_S,
+                GAP / self._rate_hz,
                 time.thread_time() - self._cpu_s,
                 None,
             ),

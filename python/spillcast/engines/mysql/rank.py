@@ -1,5 +1,6 @@
 """Ranks the statements of a server that spill, by performance_schema's counts of each digest."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from spillcast.evidence.counts import Bounds, Counts, OpCounts
 from spillcast.forecast.running import known_target
 from spillcast.recording.meta import ObservedEngine
 from spillcast.redaction import struck_text
+from spillcast.text import shell_word
 
 #: Timers of performance_schema are in picoseconds.
 PS = 1e-12
@@ -55,6 +57,8 @@ _KEPT_FILES = (
     f"where event_name in {_EVENTS} "
     "and file_name not rlike '#sql|/#innodb_temp/|/temp_[0-9]+[.]ibt'"
 )
+#: Words of a statement by which its recorder waits for it.
+PATTERN_WORDS = 6
 _STATUS = ("created_tmp_files", "created_tmp_disk_tables", "sort_merge_passes", "uptime")
 
 
@@ -104,7 +108,10 @@ def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> Ser
     ]
     if server.flavor == "mariadb":
         unseen.append("temp files of sorts: MariaDB times only temporary tables on disk")
-    record = f"spillcast record --mysql {shown_dsn(dsn)} --query PATTERN -o run.spill"
+    record = None
+    if statements and (pattern := _pattern(statements[0].query or "")):
+        words = shell_word(shown_dsn(dsn)), shell_word(pattern)
+        record = f"spillcast record --mysql {words[0]} --query {words[1]} -o run.spill"
     return ServerRanking(
         source=shown_dsn(dsn),
         window_s=uptime_s,
@@ -119,9 +126,16 @@ def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> Ser
         database_temp_bytes=temp.writes.bytes,
         settings={**settings, **{name: str(value) for name, value in status.items()}},
         unseen=unseen,
-        record=record if statements else None,
+        record=record,
         memory="sort_buffer_size or tmp_table_size",
     )
+
+
+def _pattern(digest: str) -> str:
+    """Return a pattern of the statement's longest run of words: its spaces are the server's."""
+    runs = re.findall(r"[A-Za-z_]\w*(?: (?:[A-Za-z_]\w*))*", digest.replace("`", ""))
+    words = max(runs, key=len, default="").split()
+    return r"\W+".join(words[:PATTERN_WORDS])
 
 
 def _status(connection: Connection) -> dict[str, int]:
