@@ -13,4 +13,8 @@ def tpc_labs_of(engine: str) -> dict[str, list[type[Lab]]]:
         from spillcast_lab.tpc.postgres import DebianTpch, PostgresTpcds, PostgresTpch
 
         return {"tpch": [PostgresTpch, DebianTpch], "tpcds": [PostgresTpcds]}
+    if engine == "datafusion":
+        from spillcast_lab.tpc.datafusion import DataFusionTpch
+
+        return {"tpch": [DataFusionTpch]}
     return {}

@@ -75,9 +75,9 @@ class DataFusionLab(Lab):
         """Write the table if it does not exist."""
         import datafusion
 
-        if not self._table(rows).exists():
-            statement = TABLE.format(rows=rows, path=self._table(rows))
-            datafusion.SessionContext().sql(statement).collect()
+        [file] = self._tables(rows).values()
+        if not file.exists():
+            datafusion.SessionContext().sql(TABLE.format(rows=rows, path=file)).collect()
 
     @contextmanager
     def hold(
@@ -86,7 +86,7 @@ class DataFusionLab(Lab):
         """A query in a process of its own."""
         query = {
             "sql": workload.sql,
-            "table": str(self._table(workload.rows)),
+            "tables": {name: str(file) for name, file in self._tables(workload.rows).items()},
             "temp": str(temp),
             "memory_bytes": parse_bytes(workload.memory, "memory"),
             "threads": workload.threads,
@@ -104,8 +104,9 @@ class DataFusionLab(Lab):
             settings={"memory": workload.memory, "target_partitions": workload.threads},
         )
 
-    def _table(self, rows: int) -> Path:
-        return self._room / f"{rows}.parquet"
+    def _tables(self, rows: int) -> Mapping[str, Path]:
+        """The file of each table by name."""
+        return {"t": self._room / f"{rows}.parquet"}
 
 
 class DataFusionSession(Session):
@@ -119,7 +120,8 @@ class DataFusionSession(Session):
         config = SessionConfig().with_target_partitions(query["threads"])
         config.set("datafusion.execution.sort_spill_reservation_bytes", str(MERGE_BYTES))
         self._context = SessionContext(config, runtime.with_disk_manager_specified(query["temp"]))
-        self._context.register_parquet("t", query["table"])
+        for name, file in query["tables"].items():
+            self._context.register_parquet(name, file)
 
     def run(self) -> list[Any]:
         """Run the query; its rows."""
