@@ -81,7 +81,7 @@ def cheapest_by_trying(forecaster, within_s, steps):
             if cost is None or (costs and cost >= min(costs)):
                 continue
             forecast = forecaster.forecast(tried.storage(chosen), explain=False)
-            if interval_of(forecast)[1] <= within_s:
+            if forecast.forecast_s is not None and forecast.interval_s[1] <= within_s:
                 costs.append(cost)
     return min(costs, default=None)
 

@@ -58,3 +58,16 @@ def test_an_export_of_statements_gets_one_storage(tmp_path):
     assert document["statements"] == 2
     # The mean over 30 calls of 2 s and 10 of 4 s.
     assert document["baseline_s"] == pytest.approx(2.5)
+
+
+def test_a_report_shows_the_frontier_and_what_to_buy(tmp_path):
+    document = tmp_path / "size.json"
+    document.write_text(spillcast("size", RUN, "--provider", "aws", "--json").stdout)
+    for options in ((), ("--redact",)):
+        page = tmp_path / f"page{len(options)}.html"
+        result = spillcast("report", document, "-o", page, "--json", *options)
+        assert result.returncode == 0, result.stderr
+        summary = json.loads(result.stdout)
+        assert "What to buy" in summary["sections"]
+        assert "Price and time" in summary["charts"]
+        assert json.loads(document.read_text())["chosen"]["target"] in " ".join(summary["answer"])

@@ -5,6 +5,7 @@ from datetime import date
 import pytest
 
 from spillcast.errors import EvidenceDamaged, TargetUnknown
+from spillcast.storage.catalogue.managed import MOVABLE, managed_databases
 from spillcast.storage.catalogue.prices import load_prices
 from spillcast.storage.catalogue.row import rows_by_name, table
 
@@ -97,3 +98,10 @@ def test_a_region_without_prices_is_refused():
     with pytest.raises(TargetUnknown) as refused:
         load_prices(region="mars-1")
     assert "us-east-1" in refused.value.hint
+
+
+def test_managed_databases_name_rows_and_sources():
+    for service in managed_databases():
+        assert set(service.rows.split()) <= rows_by_name().keys()
+        assert service.movable in MOVABLE
+        assert "https://" in service.source

@@ -99,6 +99,7 @@ def report(
         raise OptionConflict("--to is for evidence", "a forecast's document has its target already")
     if to and words:
         _add_forecasts(page, to, ask(words, to, question), lenient=question.lenient)
+        _add_sizing(page, words, question)
     elif (
         any((question.elapsed_s, question.temp_events, question.queryid, question.origin))
         or question.known.options
@@ -141,3 +142,20 @@ def _add_forecasts(
             page.latencies.append(target_latencies(name, storage))
         elif Path(word).exists() and forecast.forecast_s is not None:
             page.latencies.append(latencies_traced(name, word, lenient=lenient))
+
+
+def _add_sizing(page: "Inputs", words: list[str], question: "Question") -> None:
+    """What to buy for the run, where its evidence tells enough."""
+    from spillcast.errors import InputError, Refusal
+    from spillcast.forecast.sizing import free_memory_bytes, size
+    from spillcast.forecast.sizing.evidence import statements_of
+    from spillcast.storage.catalogue.prices import load_prices
+
+    try:
+        statements = statements_of(words, question, None)
+        free_bytes = free_memory_bytes(statements)
+        sizing = size(statements, load_prices(), free_memory_bytes=free_bytes)
+    except (InputError, Refusal):
+        # The forecasts of the page say why, or the evidence is of another kind.
+        return
+    page.add_document(words[0], sizing.to_json())

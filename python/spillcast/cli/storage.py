@@ -18,6 +18,7 @@ def add_to(application: typer.Typer) -> None:
     """Register the verb with its commands."""
     group = command_group(application, "storage", "List, show and compare storages.")
     group.command("list", cls=AnswerCommand)(list_storages)
+    group.command("managed", cls=AnswerCommand)(managed)
     group.command("show", cls=AnswerCommand)(show)
     group.command("compare", cls=AnswerCommand)(compare)
 
@@ -39,6 +40,18 @@ def list_storages(
         lambda: catalogue_document(listed),
         lambda: catalogue_page(listed),
     )
+
+
+def managed() -> Answer:
+    """List managed databases: their storage, and whether temp files can move.
+
+    Example: spillcast storage managed
+    """
+    from spillcast.report.storages import managed_document, managed_page
+    from spillcast.storage.catalogue.managed import managed_databases
+
+    services = managed_databases()
+    return Answer(lambda: managed_document(services), lambda: managed_page(services))
 
 
 def show(

@@ -75,7 +75,7 @@ def ask(
     question = question or Question()
     if isinstance(baseline, Counts):
         question.check(Evidence(), events=False, counts=True)
-        return _forecasts(_with_origin(baseline, question), targets, question)
+        return _forecasts(with_origin(baseline, question), targets, question)
     recording: Recording | None
     if isinstance(baseline, Recording):
         recording, files = baseline, Evidence(recordings=[baseline.path])
@@ -89,7 +89,7 @@ def ask(
     question.check(files, events=not (files.recordings or counted), counts=counted)
     if files.recordings or counted:
         evidence = open_evidence(files, question.selection, recording)
-        return _forecasts(_with_origin(evidence, question), targets, question)
+        return _forecasts(with_origin(evidence, question), targets, question)
     from spillcast.forecast.oracle.evidence import read_evidence
     from spillcast.forecast.oracle.forecast import forecast_events
     from spillcast.forecast.oracle.parts import target_of
@@ -120,7 +120,7 @@ def _of_application(files: Evidence, targets: Sequence[Target], question: Questi
     return forecast_application(application, named, question)
 
 
-def _with_origin(evidence: Recording | Counts, question: Question) -> Recording | Counts:
+def with_origin(evidence: Recording | Counts, question: Question) -> Recording | Counts:
     """Counts without times, with the latencies of the storage that they are from."""
     if question.origin is None or isinstance(evidence, Recording):
         return evidence

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from spillcast.document import later
+from spillcast.document import key
 from spillcast.forecast.assumptions import NEGLIGIBLE
 from spillcast.storage.storage import Group, Limit, Storage
 from spillcast.units import format_duration
@@ -32,7 +32,7 @@ class Wait:
     operations_per_s: float | None = None
     bytes_per_s: float | None = None
     #: Elapsed time that twice the rate saves, or half the latency; None where it was not computed.
-    saved_s: float | None = later()
+    saved_s: float | None = key("", default=None, later=True, signed=True)
 
     @property
     def words(self) -> str:

@@ -1,6 +1,7 @@
 """Several storages: side by side with a verdict in a sentence each, and the catalogue."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from string import ascii_uppercase
 from typing import Any
 
@@ -9,6 +10,7 @@ from spillcast.report.storage import origin_words
 from spillcast.report.table import Column, Table
 from spillcast.storage.catalogue import Row as CatalogueRow
 from spillcast.storage.catalogue import figures
+from spillcast.storage.catalogue.managed import MOVABLE, Managed
 from spillcast.storage.description import Comparison, Verdict
 from spillcast.storage.description import Row as ComparedRow
 from spillcast.units import format_count, format_speedup
@@ -164,6 +166,31 @@ def catalogue_page(rows: Sequence[CatalogueRow]) -> Page:
             choice = ", ".join(f"{p.key} {p.allowed}" for p in row.parameters)
             notes.append(f"{row.name}?... {choice}")
     return Page([table, Words([f"  {note}" for note in notes], "  ")], table)
+
+
+MANAGED_SCHEMA = "spillcast.managed/1"
+
+
+def managed_page(services: Sequence[Managed]) -> Page:
+    """A paragraph for each managed database: its storage, and whether temp files can move."""
+    lines = []
+    for service in services:
+        lines.append(f"{service.service}: {service.storage}.")
+        lines.append(f"  limits: {service.limits}")
+        lines.append(f"  temp files: {service.temp_files or MOVABLE['unknown']}")
+        lines.append(f"  can they move: {MOVABLE[service.movable]}; {service.how}")
+        if service.rows:
+            rows = ", ".join(f"catalogue:{name}" for name in service.rows.split())
+            lines.append(f"  like: {rows}")
+        lines.append(f"  source, read {service.read}: {service.source}")
+    records = [asdict(service) for service in services]
+    columns = [Column(None, key) for key in records[0]]
+    return Page([Words(lines)], Table.of(columns, records))
+
+
+def managed_document(services: Sequence[Managed]) -> dict[str, Any]:
+    """Form ``spillcast.managed/1``."""
+    return {"schema": MANAGED_SCHEMA, "services": [asdict(service) for service in services]}
 
 
 def catalogue_document(rows: Sequence[CatalogueRow]) -> dict[str, Any]:

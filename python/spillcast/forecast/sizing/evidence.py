@@ -16,6 +16,7 @@ from spillcast.evidence.find import find_evidence
 from spillcast.evidence.open import open_evidence
 from spillcast.evidence.postgres.statement_rows import Row, read_rows
 from spillcast.evidence.postgres.statements import counts_of_row
+from spillcast.forecast.ask import with_origin
 from spillcast.forecast.counted import workload_of_counts
 from spillcast.forecast.project import Projector, interval_of
 from spillcast.forecast.question import Question
@@ -24,8 +25,10 @@ from spillcast.forecast.sizing.products import Sized
 from spillcast.storage.catalogue import lookup
 from spillcast.units import parse_duration_s
 
-#: Waits of a recording that are simulated on each storage, and statements of an export.
-WAITS_MAX, STATEMENTS_MAX = 12_000, 20
+#: A recording of more waits than the first number is sampled to the second.
+WHOLE_MAX, WAITS_MAX = 60_000, 20_000
+#: Statements of an export that are simulated.
+STATEMENTS_MAX = 20
 DAY_S = 86_400.0
 #: A statement without a forecast for this one has none for others.
 TYPICAL = "aws-gp3"
@@ -63,12 +66,13 @@ def statements_of(
             path, timed = evidence.statements[0], question.origin is None
             statements += sized_rows(path, read_rows(path), timed=timed, runs_per_day=runs_per_day)
             continue
-        run = open_evidence(evidence, question.selection)
+        run = with_origin(open_evidence(evidence, question.selection), question)
         if isinstance(run, Counts):
             workload = workload_of_counts(run)
         else:
             run.need_io()
-            workload, _ = read_workload(run, question, WAITS_MAX)
+            is_large = run.meta.raw.rows > WHOLE_MAX
+            workload, _ = read_workload(run, question, WAITS_MAX if is_large else None)
         statements.append(Sized(Projector(workload), runs_per_day, workload.name))
     return statements
 

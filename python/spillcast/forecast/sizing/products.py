@@ -12,7 +12,7 @@ from math import ceil, inf
 
 from spillcast.errors import Refusal
 from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE, Outcome
-from spillcast.forecast.project import Projector, interval_of
+from spillcast.forecast.project import Projector
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import Interval
 from spillcast.forecast.sizing.result import SizeRow
@@ -105,7 +105,7 @@ class Search:
         return self._outcomes[storage.name]
 
     def times(self, storage: Storage) -> Times | None:
-        """The statements on a storage with an interval; None where it allows no forecast."""
+        """The same with an interval; None where that is too wide for a number, too."""
         if storage.name not in self._times:
             self._times[storage.name] = self._forecast(storage)
         return self._times[storage.name]
@@ -115,15 +115,10 @@ class Search:
         self.forecasts += len(self.statements)
         for statement in self.statements:
             forecast = statement.projector.forecast(storage, self.confidence, explain=False)
-            bound = interval_of(forecast)
-            elapsed_s = forecast.forecast_s
-            # Of an interval that is too wide for a number, its middle is known all the same.
-            if elapsed_s is None and forecast.uncertainty is not None:
-                elapsed_s = forecast.uncertainty.forecast_s
-            if bound is None or elapsed_s is None:
+            if forecast.forecast_s is None or forecast.interval_s is None:
                 return None
-            times_s.append(elapsed_s)
-            bounds.append(bound)
+            times_s.append(forecast.forecast_s)
+            bounds.append(forecast.interval_s)
         runs = [statement.runs_per_day for statement in self.statements]
         saved_s = [
             (statement.runs_per_day or 0.0) * (statement.baseline_s - elapsed_s)

@@ -1,10 +1,10 @@
 """What to buy: the rows of a frontier of price and time, and the row to choose."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from spillcast.document import key
+from spillcast.document import key, written
 from spillcast.forecast.binding import Binding
 from spillcast.forecast.result import Interval
 
@@ -75,4 +75,4 @@ class Sizing:
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
-        return {"schema": SIZE_SCHEMA, **asdict(self)}
+        return {"schema": SIZE_SCHEMA, **written(self)}

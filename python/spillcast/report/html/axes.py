@@ -77,6 +77,11 @@ def linear_sizes(max_bytes: float) -> list[Tick]:
     return ticks
 
 
+def money_ticks(low: float, high: float, scale: Callable[[float], float]) -> list[Tick]:
+    """Round amounts between two of them."""
+    return thinned([(value, f"{value:,.10g}") for value in _ROUND if low <= value <= high], scale)
+
+
 def scatter_ticks(low_s: float, high_s: float) -> list[Tick]:
     """Round durations on a logarithmic axis, at most seven of a common range."""
     below_minute = [times * 10.0**power for power in range(-6, 1) for times in (1, 2, 5)]

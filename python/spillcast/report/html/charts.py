@@ -359,7 +359,12 @@ def latencies(groups: Sequence[tuple[str, Mapping[int, float], float]]) -> Chart
 
 
 def lines_by_size(
-    series: Mapping[str, Sequence[Point]], x_title: str, y_title: str, *, logarithmic: bool
+    series: Mapping[str, Sequence[Point]],
+    x_title: str,
+    y_title: str,
+    *,
+    logarithmic: bool,
+    x_ticks: Callable[..., list[Tick]] = size_ticks,
 ) -> Chart:
     """Seconds over sizes, a line for each name; points that were not measured are open."""
     points = [point for of in series.values() for point in of]
@@ -391,7 +396,7 @@ def lines_by_size(
             marks += _mark_at(x(size), y(s), shape, colour, filled=measured)
         shapes += _path(_line((x(size), y(s)) for size, s, *_ in of), stroke=colour, dash=dash)
         legend.append((name, colour, shape))
-    x_axis, y_axis = Axis(x_title, size_ticks(low, high, x), x), Axis(y_title, y_ticks, y)
+    x_axis, y_axis = Axis(x_title, x_ticks(low, high, x), x), Axis(y_title, y_ticks, y)
     return _plot(shapes, x_axis, y_axis, marks=marks, legend=legend)
 
 

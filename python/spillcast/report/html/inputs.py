@@ -13,6 +13,7 @@ from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import EvidenceUnknown, FileTooLarge, InputError, SchemaUnsupported
 from spillcast.forecast import Forecast
+from spillcast.forecast.sizing.result import SIZE_SCHEMA, Sizing
 from spillcast.gate import bounded, damaged, json_of, text_of
 from spillcast.storage.storage import StorageDocument
 
@@ -26,6 +27,7 @@ _LISTS = {
     "spillcast.sweep/1": "sweeps",
     "spillcast.cache/1": "caches",
     "spillcast.fleet/1": "fleets",
+    SIZE_SCHEMA: "sizes",
     SERVER_SCHEMA: "servers",
 }
 AGAIN = "print it again"
@@ -116,6 +118,7 @@ _TYPES: dict[str, Any] = {
     "forecasts": Forecast,
     "storages": StorageDocument,
     "servers": ServerRanking,
+    "sizes": Sizing,
     **{kind: _shape(keys) for kind, keys in _SHAPES.items()},
 }
 
@@ -137,6 +140,7 @@ class Inputs:
     fleets: list[Document] = field(default_factory=list)
     verifications: list[Document] = field(default_factory=list)
     servers: list[Document] = field(default_factory=list)
+    sizes: list[Document] = field(default_factory=list)
 
     def add_document(self, name: str, document: Document) -> None:
         """Take what a verb printed with --json. InputError for a form that no page shows."""

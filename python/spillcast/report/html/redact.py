@@ -99,7 +99,15 @@ _FORMS = {
     "database": UNKNOWN,
     "engine": rf"(?:PostgreSQL|DuckDB|Oracle|postgres|duckdb|oracle)(?: {_VERSION})?",
     "workload": "sort|join|hash|aggregate|window",
-    "target": r"tmpfs|latency:[\d.]+(?:ns|us|ms|s)|factor:[\d.]+",
+    "cause": r"latency|queue|memory|device time|write cache|"
+    r"(?:iops|throughput|random operations)(?: credits)?",
+    "setting": r"iops|throughput|size",
+    "value": r"[\d,.]+ (?:B|[KMGT]iB|IOPS|MiB/s|MB/s)",
+    "provider": "aws|gcp|azure",
+    "currency": r"[A-Z]{3}",
+    "price_of": "instance|difference",
+    "remark": "with full burst credits|while memory is free|if the plan stays",
+    "target": r"tmpfs|work_mem \d+[kMG]B|latency:[\d.]+(?:ns|us|ms|s)|factor:[\d.]+",
     # What html/runs.py makes of figures alone.
     "about.recorded": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
     "about.kernel": rf"{_VERSION}",
@@ -116,10 +124,13 @@ _SAME = {
     "sql": "sql_id", "queryid": "sql_id", "storage": "target", "name": "target",
     "from": "state", "to": "state", "about.engine": "engine", "targets": "target",
     "gains": "target", "spill_s": "target",
+    "bound_by": "cause", "size": "value", "iops": "value", "throughput": "value",
+    "memory": "value",
 }  # fmt: skip
 #: Keys of sentences, which may quote anything.
 _SENTENCES = {
     "advice", "because", "message", "refused", "unused", "warnings", "words", "most_because",
+    "notes", "prices",
 }  # fmt: skip
 #: What placeholders of a key are called, if not like the key.
 _CALLED = {

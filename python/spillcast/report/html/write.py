@@ -17,12 +17,14 @@ from spillcast._core import __version__
 from spillcast.document import read
 from spillcast.errors import WriteFailed
 from spillcast.forecast import Forecast
+from spillcast.forecast.sizing.result import Sizing
 from spillcast.forecast.verdict import ranked
 from spillcast.gate import reading
 from spillcast.report.html.inputs import AGAIN, Document, Inputs
 from spillcast.report.html.page import Cells, Page, Section, Weakness, sentence
 from spillcast.report.html.redact import redacted
-from spillcast.report.html.sections import documents, forecasts, runs, servers
+from spillcast.report.html.sections import documents, forecasts, runs, servers, size
+from spillcast.report.size import answer_text
 from spillcast.report.table import glued
 from spillcast.workspace import whole_file
 
@@ -40,6 +42,7 @@ _TITLES = {
     "caches": "Cache",
     "verifications": "Verification",
     "servers": "Server",
+    "sizes": "Size",
     "profiles": "Profile",
     "storages": "Storage",
 }
@@ -110,10 +113,12 @@ def compose(inputs: Inputs) -> Page:
     """
     known = [read(Forecast, document, document["target"], AGAIN) for document in inputs.forecasts]
     ranked_servers = [servers.ranking(document) for document in inputs.servers]
+    sizings = [read(Sizing, document, document["name"], AGAIN) for document in inputs.sizes]
     target = _target(inputs, known)
     latencies = {document["name"]: document["groups"] for document in inputs.latencies}
     kinds: list[list[Section]] = [
-        forecasts.sections(known),
+        forecasts.sections(known, [answer_text(sizing) for sizing in sizings if sizing.chosen]),
+        [size.section(sizing) for sizing in sizings],
         [section for server in ranked_servers for section in servers.sections(server)],
         [documents.fleet(document) for document in inputs.fleets],
         [documents.sweep(document) for document in inputs.sweeps],
@@ -175,8 +180,8 @@ def _raw(inputs: Inputs) -> list[tuple[str, str]]:
             text = _json(document, indent=1)
             if len(text.encode()) > RAW_BYTES_MAX:
                 text = _json(document, separators=(",", ":"))
-            if (size := len(text.encode())) > RAW_BYTES_MAX:
-                text = f"{size:,} bytes, too many for this page: the input holds them."
+            if (count := len(text.encode())) > RAW_BYTES_MAX:
+                text = f"{count:,} bytes, too many for this page: the input holds them."
             raw.append((f"{_TITLES[kind]}: {document.get('target') or document['name']}", text))
     return raw
 

@@ -50,11 +50,14 @@ def _by_query(forecasts: Sequence[Forecast]) -> list[list[Forecast]]:
     return list(queries.values())
 
 
-def sections(forecasts: Sequence[Forecast]) -> list[Section]:
-    """The answer, then its terms, then what to do, then what remains of a query seen in part."""
+def sections(forecasts: Sequence[Forecast], purchases: Sequence[str] = ()) -> list[Section]:
+    """The answer, then its terms, then what to do, then what remains of a query seen in part.
+
+    ``purchases`` are what to buy, in sentences.
+    """
     if not forecasts:
         return []
-    compared, *to_do = _compared(forecasts)
+    compared, *to_do = _compared(forecasts, purchases)
     return [compared, *_terms(forecasts), *to_do, *_remaining(forecasts)]
 
 
@@ -96,7 +99,7 @@ def numbers(forecasts: Sequence[Forecast]) -> list[tuple[str, str]]:
     ]
 
 
-def _compared(forecasts: Sequence[Forecast]) -> list[Section]:
+def _compared(forecasts: Sequence[Forecast], purchases: Sequence[str]) -> list[Section]:
     """All targets side by side, the best first, with the run as it is and without latency."""
     order = ranked(forecasts)
     given = [forecast for forecast in order if forecast.forecast_s is not None]
@@ -112,7 +115,8 @@ def _compared(forecasts: Sequence[Forecast]) -> list[Section]:
     figures = [_bars(of_query) for of_query in _by_query(given)[:_DRAWN_MAX]]
     answer = _answers(forecasts)
     sections = [Section("Storage compared", words, figures, tables, answer=answer)]
-    if steps := [step for of_query in _by_query(order) for step in advice(of_query)]:
+    steps = [step for of_query in _by_query(order) for step in advice(of_query)]
+    if steps := [*purchases, *steps]:
         sections.append(Section("What to do", steps))
     if given and given[0].work_memory is not None:
         memory = [Words(work_memory_text(given[0]))]

@@ -25,9 +25,10 @@ from spillcast.report.html.page import (
     size,
     texts,
 )
+from spillcast.report.html.sections.size import section as size_section
 from spillcast.report.page import Words
 from spillcast.report.postgres import cure_texts, ranking_page, window_text
-from spillcast.report.size import answer_text, size_page
+from spillcast.report.size import answer_text
 from spillcast.text import one_line
 from spillcast.units import format_count, format_setting
 
@@ -75,7 +76,7 @@ def sections(server: ServerRanking) -> list[Section]:
         table = texts(("statement", "node", "temp I/O of a call", "memory"), rows)
         made.append(Section("Nodes that spill", words, tables=[("", table)]))
     if server.sizing is not None:
-        made.append(Section.of("What to buy", size_page(server.sizing).parts))
+        made.append(size_section(server.sizing))
     return made
 
 
