@@ -81,7 +81,9 @@ _FORMS = {
     "without spilling)|(?:rows|table blocks) per call (?:unchanged|[\\d.e+-]+ times)|[\\d.e+-]+ "
     "parallel workers per call planned instead of [\\d.e+-]+|" + NOTE,
     "note": NOTE,
-    "cause": "version|setting|rows|plan|statement",
+    "cause": "version|setting|rows|plan|statement|"
+    "latency|queue|memory|device time|write cache|"
+    "(?:iops|throughput|random operations)(?: credits)?",
     "rule": r"(?:temp|files|time|new)\s*>\s*[\d.]+\s*[A-Za-z]*\s*/\s*(?:h|d)\w*",
     "start": r"\d{4}-\d\d-\d\d(?: \d\d:\d\d)?",
     "version": _VERSION,
@@ -99,8 +101,6 @@ _FORMS = {
     "database": UNKNOWN,
     "engine": rf"(?:PostgreSQL|DuckDB|Oracle|postgres|duckdb|oracle)(?: {_VERSION})?",
     "workload": "sort|join|hash|aggregate|window",
-    "cause": r"latency|queue|memory|device time|write cache|"
-    r"(?:iops|throughput|random operations)(?: credits)?",
     "setting": r"iops|throughput|size",
     "value": r"[\d,.]+ (?:B|[KMGT]iB|IOPS|MiB/s|MB/s)",
     "provider": "aws|gcp|azure",
