@@ -89,6 +89,8 @@ pub(super) struct Phase {
 
 /// No phase is shorter: it would be infinitely fast.
 const PHASE_MIN_S: f64 = 1e-6;
+/// A phase ends where so little is left of it: the clock does not tell less from nothing.
+const END_S: f64 = 1e-9;
 /// A share that is left by rounding alone.
 const NOTHING: f64 = 1e-9;
 /// Of the way from the background limit to the dirty limit: on the background limit.
@@ -213,6 +215,9 @@ impl Node {
             let (whole_s, read_s, write_s) = self.rates.phase_s[at];
             let done = (passed_s / whole_s).min(phase.left);
             phase.left -= done;
+            if phase.left * whole_s < END_S {
+                phase.left = 0.0;
+            }
             phase.read_wait_s += done * read_s;
             phase.write_wait_s += done * write_s;
             self.read(phase, done, done * self.rates.missed_bytes[at]);
