@@ -54,7 +54,11 @@ def write_accuracy(truth: Truth, page: Path) -> None:
 
 def _write(truth: Truth, page: Path, folder: Path) -> None:
     from spillcast_lab.charts import draw_charts
+    from spillcast_lab.spark.page import is_of_spark, spark_markdown
 
+    if is_of_spark(truth):
+        page.write_text(spark_markdown(truth))
+        return
     folder.mkdir(exist_ok=True)
     charts = draw_charts(truth.cases, folder)
     reasons = folder / REASONS

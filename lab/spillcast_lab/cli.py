@@ -1,18 +1,25 @@
 """``spillcast verify``: forecasts against measured runs on this machine."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.engine_options import ALL, DEFAULT, NAMES, EngineOrAll
+from spillcast.cli.engine_options import ALL, DEFAULT, NAMES
 from spillcast.cli.options import Csv, Json, Work
 
 if TYPE_CHECKING:
     from spillcast.lab.case import Truth
     from spillcast_lab.draw import Drawn
     from spillcast_lab.matrix import Cell, Storage
+
+#: Its jobs are applications, not queries: their event logs are forecast, not recordings.
+SPARK = "spark"
+if TYPE_CHECKING:
+    Choice = str
+else:
+    Choice = Literal[(*NAMES, SPARK, ALL)]
 
 
 def add_to(application: typer.Typer) -> None:
@@ -21,7 +28,10 @@ def add_to(application: typer.Typer) -> None:
 
 
 def verify(
-    engine: EngineOrAll = DEFAULT,
+    engine: Annotated[
+        Choice,
+        typer.Option(help="Which engine's queries; all is without Spark, whose jobs are long."),
+    ] = DEFAULT,
     minutes: Annotated[
         float, typer.Option(min=0.1, help="Time limit; as many cases are drawn as fit.")
     ] = 5.0,
@@ -81,11 +91,14 @@ def verify(
     the disk and memory. All cases would take hours, so storages are drawn for each query until the
     time is used up; at least half of the forecasts are from slow to fast. A query that fails is
     skipped. If it is interrupted, the cases of completed queries are kept, and --resume continues.
+
+    Spark's jobs run on memory, on the disk and on two devices of limited bandwidth; the event log
+    of each run is forecast for the other three.
     """
     from spillcast.cli.output import show
     from spillcast.errors import OptionConflict, OptionInvalid, OptionMissing
     from spillcast.lab.case import document
-    from spillcast.lab.truth_file import read_truth
+    from spillcast.lab.truth_file import read_truth, write_truth
     from spillcast.workspace import check_output_file
     from spillcast_lab.verify_page import verify_page
 
@@ -102,8 +115,18 @@ def verify(
         raise OptionInvalid(f"--markdown {markdown}: name it with a suffix", hint)
     if resume and output is None:
         raise OptionMissing("--resume: name the file of the interrupted run with -o FILE")
+    if engine == SPARK and threads:
+        raise OptionConflict(f"--threads: jobs of --engine {SPARK} run two tasks at a time")
+    former = read_truth(output) if resume and output is not None and output.exists() else None
+
+    def keep(truth: "Truth") -> None:
+        if output is not None:
+            write_truth(output, truth)
+
     if from_ is not None:
         truth = read_truth(from_)
+    elif engine == SPARK:
+        truth = _run_spark(workload, storage, minutes, repeat, seed, former, keep, work)
     else:
         from spillcast_lab.draw import OVERDRAWN, draw
         from spillcast_lab.matrix import (
@@ -127,8 +150,7 @@ def verify(
             parts=parts,
             overdrawn=OVERDRAWN,
         )
-        former = read_truth(output) if resume and output is not None and output.exists() else None
-        truth = _run(drawn, storages, minutes, repeat, parts, former, output, work)
+        truth = _run(drawn, storages, minutes, repeat, parts, former, keep, work)
     if markdown is not None:
         from spillcast_lab.accuracy import write_accuracy
 
@@ -161,13 +183,12 @@ def _run(
     repeat: int,
     parts: bool,
     former: "Truth | None",
-    output: Path | None,
+    keep: "Callable[[Truth], None]",
     work: Path | None,
 ) -> "Truth":
     """Measure what was drawn. InputError where there is time for nothing."""
     from spillcast.cli.progress import TerminalStage
     from spillcast.errors import OptionInvalid
-    from spillcast.lab.truth_file import write_truth
     from spillcast_lab.verify import verify as run_verify
 
     if not drawn.cells:
@@ -183,5 +204,33 @@ def _run(
             parts=parts,
             budget_s=60 * minutes,
             former=former,
-            on_truth=lambda truth: None if output is None else write_truth(output, truth),
+            on_truth=keep,
+        )
+
+
+def _run_spark(
+    workloads: Sequence[str] | None,
+    storages: Sequence[str] | None,
+    minutes: float,
+    repeat: int,
+    seed: int,
+    former: "Truth | None",
+    keep: "Callable[[Truth], None]",
+    work: Path | None,
+) -> "Truth":
+    from spillcast.cli.progress import TerminalStage
+    from spillcast_lab.spark.verify import jobs_of, verify_spark, volumes_of
+
+    jobs, volumes = jobs_of(seed, workloads), volumes_of(storages)
+    with TerminalStage(budget_s=60 * minutes) as stage:
+        return verify_spark(
+            stage,
+            jobs,
+            volumes,
+            work,
+            repeat=repeat,
+            seed=seed,
+            budget_s=60 * minutes,
+            former=former,
+            on_truth=keep,
         )

@@ -87,9 +87,13 @@ def grouped(cases: Iterable[Case], key: Callable[[Case], str]) -> dict[str, list
     return dict(sorted(groups.items()))
 
 
-def of_evidence(cases: Iterable[Case], name: str = "recording") -> list[Case]:
-    """Those made from one kind of evidence."""
-    return [case for case in cases if case.evidence.name == name]
+#: Evidence of an entire run.
+ENTIRE = ("recording", "event_log")
+
+
+def of_evidence(cases: Iterable[Case], *names: str) -> list[Case]:
+    """Those made from these kinds of evidence; of an entire run where none is named."""
+    return [case for case in cases if case.evidence.name in (names or ENTIRE)]
 
 
 def repeated(cases: Iterable[Case]) -> list[float]:

@@ -27,6 +27,7 @@ SUMMARY_HEADER = (
 _SUMMARY = (Column("", None), *(Column(name, None, "raw") for name in SUMMARY_HEADER[1:]))
 EVIDENCE = {
     "recording": "whole recording",
+    "event_log": "event log",
     "slices": "ten slices of 0.3 s",
     "first_fifth": "first fifth",
     "first_fifth_alone": "first fifth, elapsed time unknown",

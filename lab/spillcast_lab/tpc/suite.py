@@ -58,8 +58,8 @@ class Suite:
         """The text of a query, such as ``Q18`` or ``sort``."""
         return (self.folder / f"{query.lower()}.sql").read_text()
 
-    def generate(self, room: Path, rows: int) -> Path:
-        """Generate a CSV file for each table, readable by all; return their folder in ``room``.
+    def generate(self, room: Path, rows: int, form: str = "csv") -> Path:
+        """Generate a file for each table, readable by all; return their folder in ``room``.
 
         Existing files are kept. ProgramMissing without the generator, SpaceInsufficient, or
         ExperimentFailed with the generator's message.
@@ -77,7 +77,7 @@ class Suite:
             raise SpaceInsufficient(message, "name another directory with --work DIR")
         partial = room / f"{self.name}-{rows}.partial"
         tables = f"--tables={','.join(self.tables)}"
-        words = [str(command), self.name, "csv", "-s", f"{scale:g}", tables, "-o", str(partial)]
+        words = [str(command), self.name, form, "-s", f"{scale:g}", tables, "-o", str(partial)]
         ran = subprocess.run([*words, "--quiet"], capture_output=True, text=True)
         if ran.returncode:
             last_line = (ran.stderr.strip().splitlines() or ["failed"])[-1]

@@ -15,12 +15,10 @@ DEFAULT, ALL = NAMES[0], "all"
 
 if TYPE_CHECKING:
     _Name = str
-    _NameOrAll = str
 else:
     # Of the registry, which no type checker reads.
-    _Name, _NameOrAll = Literal[tuple(NAMES)], Literal[(*NAMES, ALL)]
+    _Name = Literal[tuple(NAMES)]
 Engine = Annotated[_Name, typer.Option(help="The engine, with data and processes of its own.")]
-EngineOrAll = Annotated[_NameOrAll, typer.Option(help="Which engine's queries.")]
 
 
 class EngineCommand(Grouped):

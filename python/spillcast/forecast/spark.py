@@ -9,7 +9,7 @@ forecast has bounds: both ends are simulated.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp
+from math import exp, hypot
 from statistics import NormalDist, fmean
 
 from spillcast import _core
@@ -45,6 +45,9 @@ CACHE_BOUNDS_BYTES = (1 << 28, float("inf"))
 #: How far simulations of six jobs on four storages were off, as a standard deviation of the
 #: logarithm: a median of 20 % on a machine that was not quiet (a prototype of the same model).
 MODEL_SPREAD = 0.3
+#: How far two runs of a job differ where storage is no part of it, as such a deviation: four jobs
+#: of 16 to 19 s in memory and on a disk behind a page cache, on a quiet machine.
+RUN_SPREAD = 0.055
 _FORMS = (
     "catalogue:NAME, limits:iops=3000,throughput=125MiB/s,latency=1ms, tmpfs, or a storage.json, "
     "which is made by: spillcast probe DIR --grid"
@@ -363,11 +366,12 @@ def _forecast(scope: _Scope, name: str, cases: Sequence[_Case], question: Questi
 
 
 def _factor(scope: _Scope, case: _Case, question: Question) -> float:
-    """How far a case may be off, by the shares of the time that storage and executors move."""
+    """How far a case may be off: as runs differ, and by the share of time that the model moves."""
     source_s = case.source_s()
     moved = abs(1 - case.ceiling_s() / max(source_s, case.target_s()))
     moved += abs(1 - source_s / max(source_s, scope.measured_s))
-    return exp(moved * MODEL_SPREAD * NormalDist().inv_cdf((1 + question.confidence) / 2))
+    spread = hypot(moved * MODEL_SPREAD, RUN_SPREAD)
+    return exp(spread * NormalDist().inv_cdf((1 + question.confidence) / 2))
 
 
 def _terms(

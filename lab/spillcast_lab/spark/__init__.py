@@ -1,0 +1,1 @@
+"""Spark in verifications: jobs, volumes with a known page cache, runs and their event logs."""

@@ -1,0 +1,100 @@
+"""One job of Spark in a process of its own: ``python -m spillcast_lab.spark.jobs SETTINGS``.
+
+The settings are a JSON object: the job, its rows, the master, Spark's properties, and the folder of
+the tables of TPC-H and TPC-DS, as Parquet.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from spillcast.engines.held import end_with_parent
+from spillcast_lab.tpc.suite import TPCDS, TPCH
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Partitions of the rows that are made up.
+INPUT_PARTITIONS = 4
+#: Eight bytes each, in every row.
+TEXT_REPEATS = 28
+#: Queries of the suites, by the tables that they read.
+SUITE_JOBS: Mapping[str, tuple[str, ...]] = {
+    "tpch Q18": ("customer", "orders", "lineitem"),
+    "tpcds self-join": ("store_sales",),
+}
+
+
+def _sorted(rows: "DataFrame") -> "DataFrame":
+    return rows.orderBy("v", "t")
+
+
+def _grouped(rows: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions
+
+    return rows.groupBy("k", "t").agg(functions.sum("v").alias("s"))
+
+
+def _joined(rows: "DataFrame") -> "DataFrame":
+    return rows.join(rows.selectExpr("id * 3 as id", "t as u").hint("merge"), "id")
+
+
+def _windowed(rows: "DataFrame") -> "DataFrame":
+    from pyspark.sql import Window, functions
+
+    window = Window.partitionBy(rows.k % 1000).orderBy("v")
+    return rows.withColumn("r", functions.row_number().over(window))
+
+
+def _distinct(rows: "DataFrame") -> "DataFrame":
+    return rows.select("t", "v").distinct()
+
+
+def _repartitioned(rows: "DataFrame") -> "DataFrame":
+    return rows.repartition(16, "k")
+
+
+OWN_JOBS: Mapping[str, "Callable[[DataFrame], DataFrame]"] = {
+    "sort": _sorted,
+    "group by": _grouped,
+    "sort-merge join": _joined,
+    "window": _windowed,
+    "distinct": _distinct,
+    "repartition": _repartitioned,
+}
+
+
+def _result(session: "SparkSession", settings: Mapping[str, Any]) -> "DataFrame":
+    name = settings["job"]
+    if name in OWN_JOBS:
+        rows = session.range(0, settings["rows"], 1, INPUT_PARTITIONS).selectExpr(
+            "id",
+            "id * 7919 % 1000003 as k",
+            f"cast(rand({settings['seed']}) * 1e9 as bigint) as v",
+            f"repeat(lpad(id, 8, '0'), {TEXT_REPEATS}) as t",
+        )
+        return OWN_JOBS[name](rows)
+    suite, _, query = name.partition(" ")
+    for table in SUITE_JOBS[name]:
+        path = f"{settings['tables']}/{table}.parquet"
+        session.read.parquet(path).createOrReplaceTempView(table)
+    return session.sql({"tpch": TPCH, "tpcds": TPCDS}[suite].text(query))
+
+
+def main(settings: Mapping[str, Any]) -> None:
+    """Run the job to its end; its rows go nowhere."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(settings["master"]).appName(settings["job"])
+    for key, value in settings["properties"].items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    _result(session, settings).write.format("noop").mode("overwrite").save()
+    session.stop()
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    main(json.loads(sys.argv[1]))

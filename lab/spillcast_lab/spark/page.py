@@ -1,0 +1,170 @@
+"""The page docs/accuracy-spark.md, made from the cases of ``verify --engine spark`` alone."""
+
+from collections.abc import Sequence
+from math import log, sqrt
+from statistics import fmean
+
+from spillcast.forecast.spark import MODEL_SPREAD, RUN_SPREAD
+from spillcast.lab.case import Case, Truth
+from spillcast.report.table import markdown_table, paragraph
+from spillcast.report.verify import percent, share
+from spillcast.units import format_bytes, format_count
+from spillcast_lab.spark.verify import EVIDENCE, NAIVE, SPARKLENS
+from spillcast_lab.summary import Summary, forecast_with, grouped, summarise
+from spillcast_lab.verify_page import by_way, case_row
+
+#: The bounds that forecasts are to keep: of the median error, its 90th percentile, and of the
+#: share of intervals that hold.
+MEDIAN_MAX, P90_MAX, HELD_BOUNDS = 0.12, 0.30, (0.85, 0.95)
+#: Storage is no part of a case in which it moves less of the time than this.
+MOVED_MIN = 0.1
+_FIGURES = (
+    "cases", "median", "90th", "bias", "held", "width",
+    "naive, median", "90th", "Sparklens, median", "90th",
+)  # fmt: skip
+
+
+def is_of_spark(truth: Truth) -> bool:
+    """Whether all cases were made from event logs."""
+    return bool(truth.cases) and all(case.evidence.name == EVIDENCE for case in truth.cases)
+
+
+def spark_markdown(truth: Truth) -> str:
+    """The page."""
+    cases = truth.cases
+    parts = [
+        "# Accuracy: Spark",
+        _headline(cases),
+        _method(truth),
+        "## Aims",
+        _aims(summarise(cases)),
+        _spread(cases),
+        "## By direction",
+        _table("", {"all": cases, **by_way(cases)}),
+        "## By storage",
+        _table("from, to", grouped(cases, lambda case: f"{case.source}, {case.target}")),
+        "## By job",
+        _table("job", grouped(cases, lambda case: case.workload)),
+        "## Measured times",
+        _measured(truth),
+        "## All forecasts",
+        _all_cases(cases),
+    ]
+    if left_out := truth.about.get("left_out"):
+        rows = [[job["workload"], job["why"]] for job in left_out]
+        parts += ["## Left out", markdown_table(("job", "why"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _headline(cases: Sequence[Case]) -> str:
+    summary = summarise(cases)
+    others = [
+        f"{words} median {share(other.median)}, 90th percentile {share(other.p90)}"
+        for name, words in (
+            (NAIVE, "time off the CPU scaled by the ratio of bandwidths:"),
+            (SPARKLENS, "each task scaled so and scheduled again:"),
+        )
+        if (other := summarise(forecast_with(cases, name))).cases
+    ]
+    return paragraph(
+        f"{format_count(summary.cases, 'forecast')} from event logs alone: median error "
+        f"{share(summary.median)}, 90th percentile {share(summary.p90)}; "
+        f"{share(summary.coverage, 0)} of the intervals hold. Other ways: {'; '.join(others)}."
+    )
+
+
+def _method(truth: Truth) -> str:
+    about, machine = truth.about, truth.about["machine"]
+    engines = " and ".join(sorted({case.engine for case in truth.cases}))
+    cache = format_bytes(about["page_cache_bytes"])
+    text = (
+        f"Made by `spillcast verify --engine spark --seed {about['seed']} --repeat "
+        f"{about['repeat']}`, started {about['started_at']}, with {engines}, on "
+        f"{machine['cpus']} CPUs, kernel {machine['kernel']}. Each job runs with its local "
+        "directories on every storage; the event log of each run is forecast for the others. The "
+        f"memory of a control group bounds the page cache to {cache}, and a limit of the device "
+        "bounds dirty pages to 20 % of it, as vm.dirty_ratio does. The forecast is told the page "
+        "cache, the bandwidth of limited devices and the result of `probe --grid` of the disk. "
+        "*naive*: all time in which tasks were not on a CPU, times the ratio of bandwidths. "
+        "*Sparklens*: the same for each task, with tasks scheduled again."
+    )
+    rows = [[storage["name"], storage["what"]] for storage in about["storages"]]
+    again = "`spillcast verify --from accuracy/spark.parquet --markdown FILE` makes this page."
+    return "\n\n".join([paragraph(text), markdown_table(("storage", "what"), rows), again])
+
+
+def _aims(summary: Summary) -> str:
+    low, high = HELD_BOUNDS
+    rows = [
+        ["median error", f"at most {share(MEDIAN_MAX, 0)}", share(summary.median),
+         _met((summary.median or 0) <= MEDIAN_MAX)],
+        ["90th percentile", f"at most {share(P90_MAX, 0)}", share(summary.p90),
+         _met((summary.p90 or 0) <= P90_MAX)],
+        ["intervals that hold", f"{share(low, 0)} to {share(high, 0)}",
+         share(summary.coverage, 0), _met(low <= (summary.coverage or 0) <= high)],
+    ]  # fmt: skip
+    return markdown_table(("figure", "aim", "measured", ""), rows)
+
+
+def _spread(cases: Sequence[Case]) -> str:
+    """The constants of the interval, and what they would be by these cases."""
+    moved, still = list[float](), list[float]()
+    for case in cases:
+        forecast = case.forecast
+        if forecast.forecast_s is None:
+            continue
+        error = log(case.measured_to_s / forecast.forecast_s)
+        share_moved = abs(1 - forecast.ceiling_s / max(forecast.baseline_s, forecast.forecast_s))
+        if share_moved > MOVED_MIN:
+            moved.append((error**2 - RUN_SPREAD**2) / share_moved**2)
+        else:
+            still.append(error**2)
+    found = [sqrt(max(fmean(squares), 0.0)) if squares else None for squares in (moved, still)]
+    shown = ["-" if spread is None else f"{spread:.3f}" for spread in found]
+    return paragraph(
+        f"Intervals follow from two constants: MODEL_SPREAD {MODEL_SPREAD}, by these cases "
+        f"{shown[0]}; RUN_SPREAD {RUN_SPREAD}, by the {len(still)} cases in which storage is less "
+        f"than {share(MOVED_MIN, 0)} of the time {shown[1]}."
+    )
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "**missed**"
+
+
+def _table(of: str, groups: dict[str, list[Case]] | dict[str, Sequence[Case]]) -> str:
+    rows = []
+    for name, cases in groups.items():
+        summary = summarise(cases)
+        others = [summarise(forecast_with(cases, other)) for other in (NAIVE, SPARKLENS)]
+        rows.append([
+            name, f"{summary.cases}", share(summary.median), share(summary.p90),
+            percent(summary.bias), share(summary.coverage, 0), share(summary.half_width),
+            *(share(figure) for other in others for figure in (other.median, other.p90)),
+        ])  # fmt: skip
+    return markdown_table((of, *_FIGURES), rows)
+
+
+def _measured(truth: Truth) -> str:
+    """Seconds by job and storage."""
+    names = [storage["name"] for storage in truth.about["storages"]]
+    rows = []
+    for job, cases in grouped(truth.cases, lambda case: case.workload).items():
+        measured_s = {case.source: case.measured_from_s for case in cases}
+        rows.append([job, *(f"{measured_s[name]:.1f}" for name in names)])
+    return markdown_table(("job, s", *names), rows)
+
+
+def _all_cases(cases: Sequence[Case]) -> str:
+    rows = []
+    for case in cases:
+        others = [case.otherwise(name) for name in (NAIVE, SPARKLENS)]
+        cells = [cell or "" for cell in case_row(case)]
+        _, source, target, forecast, bounds, measured, error, missed = cells
+        errors = [percent(other.error if other else None) for other in others]
+        rows.append([case.workload, source, target, forecast, bounds, measured,
+                     f"{error} {missed}".strip(), *errors])  # fmt: skip
+    header = ("job", "from", "to", "forecast, s", "interval", "measured, s", "error", "naive",
+              "Sparklens")  # fmt: skip
+    note = "`!`: the measured time is outside of the interval."
+    return f"{markdown_table(header, rows)}\n\n{note}"

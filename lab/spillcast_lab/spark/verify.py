@@ -1,0 +1,348 @@
+"""Jobs of Spark on every volume: the event log of each run is forecast for the other volumes.
+
+Each run is both: its log is evidence, and its elapsed time is what forecasts from other volumes are
+compared with. Beside a forecast stand two other ways, as its variants: ``naive`` multiplies all
+time in which tasks were not on a CPU by the ratio of bandwidths, ``sparklens`` does so task by task
+and puts the tasks into slots again.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from itertools import permutations
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from spillcast.engines.held import RunResult
+from spillcast.errors import (
+    ChoiceUnknown,
+    ExperimentFailed,
+    OptionConflict,
+    OptionMissing,
+    ProgramMissing,
+    SpaceInsufficient,
+    SpillcastError,
+    TargetUnknown,
+)
+from spillcast.evidence.spark import Application
+from spillcast.forecast.question import Question
+from spillcast.forecast.spark import figures_of, forecast_application
+from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant
+from spillcast.lab.demo import Stage
+from spillcast.lab.storages import fast_parent
+from spillcast.recording.meta import describe_machine
+from spillcast.storage import Storage
+from spillcast.storage.budget import Budget
+from spillcast.storage.observed import limits_storage
+from spillcast.storage.probe import probe_grid
+from spillcast.storage.storage import Limit
+from spillcast.units import format_bytes
+from spillcast.workspace import workspace
+from spillcast_lab.spark.jobs import OWN_JOBS, SUITE_JOBS
+from spillcast_lab.spark.runs import CORES, DIRTY_BYTES, PAGE_CACHE_BYTES, Job, run_job
+from spillcast_lab.spark.volumes import VOLUMES, Volume, mounted
+from spillcast_lab.tpc.suite import TPCDS, TPCH
+
+EVIDENCE = "event_log"
+NAIVE, SPARKLENS = "naive", "sparklens"
+NEED_BYTES = 12 << 30
+#: Rows of a job of our own, 1 GB of text, and between which factors of it chance draws.
+ROWS, ROWS_FACTORS = 4_000_000, (0.8, 1.2)
+#: The suites at scale factor 1.
+SUITES = {suite.name: suite for suite in (TPCH, TPCDS)}
+#: Of our own jobs, those that also run on a cluster.
+ON_CLUSTER = ("sort-merge join", "sort")
+#: What a copy to memory moves, for the ways that know nothing but bandwidths.
+MEMORY_BYTES_PER_S = 2e9
+PROBE_BUDGET = Budget(time_s=20.0)
+#: A run is expected to take so long before the first job has ended.
+EXPECTED_S = 35.0
+
+
+def jobs_of(seed: int, names: Sequence[str] | None = None) -> list[Job]:
+    """The jobs in an order drawn by the seed, which draws their rows, too; our own come first.
+
+    InputError for names that no job has.
+    """
+    chance = Random(f"spark {seed}")
+
+    def own(name: str, master: str) -> Job:
+        return Job(name, round(ROWS * chance.uniform(*ROWS_FACTORS)), master, seed)
+
+    first = [own(name, "local") for name in OWN_JOBS]
+    rest = [Job(name, SUITES[name.split()[0]].rows_of_scale_1) for name in SUITE_JOBS]
+    rest += [own(name, "cluster") for name in ON_CLUSTER]
+    chance.shuffle(first)
+    chance.shuffle(rest)
+    jobs = [*first, *rest]
+    known = dict.fromkeys(name for job in jobs for name in job.names)
+    for name in names or ():
+        if name not in known:
+            raise ChoiceUnknown(f"--workload {name}: no such job", f"there are: {', '.join(known)}")
+    return [job for job in jobs if not names or {*job.names} & {*names}]
+
+
+def volumes_of(names: Sequence[str] | None) -> list[Volume]:
+    """The volumes of these names, all where none is named. InputError for others, or for one."""
+    known = {volume.name: volume for volume in VOLUMES}
+    for name in names or ():
+        if name not in known:
+            hint = f"there are: {', '.join(known)}"
+            raise TargetUnknown(f"--storage {name}: no such volume", hint)
+    if names and len(set(names)) < 2:
+        raise OptionMissing("--storage: a forecast is from one storage to another: name two")
+    return [known[name] for name in dict.fromkeys(names or known)]
+
+
+def verify_spark(
+    stage: Stage,
+    jobs: Sequence[Job],
+    volumes: Sequence[Volume],
+    work: Path | None = None,
+    *,
+    repeat: int = 1,
+    seed: int = 0,
+    budget_s: float | None = None,
+    former: Truth | None = None,
+    on_truth: Callable[[Truth], None] = lambda _truth: None,
+) -> Truth:
+    """Verify jobs one after the other; ``on_truth`` gets all that is known after each.
+
+    ``former`` are the cases of an interrupted run, which is continued. A job that fails, or that
+    the budget has no time for, is skipped and reported. InputError where a package is missing, or
+    there is no room in memory.
+    """
+    try:
+        engine = f"Spark {version('pyspark')}"
+    except PackageNotFoundError as error:
+        hint = "pip install pyspark"
+        raise ProgramMissing("verify --engine spark needs pyspark and Java", hint) from error
+    memory = fast_parent(NEED_BYTES)
+    if memory is None:
+        need = format_bytes(NEED_BYTES)
+        raise SpaceInsufficient(f"verify --engine spark needs {need} of space in /dev/shm")
+    about = _about(jobs, volumes, repeat, seed, budget_s)
+    if former is not None:
+        for key in ("seed", "repeat", "budget_s", "storages", "drawn"):
+            if former.about.get(key) != about[key]:
+                raise OptionConflict(
+                    f"--resume: {key} is not that of the interrupted run",
+                    "give the options of the interrupted run",
+                )
+        about = dict(former.about)
+    cases = [] if former is None else list(former.cases)
+    truth = Truth(cases, about)
+    begun_s, before_s = time.monotonic(), about["spent_s"]
+
+    def spent_s() -> float:
+        return float(before_s + time.monotonic() - begun_s)
+
+    with workspace(memory) as fast, workspace(work) as room, ExitStack() as stack:
+        made = []
+        for volume in volumes:
+            stage.step(f"{volume.name} made ready")
+            directory = stack.enter_context(mounted(volume, room, fast, DIRTY_BYTES))
+            storage = _storage(volume, directory, stage)
+            document = room / f"{directory.parent.name}.json"
+            if storage is not None:
+                storage.save(document)
+            made.append(_Made(volume, directory, storage, str(document) if storage else "tmpfs"))
+        runs = _Runs(stage, made, room, repeat)
+        job_s = EXPECTED_S * repeat * len(volumes)
+        for job in jobs[about["handled"] :]:
+            job_begun_s = spent_s()
+            try:
+                if budget_s is not None and job_begun_s + job_s > budget_s:
+                    raise ExperimentFailed("no time was left")
+                cases.extend(_cases(engine, job, made, runs.of(job)))
+                job_s = spent_s() - job_begun_s
+            except SpillcastError as error:
+                stage.step(f"{job.words}: skipped: {error}")
+                about["left_out"].append({**_named(job), "why": str(error)})
+            about["handled"] += 1
+            about["spent_s"] = spent_s()
+            on_truth(truth)
+    return truth
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A volume, its directory, and the storage that it is to a forecast; None is memory."""
+
+    volume: Volume
+    directory: Path
+    storage: Storage | None
+    #: What names the storage to a forecast.
+    target: str
+
+    @property
+    def write_bytes_per_s(self) -> float:
+        """Bandwidth of writeback."""
+        if self.storage is None:
+            return MEMORY_BYTES_PER_S
+        return figures_of(self.storage, PAGE_CACHE_BYTES)[2]
+
+
+class _Runs:
+    """Runs jobs on volumes, with a page cache of the same size on each."""
+
+    def __init__(self, stage: Stage, made: Sequence[_Made], room: Path, repeat: int) -> None:
+        self._stage, self._made, self._room, self._repeat = stage, made, room, repeat
+        #: By master, what its processes take besides the page cache.
+        self._memory_bytes = dict[str, int]()
+        self._count = 0
+
+    def of(self, job: Job) -> list[list[Application]]:
+        """By volume, the application of each run, the fastest first."""
+        tables = self._room
+        if (suite := SUITES.get(job.name.split()[0])) is not None:
+            self._stage.step(f"{job.words}: tables generated")
+            tables = suite.generate(self._room, job.rows, "parquet")
+        on_device = [made for made in self._made if not made.volume.in_memory]
+        if job.master not in self._memory_bytes:
+            self._stage.step(f"{job.words}: once, to see what memory it takes")
+            _, taken_bytes = self._run(job, on_device[0], tables, None)
+            self._memory_bytes[job.master] = taken_bytes
+        limit_bytes = self._memory_bytes[job.master] + PAGE_CACHE_BYTES
+        applications: list[list[Application]] = [[] for _ in self._made]
+        for number in range(self._repeat):
+            for made, of_volume in zip(self._made, applications, strict=True):
+                self._stage.step(f"{job.words}: {made.volume.name}, run {number + 1}")
+                # Files in memory are no page cache, and would count.
+                bounded = made in on_device
+                application, _ = self._run(job, made, tables, limit_bytes if bounded else None)
+                of_volume.append(application)
+        return [sorted(done, key=lambda run: run.elapsed_s) for done in applications]
+
+    def _run(
+        self, job: Job, made: _Made, tables: Path, memory_bytes: int | None
+    ) -> tuple[Application, int]:
+        self._count += 1
+        folder = self._room / f"log-{self._count}"
+        return run_job(job, made.directory, folder, tables, memory_bytes, self._stage.tick)
+
+
+def _storage(volume: Volume, directory: Path, stage: Stage) -> Storage | None:
+    """What a forecast is told of a volume: its limits, or what a probe measures of the disk."""
+    if volume.in_memory:
+        return None
+    if volume.bytes_per_s is None:
+        return probe_grid(directory, budget=PROBE_BUDGET, on_progress=stage.progress)
+    ns = 1e9 / volume.bytes_per_s
+    stated = limits_storage(volume.name, f"latency=0.1ms,throughput={volume.bytes_per_s / 1e6}MB/s")
+    burst_ns = stated.limits[0].burst_ns
+    # The kernel limits reads and writes apart.
+    limits = [
+        Limit("reads", read_ns_per_byte=ns, burst_ns=burst_ns),
+        Limit("writes", write_ns_per_byte=ns, burst_ns=burst_ns),
+    ]
+    return replace(stated, limits=limits)
+
+
+def _cases(
+    engine: str, job: Job, made: Sequence[_Made], applications: Sequence[Sequence[Application]]
+) -> list[Case]:
+    """From every volume to every other; the evidence is the log of the median run."""
+    runs = [Runs([_run_result(run) for run in done], len(done)) for done in applications]
+    cases = []
+    for source, target in permutations(range(len(made)), 2):
+        origin, goal = made[source], made[target]
+        application = applications[source][(len(applications[source]) - 1) // 2]
+        question = Question(origin=origin.target, page_cache_bytes=PAGE_CACHE_BYTES)
+        [(answer, _)] = forecast_application(application, [goal.target], question)
+        ratio = origin.write_bytes_per_s / goal.write_bytes_per_s
+        others_s = {NAIVE: naive_s(application, ratio), SPARKLENS: sparklens_s(application, ratio)}
+        speeds = ["fast" if each.volume.is_fast else "slow" for each in (origin, goal)]
+        case = Case(
+            engine=engine,
+            workload=job.words,
+            threads=CORES,
+            source=origin.volume.name,
+            target=goal.volume.name,
+            direction=" to ".join(speeds),
+            on_source=runs[source],
+            on_target=runs[target],
+            forecast=replace(answer, target=goal.volume.name),
+            seed_formula_s=None,
+            evidence=Evidence(EVIDENCE, application.elapsed_s, 0.0, 0.0, None, None),
+            source_means=origin.volume.means,
+            target_means=goal.volume.means,
+            variants={
+                name: Variant(other_s, None, answer.ceiling_s, None)
+                for name, other_s in others_s.items()
+            },
+        )
+        cases.append(case)
+    return cases
+
+
+def naive_s(application: Application, ratio: float) -> float:
+    """Elapsed time if all time in which tasks were not on a CPU grows by ``ratio``."""
+    stages = application.log.stages
+    waited = 1 - sum(stage.cpu_ns for stage in stages) / 1e6 / sum(s.task_ms for s in stages)
+    return application.elapsed_s * (1 + max(waited, 0.0) * (ratio - 1))
+
+
+def sparklens_s(application: Application, ratio: float) -> float:
+    """Elapsed time if the time in which each task was not on a CPU grows by ``ratio``."""
+    core, cpu_s = application.core, _cpu_s(application.path)
+    begun_ms, ended_ms, _ = core.local_io()
+    more_s = [
+        max((end_ms - begin_ms) / 1e3 - cpu_s.get((begin_ms, end_ms), 0.0), 0.0) * (ratio - 1)
+        for begin_ms, end_ms in zip(begun_ms, ended_ms, strict=True)
+    ]
+    work = core.work_beside([-task_s for task_s in more_s])
+    before_s, *_ = core.simulate(None, core.work(None))
+    after_s, *_ = core.simulate(None, work)
+    return application.elapsed_s * after_s / before_s
+
+
+def _cpu_s(log: Path) -> dict[tuple[int, int], float]:
+    """CPU time of tasks by launch and end, from a log that is one plain file."""
+    cpu_s = {}
+    for line in log.read_text().splitlines():
+        if line.startswith('{"Event":"SparkListenerTaskEnd"'):
+            task = json.loads(line)
+            info, metrics = task["Task Info"], task.get("Task Metrics") or {}
+            times_ms = info["Launch Time"], info["Finish Time"]
+            cpu_s[times_ms] = metrics.get("Executor CPU Time", 0) / 1e9
+    return cpu_s
+
+
+def _run_result(application: Application) -> RunResult:
+    cpu_s = sum(stage.cpu_ns for stage in application.log.stages) / 1e9
+    return RunResult(application.elapsed_s, "", 0.0, cpu_s)
+
+
+def _named(job: Job) -> dict[str, Any]:
+    return {"engine": "spark", "workload": job.words, "threads": CORES, "rows": job.rows}
+
+
+def _about(
+    jobs: Sequence[Job],
+    volumes: Sequence[Volume],
+    repeat: int,
+    seed: int,
+    budget_s: float | None,
+) -> dict[str, Any]:
+    """The document of docs/schema.md; ``left_out``, ``handled`` and ``spent_s`` grow."""
+    machine = describe_machine()
+    return {
+        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {key: getattr(machine, key) for key in ("cpus", "memory_bytes", "kernel")},
+        "budget_s": budget_s,
+        "seed": seed,
+        "repeat": repeat,
+        "parts": False,
+        "page_cache_bytes": PAGE_CACHE_BYTES,
+        "storages": [{"name": volume.name, "what": volume.words} for volume in volumes],
+        "drawn": [_named(job) for job in jobs],
+        "left_out": [],
+        "handled": 0,
+        "spent_s": 0.0,
+    }
