@@ -273,7 +273,7 @@ def _cases(
             source_means=origin.volume.means,
             target_means=goal.volume.means,
             variants={
-                name: Variant(other_s, None, answer.ceiling_s, None)
+                name: Variant(other_s, (other_s, other_s), answer.ceiling_s, None)
                 for name, other_s in others_s.items()
             },
         )

@@ -1,7 +1,6 @@
 """Verification of Spark: its volumes, other ways to forecast, and the page of its cases."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -57,8 +56,8 @@ def test_a_volume_of_a_killed_owner_is_undone(tmp_path):
     assert (bdi / "strict_limit").read_text().strip() == "1"
     # It is kept as a share of all memory, in millionths.
     assert int((bdi / "max_bytes").read_text()) == pytest.approx(200 << 20, rel=0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.communicate()
     until(lambda: not directory.parent.exists(), "the guard")
     assert limits_of(numbers) == []
     assert (bdi / "strict_limit").read_text().strip() == "0"
@@ -84,7 +83,8 @@ def test_the_page_is_made_from_the_file_of_cases(application, tmp_path):
     [(answer, _)] = forecast_application(application, [disk], question)
     runs = [Runs([RunResult(elapsed_s, "", 0.0, 10.0)], 1) for elapsed_s in (11.0, 20.0)]
     others = {
-        name: Variant(other_s, None, 11.0, None) for name, other_s in ((NAIVE, 30), (SPARKLENS, 25))
+        name: Variant(other_s, (other_s, other_s), 11.0, None)
+        for name, other_s in ((NAIVE, 30), (SPARKLENS, 25))
     }
     evidence = Evidence(EVIDENCE, 11.0, 0.0, 0.0, None, None)
     case = Case(
