@@ -97,6 +97,17 @@ fn a_writer_waits_only_at_the_dirty_limit() {
 }
 
 #[test]
+fn what_is_removed_soon_was_written_back_first() {
+    // Measured on Linux 6.18 with 214 MB of dirty limit, 58 MB/s: pairs of processes wrote 304 MB to
+    // 16 files and joined them. 21.0 s and 21.7 s; 1,154 and 1,176 MB reached the device.
+    let stages = [vec![metrics(0.5, 0, 0, 304); 4], vec![metrics(0.0, 0, 0, 0)]];
+    let mut application = application(2, &stages);
+    application.properties.clear();
+    let took_s = elapsed_s(&application, &device(58.0, 1100.0, 214.0));
+    assert!((took_s / 42.7 - 1.0).abs() < 0.1, "{took_s} s");
+}
+
+#[test]
 fn readers_share_the_device_and_the_cache_saves_them() {
     let write = vec![metrics(1.0, 0, 0, 400)];
     let read = vec![metrics(1.0, 100, 0, 0); 4];

@@ -119,7 +119,8 @@ pub(super) struct Node {
     now_s: f64,
     running: Vec<Phase>,
     rates: Rates,
-    dirty: FxHashMap<File, f64>,
+    /// Dirty bytes by file, the first that was written first.
+    dirty: Vec<(File, f64)>,
     dirty_bytes: f64,
     /// Cached bytes by file, the least recently used first.
     cached: Vec<(File, f64)>,
@@ -135,7 +136,7 @@ impl Node {
             now_s: 0.0,
             running: Vec::new(),
             rates: Rates::default(),
-            dirty: FxHashMap::default(),
+            dirty: Vec::new(),
             dirty_bytes: 0.0,
             cached: Vec::new(),
             cached_bytes: 0.0,
@@ -171,8 +172,9 @@ impl Node {
     /// Removes a file: what of it was not written back never is.
     pub fn remove(&mut self, file: File) {
         self.unread.remove(&file);
-        self.dirty_bytes -= self.dirty.remove(&file).unwrap_or(0.0);
-        self.dirty_bytes = self.dirty_bytes.max(0.0);
+        if let Some(at) = self.dirty.iter().position(|(dirty, _)| *dirty == file) {
+            self.dirty_bytes = (self.dirty_bytes - self.dirty.remove(at).1).max(0.0);
+        }
         if let Some(at) = self.cached.iter().position(|(cached, _)| *cached == file) {
             self.cached_bytes -= self.cached.remove(at).1;
         }
@@ -263,47 +265,31 @@ impl Node {
     fn write(&mut self, file: File, bytes: f64) {
         *self.unread.entry(file).or_default() += bytes;
         if self.storage.dirty_bytes.is_finite() {
-            *self.dirty.entry(file).or_default() += bytes;
+            add(&mut self.dirty, file, bytes);
         }
         self.cache(file, bytes);
     }
 
     fn cache(&mut self, file: File, bytes: f64) {
-        match self.cached.iter_mut().rev().find(|(cached, _)| *cached == file) {
-            Some((_, cached)) => *cached += bytes,
-            None => self.cached.push((file, bytes)),
-        }
+        add(&mut self.cached, file, bytes);
         self.cached_bytes += bytes;
     }
 
-    /// Writes back of every file in proportion to what of it is dirty.
+    /// Writes back the oldest first, as Linux does: a temp file that is removed soon was written.
     fn write_back(&mut self, passed_s: f64, wrote: f64) {
         if !self.storage.dirty_bytes.is_finite() {
             return;
         }
         let before = self.dirty_bytes + wrote;
         self.dirty_bytes = (before - self.rates.drain * passed_s).max(0.0);
-        if before > 0.0 && self.dirty_bytes < before {
-            let kept = self.dirty_bytes / before;
-            self.dirty.retain(|_, bytes| {
-                *bytes *= kept;
-                *bytes >= 1.0
-            });
-        }
+        take_oldest(&mut self.dirty, before - self.dirty_bytes);
     }
 
     fn evict(&mut self) {
-        let mut excess = self.cached_bytes - self.storage.cache_bytes;
-        for (_, bytes) in &mut self.cached {
-            if excess <= 0.0 {
-                break;
-            }
-            let dropped = excess.min(*bytes);
-            *bytes -= dropped;
-            excess -= dropped;
-            self.cached_bytes -= dropped;
+        let excess = self.cached_bytes - self.storage.cache_bytes;
+        if excess > 0.0 {
+            self.cached_bytes -= take_oldest(&mut self.cached, excess);
         }
-        self.cached.retain(|(_, bytes)| *bytes > 0.0);
     }
 
     /// How fast all goes from now on; after phases began or ended, or a limit was reached.
@@ -361,6 +347,29 @@ impl Node {
         }
         reader
     }
+}
+
+/// Adds bytes to those of a file, or to the end.
+fn add(files: &mut Vec<(File, f64)>, file: File, bytes: f64) {
+    match files.iter_mut().rev().find(|(other, _)| *other == file) {
+        Some((_, all)) => *all += bytes,
+        None => files.push((file, bytes)),
+    }
+}
+
+/// Takes so many bytes from the first files, as far as there are any; how many that were.
+fn take_oldest(files: &mut Vec<(File, f64)>, bytes: f64) -> f64 {
+    let mut left = bytes;
+    for (_, of_file) in files.iter_mut() {
+        let taken = left.min(*of_file);
+        *of_file -= taken;
+        left -= taken;
+        if left <= 0.0 {
+            break;
+        }
+    }
+    files.retain(|(_, bytes)| *bytes > 0.0);
+    bytes - left
 }
 
 /// Of a part of a file, the share that is read from the device, where `absent` of all is not cached.
