@@ -119,8 +119,8 @@ def _spread(cases: Sequence[Case]) -> str:
             moved.append((error**2 - RUN_SPREAD**2) / share_moved**2)
         else:
             still.append(error**2)
-    found = [sqrt(max(fmean(squares), 0.0)) if squares else None for squares in (moved, still)]
-    shown = ["-" if spread is None else f"{spread:.3f}" for spread in found]
+    spreads = [sqrt(max(fmean(squares), 0.0)) if squares else None for squares in (moved, still)]
+    shown = ["-" if spread is None else f"{spread:.3f}" for spread in spreads]
     return paragraph(
         f"Intervals follow from two constants: MODEL_SPREAD {MODEL_SPREAD}, by these cases "
         f"{shown[0]}; RUN_SPREAD {RUN_SPREAD}, by the {len(still)} cases in which storage is less "

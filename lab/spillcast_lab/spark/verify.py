@@ -71,12 +71,12 @@ def jobs_of(seed: int, names: Sequence[str] | None = None) -> list[Job]:
     """
     chance = Random(f"spark {seed}")
 
-    def own(name: str, master: str) -> Job:
+    def with_rows(name: str, master: str) -> Job:
         return Job(name, round(ROWS * chance.uniform(*ROWS_FACTORS)), master, seed)
 
-    first = [own(name, "local") for name in OWN_JOBS]
+    first = [with_rows(name, "local") for name in OWN_JOBS]
     rest = [Job(name, SUITES[name.split()[0]].rows_of_scale_1) for name in SUITE_JOBS]
-    rest += [own(name, "cluster") for name in ON_CLUSTER]
+    rest += [with_rows(name, "cluster") for name in ON_CLUSTER]
     chance.shuffle(first)
     chance.shuffle(rest)
     jobs = [*first, *rest]
@@ -257,7 +257,7 @@ def _cases(
         [(answer, _)] = forecast_application(application, [goal.target], question)
         ratio = origin.write_bytes_per_s / goal.write_bytes_per_s
         others_s = {NAIVE: naive_s(application, ratio), SPARKLENS: sparklens_s(application, ratio)}
-        speeds = ["fast" if each.volume.is_fast else "slow" for each in (origin, goal)]
+        speeds = ["fast" if place.volume.is_fast else "slow" for place in (origin, goal)]
         case = Case(
             engine=engine,
             workload=job.words,
