@@ -1,9 +1,12 @@
 """Queries that spill in a ClickHouse of a process of its own, and its query log in every format."""
 
+import json
 import sys
 from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 FORMATS = {
     "JSONEachRow": "jsonl",
@@ -59,6 +62,28 @@ from system.query_log where type = 'QueryFinish' and log_comment = 'group'
 """
 
 
+#: An aggregation as version 18.16.1 logged it: pairs of arrays, no totals, no number of threads.
+OLD = {
+    "type": 2, "event_date": "2026-11-26", "query_start_time": "2026-11-26 11:48:13",
+    "query_duration_ms": "623", "memory_usage": "40300000", "query_id": "a",
+    "query": "select count(), max(total) from (select id, sum(amount) total from t group by id)",
+    "ProfileEvents.Names": [
+        "ReadBufferFromFileDescriptorRead", "ReadBufferFromFileDescriptorReadBytes",
+        "WriteBufferFromFileDescriptorWrite", "WriteBufferFromFileDescriptorWriteBytes",
+        "DiskReadElapsedMicroseconds", "DiskWriteElapsedMicroseconds",
+        "ExternalAggregationWritePart", "ExternalAggregationCompressedBytes",
+    ],
+    "ProfileEvents.Values": ["30", "15667249", "10", "7906243", "987", "2026", "10", "7906243"],
+}  # fmt: skip
+
+
+def log_in(folder: Path, *rows: Mapping[str, Any]) -> Path:
+    """A file of rows."""
+    path = folder / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
 def settings_of(values: Mapping[str, Any]) -> str:
     """The clause that sets them for a query."""
     return ", ".join(f"{name} = {value!r}" for name, value in values.items())
@@ -88,5 +113,44 @@ def main(folder: Path) -> None:
     )
 
 
+def serve(folder: Path) -> None:
+    """Answer over HTTP as a server does, for its user ``monitor`` with a password; prints the port.
+
+    The log is that of ``main``, read from its export: chdb has the log of one process.
+    """
+    from chdb import session
+
+    database = session.Session()
+    database.query("create database lab")
+    log = f"file('{folder}/log.parquet')"
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            [sql] = parse_qs(urlsplit(self.path).query)["query"]
+            user, password = (self.headers.get(f"X-ClickHouse-{name}") for name in ("User", "Key"))
+            status, answer = 200, b""
+            if (user, password) != ("monitor", "pw-of-monitor"):
+                status, answer = 403, b"Code: 516. DB::Exception: Authentication failed"
+            else:
+                sql = sql.replace("clusterAllReplicas('prod', system.query_log)", log)
+                sql = sql.replace("system.query_log", log)
+                if "system.columns" in sql:
+                    sql = f"describe table {log} format JSONEachRow"
+                try:
+                    answer = database.query(sql, "JSONEachRow").bytes()
+                except RuntimeError as error:
+                    status, answer = 404, str(error).encode()
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    print(server.server_port, flush=True)
+    server.serve_forever()
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    {"run": main, "serve": serve}[sys.argv[1]](Path(sys.argv[2]))

@@ -46,6 +46,11 @@ def copy_job(directory):
     shutil.copy(ROOT / "examples" / "duckdb" / "etl.py", directory)
 
 
+def copy_query_log(directory):
+    """Rows of ClickHouse's query log."""
+    shutil.copy(ROOT / "examples" / "clickhouse" / "query_log.jsonl", directory)
+
+
 def make_fleet(directory):
     """Write some traces of four databases."""
     made = ("--gigabytes", "0.012", "--files", "60", "--databases", "4")
@@ -75,6 +80,7 @@ PREPARE = {
     "work-memory.md": copy_plan,
     "fleet.md": make_fleet,
     "duckdb.md": copy_job,
+    "clickhouse.md": copy_query_log,
     "postgres-history.md": lambda directory: three_weeks(directory / "looks"),
 }
 
@@ -100,6 +106,7 @@ def matches(expected, printed):
 def make_everything(directory, recording):
     """What the pages of the reference speak of: files of each kind, a program that spills."""
     make_example(directory)
+    copy_query_log(directory)
     shutil.copytree(recording, directory / "run.spill")
     shutil.copytree(recording, directory / "part.spill")
     meta = directory / "part.spill" / "meta.json"

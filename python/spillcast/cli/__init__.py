@@ -140,6 +140,10 @@ def _unraisable(lost: "sys.UnraisableHookArgs") -> None:
         threading.Timer(0.01, signal.pthread_kill, (main_thread, signal.SIGINT)).start()
 
 
+#: Variables that hold the password of a server.
+_PASSWORDS = {"CLICKHOUSE_PASSWORD", "MYSQL_PWD", "PGPASSWORD"}
+
+
 def hide_passwords(arguments: Sequence[str]) -> None:
     """Overwrite passwords of addresses and connection strings in this process's arguments.
 
@@ -157,11 +161,12 @@ def hide_passwords(arguments: Sequence[str]) -> None:
         if shown[:end] != list(arguments[:end]):
             print(
                 "spillcast: other users can read a password on a command line: "
-                "use ~/.pgpass (PGPASSFILE) or a service (PGSERVICE) of PostgreSQL, or ~/.my.cnf",
+                "use ~/.pgpass (PGPASSFILE) or a service (PGSERVICE) of PostgreSQL, ~/.my.cnf, or "
+                "CLICKHOUSE_PASSWORD",
                 file=sys.stderr,
             )
     # A command that is started keeps its limit.
-    if end == len(arguments) and (at or "PGPASSWORD" in os.environ):
+    if end == len(arguments) and (at or not _PASSWORDS.isdisjoint(os.environ)):
         _dump_no_core()
 
 

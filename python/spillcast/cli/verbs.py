@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 VERBS = (
     "postgres",
     "mysql",
+    "clickhouse",
     "record",
     "profile",
     "probe",

@@ -60,6 +60,8 @@ class Ranked:
     #: Of a statement without a plan, bounds of what its largest temp files need in memory; the
     #: upper one is None where no log tells which files are of one call.
     work_mem_between: tuple[int, int | None] | None = None
+    #: Bounds of the memory with which no call spills, by its peak memory and what it wrote.
+    memory_between: tuple[int, int] | None = None
     #: Temporary tables on disk and merge passes of sorts, where a server counts those.
     disk_tables: int | None = None
     merge_passes: int | None = None

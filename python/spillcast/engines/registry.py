@@ -26,6 +26,7 @@ PACKAGES = {
     "mariadb": "spillcast.engines.mysql:MARIADB",
     "sort": "spillcast.engines.sort",
     "datafusion": "spillcast.engines.datafusion",
+    "clickhouse": "spillcast.engines.clickhouse",
     "polars": "spillcast.engines.small:POLARS",
     "sqlite": "spillcast.engines.small:SQLITE",
     "dask": "spillcast.engines.small:DASK",

@@ -212,7 +212,7 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
             Column(name.removeprefix("catalogue:"), None, unit),
             Column(f"{100 * ranking.confidence:g} % interval", None, "raw", spare=2),
         ]
-    columns.append(Column("work_mem", None))
+    columns += [Column("work_mem", None), Column("memory", None)]
     rows = []
     for ranked in shown:
         temp_s, elapsed_s = ranked.temp_mean_s, ranked.elapsed_s
@@ -233,7 +233,9 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
         enough = ranked.work_mem_bytes
         between = ranked.work_mem_between
         words = _between(between) if between else None
-        rows.append([*row, words if enough is None else format_setting(enough)])
+        peak = ranked.memory_between
+        memory = None if peak is None else " to ".join(map(format_bytes, peak))
+        rows.append([*row, words if enough is None else format_setting(enough), memory])
     return Table(columns, rows)
 
 
@@ -285,6 +287,11 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
         lines.append(
             "  work_mem: by the sizes of temp files alone: a sort needs at least its file, at most "
             f"{SORT_MOST} times that; a hash, or a sort with LIMIT, may need less"
+        )
+    if any(statement.memory_between for statement in ranking.statements[:top]):
+        lines.append(
+            "  memory: with a limit of so much nothing spills, by the peak of the query and what "
+            "it wrote uncompressed"
         )
     for failure in ranking.exceeded[:FAILED_MAX]:
         calls, text = format_count(failure.calls, "call"), _short(failure.query or "(hidden)")

@@ -16,7 +16,17 @@ def runs(tmp_path_factory):
     if find_spec("chdb") is None:
         pytest.skip("chdb is not installed: pip install chdb")
     folder = tmp_path_factory.mktemp("clickhouse")
-    command = [sys.executable, Path(clickhouse_runs.__file__), folder]
+    command = [sys.executable, Path(clickhouse_runs.__file__), "run", folder]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     return folder
+
+
+@pytest.fixture(scope="session")
+def server(runs):
+    """The address of a server that has this log."""
+    command = [sys.executable, Path(clickhouse_runs.__file__), "serve", runs]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        port = process.stdout.readline().strip()
+        yield f"http://monitor@127.0.0.1:{port}"
+        process.kill()

@@ -27,6 +27,18 @@ SPILLS = {
     "Join": "max_bytes_in_join",
     "Distinct": "max_bytes_before_external_distinct",
 }
+#: The pool of threads that reads tables, by what it found in the page cache.
+_POOL = ("ThreadPoolReaderPageCacheHit", "ThreadPoolReaderPageCacheMiss")
+#: Every event that is read here.
+SPILL_EVENTS = (
+    *(f"External{kind}{unit}" for kind in SPILLS for unit in ("WritePart", "CompressedBytes")),
+    *("ExternalProcessingCompressedBytesTotal", "ExternalProcessingUncompressedBytesTotal"),
+    *("ExternalProcessingFilesTotal", "OSCPUVirtualTimeMicroseconds", "UserTimeMicroseconds"),
+    *("SystemTimeMicroseconds", "DiskReadElapsedMicroseconds", "DiskWriteElapsedMicroseconds"),
+    *("ReadBufferFromFileDescriptorRead", "ReadBufferFromFileDescriptorReadBytes"),
+    *("WriteBufferFromFileDescriptorWrite", "WriteBufferFromFileDescriptorWriteBytes"),
+    *(f"{pool}{unit}" for pool in _POOL for unit in ("", "Bytes", "ElapsedMicroseconds")),
+)
 _TOTAL = "ExternalProcessingCompressedBytesTotal"
 _UNCOMPRESSED = "ExternalProcessingUncompressedBytesTotal"
 #: The buffer of a temp file, and the smallest mean size of its operations: small files and ends.
@@ -162,15 +174,14 @@ def _writes(query: LoggedQuery, temp_bytes: int) -> _Side:
 
 def _reads(query: LoggedQuery, temp_bytes: int) -> _Side:
     """What the query's own threads read: all of it is of temp files if a pool reads tables."""
-    pool = [f"ThreadPoolReaderPageCache{result}" for result in ("Hit", "Miss")]
     total = query.event("ReadBufferFromFileDescriptorReadBytes")
-    total -= query.event(*(f"{name}Bytes" for name in pool))
+    total -= query.event(*(f"{name}Bytes" for name in _POOL))
     elapsed_us = query.event("DiskReadElapsedMicroseconds")
-    elapsed_us -= query.event(*(f"{name}ElapsedMicroseconds" for name in pool))
+    elapsed_us -= query.event(*(f"{name}ElapsedMicroseconds" for name in _POOL))
     count = query.event("ReadBufferFromFileDescriptorRead")
     # A join may read temp files several times; all else reads them once, or less with LIMIT.
     is_all_temp = total <= (1 + _SAME) * temp_bytes or (
-        query.event(*pool) > 0 and query.event("ExternalJoinWritePart") > 0
+        query.event(*_POOL) > 0 and query.event("ExternalJoinWritePart") > 0
     )
     bounds: tuple[float, float] = (total, total) if is_all_temp else (temp_bytes, total)
     if not query.event("ReadBufferFromFileDescriptorReadBytes"):

@@ -43,6 +43,7 @@ _EVENT_NAME = re.compile(
 _PAIR = re.compile(r"\s*'((?:[^'\\]|\\.)*)'\s*:\s*(-?\d+|'(?:[^'\\]|\\.)*')\s*(?:,|$)")
 _WORDS = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _RECORD = re.compile(r"^Row \d+:\n[─-]+\n", re.MULTILINE)
+_RECORD_CUT = re.compile(r"\nRow[ \d:]*\n?[─-]*$")
 _FIELD = re.compile(r"^([\w.]+|\S*\(.*\)|\S+\['\w+'\]): ?\s*(.*)$")
 #: What Vertical and Pretty formats print behind a large number.
 _ROUNDED = re.compile(r"^(\d+) -- [\d.]+ \w+$")
@@ -271,7 +272,7 @@ def _vertical(text: str, path: Path) -> Iterator[Row]:
             elif name:
                 row[name] += "\n" + line.strip()
         names = names or list(row)
-        if not set(names) <= set(row):
+        if not set(names) <= set(row) or _RECORD_CUT.search(record):
             raise damaged(path, f"row {number} lacks {names[-1]}: it is cut", HOW)
         yield row
 

@@ -1,0 +1,142 @@
+"""ClickHouse in experiments: queries that spill in chdb, a folder for each size of table."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+from spillcast.engines.engine import Lab, Workload
+from spillcast.engines.held import HeldQuery
+from spillcast.recording.meta import ObservedEngine
+from spillcast.units import parse_bytes
+
+#: About 40 bytes a row, as in the other engines' experiments; in one part, without merges later.
+TABLE = """
+create table t engine = MergeTree order by tuple() as
+select cityHash64(number) % {rows} as id,
+       toDate('2020-01-01') + toUInt16(cityHash64(number + 1) % 1500) as business_date,
+       (cityHash64(number + 2) % 1000000) / 100 as amount01,
+       (cityHash64(number + 3) % 1000000) / 100 as amount02,
+       (cityHash64(number + 4) % 1000000) / 100 as amount03
+from numbers({rows});
+optimize table t final
+"""
+JOIN = "select count(), max(b.business_date), sum(a.amount02) from t a join t b on a.id = b.id"
+#: So far into the rows that all are sorted, not the first ones alone.
+SORT = "select amount01, id from t order by amount02, id, amount01 limit 5 offset 9900000"
+GROUP_BY = """
+select count(), max(total) from (
+  select id, sum(amount01) as total, max(business_date), min(amount02) from t group by id
+)
+"""
+DISTINCT = "select count() from (select distinct id, amount03 from t)"
+WINDOW = """
+select max(running) from (
+  select sum(amount01) over (partition by business_date order by id, amount02) as running from t
+)
+"""
+#: One table for all queries.
+ROWS = 10_000_000
+#: A ratio of the server's memory would take precedence over a number of bytes.
+RATIOS = {
+    f"max_bytes_ratio_before_external_{operator}": "0"
+    for operator in ("sort", "group_by", "distinct", "join")
+}
+
+
+def verified(threads: int) -> tuple[Workload, ...]:
+    """What a verification runs: 1 to 4 s of CPU each and 100 to 300 temp operations."""
+
+    def query(name: str, sql: str, memory: str, cpu_s: float, operations: int) -> Workload:
+        algorithm = "partial_merge" if name == "partial merge join" else "grace_hash"
+        settings = {"join_algorithm": algorithm}
+        return Workload(
+            name, sql, ROWS, memory, threads, settings,
+            cpu_s=cpu_s, operations=operations, load_s=8.0,
+        )  # fmt: skip
+
+    return (
+        query("sort", SORT, "40MB", 2.5, 220),
+        query("group by", GROUP_BY, "60MB", 2.0, 200),
+        query("grace hash join", JOIN, "40MB", 3.0, 350),
+        query("partial merge join", JOIN, "8MB", 2.5, 350),
+        query("distinct", DISTINCT, "60MB", 2.0, 130),
+        query("window", WINDOW, "40MB", 2.5, 250),
+    )
+
+
+class ClickHouseLab(Lab):
+    """ClickHouse in a process of its own, by the package chdb, with its tables in a directory."""
+
+    demo: ClassVar[Workload] = verified(1)[2]
+
+    def __init__(self, room: Path) -> None:
+        import chdb
+
+        self._room = room
+        self._version = str(chdb.query("select version()", "TSV")).strip()
+
+    @staticmethod
+    def verified(threads: int) -> Sequence[Workload]:
+        """The queries of a verification."""
+        return verified(threads)
+
+    @property
+    def label(self) -> str:
+        """Name and version."""
+        return f"ClickHouse {self._version} (chdb)"
+
+    def build(self, rows: int) -> None:
+        """Make the table in a folder of its own, if it is not there."""
+        folder = self._folder(rows)
+        if folder.exists():
+            return
+        query = {"folder": str(folder), "sql": TABLE.format(rows=rows), "temp": None}
+        with closing(HeldQuery("ClickHouse", MODULE, query)) as held:
+            held.start()
+            held.result()
+
+    @contextmanager
+    def hold(
+        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+    ) -> Iterator[HeldQuery]:
+        """A query in a process of its own."""
+        query = {
+            "folder": str(self._folder(workload.rows)),
+            "sql": workload.sql,
+            "temp": str(temp),
+            "settings": settings_of(workload),
+        }
+        with closing(HeldQuery("ClickHouse", MODULE, query, environment)) as held:
+            yield held
+
+    def describe(self, workload: Workload) -> ObservedEngine:
+        """As a recording's meta.json keeps it."""
+        return ObservedEngine(
+            name="clickhouse",
+            version=self._version,
+            sql=workload.sql.strip(),
+            settings=settings_of(workload),
+        )
+
+    def _folder(self, rows: int) -> Path:
+        return self._room / f"clickhouse-{rows}"
+
+
+MODULE = "spillcast.engines.clickhouse.process"
+
+
+def settings_of(workload: Workload) -> dict[str, str]:
+    """Its settings as ClickHouse names them: the memory beyond which each operator spills."""
+    size_bytes = str(parse_bytes(workload.memory, "memory"))
+    return {
+        **RATIOS,
+        "max_threads": str(workload.threads),
+        "max_bytes_before_external_sort": size_bytes,
+        "max_bytes_before_external_group_by": size_bytes,
+        "max_bytes_before_external_distinct": size_bytes,
+        "max_bytes_in_join": size_bytes,
+        # Blocks of a sort below this size stay in memory.
+        "min_external_sort_block_bytes": "1000000",
+        **workload.settings,
+    }

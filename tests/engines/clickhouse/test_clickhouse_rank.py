@@ -1,0 +1,100 @@
+"""The ranking of a ClickHouse server: sums against the server's own, rights, and damage."""
+
+import json
+
+import pytest
+
+from cases import cases
+from clickhouse_runs import OLD, log_in
+from harness import spillcast
+from spillcast.engines.clickhouse.rank import rank_clickhouse
+from spillcast.errors import InputError, OptionConflict
+from spillcast.evidence.clickhouse.rows import read_rows
+
+TARGETS = ["latency:5ms", "factor:10"]
+
+
+@pytest.fixture
+def password(monkeypatch):
+    monkeypatch.setenv("CLICKHOUSE_PASSWORD", "pw-of-monitor")
+
+
+def test_sums_are_those_of_the_log(runs):
+    ranking = rank_clickhouse(str(runs / "log.jsonl"), TARGETS)
+    by_hash = {}
+    for query in read_rows(runs / "log.jsonl"):
+        by_hash.setdefault(query.normalized_hash, []).append(query)
+    assert (ranking.statements_seen, len(ranking.statements)) == (len(by_hash), 4)
+    for statement in ranking.statements:
+        calls = by_hash[statement.queryid]
+        total = sum(call.events["ExternalProcessingCompressedBytesTotal"] for call in calls)
+        assert statement.calls == 2
+        assert statement.elapsed_s == pytest.approx(sum(call.elapsed_s for call in calls))
+        # Written once, read once.
+        assert statement.temp_bytes == pytest.approx(2 * total, abs=4)
+        assert set(statement.gains) == set(TARGETS), statement.refused
+        peak = max(call.peak_memory_bytes for call in calls)
+        assert statement.memory_between[0] == peak < statement.memory_between[1]
+    weights = [statement.weight for statement in ranking.statements]
+    assert weights == sorted(weights, reverse=True)
+
+
+def test_a_server_ranks_as_its_export(runs, server, password):
+    """Also by all replicas of a cluster. The time is that of the log, not that of its rows."""
+    exported = rank_clickhouse(str(runs / "log.parquet"), TARGETS)
+    for cluster in (None, "prod"):
+        ranking = rank_clickhouse(server, TARGETS, since_s=86400, cluster=cluster)
+        sums, wanted = (
+            {s.queryid: (s.calls, s.elapsed_s, s.temp_bytes, s.memory_between) for s in statements}
+            for statements in (ranking.statements, exported.statements)
+        )
+        assert sums == wanted
+        assert ranking.statements_seen == exported.statements_seen
+        assert ranking.elapsed_s == pytest.approx(exported.elapsed_s)
+
+
+def test_the_verb_shows_no_password(runs, server, password):
+    result = spillcast("clickhouse", server, "--to", "latency:5ms")
+    assert result.returncode == 0, result.stderr
+    assert "max_bytes_" in result.stdout
+    given = server.replace("monitor@", "monitor:pw-of-monitor@")
+    for source in (given, given.replace("pw-of", "wrong")):
+        result = spillcast("clickhouse", source, "--json")
+        assert "pw-of-monitor" not in result.stdout + result.stderr
+    assert result.returncode == 2
+
+
+@cases("source", ["http://monitor@127.0.0.1:1", "http://h:port", "ftp://h", "http://", "nothing"])
+def test_no_server(source):
+    with pytest.raises(InputError):
+        rank_clickhouse(source, TARGETS)
+
+
+def test_refusals(runs, server, monkeypatch):
+    monkeypatch.setenv("CLICKHOUSE_PASSWORD", "wrong")
+    with pytest.raises(InputError) as refused:
+        rank_clickhouse(server, TARGETS)
+    assert "CLICKHOUSE_PASSWORD" in refused.value.hint
+    assert "wrong" not in str(refused.value)
+    monkeypatch.setenv("CLICKHOUSE_PASSWORD", "pw-of-monitor")
+    with pytest.raises(InputError):
+        rank_clickhouse(server, TARGETS, cluster="o'ther")
+    with pytest.raises(OptionConflict):
+        rank_clickhouse(str(runs / "log.csv"), TARGETS, cluster="prod")
+
+
+def test_parts_of_a_distributed_query(tmp_path):
+    """Without hashes, texts that differ in constants are one statement."""
+    rows = [{**OLD, "query": f"select sum(x) from local where y > {y}", "is_initial_query": 0,
+             "hostname": f"ch{y}"} for y in (1, 2)]  # fmt: skip
+    ranking = rank_clickhouse(str(log_in(tmp_path, *rows)), TARGETS)
+    [statement] = ranking.statements
+    assert statement.calls == 2
+    assert any("does not add up" in text for text in ranking.unseen)
+
+
+def test_a_log_without_spills(tmp_path):
+    row = {**OLD, "ProfileEvents.Names": ["Query"], "ProfileEvents.Values": [1]}
+    result = spillcast("clickhouse", log_in(tmp_path, row), "--json")
+    assert result.returncode == 0
+    assert json.loads(result.stdout)["statements"] == []
