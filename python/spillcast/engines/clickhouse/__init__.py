@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from spillcast.engines.clickhouse.lab import ClickHouseLab
     from spillcast.engines.move import Move
 
-#: What its buffers are and are not.
 IO_SIZE = (
     "temp files are written in buffers of temporary_files_buffer_size, 1 MiB by default, and read "
     "in buffers of 1 MiB; a smaller file is one operation"

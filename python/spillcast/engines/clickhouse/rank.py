@@ -126,13 +126,11 @@ def _ranked(calls: Sequence[LoggedQuery], request: RankRequest, *, is_forecast: 
 
 def _unseen(log: LoggedWindow) -> list[str]:
     lines = []
-    parts = [query for query in log.spilling if not query.is_initial]
-    if parts:
-        hosts = len({query.host for query in parts if query.host is not None})
-        text = f"{len(parts):,} queries are parts of distributed ones" + (
-            f" on {hosts:,} servers" if hosts > 1 else ""
+    if parts := [query for query in log.spilling if not query.is_initial]:
+        lines.append(
+            f"{len(parts):,} queries are parts of distributed ones: they run at the same time, so "
+            "their savings do not add up"
         )
-        lines.append(f"{text}: they run at the same time, and what they save does not add up")
     if len(log.spilling) == QUERIES_MAX:
         lines.append(f"earlier queries: the latest {QUERIES_MAX:,} are read; shorten --since")
     return lines
