@@ -4,6 +4,7 @@ import json
 
 import monitor_reports
 import oracle_reports
+import sqlserver_files
 from oracle_reports import SQL_ID
 
 _BARE = """elapsed_s = 773
@@ -32,6 +33,8 @@ def figures(shape):
         "awr.txt": oracle_reports.awr(),
         "awr.html": oracle_reports.awr_html(),
         "statspack.txt": oracle_reports.statspack(),
+        "sort.sqlplan": sqlserver_files.plan(sqlserver_files.SORT.format(pages=7841)),
+        "query_stats.csv": sqlserver_files.QUERIES,
     }
     for name, text in forms.items():
         sql_id = "987654321" if "statspack" in name else SQL_ID
@@ -43,6 +46,12 @@ def figures(shape):
             write=lambda place, name=name, text=text: (place / name).write_text(text),
         )
 
+    row = "2\t1\t9000\t90\t737280\t50\t90\t737280\t70\n"
+    shape(
+        "figures-file_stats-txt",
+        "forecast file_stats.txt --elapsed 9s --to latency:150us --json",
+        write=lambda place: (place / "file_stats.txt").write_text(sqlserver_files.FILES + row),
+    )
     profiles = {
         "old": {"latency": 9.0, "query_name": "select 1", "system_peak_temp_dir_size": 1 << 24,
                 "cumulative_cardinality": 9, "children": []},
