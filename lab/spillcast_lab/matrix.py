@@ -135,6 +135,11 @@ def all_cells(
         rest = (cell for turn in zip_longest(*suites.values()) for cell in turn if cell is not None)
         by_engine.append([*chain(*mixed), *rest])
     cells = [cell for turn in zip_longest(*by_engine) for cell in turn if cell is not None]
+    if not cells:
+        raise OptionInvalid(
+            f"--threads {', '.join(map(str, threads))}: {', '.join(engines)} runs no query so",
+            "--threads 1 is possible with every engine",
+        )
     known = dict.fromkeys(name for cell in cells for name in _names(cell.workload))
     for name in workloads or ():
         if name not in known:
@@ -149,12 +154,14 @@ def _in_turn(
 ) -> list[Cell]:
     """All cells of experiments, each query in each of its variants with each thread count.
 
-    Every query comes once before any comes twice; variants and thread counts take turns.
+    Thread counts with which an engine runs no query are left out. Every query comes once before any
+    comes twice; variants and thread counts take turns.
     """
     variants: dict[str, list[Callable[[int], Cell]]] = {}
     for lab in labs:
         for at, workload in enumerate((lab or lab_of(engine)).verified(1)):
             variants.setdefault(workload.kind, []).append(partial(_cell, engine, lab, at))
+    threads = [n for n in threads if all((lab or lab_of(engine)).verified(n) for lab in labs)]
     cells = []
     for turn in range(len(threads) * max(map(len, variants.values()), default=0)):
         for position, made in enumerate(variants.values()):

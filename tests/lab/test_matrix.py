@@ -117,3 +117,9 @@ def test_what_there_is_not_is_refused_by_name():
         all_cells(ENGINES, workloads=["tea"])
     with pytest.raises(OptionInvalid, match=r"--threads 0"):
         all_cells(ENGINES, threads=[0])
+
+
+def test_thread_counts_without_a_query_are_left_out():
+    assert {cell.workload.threads for cell in all_cells(["mariadb"], (1, 2, 4))} == {1}
+    with pytest.raises(OptionInvalid):
+        all_cells(["mariadb"], (2,))

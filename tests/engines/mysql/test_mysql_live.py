@@ -1,6 +1,7 @@
 """Recording a session of MariaDB: its thread alone, and what is refused."""
 
 import threading
+from dataclasses import replace
 from unittest.mock import MagicMock
 
 import pytest
@@ -8,8 +9,8 @@ import pytest
 from engines.mysql.conftest import GROUP_BY, SORT
 from harness import available
 from spillcast.engines.engine import SessionSelector
-from spillcast.engines.mysql.connection import Server, parts_of, server_of, shown_dsn
-from spillcast.engines.mysql.live import record_mysql
+from spillcast.engines.mysql.connection import Server, connected, parts_of, server_of, shown_dsn
+from spillcast.engines.mysql.live import record_mysql, sessions
 from spillcast.errors import InputError, ServerUnsuited
 
 needs_capture = pytest.mark.skipif(
@@ -66,6 +67,21 @@ def test_a_session_that_does_not_exist_ends_or_cannot_be_searched_for(rig):
         threading.Timer(0.5, other.execute, [f"kill {number}"]).start()
         with pytest.raises(InputError):
             record_mysql(rig.dsn, None, selector)
+
+
+def test_the_lists_of_both_flavors_have_the_session_with_its_thread(rig):
+    with rig.session() as cursor, connected(rig.dsn) as connection:
+        cursor.execute("select connection_id()")
+        [number] = cursor.fetchone()
+        server = server_of(connection)
+        threads = {
+            session.thread
+            for flavor in ("mariadb", "mysql")
+            for session in sessions(connection, replace(server, flavor=flavor))
+            if session.id == number
+        }
+    assert len(threads) == 1
+    assert None not in threads
 
 
 def test_a_session_behind_a_pool_is_refused():

@@ -89,7 +89,9 @@ class PrivateServer:
 class MariaDbLab(Lab):
     """MariaDB with its data in a directory. InputError where a program or package is missing."""
 
-    demo: ClassVar[Workload] = Workload("sort", SORT, ROWS, "1048576", settings=SMALL)
+    demo: ClassVar[Workload] = Workload(
+        "sort", SORT, 1_000_000, LARGE["tmp_table_size"], settings={**SMALL, **LARGE}
+    )
 
     def __init__(self, room: Path) -> None:
         try:
