@@ -135,6 +135,23 @@ def test_between_two_looks_only_what_came_between_counts(server, dsn, tmp_path):
     assert in_order(ranked(dsn, "--since", look)) == [query[:24] for query, _ in RUNS[:3]]
 
 
+def test_looks_in_a_folder_have_only_what_came_between(server, dsn, tmp_path):
+    looks = tmp_path / "looks"
+    refused = spillcast("postgres", dsn, "--save", looks, "--since", "1m")
+    assert refused.returncode == 2
+    for _ in range(2):
+        saved = ranked(dsn, "--save", looks, "--redact")
+        assert saved["bytes"] == (tmp_path / saved["path"]).stat().st_size
+        with server[0].connect() as connection:
+            connection.execute(MIDDLE)
+    assert spillcast("postgres", looks).returncode == 0
+    ranked(dsn, "--save", looks)
+    [found] = ranked(looks)["servers"]
+    assert [one["calls"] for one in found["statements"]] == [2]
+    # Another program's folder is not written to.
+    assert spillcast("postgres", dsn, "--save", tmp_path).returncode == 2
+
+
 def test_who_may_see_nothing_is_told_so(server):
     nobody = server[0].dsn.replace("user=postgres", "user=nobody")
     result = spillcast("postgres", nobody)
@@ -147,6 +164,9 @@ def test_plans_in_the_log_tell_work_memory(server, dsn):
     assert None not in sizes
     # 60,000 rows of 40 letters are more than 4 MB, and a fifth of them without is less.
     assert sizes[0] > 4 << 20 > sizes[2]
+    # The nodes of the plan of one call did all of its temp I/O.
+    for one in found["statements"][:3]:
+        assert sum(node["temp_bytes"] for node in one["nodes"]) == one["temp_bytes"] // one["calls"]
 
 
 @pytest.mark.parametrize("ending", ["log", "csv", "json"])

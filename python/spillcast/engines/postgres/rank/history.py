@@ -134,8 +134,10 @@ class _Server:
         self._know(period.after.rows, None)
 
     def _count(self, queryid: str, grown: Grown) -> None:
-        query = None if grown.row["query"] is None else struck_text(grown.row["query"])
-        statement = self.statements.setdefault(queryid, _Statement(query))
+        if queryid not in self.statements:
+            query = grown.row["query"]
+            self.statements[queryid] = _Statement(None if query is None else struck_text(query))
+        statement = self.statements[queryid]
         add_to(statement.sums, grown.row)
         if grown.is_lower_bound:
             self.lower_bounds.add(queryid)
