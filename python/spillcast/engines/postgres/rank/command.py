@@ -42,8 +42,8 @@ from spillcast.recording.calibration import MachineCalibration, kept_calibration
 from spillcast.redaction import struck_text
 from spillcast.text import shell_word
 
-#: As many looks as a short time has, and the least and the most time between two of them: a look
-#: takes the server a millisecond.
+#: Looks at sessions in a short time, and the minimum and maximum time between two of them (s): a
+#: look takes the server a millisecond.
 LOOKS, PACE_S = 600, (0.05, 0.2)
 #: The first versions that tell a worker's leader and the statement that a session runs.
 LEADER_SINCE = 140_000
@@ -54,16 +54,16 @@ _SESSIONS = (
 
 
 class WorkersSeen:
-    """Of each statement, how often it was seen at work and with how many workers at most."""
+    """For each statement, how often it was seen running, and its maximum number of workers."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.looks: dict[str, int] = {}
-        self.most: dict[str, int] = {}
+        self.max_workers: dict[str, int] = {}
         self.asked_s = 0.0
 
     def during(self, seconds: float) -> None:
-        """Look again and again for so long."""
+        """Look at sessions for ``seconds``."""
         end_s = time.monotonic() + seconds
         pace_s = min(max(seconds / LOOKS, PACE_S[0]), PACE_S[1])
         knows_leader = self.connection.info.server_version >= LEADER_SINCE
@@ -73,11 +73,14 @@ class WorkersSeen:
             time.sleep(min(pace_s, left_s) if knows_leader else left_s)
 
     def with_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """The rows of pg_stat_statements with what was seen of each."""
+        """The rows of pg_stat_statements with looks and workers of each statement."""
         return [{**row, **self._seen(str(row.get("queryid")))} for row in rows]
 
     def _seen(self, queryid: str) -> Mapping[str, int]:
-        return {"looks": self.looks.get(queryid, 0), "workers_seen": self.most.get(queryid, 0)}
+        return {
+            "looks": self.looks.get(queryid, 0),
+            "workers_seen": self.max_workers.get(queryid, 0),
+        }
 
     def _look(self) -> None:
         began = time.monotonic()
@@ -91,7 +94,9 @@ class WorkersSeen:
         for queryid, pid, leader in records:
             if leader is None or leader == pid:
                 self.looks[queryid] = self.looks.get(queryid, 0) + 1
-                self.most[queryid] = max(self.most.get(queryid, 0), workers.get(pid, 0))
+                self.max_workers[queryid] = max(
+                    self.max_workers.get(queryid, 0), workers.get(pid, 0)
+                )
 
 
 NAME = "spillcast postgres"
@@ -188,7 +193,7 @@ def _calibration(connection: Connection) -> MachineCalibration | None:
 
 
 def _with_workers(snapshot: Snapshot, seen: WorkersSeen) -> Snapshot:
-    """With what sessions showed of parallel workers meanwhile."""
+    """The snapshot with the parallel workers that sessions showed."""
     rows = seen.with_rows(snapshot.rows)
     unseen = list(snapshot.unseen)
     if all(row["looks"] >= LOOKS_MIN for row in rows):
@@ -277,8 +282,8 @@ def _words(query: str) -> str:
     words = max(re.findall(r"[^\W\d](?:[\w.]|,?\s+(?=[^\W\d]))*", text), key=len, default="")
     if len(words) > _PATTERN_MAX:
         words = words[:_PATTERN_MAX]
-        whole = re.sub(r"\s+\S*$", "", words)
-        words = whole if 2 * len(whole) > _PATTERN_MAX else words
+        complete = re.sub(r"\s+\S*$", "", words)
+        words = complete if 2 * len(complete) > _PATTERN_MAX else words
     return re.sub(r"(?! \S)\s+", r"\\s+", words)
 
 

@@ -1,6 +1,7 @@
 """A server: what spills and what a fix saves, what to do first, what changed over time."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from spillcast.document import read
 from spillcast.engines.history import History
@@ -66,7 +67,10 @@ def sections(server: ServerRanking) -> list[Section]:
     if server.history is not None:
         made.append(_changes(server, server.history))
     figures = _costs(server.statements)
-    made.append(Section.of(f"Statements that spill: {server.source}", parts, figures))
+    section = Section.of(f"Statements that spill: {server.source}", parts, figures)
+    full = [(_short(s), s.query) for s in server.statements[:ROWS_MAX] if s.query]
+    cut = [(name, query) for name, query in full if name != query]
+    made.append(replace(section, statements=[*section.statements, *cut]))
     if nodes := [(statement, node) for statement in server.statements for node in statement.nodes]:
         rows = [
             [_short(statement), node.node, size(node.temp_bytes), node.detail]
