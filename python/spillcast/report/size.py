@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from spillcast.forecast.sizing import WORTH
 from spillcast.forecast.sizing.result import Knob, SizeRow, Sizing
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
@@ -36,7 +37,7 @@ def answer_text(sizing: Sizing) -> str:
     if chosen is None:
         best = f"Zero-latency storage would leave {format_duration(sizing.ceiling_s)} of {today}."
         return f"Nothing to buy{limit}. {best}"
-    lead = f"Cheapest{limit}" if limit else "Worth its price"
+    lead = f"Cheapest{limit or f' with {100 * WORTH:.0f} % of the largest saving'}"
     bounds = " to ".join(map(format_duration, chosen.interval_s))
     text = (
         f"{lead}: {chosen.target}, {money(chosen.cost_per_month, sizing.currency)} a month: "
@@ -61,7 +62,6 @@ def frontier_table(sizing: Sizing) -> Table:
     keys = [key for key in ("memory", "size", "iops", "throughput") if key in held]
     saved = any(row.saved_h_per_month is not None for row in sizing.frontier)
     columns = [
-        Column("", None),
         Column("storage", None),
         *(Column(key, None, "raw", spare=3 * (key in ("size", "memory"))) for key in keys),
         Column(f"{sizing.currency}/month", None, "raw"),
@@ -72,7 +72,7 @@ def frontier_table(sizing: Sizing) -> Table:
     ]
     rows = [_cells(row, row == sizing.chosen, keys, saved) for row in sizing.frontier]
     rows += [
-        ["", name, *[None] * len(keys), None, s, None, *[None] * saved, ""]
+        [name, *[None] * len(keys), None, s, None, *[None] * saved, ""]
         for name, s in ((TODAY, sizing.baseline_s), ("zero-latency storage", sizing.ceiling_s))
     ]
     return Table(columns, rows)
@@ -80,17 +80,15 @@ def frontier_table(sizing: Sizing) -> Table:
 
 def _cells(row: SizeRow, is_chosen: bool, keys: Sequence[str], saved: bool) -> list[Any]:
     hours = [None if row.saved_h_per_month is None else _hours(row.saved_h_per_month)] * saved
-    late = ["too slow"] if row.meets is False else []
-    remark = ", ".join([*late, *([row.remark] if row.remark else [])])
+    words = ["to buy"] * is_chosen + ["too slow"] * (row.meets is False) + [row.remark or ""]
     return [
-        ">" if is_chosen else "",
         name_of(row),
         *(row.settings.get(key, "").removesuffix(" IOPS") or None for key in keys),
         _price(row),
         row.elapsed_s,
         row.interval_s,
         *hours,
-        remark,
+        ", ".join(filter(None, words)),
     ]
 
 
