@@ -147,6 +147,6 @@ def hourly_report() -> Log:
 if __name__ == "__main__":
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     folder.mkdir(parents=True, exist_ok=True)
-    for name, log in (("nightly_etl", nightly_etl()), ("hourly_report", hourly_report())):
+    for name, log in (("application_1_0001", nightly_etl()), ("application_1_0002", hourly_report())):
         with (folder / name).open("w") as file:
             file.writelines(log.lines())

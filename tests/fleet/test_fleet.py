@@ -8,6 +8,7 @@ from cases import cases
 from fleet_files import IDLE, READ, WRITE, waits, write_fleet, write_trace
 from harness import only_line, spillcast
 from oracle_files import make_example
+from spark_logs import text, two_stages, zstd
 from spillcast.fleet.fleet import Fleet, Row, fleet
 from spillcast.fleet.forecasts import clashing
 from spillcast.fleet.ingest import ingest
@@ -82,6 +83,33 @@ def test_a_plan_is_forecast_as_by_forecast(tmp_path):
     row = only_row(tmp_path / "fleet", "--to", "latency:20us")
     same(row, said("forecast", plan, "--to", "latency:20us"))
     assert row["database"] == "sales"
+
+
+def test_applications_of_spark_are_forecast_as_by_forecast(tmp_path):
+    """A file and a rolled folder of one job, which ran twice; a log without tasks is set aside."""
+    logs = tmp_path / "logs"
+    rolled = logs / "eventlog_v2_app-2"
+    rolled.mkdir(parents=True)
+    named = {"spark.app.name": "nightly"}
+    first = text(two_stages(properties=named))
+    (logs / "app-1").write_bytes(first)
+    second = two_stages(properties=named, app="app-2", end_s=12.0)
+    for number, part in enumerate((second[:9], second[9:]), 1):
+        (rolled / f"events_{number}_app-2.zstd").write_bytes(zstd(text(part)))
+    (logs / "app-3").write_bytes(text(two_stages(app="app-3")[:4]))
+    disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
+    question = ("--from", disk, "--page-cache", "500M", "--to", "tmpfs", "--json")
+    alone = [
+        json.loads(spillcast("forecast", log, *question).stdout) for log in (logs / "app-1", rolled)
+    ]
+    done = spillcast("fleet", logs, *question)
+    assert "app-3" in done.stderr
+    document = json.loads(done.stdout)
+    [row] = document["statements"]
+    assert (row["database"], row["sql"], row["evidence"]) == ("spark", "nightly", "application")
+    assert row["elapsed_s"] == pytest.approx(23.0)
+    assert row["forecast_s"] == pytest.approx(sum(entry["forecast_s"] for entry in alone))
+    assert document["days"][0]["day"] == "2023-11-14"
 
 
 def test_ash_is_forecast_as_by_forecast(tmp_path):

@@ -1,15 +1,22 @@
 """``spillcast fleet``: which queries of which databases would gain most."""
 
+import sys
 from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Confidence, TempEvents
+from spillcast.cli.options import Confidence, Origin, PageCache, TempEvents
 from spillcast.cli.usage import Answer
 
 
 def fleet(
-    dataset: Annotated[str, typer.Argument(help="A dataset made by spillcast ingest.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="A dataset made by spillcast ingest; or a folder of evidence, which is ingested "
+            "for this once."
+        ),
+    ],
     to: Annotated[
         str,
         typer.Option(
@@ -19,6 +26,8 @@ def fleet(
         ),
     ],
     temp_events: TempEvents = None,
+    origin: Origin = None,
+    page_cache: PageCache = None,
     cost: Annotated[
         float | None, typer.Option(metavar="PRICE", min=0, help="Price of the target for 30 days.")
     ] = None,
@@ -30,17 +39,38 @@ def fleet(
     Exits with 3 if there is no forecast for any statement.
 
     Example: spillcast fleet fleet --to latency:150us --cost 900
-    """
-    from spillcast.fleet.fleet import fleet as make
-    from spillcast.recording.event_names import TEMP_EVENTS
-    from spillcast.report.fleet import fleet_page
 
-    fleet = make(
-        dataset,
-        to,
-        temp_events=temp_events or TEMP_EVENTS,
-        confidence=confidence,
-        cost=cost,
-    )
+    Example: spillcast fleet /spark/events --from catalogue:aws-gp3 --to catalogue:aws-i4i-large
+    """
+    from contextlib import ExitStack
+    from dataclasses import replace
+    from pathlib import Path
+
+    from spillcast.fleet.dataset import is_dataset
+    from spillcast.fleet.fleet import fleet as make
+    from spillcast.fleet.ingest import ingest
+    from spillcast.recording.event_names import TEMP_EVENTS
+    from spillcast.report.fleet import fleet_page, not_taken
+    from spillcast.units import parse_bytes
+    from spillcast.workspace import workspace
+
+    with ExitStack() as stack:
+        address = dataset
+        if Path(dataset).exists() and not is_dataset(dataset):
+            address = str(stack.enter_context(workspace()) / "dataset")
+            for words in not_taken(ingest([dataset], address)):
+                print(f"spillcast: {words}", file=sys.stderr)
+        fleet = make(
+            address,
+            to,
+            temp_events=temp_events or TEMP_EVENTS,
+            confidence=confidence,
+            cost=cost,
+            origin=origin,
+            page_cache_bytes=None
+            if page_cache is None
+            else parse_bytes(page_cache, "--page-cache"),
+        )
+    fleet = replace(fleet, dataset=dataset)
     no_forecast = all(row.saved_s is None for row in fleet.rows)
     return Answer(fleet.to_json, lambda: fleet_page(fleet, top), 3 if no_forecast else 0)

@@ -12,8 +12,8 @@ def ingest(
     source: Annotated[
         list[str],
         typer.Argument(
-            help="Traces, ASH exports, recordings, plans: files, folders, patterns, or addresses "
-            "such as s3://bucket/traces."
+            help="Traces, ASH exports, recordings, plans, event logs of Spark: files, folders, "
+            "patterns, or addresses such as s3://bucket/traces."
         ),
     ],
     output: Annotated[

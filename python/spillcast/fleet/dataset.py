@@ -50,7 +50,8 @@ FACTS = [
     Field("latency_count", _BUCKETS, False),
 ]
 
-#: A row for each recording or plan, with the evidence itself. ``database``, ``day``: in the path.
+#: A row for each recording, plan or application, with the evidence itself. ``database`` and
+#: ``day`` are in the path.
 RUNS = [
     *_OF_RUN,
     Field("name", TEXT, False),

@@ -4,12 +4,13 @@ import hashlib
 import io
 import json
 import re
+import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,6 +35,7 @@ from spillcast.evidence.oracle.block_size import header_of
 from spillcast.evidence.oracle.spooled import read_spooled
 from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
 from spillcast.evidence.postgres.plan import read_plan
+from spillcast.evidence.spark import Application, read_application
 from spillcast.fleet.dataset import ACTIVE, CPU, FACTS_FOLDER, RUNS_FOLDER, UNKNOWN, WAIT
 from spillcast.fleet.place import Source, content_hash
 from spillcast.gate import COUNT_MAX, damaged, reading
@@ -253,9 +255,11 @@ def facts_of_ash(ash: Ash, source: str, who: Identity) -> dict[str, list[dict[st
     return by_day
 
 
-RECORDING, PLAN = "recording", "plan"
-#: Evidence passes through memory whole.
+RECORDING, PLAN, APPLICATION = "recording", "plan", "application"
+#: Evidence is kept as one value of a table; of event logs, which pack well, what they are packed.
 _BYTES_MAX = 64 << 20
+#: An event log that is larger is not unpacked.
+_LOG_BYTES_MAX = 4 << 30
 #: A fixed time for all files, so that equal recordings pack into equal bytes.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -264,15 +268,17 @@ def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
     """A row of RUNS. InputError if it is not evidence, or too large to keep."""
     files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
     total = sum(file.stat().st_size for file in files)
-    if total > _BYTES_MAX:
-        raise FileTooLarge(
-            f"{path}: {total >> 20} MiB, and evidence of up to {_BYTES_MAX >> 20} MiB is kept",
-            "record with --slices 10, which keeps what a forecast needs",
-        )
+    if kind != APPLICATION:
+        _check_size(path, total, "record with --slices 10, which keeps what a forecast needs")
+    method = zipfile.ZIP_DEFLATED if kind == APPLICATION else zipfile.ZIP_STORED
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(buffer, "w", method, compresslevel=1) as archive:
         for file in files:
-            archive.writestr(zipfile.ZipInfo(file.name, _NO_TIME), file.read_bytes())
+            entry = zipfile.ZipInfo(file.name, _NO_TIME)
+            entry.compress_type = method
+            with file.open("rb") as content, archive.open(entry, "w", force_zip64=True) as packed:
+                shutil.copyfileobj(content, packed, 1 << 20)
+            _check_size(path, buffer.tell(), "forecast it by itself: spillcast forecast LOG")
     return {
         "source": source,
         "kind": kind,
@@ -284,8 +290,19 @@ def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
     }
 
 
+def _check_size(path: Path, size_bytes: int, hint: str) -> None:
+    if size_bytes > _BYTES_MAX:
+        raise FileTooLarge(
+            f"{path}: {size_bytes >> 20} MiB, and evidence of up to {_BYTES_MAX >> 20} MiB is kept",
+            hint,
+        )
+
+
 def _statement(path: Path, kind: str) -> str:
-    """A short name for the query; equal texts have equal names."""
+    """A short name for the query; equal texts have equal names. Of an application, its own name."""
+    if kind == APPLICATION:
+        log = read_application(path).log
+        return log.properties.get("spark.app.name") or log.id or path.name
     if kind == RECORDING:
         engine = Recording.open(path).meta.engine
         text = engine.query or engine.command or path.name
@@ -300,19 +317,24 @@ def _statement(path: Path, kind: str) -> str:
 
 
 @contextmanager
-def unpacked(row: dict[str, Any]) -> Iterator[Recording | Counts]:
-    """The recording, or the counts, of a row. Refusal as in ``read_plan``."""
+def unpacked(row: dict[str, Any]) -> Iterator[Recording | Counts | Application]:
+    """The recording, the counts or the application of a row. Refusal as in ``read_plan``."""
     name = row["name"]
     with TemporaryDirectory(prefix="spillcast-") as folder:
         path = Path(folder) / name
-        target = path if row["kind"] == RECORDING else Path(folder)
+        is_file = row["kind"] == PLAN
         with reading(name), zipfile.ZipFile(io.BytesIO(row["evidence"])) as archive:
-            if Path(name).name != name or row["kind"] not in (RECORDING, PLAN):
-                raise damaged(name, f"neither a {RECORDING} nor a {PLAN} of that name")
-            if sum(file.file_size for file in archive.infolist()) > _BYTES_MAX:
-                raise damaged(name, f"more than {_BYTES_MAX >> 20} MiB of evidence")
-            archive.extractall(target)
-        yield Recording.open(path) if row["kind"] == RECORDING else read_plan(path)
+            if Path(name).name != name or row["kind"] not in (RECORDING, PLAN, APPLICATION):
+                raise damaged(name, f"no {RECORDING}, {PLAN} or {APPLICATION} of that name")
+            max_bytes = _LOG_BYTES_MAX if row["kind"] == APPLICATION else _BYTES_MAX
+            if sum(file.file_size for file in archive.infolist()) > max_bytes:
+                raise damaged(name, f"more than {max_bytes >> 20} MiB of evidence")
+            is_file = is_file or archive.namelist() == [name]
+            archive.extractall(Path(folder) if is_file else path)
+        if row["kind"] == APPLICATION:
+            yield read_application(path)
+        else:
+            yield Recording.open(path) if row["kind"] == RECORDING else read_plan(path)
 
 
 #: Damaged lines of a source to keep for display.
@@ -413,6 +435,10 @@ def _shelves(
     elif kind == "plans":
         who = Identity().named(database)
         _identify(row, PLAN, who)
+    elif kind == "spark":
+        begun = datetime.fromtimestamp(read_application(path).begin_ms / 1e3, UTC)
+        who = Identity("spark", day=begun.date().isoformat()).named(database)
+        _identify(row, APPLICATION, who)
     elif kind == "figures":
         raise EvidenceUnsuited(
             "figures of a run: spillcast forecast reads them, a dataset does not"

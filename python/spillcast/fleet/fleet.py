@@ -23,6 +23,7 @@ from spillcast.fleet.forecasts import (
 )
 from spillcast.fleet.looks import chains, read_looks
 from spillcast.forecast.oracle.parts import Target, resolve_target
+from spillcast.forecast.question import Question
 from spillcast.profile.traces import quantile_us
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.recording.meta import is_recording
@@ -166,17 +167,21 @@ def fleet(
     temp_events: str = TEMP_EVENTS,
     confidence: float = 0.9,
     cost: float | None = None,
+    origin: str | None = None,
+    page_cache_bytes: int | None = None,
 ) -> Fleet:
     """Forecast every statement of the dataset at ``address`` with its temp files on ``to``.
 
     ``temp_events`` is a pattern of the wait events that change; ``cost`` the price of the target
-    for 30 days. InputError for a dataset or a target that cannot be used, or if nothing in the
-    dataset waits for such events.
+    for 30 days. ``origin`` is the present storage of Spark applications, ``page_cache_bytes`` what
+    their temp files may occupy of a node's memory. InputError for a dataset or a target that cannot
+    be used, or if nothing in the dataset waits for such events.
     """
     dataset = Dataset.open(address)
     sources = dataset.sources.select(["database", "instance", "host", "set_aside"]).to_pylist()
     clashes = clashing(sources)
-    facts = Facts(dataset, to, temp_events, confidence, clashes)
+    question = Question(confidence=confidence, origin=origin, page_cache_bytes=page_cache_bytes)
+    facts = Facts(dataset, to, temp_events, question, clashes)
     if not facts.outcomes:
         raise NoTempIo(
             f"{address}: nothing in it waits for '{temp_events}'",
@@ -207,7 +212,7 @@ class Facts:
         dataset: Dataset,
         to: str,
         temp_events: str,
-        confidence: float,
+        question: Question,
         clashes: dict[str, set[str]],
     ) -> None:
         if is_place(Path(to)):
@@ -227,9 +232,10 @@ class Facts:
         self._buckets: dict[Key, list[tuple[int, int]]] = {}
         if dataset.parts(FACTS_FOLDER):
             with duckdb.connect() as connection:
-                self._read_facts(Sums(dataset, connection, clashes), to, temp_events, confidence)
-        self._read_runs(dataset, to, confidence)
-        self._read_looks(dataset, to, confidence)
+                sums = Sums(dataset, connection, clashes)
+                self._read_facts(sums, to, temp_events, question.confidence)
+        self._read_runs(dataset, to, question)
+        self._read_looks(dataset, to, question.confidence)
 
     def _read_facts(self, sums: Sums, to: str, temp_events: str, confidence: float) -> None:
         all_statements = statements(sums.totals())
@@ -275,10 +281,8 @@ class Facts:
             if row["kind"] == timed_by[key]:
                 self.day_us.setdefault(key, {})[row["day"]] = row["total_us"]
 
-    def _read_runs(self, dataset: Dataset, to: str, confidence: float) -> None:
-        runs = [
-            ({**row, "evidence": b""}, of_run(row, to, confidence)) for row in read_runs(dataset)
-        ]
+    def _read_runs(self, dataset: Dataset, to: str, question: Question) -> None:
+        runs = [({**row, "evidence": b""}, of_run(row, to, question)) for row in read_runs(dataset)]
         for row, outcome in sorted(runs, key=lambda run: run[0]["source"]):
             database = row["database"]
             if database in self._clashes:

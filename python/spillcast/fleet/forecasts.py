@@ -22,6 +22,7 @@ import numpy as np
 from spillcast.errors import InputError, Refusal
 from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER, Row
 from spillcast.evidence.postgres.statements import counts_of_row
+from spillcast.evidence.spark import Application
 from spillcast.fleet.dataset import (
     ACTIVE,
     ANEW,
@@ -47,6 +48,7 @@ from spillcast.forecast.oracle.forecast import forecast_events
 from spillcast.forecast.oracle.parts import Target
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
+from spillcast.forecast.spark import forecast_application
 from spillcast.gate import damaged, reading
 from spillcast.parquet import batches_of, table_of
 from spillcast.storage.target import resolve
@@ -138,7 +140,7 @@ def clashing(sources: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
 
 
 def read_runs(dataset: Dataset) -> Iterator[dict[str, Any]]:
-    """The recordings and plans of a dataset, one after another, with database and day."""
+    """Recordings, plans and applications of a dataset, one at a time, with database and day."""
     for part in dataset.parts(RUNS_FOLDER):
         path = f"{dataset.place.address}/{part}"
         with reading(path, ANEW):
@@ -287,12 +289,16 @@ def of_statement(
     return _outcome(forecast, temp_s)
 
 
-def of_run(row: Mapping[str, Any], to: str, confidence: float) -> Outcome:
-    """The forecast of a recording or a plan, a row of RUNS."""
+def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
+    """The forecast of a recording, a plan or an application, a row of RUNS."""
     try:
-        with unpacked(dict(row)) as recording:
-            storage = resolve(to, recording)
-            forecast = estimate(recording, storage, confidence=confidence)
+        with unpacked(dict(row)) as evidence:
+            if isinstance(evidence, Application):
+                [(forecast, _)] = forecast_application(evidence, [to], question)
+                temp_s = sum(term.baseline_s for term in forecast.terms if term.op is not None)
+                return _outcome(forecast, temp_s)
+            storage = resolve(to, evidence)
+            forecast = estimate(evidence, storage, confidence=question.confidence)
     except (InputError, Refusal) as error:
         return Outcome(0.0, 0.0, refused=error.message.rpartition("/spillcast-")[2])
     temp_s = sum(term.baseline_s for term in forecast.terms if term.count is not None)

@@ -24,6 +24,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.address import open_filesystem
 from spillcast.evidence.find import TRACES
+from spillcast.evidence.spark_log import parts_of
 from spillcast.gate import check_kind
 from spillcast.recording.meta import META_FILE
 from spillcast.text import exact_name, is_utf8
@@ -191,13 +192,16 @@ def _not_written(address: str, error: OSError) -> SpillcastError:
 
 #: Threads take turns at each read and each update, so the reads are large.
 _CHUNK_BYTES = 16 << 20
+#: Names of event logs, which have those of applications (``app-20261126010203-0001``), and their
+#: codecs.
+_LOGS = ("app-*", "application_*", "local-*", "*.zstd", "*.lz4", "*.snappy", "*.inprogress")
 #: Files of a folder that may be evidence.
-_PATTERNS = (*TRACES, "*.csv", "*.parquet", "*.json", "*.plan")
+_PATTERNS = (*TRACES, "*.csv", "*.parquet", "*.json", "*.plan", *_LOGS)
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file, or the folder of one recording."""
+    """One file, or the folder of one recording or rolled event log."""
 
     #: A path, or an address with its scheme.
     name: str
@@ -264,7 +268,7 @@ def _walk(path: str) -> Iterator[Source]:
         yield Source(path, _size(path))
         return
     for folder, folders, files in os.walk(path):
-        if META_FILE in files:
+        if META_FILE in files or parts_of(files):
             sizes = [_size(os.path.join(folder, name)) for name in files]
             yield Source(folder, sum(sizes))
             folders.clear()
@@ -295,7 +299,13 @@ def _remote(argument: str) -> Iterator[Source]:
             files.update(filesystem.find(recording, detail=True))
     except (OSError, ValueError) as error:
         raise FileUnreadable(f"{argument}: cannot be listed: {error}") from error
-    recordings = {name.rpartition("/")[0] for name in files if name.endswith(f"/{META_FILE}")}
+    children: dict[str, list[str]] = {}
+    for name in files:
+        folder, _, child = name.rpartition("/")
+        children.setdefault(folder, []).append(child)
+    recordings = {
+        folder for folder, names in children.items() if META_FILE in names or parts_of(names)
+    }
     sizes: dict[str, int] = {}
     for name, facts in files.items():
         folder = next(
