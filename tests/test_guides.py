@@ -51,6 +51,12 @@ def copy_query_log(directory):
     shutil.copy(ROOT / "examples" / "clickhouse" / "query_log.jsonl", directory)
 
 
+def make_logs(directory):
+    """Event logs of two applications."""
+    make = ROOT / "examples" / "spark" / "make_example.py"
+    subprocess.run([sys.executable, make, directory / "logs"], check=True)
+
+
 def make_fleet(directory):
     """Write some traces of four databases."""
     made = ("--gigabytes", "0.012", "--files", "60", "--databases", "4")
@@ -81,6 +87,7 @@ PREPARE = {
     "fleet.md": make_fleet,
     "duckdb.md": copy_job,
     "clickhouse.md": copy_query_log,
+    "spark.md": make_logs,
     "postgres-history.md": lambda directory: three_weeks(directory / "looks"),
 }
 

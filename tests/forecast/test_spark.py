@@ -176,3 +176,18 @@ def test_local_directories_in_memory_need_no_name(tmp_path):
     [entry] = forecast(path, "--to", "tmpfs", "--page-cache", "1G")
     assert [warning["code"] for warning in entry["warnings"]] == ["local-in-memory"]
     assert entry["forecast_s"] == pytest.approx(11.0)
+
+
+def test_the_page_draws_stages_over_time_and_names_nobody(log, tmp_path):
+    page = tmp_path / "page.html"
+    disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
+    arguments = ("--from", disk, "--to", "tmpfs", "--page-cache", "300M", "-o", page, "--json")
+    done = spillcast("report", log, *arguments, "--redact")
+    assert done.returncode == 0, done.stderr
+    assert "Stages over time" in json.loads(done.stdout)["sections"]
+    written = page.read_text()
+    bars = [line for line in written.split("<rect") if 'height="9"' in line]
+    # Each of two stages, before and after.
+    assert len(bars) == 4
+    assert not any(name in written for name in ("host-1", "insert", "made", "<stage 0"))
+    assert spillcast("report", log, "-o", page).returncode == 2

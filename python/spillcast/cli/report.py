@@ -21,9 +21,9 @@ def report(
         list[str],
         typer.Argument(
             metavar="INPUT",
-            help="Recordings, Oracle traces, ASH exports, plans, folders of looks that postgres "
-            "--save made, and what other verbs print with "
-            "--json: profile, forecast, postgres, verify, storage, sweep, cache, fleet; "
+            help="Recordings, Oracle traces, ASH exports, plans, event logs of Spark, "
+            "folders of looks that postgres --save made, and what other verbs print with --json: "
+            "profile, forecast, postgres, verify, storage, sweep, cache, fleet; "
             "- for stdin.",
         ),
     ],
@@ -106,8 +106,9 @@ def report(
     ):
         given = "--elapsed, --history, --progress, --written, --temp-events, --queryid and --from"
         raise OptionConflict(f"{given} are for a forecast", "name a target with --to")
-    elif evidence.plans or evidence.statements or evidence.figures:
+    elif evidence.plans or evidence.statements or evidence.figures or evidence.spark:
         reason = "a plan holds" if not evidence.figures else "figures of a run hold"
+        reason = "an event log holds" if evidence.spark else reason
         raise EvidenceUnsuited(f"{reason} counts, not waits", "name a target with --to")
     summary = write_report(page, output, redact=redact)
     if json:

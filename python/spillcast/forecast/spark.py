@@ -48,6 +48,8 @@ MODEL_SPREAD = 0.3
 #: How far two runs of a job differ where storage is no part of it, as such a deviation: four jobs
 #: of 16 to 19 s in memory and on a disk behind a page cache, on a quiet machine.
 RUN_SPREAD = 0.055
+#: The terms of a forecast.
+TERMS = ("temp I/O", "tasks", "driver")
 _FORMS = (
     "catalogue:NAME, limits:iops=3000,throughput=125MiB/s,latency=1ms, tmpfs, or a storage.json, "
     "which is made by: spillcast probe DIR --grid"
@@ -385,10 +387,11 @@ def _terms(
     saved_s = baseline_s - ceiling_s, forecast_s - ceiling_s
     driver_s = baseline_s - sum(stage.baseline_s for stage in stages)
     tasks_s = ceiling_s - driver_s
+    temp, tasks, driver = TERMS
     return [
-        Term("temp I/O", "temp", written, None, *saved_s),
-        Term("tasks", None, None, None, tasks_s, tasks_s),
-        Term("driver", None, None, None, driver_s, driver_s),
+        Term(temp, "temp", written, None, *saved_s),
+        Term(tasks, None, None, None, tasks_s, tasks_s),
+        Term(driver, None, None, None, driver_s, driver_s),
     ]
 
 

@@ -88,6 +88,15 @@ class Bar(NamedTuple):
     interval: Interval | None = None
 
 
+class Span(NamedTuple):
+    """A row of a time line: begin and end in seconds and what bound it, before and after."""
+
+    name: str
+    text: str
+    before: tuple[float, float, str]
+    after: tuple[float, float, str]
+
+
 class Axis(NamedTuple):
     """A title, ticks, and the function from a value to its share of the axis."""
 
@@ -183,6 +192,34 @@ def bars(
             f'<span class="value">{words(row.text)}</span>'
             f'<svg class="track" aria-hidden="true">{grid}{shapes}</svg>'
         )
+    lines.append(f'<div class="axis">{_labels(axis)}</div></div>')
+    label = "; ".join(f"{row.name}: {row.text}" for row in rows) + "."
+    return Chart(Markup("\n".join(lines)), label)
+
+
+def spans(rows: Sequence[Span], colours: Mapping[str, str]) -> Chart:
+    """Spans on one axis of time: of each row the span before above that after."""
+    max_s = max(span[1] for row in rows for span in (row.before, row.after)) or 1.0
+    ticks = durations(max_s)
+    grid = "".join(
+        f'<line class="grid" x1="{share(s / max_s)}" x2="{share(s / max_s)}" y2="100%"/>'
+        for s, _ in ticks
+    )
+    shown = {span[2] for row in rows for span in (row.before, row.after)}
+    entries = [(name, colour, "square") for name, colour in colours.items() if name in shown]
+    lines = [f'{legend_html(entries)}<div class="bars">']
+    for row in rows:
+        shapes = "".join(
+            f'<rect class="bar" x="{share(begin_s / max_s)}" y="{y}" height="9" '
+            f'width="{share((end_s - begin_s) / max_s)}" fill="var(--{colours[bound]})"/>'
+            for y, (begin_s, end_s, bound) in ((4, row.before), (15, row.after))
+        )
+        lines.append(
+            f'<span class="name">{words(row.name)}</span>'
+            f'<span class="value">{words(row.text)}</span>'
+            f'<svg class="track" aria-hidden="true">{grid}{shapes}</svg>'
+        )
+    axis = Axis("", ticks, lambda s: s / max_s)
     lines.append(f'<div class="axis">{_labels(axis)}</div></div>')
     label = "; ".join(f"{row.name}: {row.text}" for row in rows) + "."
     return Chart(Markup("\n".join(lines)), label)

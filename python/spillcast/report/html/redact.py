@@ -20,6 +20,8 @@ from spillcast.forecast.remaining.estimate import (
     PLAN_SOURCE,
 )
 from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING
+from spillcast.forecast.spark import TERMS as APPLICATION_TERMS
+from spillcast.forecast.spark_stages import BOUNDS
 from spillcast.profile.result import CALL, DIMENSIONS, FUNCTION, ROW_SOURCE
 from spillcast.profile.timeline import ON_CPU, OTHERS, STATES
 from spillcast.recording.capture import SOURCES
@@ -39,6 +41,7 @@ TERMS = (
     DATA_READS,
     QUOTA,
     RECORDING,
+    *APPLICATION_TERMS,
 )
 _VERSION = r"\d+(?:\.\d+)*"
 #: What happened to a server.
@@ -70,7 +73,8 @@ _FORMS = {
             FILES_SOURCE,
         )
     ),
-    "method": "counts|threads|trace|report|figures|explain|rehearsed",
+    "method": "counts|threads|trace|report|figures|explain|rehearsed|spark",
+    "bound_by": "|".join(BOUNDS),
     "capture": "|".join((*map(re.escape, SOURCES), "none")),
     "policy": "lru|keep|sieve|s3-fifo",
     "class": "scan|index|temp|read|write|other",
@@ -121,6 +125,7 @@ FIGURES = {
 }  # fmt: skip
 #: Keys with the forms of others.
 _SAME = {
+    "baseline_bound_by": "bound_by",
     "sql": "sql_id", "queryid": "sql_id", "storage": "target", "name": "target",
     "from": "state", "to": "state", "about.engine": "engine", "targets": "target",
     "gains": "target", "spill_s": "target",

@@ -3,16 +3,20 @@
 from collections.abc import Sequence
 
 from spillcast.forecast import Forecast
-from spillcast.forecast.result import Remaining
+from spillcast.forecast.result import Interval, Remaining, StageForecast
+from spillcast.forecast.spark_stages import BOUNDS
 from spillcast.forecast.verdict import ranked, unknown_share, verdict
 from spillcast.profile.timeline import CPU, READ, WRITE
 from spillcast.report.forecast import (
     BOUNDS_ORDER,
     NO_LATENCY,
     NOW,
+    SUPPOSED_NOW,
     advice,
     bound_by,
+    stages_table,
     statement_text,
+    supposed_text,
     targets_table,
     terms_table,
     to_come_parts,
@@ -32,6 +36,15 @@ from spillcast.units import (
 
 #: Queries that have a chart, and forecasts whose terms are listed.
 _DRAWN_MAX = 3
+#: Stages that are drawn, and the colour of what may bind one.
+_STAGES_MAX = 30
+_BOUND_COLOURS = dict(
+    zip(
+        BOUNDS,
+        ("cpu", "series-4", "read", "write", "series-3", "warn", "domain", "muted"),
+        strict=True,
+    )
+)
 #: Terms that take less of every bar are drawn as one.
 _SMALL, _OTHERS = 0.01, "others"
 #: The remaining quantities of a run, by the key of the estimate, and how each is written.
@@ -58,13 +71,51 @@ def sections(forecasts: Sequence[Forecast], purchases: Sequence[str] = ()) -> li
     if not forecasts:
         return []
     compared, *to_do = _compared(forecasts, purchases)
-    return [compared, *_terms(forecasts), *to_do, *_remaining(forecasts)]
+    return [compared, *_stages(forecasts), *_terms(forecasts), *to_do, *_remaining(forecasts)]
+
+
+def _stages(forecasts: Sequence[Forecast]) -> list[Section]:
+    """The stages of a Spark application over time, today and on the best target."""
+    best = next((forecast for forecast in ranked(forecasts) if forecast.stages), None)
+    if best is None:
+        return []
+    longest = sorted(best.stages, key=lambda stage: -max(stage.baseline_s, stage.forecast_s))
+    drawn = sorted(longest[:_STAGES_MAX], key=lambda stage: (stage.baseline_at_s, stage.id))
+
+    def both(stage: StageForecast) -> tuple[Interval, Interval]:
+        return stage.baseline_at_s, stage.forecast_at_s
+
+    rows = [
+        charts.Span(
+            f"stage {stage.id}",
+            ", then ".join(seconds(end_s - begin_s) for begin_s, end_s in both(stage)),
+            (*stage.baseline_at_s, stage.baseline_bound_by),
+            (*stage.forecast_at_s, stage.bound_by),
+        )
+        for stage in drawn
+    ]
+    caption = (
+        f"Of each stage the upper bar is today, the lower one {best.target}. The colour is what "
+        "its tasks mostly do, or why slots are idle: more cores help stages bound by CPU, other "
+        "storage those bound by storage; neither helps stragglers."
+    )
+    if len(best.stages) > len(drawn):
+        caption += f" The longest {len(drawn)} of {len(best.stages):,} stages are drawn."
+    figure = Figure(
+        f"Stages today and on {best.target}",
+        caption,
+        charts.spans(rows, _BOUND_COLOURS),
+        stages_table(best),
+    )
+    return [Section("Stages over time", figures=[figure])]
 
 
 def _answers(forecasts: Sequence[Forecast]) -> list[str]:
     """The verdict on each query, and whose it is."""
     sentences: list[str] = []
     for of_query in _by_query(forecasts):
+        if (supposed := of_query[0].supposed) is not None:
+            sentences.append(supposed_text(of_query[0], supposed))
         sentences += verdict(of_query).sentences
         if (statement := of_query[0].statement) is not None:
             sentences.append(f"{statement_text(statement)}.")
@@ -134,7 +185,8 @@ def _bars(given: Sequence[Forecast]) -> Figure:
         caption += f"{BOUNDS_ORDER}."
     terms = {"elapsed": "now"} if bounds_only else _colours(given)
     today = {"elapsed": first.baseline_s} if bounds_only else _parts(first, "baseline_s", terms)
-    rows = [_bar(NOW, first.baseline_s, today)]
+    now = NOW if first.supposed is None else SUPPOSED_NOW
+    rows = [_bar(now, first.baseline_s, today)]
     for forecast in given:
         parts = {} if bounds_only else _parts(forecast, "forecast_s", terms)
         s = None if bounds_only else forecast.forecast_s
