@@ -1,6 +1,7 @@
 """The ranking of a server's statements against its own counters; what it refuses."""
 
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -73,13 +74,17 @@ def test_a_server_takes_the_settings_of_a_move_and_counts_nothing_by_default(rig
     settings = dict(re.findall(r"^(\w+) = (.*)$", script, re.MULTILINE))
     (room := tmp_path / "lab").mkdir()
     lab = type(rig.lab)(room)
-    # Relative to the data directory of the server that was looked at.
-    del settings["innodb_temp_data_file_path"]
+    spaces = settings["innodb_temp_data_file_path"]
+    assert (rig.lab.data / spaces.partition(":")[0]).resolve() == to / "ibtmp1"
+    settings["innodb_temp_data_file_path"] = spaces.replace(
+        os.path.relpath(to, rig.lab.data), os.path.relpath(to, lab.data)
+    )
     with lab.serve(to, None, *(f"--{name}={value}" for name, value in settings.items())) as server:
         moved = rig.__class__(lab, str(server.socket), to)
         with moved.session(None) as cursor:
             cursor.execute("select @@tmpdir, @@innodb_tmpdir")
             assert cursor.fetchone() == (str(to), str(to))
+        assert (to / "ibtmp1").exists()
         with pytest.raises(InputError):
             rank_mysql(moved.dsn, ["factor:10"])
         with moved.session(None), connected(moved.dsn) as connection:

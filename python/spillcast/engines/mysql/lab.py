@@ -105,9 +105,10 @@ class MariaDbLab(Lab):
             raise ProgramMissing("mariadbd and mariadb-install-db are not installed", hint)
         self._program, self._home, self._rows = program, room / "mariadb", 0
         self._home.mkdir()
+        self.data = self._home / "data"
         words = subprocess.run([program, "--version"], capture_output=True, text=True)
         self._version = words.stdout.partition("Ver ")[2].partition(" ")[0]
-        options = ["--no-defaults", f"--datadir={self._home / 'data'}", "--skip-test-db"]
+        options = ["--no-defaults", f"--datadir={self.data}", "--skip-test-db"]
         made = subprocess.run(
             [install, *options, "--auth-root-authentication-method=normal"],
             capture_output=True,
@@ -157,7 +158,7 @@ class MariaDbLab(Lab):
         command = [
             self._program,
             "--no-defaults",
-            f"--datadir={self._home / 'data'}",
+            f"--datadir={self.data}",
             f"--tmpdir={temp}",
             f"--socket={socket}",
             f"--pid-file={self._home / 'pid'}",

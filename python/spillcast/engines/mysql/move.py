@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from spillcast.engines.move import Move, Step
+from spillcast.errors import OptionInvalid
 from spillcast.text import shell_word
 from spillcast.units import format_bytes
 
@@ -42,6 +43,11 @@ def move(
     Example: spillcast move mysql mysql://root@localhost --to /mnt/nvme/mysql
     """
     path = os.path.abspath(to)
+    if re.search(r"[\s:;#\"'\\]", path):
+        raise OptionInvalid(
+            f"--to {to}: a setting of MySQL cannot name it as it is",
+            "give a directory without blanks, quotes, backslashes, and : ; #",
+        )
     present, flavor, checks = dict[str, str](), "mariadb", list[str]()
     if dsn is not None:
         from spillcast.engines.mysql.connection import (
@@ -70,11 +76,11 @@ def move(
         "All of them but innodb_tmpdir are read at the start only: sessions end.",
         command=f"systemctl restart {service}",
     )
-    directory, file = shell_word(path), shell_word(FILE)
+    directory, file, owner = map(shell_word, (path, FILE, user))
     steps = [
         Step(
             "The directory, for the server alone.",
-            command=f"install -d -o {user} -g {user} -m 0750 {directory}",
+            command=f"install -d -o {owner} -g {owner} -m 0750 {directory}",
         ),
         Step(
             "Filesorts, temporary tables on disk and InnoDB's temporary tablespaces.",
