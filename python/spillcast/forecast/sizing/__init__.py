@@ -56,12 +56,15 @@ def size(
     tried = _candidates(search, products, free_memory_bytes)
     priced = [candidate for candidate in tried if candidate.cost is not None]
     best = None if within_s is None else _cheapest(priced, search)
-    frontier = _frontier(priced)
-    thinned = [(c, c.row(search)) for c in _thinned(frontier, best)]
+    # Memory is free only while nothing else needs it, so it replaces no storage of the frontier.
+    free = [candidate for candidate in priced if candidate.product is None]
+    frontier = _frontier([candidate for candidate in priced if candidate.product is not None])
+    shown_candidates = [*free, *_thinned(frontier, None if best in free else best)]
+    thinned = [(c, c.row(search)) for c in shown_candidates]
     shown = [(candidate, row) for candidate, row in thinned if row is not None]
     if within_s is None:
         best = _worth(shown, search)
-    fastest_s = frontier[-1].elapsed_s if frontier else inf
+    fastest_s = min((candidate.elapsed_s for candidate in priced), default=inf)
     unpriced = [
         candidate
         for candidate in _frontier([replace(c, cost=0.0) for c in tried if c.cost is None])
