@@ -166,6 +166,18 @@ fn work_is_what_the_storage_of_the_run_does_not_explain() {
 }
 
 #[test]
+fn a_shuffle_write_longer_than_the_task_was_on_a_cpu_waited() {
+    // A device of 100 MB/s would keep up with 300 MB in 5 s of work; the log says that 4 s of writes
+    // went beside 1 s on a CPU.
+    let mut task = metrics(1.0, 0, 0, 300);
+    task.shuffle_write_ns = 4_000_000_000;
+    let mut writer = application(1, &[vec![task]]);
+    writer.tasks[0].finished_ms = 5000;
+    assert_close(work_s(&writer, &device(100.0, 1e6, 100.0))[0], 2.0);
+    assert_close(work_s(&writer, &NodeStorage::unlimited())[0], 5.0);
+}
+
+#[test]
 fn a_task_waits_for_its_storage_no_longer_than_the_log_says() {
     // Of 5 s, 0.5 s on a CPU: without local I/O nothing, with a shuffle write of 2 s that much, and
     // with a spill, whose time is in no log, all the rest.

@@ -42,18 +42,30 @@ pub struct StageOutcome {
 }
 
 /// By task, the time that no storage changes: what it took, less its I/O as simulated on the storage
-/// it ran on, and no less than `least_work_s`.
+/// it ran on. No less than `least_work_s`, and no more than what shuffle writes leave that took
+/// longer than the CPU time and the pauses of the whole task: a device that is busy beside work of
+/// any length explains neither.
 pub fn work_s(application: &Application, storage: &NodeStorage) -> Vec<f64> {
     let least_s = least_work_s(application);
     let mut work_s = least_s.clone();
     for _ in 0..FIT_ROUNDS {
         let waits_s = simulate(application, storage, &work_s).waits_s;
         for (at, (read_s, write_s)) in waits_s.into_iter().enumerate() {
-            let rest_s = took_s(&application.tasks[at]) - read_s - write_s;
-            work_s[at] = rest_s.max(least_s[at]);
+            let task = &application.tasks[at];
+            let mut wait_s = read_s + write_s;
+            if storage.write_bytes_per_s.is_finite() {
+                let writes_s = task.metrics.shuffle_write_ns as f64 / 1e9;
+                wait_s = wait_s.max(writes_s - busy_s(task));
+            }
+            work_s[at] = (took_s(task) - wait_s).max(least_s[at]);
         }
     }
     work_s
+}
+
+/// CPU time and pauses of the JVM.
+fn busy_s(task: &Task) -> f64 {
+    task.metrics.cpu_ns as f64 / 1e9 + task.metrics.gc_ms as f64 / 1e3
 }
 
 /// By task, the time that no storage changes, if it waited so long for storage: no less than
@@ -68,11 +80,10 @@ pub fn work_beside_s(application: &Application, waits_s: &[f64]) -> Vec<f64> {
 pub fn least_work_s(application: &Application) -> Vec<f64> {
     let least_s = application.tasks.iter().map(|task| {
         let metrics = &task.metrics;
-        let busy_s = metrics.cpu_ns as f64 / 1e9 + metrics.gc_ms as f64 / 1e3;
         let untimed = metrics.spill_bytes > 0 || metrics.shuffle_read_local_bytes > 0;
         let timed_s = metrics.shuffle_write_ns as f64 / 1e9 + metrics.fetch_wait_ms as f64 / 1e3;
         let waits_s = if untimed { took_s(task) } else { timed_s };
-        busy_s.max(took_s(task) - waits_s).min(took_s(task))
+        busy_s(task).max(took_s(task) - waits_s).min(took_s(task))
     });
     least_s.collect()
 }
