@@ -12,7 +12,7 @@ import pytest
 from harness import spillcast
 from look_files import BEGAN_S, Server
 from spillcast.errors import InputError
-from spillcast.fleet.dataset import Dataset
+from spillcast.fleet.dataset import Dataset, is_dataset
 from spillcast.fleet.looks import chains, periods, read_looks
 
 TESTS = Path(__file__).parents[1]
@@ -195,3 +195,16 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
     with pytest.raises(InputError):
         Server().look(tmp_path)
     assert spillcast("postgres", tmp_path, "--alert", "temp > 1G/h").returncode == 2
+
+
+def test_an_object_store_keeps_looks_as_a_folder_does():
+    address = "memory://looks-of-a-test"
+    server = Server()
+    for _ in range(3):
+        server.call("1")
+        server.wait(60)
+        server.look(address)
+    assert is_dataset(address)
+    assert not is_dataset("memory://nothing-there")
+    [found] = in_order(address)
+    assert len(found) == 2

@@ -8,6 +8,7 @@ from spillcast.document import internal, key
 from spillcast.engines.history import HISTORY_SCHEMA, History
 from spillcast.evidence.postgres.logs import Exceeded
 from spillcast.evidence.postgres.statement_rows import Row
+from spillcast.fleet.looks import DatabaseCount
 from spillcast.forecast.sizing.result import Sizing
 
 DAY_S = 86_400.0
@@ -87,12 +88,9 @@ class Ranked:
 
 
 @dataclass(frozen=True)
-class DatabaseSpill:
-    """Temp files that the sessions of a database have written, by its own counts."""
+class DatabaseSpill(DatabaseCount):
+    """The same since a moment, and what the time of writing it may have been."""
 
-    name: str
-    temp_files: int
-    temp_bytes: int
     #: Since when, as Unix time; None where nothing tells.
     since_s: float | None
     #: How long statements ran in it: their temp I/O took no longer. None before PostgreSQL 14.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.columns import BYTES, TEXT, Field
-from spillcast.errors import PathMissing, SchemaUnsupported
+from spillcast.errors import InputError, PathMissing, SchemaUnsupported
 from spillcast.fleet.place import Place, place
 from spillcast.gate import bounded, damaged, object_of, reading
 from spillcast.parquet import table_of, write_parquet
@@ -152,10 +152,14 @@ class Dataset:
 
 def is_dataset(address: str) -> bool:
     """Whether a dataset is at a path, or at an address of an object store."""
-    scheme, separator, _ = address.partition("://")
-    if separator and scheme not in ("file", "local"):
-        return True
-    return os.path.isfile(os.path.join(address.removeprefix(f"{scheme}://"), _HEAD))
+    scheme, separator, rest = address.partition("://")
+    if not separator or scheme in ("file", "local"):
+        return os.path.isfile(os.path.join(rest if separator else address, _HEAD))
+    try:
+        place(address).read(_HEAD)
+    except (OSError, InputError):
+        return False
+    return True
 
 
 def _log(where: Place, name: str) -> Table:

@@ -36,7 +36,7 @@ _JUMP_S, _JUMP_SHARE = 2.0, 0.01
 
 @dataclass(frozen=True)
 class DatabaseCount:
-    """Temp files that a database counts as written."""
+    """Temp files that the sessions of a database have written, by its own counts."""
 
     name: str
     temp_files: int
@@ -48,11 +48,14 @@ class Look:
     """The counters of a server at one moment; times are Unix times (s) by the server's clock."""
 
     taken_s: float
+    #: Since when statements are counted; None where nothing tells.
+    since_s: float | None
+    #: Those of pg_stat_statements.
     rows: Sequence[Mapping[str, Any]]
-    databases: Sequence[DatabaseCount]
-    settings: Mapping[str, str] = field(default_factory=dict)
     #: Of all statements; None without pg_stat_statements.
     statements_seen: int | None = None
+    databases: Sequence[DatabaseCount] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
     #: Statements whose identifiers the role may not see.
     hidden: int = 0
     #: The system identifier, which copies of the data directory share.

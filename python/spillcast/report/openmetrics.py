@@ -5,12 +5,11 @@ https://github.com/OpenObservability/OpenMetrics, specification/OpenMetrics.md.
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
-from operator import attrgetter
 from typing import Any
 
-from spillcast.engines.ranking import Ranked, ServerRanking
+from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import EvidenceUnsuited
 from spillcast.profile import Profile
 from spillcast.recording import Recording
@@ -46,50 +45,35 @@ def servers_metrics(rankings: Sequence[ServerRanking]) -> Iterator[str]:
 
     Counters begin with the first look; ``sql`` is the queryid.
     """
-    temp = {"temp": "true"}
-    per_statement: list[tuple[str, str, str, dict[str, str], Callable[[Ranked], float | None]]] = [
-        ("io_bytes", "counter", "Bytes read and written.", temp, attrgetter("temp_bytes")),
-        ("elapsed_seconds", "gauge", "Elapsed time of all calls.", {}, attrgetter("elapsed_s")),
-        ("calls", "counter", "Calls of statements that spill.", {}, attrgetter("calls")),
-    ]
-    for name, kind, text, more, value in per_statement:
-        samples = [
-            ({"server": r.source, "sql": statement.queryid, **more}, value(statement))
-            for r in rankings
-            for statement in r.statements
-        ]
-        yield from _samples_of(name, kind, text, samples)
-    yield from _samples_of(
-        "statement", "info", "The beginning of a statement's text.",
-        [({"server": r.source, "sql": statement.queryid, "query": one_line(statement.query, 80)}, 1)
-         for r in rankings for statement in r.statements if statement.query],
-    )  # fmt: skip
-    for name, text, key in (
-        ("temp_files", "Temp files written.", "temp_files"),
-        ("temp_file_bytes", "Bytes of temp files written.", "temp_bytes"),
-    ):
-        of_databases = [
-            ({"server": r.source, "database": database.name}, getattr(database, key))
-            for r in rankings
-            for database in r.databases
-        ]
-        yield from _samples_of(name, "counter", text, of_databases)
-    histories = [(r.source, r.history) for r in rankings if r.history is not None]
+    servers = [(r, {"server": r.source}) for r in rankings]
+    statements = [(s, {**of, "sql": s.queryid}) for r, of in servers for s in r.statements]
+    databases = [(d, {**of, "database": d.name}) for r, of in servers for d in r.databases]
+    histories = [(r.history, of) for r, of in servers if r.history is not None]
+    busy_s = [sum(bucket.temp_s for bucket in history.buckets) for history, _ in histories]
     busy = {"event": "temp I/O", "idle": "false"}
-    yield from _samples_of(
-        "time_seconds", "counter", "Time by event, of all processes.",
-        [({"server": server, **busy}, sum(bucket.temp_s for bucket in history.buckets))
-         for server, history in histories],
-    )  # fmt: skip
-    yield from _samples_of(
-        "first_spill_timestamp_seconds", "gauge", "When a new statement was first seen to spill.",
-        [({"server": server, "sql": change.queryid}, change.by_s)
-         for server, history in histories for change in history.changes if change.kind == "new"],
-    )  # fmt: skip
-    yield from _samples_of(
-        "look_timestamp_seconds", "gauge", "The last look at the server.",
-        [({"server": server}, history.last_s) for server, history in histories],
-    )  # fmt: skip
+    families: list[tuple[str, str, str, list[tuple[dict[str, Any], float | None]]]] = [
+        ("io_bytes", "counter", "Bytes read and written.",
+         [({**of, "temp": "true"}, s.temp_bytes) for s, of in statements]),
+        ("elapsed_seconds", "gauge", "Elapsed time of all calls.",
+         [(of, s.elapsed_s) for s, of in statements]),
+        ("calls", "counter", "Calls of statements that spill.",
+         [(of, s.calls) for s, of in statements]),
+        ("statement", "info", "The beginning of a statement's text.",
+         [({**of, "query": one_line(s.query, 80)}, 1) for s, of in statements if s.query]),
+        ("temp_files", "counter", "Temp files written.",
+         [(of, d.temp_files) for d, of in databases]),
+        ("temp_file_bytes", "counter", "Bytes of temp files written.",
+         [(of, d.temp_bytes) for d, of in databases]),
+        ("time_seconds", "counter", "Time by event, of all processes.",
+         [({**of, **busy}, s) for (_, of), s in zip(histories, busy_s, strict=True)]),
+        ("first_spill_timestamp_seconds", "gauge", "When a new statement was first seen to spill.",
+         [({**of, "sql": change.queryid}, change.by_s)
+          for history, of in histories for change in history.changes if change.kind == "new"]),
+        ("look_timestamp_seconds", "gauge", "The last look at the server.",
+         [(of, history.last_s) for history, of in histories]),
+    ]  # fmt: skip
+    for family in families:
+        yield from _samples_of(*family)
     yield "# EOF\n"
 
 

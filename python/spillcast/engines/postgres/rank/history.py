@@ -179,6 +179,7 @@ class _Server:
             ],
             database_temp_bytes=sum(growth[1] for growth in self.databases.values()),
             settings=settings,
+            unseen=[] if self.periods else ["spills: there is one look, and they count from it on"],
             history=self._history(rules),
             counted=rows,
         )

@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from socket import gethostname
 from typing import Any
@@ -24,7 +24,7 @@ from spillcast.evidence.postgres import MARK
 from spillcast.evidence.postgres.logs import Logs, logs_of
 from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER
 from spillcast.evidence.text import text_of
-from spillcast.fleet.looks import LOOK_SCHEMA, growth, key_of
+from spillcast.fleet.looks import LOOK_SCHEMA, Look, growth, is_reset, key_of
 from spillcast.gate import json_of, reading
 from spillcast.redaction import struck_text
 from spillcast.units import parse_duration_s
@@ -85,30 +85,15 @@ _MAY_SEE = "select pg_has_role(current_user, 'pg_monitor', 'member')"
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """Holds the counts of a server at one moment; ``rows`` are those of pg_stat_statements."""
+class Snapshot(Look):
+    """A look with what a ranking needs besides; keys may lack in snapshots of earlier versions."""
 
-    taken_s: float
-    since_s: float | None
-    rows: Sequence[Mapping[str, Any]]
-    statements_seen: int | None = None
     elapsed_s: float | None = None
     databases: Sequence[DatabaseSpill] = ()
     data_read_s: float | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
     live: Sequence[Live] = ()
     unseen: Sequence[str] = ()
     asked_s: float = 0.0
-    #: Which server it was; None in snapshots of earlier versions, as all below.
-    server: str | None = None
-    name: str = ""
-    address: str | None = None
-    version: str = ""
-    started_s: float | None = None
-    reset_s: float | None = None
-    evictions: int | None = None
-    boot_id: str | None = None
-    boot_s: float | None = None
 
 
 def take_snapshot(
@@ -306,7 +291,7 @@ def snapshot_since(
 def between(before: Snapshot, after: Snapshot) -> Snapshot:
     """Counts of the time between both, as a snapshot whose window begins with the first."""
     was = {key_of(row): row for row in before.rows}
-    is_anew = None not in (before.reset_s, after.reset_s) and before.reset_s != after.reset_s
+    is_anew = is_reset(before, after)
     rows = [{**row, **growth(row, was.get(key_of(row)), reset=is_anew)[0]} for row in after.rows]
     reset = after.since_s is not None and after.since_s > before.taken_s
     return replace(
