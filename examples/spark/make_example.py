@@ -130,8 +130,8 @@ def nightly_etl() -> Log:
     log.job(4)
     log.stage("scan orders", [14.0] * 32, parents=[], written=14 * GB)
     log.stage("scan items", [16.0] * 24, parents=[], written=14 * GB)
-    log.stage("join", [20.0] * 31 + [110.0], parents=[0, 1], read=28 * GB, written=20 * GB)
-    log.stage("sort", [55.0] * 32, parents=[2], read=20 * GB, spilled=20 * GB, cpu=0.5)
+    log.stage("join", [42.0] * 31 + [150.0], parents=[0, 1], read=28 * GB, written=20 * GB, cpu=0.3)
+    log.stage("sort", [75.0] * 32, parents=[2], read=20 * GB, spilled=20 * GB, cpu=0.4)
     return log
 
 
@@ -147,6 +147,9 @@ def hourly_report() -> Log:
 if __name__ == "__main__":
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     folder.mkdir(parents=True, exist_ok=True)
-    for name, log in (("application_1_0001", nightly_etl()), ("application_1_0002", hourly_report())):
+    for name, log in (
+        ("application_1_0001", nightly_etl()),
+        ("application_1_0002", hourly_report()),
+    ):
         with (folder / name).open("w") as file:
             file.writelines(log.lines())

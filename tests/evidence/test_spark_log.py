@@ -125,3 +125,37 @@ def test_a_remote_shuffle_is_refused(tmp_path, manager):
     path.write_bytes(text(two_stages(properties={"spark.shuffle.manager": manager})))
     done = spillcast("forecast", path, "--to", "tmpfs", "--json")
     assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "evidence-unsuited")
+
+
+def warned(path, events):
+    path.write_bytes(text(events))
+    return {code: words for code, words in read_application(path).warnings()}
+
+
+def test_what_contradicts_itself_or_is_not_local_is_said(tmp_path):
+    path, events = tmp_path / "log", two_stages()
+    assert warned(path, events) == {}
+    # Cores of an executor whose start is not in the log are the tasks that it ran at once.
+    [application] = [warned(path, [e for e in events if "ExecutorAdded" not in e["Event"]])]
+    assert "cores" in application["event-log"]
+    assert [executor.cores for executor in read_application(path).log.executors] == [2]
+    early = json.loads(json.dumps(events))
+    next(e for e in early if "TaskEnd" in e["Event"])["Task Info"]["Launch Time"] -= 900
+    assert "1 of 3 tasks" in warned(path, early)["event-log"]
+    pushed = two_stages(properties={"spark.shuffle.push.enabled": "true"})
+    assert "pushed-shuffle" in warned(path, pushed)
+    planned = [
+        e | {"sparkPlanInfo": {"nodeName": "GpuSort"}} if "SQLExecutionStart" in e["Event"] else e
+        for e in events
+    ]
+    assert "RAPIDS" in warned(path, planned)["other-engine"]
+
+
+def test_a_store_without_rights_is_one_error(monkeypatch):
+    import fsspec.implementations.memory
+
+    def refuse(*_arguments, **_options):
+        raise PermissionError("Access Denied")
+
+    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "isdir", refuse)
+    assert code_of("memory://logs/app-1") == "file-unreadable"

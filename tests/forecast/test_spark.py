@@ -191,3 +191,10 @@ def test_the_page_draws_stages_over_time_and_names_nobody(log, tmp_path):
     assert len(bars) == 4
     assert not any(name in written for name in ("host-1", "app-1"))
     assert spillcast("report", log, "-o", page).returncode == 2
+
+
+def test_a_run_that_its_storage_does_not_explain_is_said(log):
+    """A disk of 1 MB/s would have taken minutes for what took 11 s."""
+    slow = "limits:iops=100000,throughput=1MB/s,latency=0.1ms"
+    [entry] = forecast(log, "--from", slow, "--to", "tmpfs", "--page-cache", "100M")
+    assert "event-log" in [warning["code"] for warning in entry["warnings"]]

@@ -9,7 +9,7 @@ forecast has bounds: both ends are simulated.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, hypot
+from math import exp, hypot, log
 from statistics import NormalDist, fmean
 
 from spillcast import _core
@@ -31,7 +31,7 @@ from spillcast.recording.event_names import OPS
 from spillcast.storage.model import Model
 from spillcast.storage.storage import Storage
 from spillcast.storage.target import resolve_storage
-from spillcast.units import format_bytes
+from spillcast.units import format_bytes, format_duration
 
 #: Bandwidths (bytes/s) of a reader alone, of all and of writeback; page cache, dirty limit (bytes);
 #: whether reads and writes share the bandwidth.
@@ -48,6 +48,8 @@ MODEL_SPREAD = 0.3
 #: How far two runs of a job differ where storage is no part of it, as such a deviation: four jobs
 #: of 16 to 19 s in memory and on a disk behind a page cache, on a quiet machine.
 RUN_SPREAD = 0.055
+#: How far the run, simulated as it was, may be from its own elapsed time.
+MISFIT = 0.1
 #: The terms of a forecast.
 TERMS = ("temp I/O", "tasks", "driver")
 _FORMS = (
@@ -179,13 +181,15 @@ def forecast_application(
             f"{application.path}: it neither spilled nor shuffled",
             "no storage for temp files changes its time",
         )
-    warnings = _warnings(scope, question)
+    warnings = list(_warnings(scope, question))
     if question.origin is None and application.local_memory is not None:
         question = replace(question, origin="tmpfs")
     try:
         assumptions = _assumptions(scope, question)
     except Refusal as refusal:
         return [(_refused(scope, target, question, refusal), None) for target in targets]
+    if misfit := _misfit(scope, assumptions):
+        warnings.append(misfit)
     without_spills = _without_spills(scope, assumptions, question)
     answers = list[tuple[Forecast, Storage | None]]()
     for target in targets:
@@ -240,6 +244,19 @@ def _assumptions(scope: _Scope, question: Question) -> Sequence[_Assumption]:
             ceiling = scope.run(scope.core, None, work)
             assumptions.append(_Assumption(cache_bytes, origin, work, scale, source, ceiling))
     return assumptions
+
+
+def _misfit(scope: _Scope, assumptions: Sequence[_Assumption]) -> Warned | None:
+    """A warning where the run, simulated as it was, takes another time than the log says."""
+    scale = min((a.scale for a in assumptions), key=lambda scale: -abs(log(scale)))
+    if abs(log(scale)) <= log(1 + MISFIT):
+        return None
+    simulated, measured = map(format_duration, (scope.measured_s / scale, scope.measured_s))
+    text = (
+        f"simulated as it ran, it takes {simulated} instead of {measured}: the log lacks events, "
+        "or --from and --page-cache are not those of the run"
+    )
+    return Warned("event-log", text)
 
 
 def _case(scope: _Scope, target: Storage | None, assumption: _Assumption) -> _Case:

@@ -74,7 +74,6 @@ _FORMS = {
         )
     ),
     "method": "counts|threads|trace|report|figures|explain|rehearsed|spark",
-    "bound_by": "|".join(BOUNDS),
     "capture": "|".join((*map(re.escape, SOURCES), "none")),
     "policy": "lru|keep|sieve|s3-fifo",
     "class": "scan|index|temp|read|write|other",
@@ -85,7 +84,8 @@ _FORMS = {
     "without spilling)|(?:rows|table blocks) per call (?:unchanged|[\\d.e+-]+ times)|[\\d.e+-]+ "
     "parallel workers per call planned instead of [\\d.e+-]+|" + NOTE,
     "note": NOTE,
-    "cause": "version|setting|rows|plan|statement|"
+    "cause": f"{'|'.join(BOUNDS)}|"
+    "version|setting|rows|plan|statement|"
     "latency|queue|memory|device time|write cache|"
     "(?:iops|throughput|random operations)(?: credits)?",
     "rule": r"(?:temp|files|time|new)\s*>\s*[\d.]+\s*[A-Za-z]*\s*/\s*(?:h|d)\w*",
@@ -125,7 +125,7 @@ FIGURES = {
 }  # fmt: skip
 #: Keys with the forms of others.
 _SAME = {
-    "baseline_bound_by": "bound_by",
+    "baseline_bound_by": "cause",
     "sql": "sql_id", "queryid": "sql_id", "storage": "target", "name": "target",
     "from": "state", "to": "state", "about.engine": "engine", "targets": "target",
     "gains": "target", "spill_s": "target",
