@@ -17,4 +17,8 @@ def tpc_labs_of(engine: str) -> dict[str, list[type[Lab]]]:
         from spillcast_lab.tpc.datafusion import DataFusionTpch
 
         return {"tpch": [DataFusionTpch]}
+    if engine == "clickhouse":
+        from spillcast_lab.tpc.clickhouse import ClickHouseTpch
+
+        return {"tpch": [ClickHouseTpch]}
     return {}
