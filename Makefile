@@ -34,7 +34,7 @@ PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 AGAIN := { [ $$? = 1 ] && $(BIN)/python tests/again.py; }
 # Where bytecode is not kept, each start of a command compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
-RUST := $(shell find crates -name '*.rs' -o -name '*.[ch]' -o -name Cargo.toml) Cargo.toml Cargo.lock
+RUST := $(shell find crates -name '*.rs' -o -name '*.[ch]' -o -name '*.tsv' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help build demo docs test nightly fuzz check wheel recorder bundle wheel-check bench bench-wide
 .PHONY: constants truth truth-quick requirements clean

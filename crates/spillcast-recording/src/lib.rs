@@ -37,7 +37,7 @@ mod temp_places;
 mod writer;
 
 pub use columns::{Dictionaries, histograms, ops, second_columns, wait_columns};
-pub use files::FileSums;
+pub use files::{FileSums, TempKind};
 pub use output::Output;
 pub use parquet_file::BatchFile;
 pub use parquet_reader::{ParquetBatches, ParquetSource};

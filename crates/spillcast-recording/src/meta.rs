@@ -9,6 +9,7 @@ use spillcast_core::capture::Status;
 use spillcast_core::capture::cost::{Cost, Spread};
 
 use crate::file_sizes::SizedFile;
+use crate::files::TempKind;
 use crate::limits::CpuLimits;
 use crate::machine::Machine;
 use crate::proc::DoneBefore;
@@ -41,6 +42,7 @@ pub struct Meta {
     pub temp: Option<Temp>,
     pub spilled: Option<bool>,
     pub temp_places: Vec<TempPlace>,
+    pub temp_kinds: Vec<TempKind>,
     pub other_io: Option<OtherIo>,
     pub server_connection: Option<bool>,
     pub capture: CaptureAccount,

@@ -101,6 +101,7 @@ impl Output {
             ),
             ("inputs", json!(inputs_of(read))),
             ("temp_places", json!(temp_places(&kept.temp_folders))),
+            ("temp_kinds", json!(kept.temp_kinds)),
             ("raw", json!(raw)),
             ("sums", json!(RowSums::of(kept))),
         ] {

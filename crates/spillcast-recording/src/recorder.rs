@@ -364,6 +364,7 @@ impl Recorder {
             temp: is_captured.then(|| Temp::of(&status)),
             spilled: spilled(method, &status).filter(|_| is_captured),
             temp_places: Vec::new(),
+            temp_kinds: Vec::new(),
             other_io: is_captured.then(|| OtherIo::of(&status)),
             server_connection: self.sockets.as_ref().map(|sockets| sockets.connected),
             capture: match &self.absent_because {

@@ -13,7 +13,7 @@ use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
 
 use crate::clock::{moved, moved_second};
 use crate::columns::{Dictionaries, sample_schema, second_columns, wait_columns};
-use crate::files::{FileSums, OtherFiles, TempFiles};
+use crate::files::{FileSums, OtherFiles, TempFiles, TempKind};
 use crate::parquet_file::{ParquetFile, write_empty};
 use crate::parts::{Bounds, Parts, make_folder};
 use crate::seconds::{Second, SecondsFile};
@@ -57,6 +57,8 @@ pub struct Kept {
     /// Bytes read and written on temp files by the folder that they lie in, as far as those waits
     /// tell.
     pub temp_folders: BTreeMap<String, i64>,
+    /// Temp I/O by kind of file, as far as those waits tell.
+    pub temp_kinds: Vec<TempKind>,
 }
 
 impl Writer {
@@ -175,6 +177,7 @@ impl Writer {
             seconds_sums: [0; 4],
             other_files: others.named(&self.names),
             temp_folders: temp.folders(&self.names),
+            temp_kinds: temp.kinds(&self.names),
         })
     }
 

@@ -29,8 +29,9 @@ def profile(
         typer.Option(
             metavar="COLUMNS",
             help="event (default), op, size, file, object, sql, session, second, minute, or any "
-            "SQL over the columns of a wait; row-source for the lines of a plan; call, with sql, "
-            "statement, caller, depth; function, with thread, for the CPU time of a recording. "
+            "SQL over the columns of a wait; kind, of temp file, for recordings; row-source for "
+            "the lines of a plan; call, with sql, statement, caller, depth; function, with thread, "
+            "for the CPU time of a recording. "
             "Several with a comma.",
         ),
     ] = None,

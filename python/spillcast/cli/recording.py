@@ -172,11 +172,15 @@ def begin(
             recorder, started = record_command(target.command, output, options, running)
         if passed_on is not None:
             passed_on.to(started)
+        notices = []
     else:
+        from spillcast.engines.registry import notices_of
+
         assert target.pid is not None
         with progress_bar(f"attaching to process {target.pid}"):
             recorder = record_pid(target.pid, output, options, running)
-    for notice in recorder.new_notices():
+        notices = notices_of(target.pid)
+    for notice in [*recorder.new_notices(), *notices]:
         print(f"spillcast: {notice}", file=sys.stderr)
     return recorder
 

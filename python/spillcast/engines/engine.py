@@ -89,6 +89,8 @@ class Engine:
     #: a slash is of a folder. The recorder reads them from temp_names.tsv, which
     #: docs/generate_engines.py writes.
     temp_names: Mapping[str, str] = field(default_factory=dict)
+    #: Says of a running process what its user should know before it is recorded; None for others.
+    notice: Callable[[int], str | None] | None = None
     #: Settings in meta.json that affect spills.
     settings: tuple[str, ...] = ()
     #: Advice and statements that set the minimum and maximum bytes of a temp I/O.

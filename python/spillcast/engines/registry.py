@@ -32,7 +32,7 @@ PACKAGES = {
     "dask": "spillcast.engines.small:DASK",
     "trino": "spillcast.engines.small:TRINO",
     "greenplum": "spillcast.engines.small:GREENPLUM",
-    "spark": "spillcast.engines.small:SPARK",
+    "spark": "spillcast.engines.spark",
     "sqlserver": "spillcast.engines.small:SQLSERVER",
 }
 
@@ -66,6 +66,12 @@ def work_memory_of(name: str) -> WorkMemory:
     """The engine's setting of work memory. InputError where none is known."""
     engine = engine_of(name)
     return _offered(engine, engine.memory, "its work memory is not swept")
+
+
+def notices_of(pid: int) -> list[str]:
+    """What engines say of a process before it is recorded, such as where its temp files are."""
+    notices = (engine.notice(pid) for engine in engines("notice") if engine.notice is not None)
+    return [notice for notice in notices if notice is not None]
 
 
 def known_as(name: str) -> Engine | None:

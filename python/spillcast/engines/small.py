@@ -54,18 +54,6 @@ GREENPLUM = Engine(
         verified=NOTHING_RUN,
     ),
 )
-SPARK = Engine(
-    name="spark",
-    label="Spark",
-    temp_names={"shuffle, spilled and cached blocks": "blockmgr-*/"},
-    coverage=Coverage(
-        live="record --pid of an executor",
-        evidence="event logs",
-        parallel="tasks are simulated in slots",
-        cure="executors, memory: forecast of an event log",
-        verified="measured applications",
-    ),
-)
 SQLSERVER = Engine(
     name="sqlserver",
     label="SQL Server",

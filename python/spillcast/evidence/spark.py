@@ -43,6 +43,8 @@ _REMOTE_SHUFFLES = {
 _MEMORY_DIRS = ("/dev/shm", "/run/")
 #: Share of tasks outside of their stages above which the times of the log contradict each other.
 _OUTSIDE_MAX = 0.01
+#: Below this share recordings of executors do not hold all that the log counts.
+COVERAGE_MIN = 0.98
 _HINT = "give the log that Spark wrote (spark.eventLog.dir), a file or a folder eventlog_v2_..."
 
 
@@ -127,12 +129,25 @@ class _Log:
 
 
 @dataclass(frozen=True)
+class ObservedTasks:
+    """What recordings of executors tell of the tasks of an application."""
+
+    #: By task, the time in which it had left the CPU for its temp files.
+    waits_s: Sequence[float]
+    #: Memory of a node that temp files may occupy; None if it is unknown.
+    page_cache_bytes: int | None
+    #: The share of the application's temp I/O that was recorded.
+    coverage: float
+
+
+@dataclass(frozen=True)
 class Application:
-    """One application: its log, and the core's tasks of it."""
+    """One application: its log, the core's tasks of it, and recordings of these, if any."""
 
     path: Path
     log: _Log
     core: _core.SparkApplication
+    observed: ObservedTasks | None = None
 
     @property
     def begin_ms(self) -> int:
@@ -213,6 +228,11 @@ class Application:
         if unread := [stage.id for stage in log.stages if self._read_more_than_written(stage)]:
             stages = ", ".join(map(str, unread[:3]))
             notes.append(f"stages ({stages}) read more of shuffles than the log says was written")
+        if (observed := self.observed) is not None and observed.coverage < COVERAGE_MIN:
+            notes.append(
+                f"the recordings hold {observed.coverage:.0%} of the shuffle bytes that the log "
+                "counts: other tasks are assumed to wait as long for a byte"
+            )
         warnings = [("event-log", note) for note in notes]
         if engines := self._engines():
             warnings.append(

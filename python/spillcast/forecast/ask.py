@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from spillcast.errors import EvidenceMixed, Refusal
+from spillcast.errors import EvidenceMixed, OptionConflict, Refusal
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.find import Evidence, find_evidence
 from spillcast.evidence.open import open_evidence
@@ -105,17 +105,31 @@ def ask(
 
 
 def _of_application(files: Evidence, targets: Sequence[Target], question: Question) -> list[Answer]:
-    """Forecasts of a Spark application, whose stages and nodes are simulated."""
+    """Forecasts of a Spark application, whose stages and nodes are simulated.
+
+    Recordings of its executors, if given, tell how long its tasks waited for temp files.
+    """
     from spillcast.evidence.spark import read_application
     from spillcast.forecast.spark import forecast_application
 
-    files.only_kind()
+    replace(files, recordings=[]).only_kind()
     question.check(files, events=False)
+    if files.recordings and question.origin is not None:
+        raise OptionConflict(
+            "--from does not go with recordings beside an event log",
+            "leave it out: the recordings tell how long tasks waited for the storage they ran on",
+        )
     if len(files.spark) > 1:
         names = f"{files.spark[0]}, {files.spark[1]}{', ...' if len(files.spark) > 2 else ''}"
         raise EvidenceMixed(f"{len(files.spark)} event logs: {names}", "forecast one at a time")
     with question.reading(files.spark) as read:
         application = read_application(files.spark[0], read)
+    if files.recordings:
+        from spillcast.evidence.spark_observed import observed
+
+        application = observed(application, list(map(Recording.open, files.recordings)))
+        if application.observed is not None and question.page_cache_bytes is None:
+            question = replace(question, page_cache_bytes=application.observed.page_cache_bytes)
     named = [target if isinstance(target, Storage) else str(target) for target in targets]
     return forecast_application(application, named, question)
 

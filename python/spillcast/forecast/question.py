@@ -121,7 +121,7 @@ class Question:
         """
         identified = bool(evidence.statements or evidence.figures)
         _only_for("rows of statements and queries", identified, queryid=self.queryid)
-        observed = bool(evidence.recordings) and not counts
+        observed = bool(evidence.recordings) and not counts and not evidence.spark
         options = {"temp": self.temp_dirs or None, "cpus": self.cpus, "cpu_quota": self.cpu_quota}
         _only_for("recordings", observed, **options)
         _only_for("recordings", bool(evidence.recordings), rehearse=self.rehearse)

@@ -2,8 +2,8 @@
 
 The log has no time of spills and local shuffle reads, so the core simulates them: tasks in slots,
 and on each node a page cache and a device. What a task took beyond its simulated I/O on the storage
-that it ran on is work. Where that storage, or the page cache of the nodes, is not known, the
-forecast has bounds: both ends are simulated.
+that it ran on is work; recordings of executors measure it instead. Where that storage, or the page
+cache of the nodes, is not known, the forecast has bounds: both ends are simulated.
 """
 
 import json
@@ -240,6 +240,9 @@ def _assumptions(scope: _Scope, question: Question) -> Sequence[_Assumption]:
         source = scope.run(scope.core, _figures(scope, origin, cache_bytes), all_work)
         # On an unknown storage nothing waited for it, or all that may have did.
         works = [all_work] if question.origin is not None else [all_work, core.least_work()]
+        if (observed := scope.application.observed) is not None:
+            # The source is the recorded run, whose waits are a part of all its work.
+            works = [core.work_beside(observed.waits_s)]
         for work in works:
             ceiling = scope.run(scope.core, None, work)
             assumptions.append(_Assumption(cache_bytes, origin, work, scale, source, ceiling))
@@ -421,10 +424,11 @@ def _warnings(scope: _Scope, question: Question) -> Sequence[Warned]:
             "from its page cache; a task spills what its share of the executor's memory lacks"
         )
         warnings.append(Warned("other-executors", text))
-    if question.origin is None and application.local_memory is not None:
+    is_source_known = question.origin is not None or application.observed is not None
+    if not is_source_known and application.local_memory is not None:
         text = f"the local directories lie in memory ({application.local_memory})"
         warnings.append(Warned("local-in-memory", text))
-    elif question.origin is None:
+    elif not is_source_known:
         text = (
             "the log does not say on which storage the application ran, nor how long spills and "
             "local shuffle reads took"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from spillcast import _core
 from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.trace import ALWAYS, Progress, Window
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
@@ -53,6 +54,8 @@ _OF_STATEMENTS = {"statement", "columns", "waits"}
 _WITH_STATEMENTS = (
     "(select waits.*, statement from waits left join statement_texts using (sql_id)) as waits"
 )
+#: A column of recordings alone: what a temp file contains, by its name.
+_KIND = "kind"
 #: A thread without temp I/O mostly waits for threads with it: for work, or for their end.
 _IDLE = "op is null and session in (from idle_sessions)"
 _IDLE_SESSIONS = """
@@ -117,8 +120,22 @@ def of_trace_rows(
 
 def _source(by: Sequence[str], where: str | None) -> str:
     """The waits of a trace, joined with their statement's text if a name may need it."""
-    words = {word for text in (*by, where or "") for word in _WORD.findall(text.lower())}
-    return _WITH_STATEMENTS if words & _OF_STATEMENTS else "waits"
+    return _WITH_STATEMENTS if _words(by, where) & _OF_STATEMENTS else "waits"
+
+
+def _words(by: Sequence[str], where: str | None) -> set[str]:
+    return {word for text in (*by, where or "") for word in _WORD.findall(text.lower())}
+
+
+def _with_kinds(connection: duckdb.DuckDBPyConnection) -> str:
+    """The recorded waits with the kind of their temp file; null for a name that no engine gives."""
+    files = connection.execute("select distinct file from recorded where temp").fetchall()
+    names = [(file, _core.temp_name_of(file or "")) for (file,) in files]
+    kinds = [(file, name[1]) for file, name in names if name is not None]
+    connection.execute(f"create temp table kinds (file varchar, {_KIND} varchar)")
+    if kinds:
+        connection.executemany("insert into kinds values (?, ?)", kinds)
+    return "recorded left join kinds using (file)"
 
 
 def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -> Profile:
@@ -134,7 +151,8 @@ def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -
         [(some,)] = connection.execute("select count(*) > 0 from idle_sessions").fetchall()
         # A query of an empty table takes as long as one of a full table.
         columns = f"*, {_IDLE if some else 'false'} as idle, 0 as source"
-        connection.execute(f"create view waits as select {columns} from recorded")
+        source = _with_kinds(connection) if _KIND in _words(by, where) else "recorded"
+        connection.execute(f"create view waits as select {columns} from {source}")
         query = _Query("waits", by, where, "bytes")
         query.check(connection)
         with query.failures():

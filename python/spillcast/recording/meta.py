@@ -14,7 +14,7 @@ from spillcast.gate import object_of
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.recording.capture import PRELOAD, RecordOptions, Unseen, unseen_of
 from spillcast.recording.capture import CaptureAccount as CaptureAccount
-from spillcast.recording.observed import CpuLimits, DoneBefore, SizedFile, TempPlace
+from spillcast.recording.observed import CpuLimits, DoneBefore, SizedFile, TempKind, TempPlace
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server, Statement
 from spillcast.recording.sums import RowSums
 from spillcast.text import is_utf8
@@ -268,6 +268,7 @@ class Meta:
         example=True, default=None, later=True,
     )  # fmt: skip
     temp_places: Sequence[TempPlace] = key("", default=(), later=True)
+    temp_kinds: Sequence[TempKind] = key("", default=(), later=True)
     other_io: OtherIO = key("", default=OtherIO())
     server_connection: bool | None = key(
         "whether the process or one it started was seen with a connection to a server; null if "

@@ -151,6 +151,19 @@ class TempPlace:
     )
 
 
+@dataclass(frozen=True)
+class TempKind:
+    """Sums up the temp I/O on files of one kind, which their names tell."""
+
+    engine: str = key("engine that gives files such names", example="duckdb")
+    kind: str = key("what such a file contains", example="blocks")
+    reads: int = key("reads, by the single waits that were kept", example=1757)
+    read_bytes: int = key("bytes read", unit="bytes", example=460554240)
+    writes: int = key("writes", example=1758)
+    written_bytes: int = key("bytes written", unit="bytes", example=460554240)
+    total_s: float = key("sum of their durations over all threads", unit="s", example=3.9)
+
+
 def named_temp_places(meta: "Meta") -> list[TempPlace]:
     """Those of a recording, without what lies elsewhere where the user named directories."""
     # A relative path was relative to an unknown directory.

@@ -9,6 +9,7 @@ from spillcast.recording.completeness import Part, unrecognised, unspilled
 from spillcast.recording.meta import CaptureAccount, Meta
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
 from spillcast.report.table import Column, Table
+from spillcast.storage.memory import IN_MEMORY
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_count, format_duration
 
@@ -59,6 +60,8 @@ def recording_text(recording: Recording) -> str:
         rows.append(("process", f"ran for {format_duration(part.before_s)} before"))
     if meta.captured:
         rows.append(("temp I/O", _temp(recording)))
+        rows += _kind_rows(meta)
+        rows += _place_rows(meta)
         rows.append(("capture", f"{capture.method}: {capture.lost:,} lost"))
         if unseen.causes and not unseen.notable:
             rows.append(("", unseen.text))
@@ -109,6 +112,29 @@ def _temp(recording: Recording) -> str:
         f"{format_bytes(temp.bytes)}; {format_duration(temp.total_s)} in all, "
         f"mean {format_duration(temp.total_s / temp.operations)}"
     )
+
+
+def _kind_rows(meta: Meta) -> list[Row]:
+    """The temp I/O by kind of file, if the names of the files tell several."""
+    rows: list[Row] = []
+    for kind in meta.temp_kinds if len(meta.temp_kinds) > 1 else []:
+        parts = [f"{format_count(kind.writes, 'write')}, {format_bytes(kind.written_bytes)}"]
+        if kind.reads or not kind.written_bytes:
+            parts.append(f"{format_count(kind.reads, 'read')}, {format_bytes(kind.read_bytes)}")
+        else:
+            parts.append("reads unknown, because mapped memory is read without calls")
+        rows.append(("" if rows else "by kind", f"{kind.kind}: {'; '.join(parts)}"))
+    return rows
+
+
+def _place_rows(meta: Meta) -> list[Row]:
+    """Where the temp files were."""
+    rows: list[Row] = []
+    for place in meta.temp_places if meta.temp.operations else []:
+        device = "memory" if place.filesystem in IN_MEMORY else place.device_name
+        on = f"{place.filesystem} on {device}" if device else place.filesystem
+        rows.append(("" if rows else "temp files", f"in {place.directory} ({on})"))
+    return rows
 
 
 def _query_rows(statement: str, query: RecordedQuery) -> list[Row]:

@@ -44,7 +44,7 @@ pub use session::{Batch, Capture, Status, Waits};
 pub use source::{Births, Observed, Observer, Source};
 pub use spawn::HeldCommand;
 pub use stacks::{NamedModule, NamedStacks, STACKS_PER_S, StackSample, Symbols};
-pub use temp::{TempRules, temp_name_of};
+pub use temp::{TempName, TempRules, temp_name_of};
 
 /// Makes a source ready for these calls; nothing is observed yet.
 pub type Open = fn(&[CallKind]) -> io::Result<Box<dyn Source>>;

@@ -1,0 +1,90 @@
+"""The local directories of a running executor, as its environment, arguments and files tell."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from spillcast.storage.memory import IN_MEMORY
+
+#: Where an executor may make its own directory below a local one: in local mode, and in a cluster.
+_BLOCK_FOLDERS = ("blockmgr-*", "spark-*/blockmgr-*", "spark-*/executor-*/blockmgr-*")
+#: Settings in the order in which Spark reads them: variables, then properties of the JVM.
+_VARIABLES = ("SPARK_EXECUTOR_DIRS", "SPARK_LOCAL_DIRS")
+_PROPERTIES = ("spark.local.dir", "java.io.tmpdir")
+
+
+def local_dirs_notice(pid: int) -> str | None:
+    """Says where a Spark process has its temp files; None for any other process."""
+    arguments = _words(pid, "cmdline")
+    if not any("org.apache.spark." in argument for argument in arguments):
+        return None
+    pairs = (entry.partition("=") for entry in _words(pid, "environ"))
+    for setting, directories in _candidates(
+        pid, arguments, {name: value for name, _, value in pairs}
+    ):
+        root = f"/proc/{pid}/root"
+        used = [path for path in directories if _has_blocks(Path(f"{root}{path}"))]
+        if used:
+            names = ", ".join(f"{path}{_in_memory(pid, path)}" for path in used)
+            return f"Spark's local directories, by {setting}: {names}"
+    return "Spark has made no local directory yet; its files are known by their names (blockmgr-*)"
+
+
+def _words(pid: int, name: str) -> list[str]:
+    """The arguments or variables of a process; none where they may not be read."""
+    with suppress(OSError):
+        content = Path(f"/proc/{pid}/{name}").read_bytes()
+        return [os.fsdecode(word) for word in content.split(b"\0") if word]
+    return []
+
+
+def _candidates(
+    pid: int, arguments: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[tuple[str, list[str]]]:
+    """Settings with the directories that they name, the one that counts first."""
+    if open_below := sorted(_opened(pid)):
+        yield "its open files", open_below
+    # LOCAL_DIRS is YARN's, in whose containers it wins.
+    variables = (("LOCAL_DIRS",) if "CONTAINER_ID" in environment else ()) + _VARIABLES
+    for name in variables:
+        if environment.get(name):
+            yield name, environment[name].split(",")
+    for name in _PROPERTIES:
+        for argument in arguments:
+            # As in -Dspark.local.dir=/mnt, or after --conf.
+            key, equals, value = argument.removeprefix("-D").partition("=")
+            if equals and key == name:
+                yield name, value.split(",")
+    yield "default", ["/tmp"]
+
+
+def _opened(pid: int) -> set[str]:
+    """The local directories of files that the process has open."""
+    directories = set()
+    with suppress(OSError):
+        for descriptor in os.scandir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                before, found, _ = os.readlink(descriptor).partition("/blockmgr-")
+                directories |= {before} if found else set()
+    return directories
+
+
+def _has_blocks(directory: Path) -> bool:
+    with suppress(OSError):
+        return any(next(directory.glob(name), None) for name in _BLOCK_FOLDERS)
+    return False
+
+
+def _in_memory(pid: int, directory: str) -> str:
+    """A remark on a directory in memory, as of an emptyDir of Kubernetes with medium Memory."""
+    mounts = []
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines():
+            before, _, after = line.partition(" - ")
+            point = before.split()[4]
+            if Path(directory).is_relative_to(point):
+                mounts.append((len(point), after.split()[0]))
+    # Of two mounts at one point the later one is seen.
+    filesystem = max(reversed(mounts), key=lambda mount: mount[0], default=(0, ""))[1]
+    return f" ({filesystem}: in memory)" if filesystem in IN_MEMORY else ""

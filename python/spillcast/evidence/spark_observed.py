@@ -1,0 +1,126 @@
+"""Recordings of executors beside an event log: how long each task waited for its temp files."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.errors import EvidenceMixed, TimesUnknown
+from spillcast.evidence.spark import Application, ObservedTasks
+from spillcast.recording.meta import Meta
+from spillcast.recording.recording import Recording
+
+Floats = NDArray[np.float64]
+#: Kinds of temp files, as engines/spark names them.
+SPILL, SHUFFLE = "spill", "shuffle"
+
+
+def observed(application: Application, recordings: Sequence[Recording]) -> Application:
+    """The application with the waits of its tasks.
+
+    Recordings are of all executors or some, and may cover a part of the run.
+
+    Waits are divided among the tasks that ran at the same time in proportion to their bytes a
+    second. InputError if the recordings are of another run.
+    """
+    for recording in recordings:
+        recording.need_io()
+        if not recording.meta.raw.whole or recording.meta.started_at is None:
+            raise TimesUnknown(
+                f"{recording.path}: single waits were kept for parts of the run only",
+                "record again without --slices",
+            )
+    launched_ms, finished_ms, moved = (
+        np.array(column, dtype=np.float64) for column in application.core.local_io()
+    )
+    waited_ms, waits_s = _waits(recordings)
+    spans_ms = [_span_ms(recording.meta) for recording in recordings]
+    begin_ms, end_ms = min(begin for begin, _ in spans_ms), max(end for _, end in spans_ms)
+    recorded = (launched_ms >= begin_ms) & (finished_ms <= end_ms)
+    coverage = _coverage(application, recordings)
+    covered = coverage * moved.sum() / max(moved[recorded].sum(), 1)
+    if not moved[recorded].any() or not covered:
+        paths = ", ".join(str(recording.path) for recording in recordings)
+        raise EvidenceMixed(
+            f"{paths}: recorded no temp files of {application.log.id}",
+            f"give the recordings of its executors, made while {application.path} was written",
+        )
+    task_waits_s = _divided(waited_ms, waits_s, launched_ms, finished_ms, moved)
+    # Other executors waited as long for a byte.
+    task_waits_s /= min(covered, 1.0)
+    s_per_byte = task_waits_s[recorded].sum() / moved[recorded].sum()
+    task_waits_s = np.where(recorded, task_waits_s, s_per_byte * moved)
+    caches = [_page_cache_bytes(recording.meta) for recording in recordings]
+    known = [cache_bytes for cache_bytes in caches if cache_bytes is not None]
+    tasks = ObservedTasks(task_waits_s.tolist(), min(known, default=None), coverage)
+    return replace(application, observed=tasks)
+
+
+def _waits(recordings: Sequence[Recording]) -> tuple[Floats, Floats]:
+    """The middle of each wait for a temp file, in ms since 1970, and its time in s; in order."""
+    middles, waits = [np.zeros(0)], [np.zeros(0)]
+    for recording in recordings:
+        begin_ms, _ = _span_ms(recording.meta)
+        for rows in recording.whole.batches("waits"):
+            # A call that did not leave the CPU copied from or to the page cache.
+            rows = rows.filter(rows["temp"].values & (rows["blocked"].filled(True) != 0))
+            elapsed_ns = rows["elapsed_ns"].values
+            middles.append(begin_ms + (rows["start_ns"].values + elapsed_ns / 2) / 1e6)
+            waits.append(elapsed_ns / 1e9)
+    middle_ms, wait_s = np.concatenate(middles), np.concatenate(waits)
+    order = np.argsort(middle_ms, kind="stable")
+    return middle_ms[order], wait_s[order]
+
+
+def _divided(
+    waited_ms: Floats, waits_s: Floats, launched_ms: Floats, finished_ms: Floats, moved: Floats
+) -> Floats:
+    """Waits by task: each wait is divided among the tasks that ran then, by their bytes a ms."""
+    rate = moved / np.maximum(finished_ms - launched_ms, 1.0)
+    times = np.concatenate([launched_ms, finished_ms])
+    order = np.argsort(times, kind="stable")
+    total_rate = np.concatenate([[0.0], np.cumsum(np.concatenate([rate, -rate])[order])])
+    rate_then = total_rate[np.searchsorted(times[order], waited_ms, side="right")]
+    # What is left of sums when no task runs is a rounding error.
+    runs = rate_then > 1e-9 * rate.max(initial=0.0)
+    s_per_rate = np.divide(waits_s, rate_then, out=np.zeros(len(waits_s)), where=runs)
+    until = np.concatenate([[0.0], np.cumsum(s_per_rate)])
+    begin, end = (np.searchsorted(waited_ms, ms, side="right") for ms in (launched_ms, finished_ms))
+    divided: Floats = rate * (until[end] - until[begin])
+    return divided
+
+
+def _span_ms(meta: Meta) -> tuple[float, float]:
+    """Begin and end of a recording, in ms since 1970."""
+    assert meta.started_at is not None
+    begin_ms = datetime.fromisoformat(meta.started_at).timestamp() * 1e3
+    return begin_ms, begin_ms + 1e3 * max(meta.recorded_s, meta.elapsed_s)
+
+
+def _coverage(application: Application, recordings: Sequence[Recording]) -> float:
+    """The share of the application's temp I/O that was recorded.
+
+    By local reads of shuffles, as the log counts spills of a shuffle as either kind of bytes.
+    """
+    kinds = [kind for recording in recordings for kind in recording.meta.temp_kinds]
+    stages = application.log.stages
+    if read_bytes := sum(stage.shuffle_read_local_bytes for stage in stages):
+        return sum(kind.read_bytes for kind in kinds if kind.kind == SHUFFLE) / read_bytes
+    spill_bytes = sum(stage.spill_bytes for stage in stages)
+    written_bytes = sum(kind.written_bytes for kind in kinds if kind.kind == SPILL)
+    return written_bytes / max(spill_bytes, 1)
+
+
+def _page_cache_bytes(meta: Meta) -> int | None:
+    """What the process left of the memory of its machine and of its cgroup."""
+    memory, room = meta.memory, []
+    resident = memory.peak_rss_bytes or 0
+    if memory.limit_bytes is not None:
+        room.append(memory.limit_bytes - (memory.group_held_bytes or resident))
+    if meta.machine.memory_available_bytes is not None:
+        # Of a process that was running its memory was not available.
+        own = resident if meta.before is None else 0
+        room.append(meta.machine.memory_available_bytes - own)
+    return max(min(room), 1) if room else None

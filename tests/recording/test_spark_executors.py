@@ -1,0 +1,184 @@
+"""Executors of Spark under observation: a job in local mode beside its own event log."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from cases import cases
+from evidence import known, waits
+from harness import spillcast
+from spark_logs import BEGIN_MS, text, two_stages
+from spillcast.engines.spark.local_dirs import local_dirs_notice
+from spillcast.errors import EvidenceMixed
+from spillcast.evidence.spark import read_application
+from spillcast.evidence.spark_observed import observed
+from spillcast.forecast.question import Question
+from spillcast.forecast.spark import forecast_application
+from spillcast.recording import Recording
+from spillcast.recording.meta import KeptWaits
+from spillcast.recording.observed import TempKind
+
+#: A sort whose rows are shuffled and spilled.
+JOB = """
+import sys
+from pyspark.sql import SparkSession
+settings = {
+    "spark.local.dir": sys.argv[1], "spark.eventLog.enabled": "true",
+    "spark.eventLog.dir": sys.argv[2], "spark.eventLog.rolling.enabled": "false",
+    "spark.eventLog.compress": "false", "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "512m",
+    "spark.shuffle.spill.numElementsForceSpillThreshold": "20000",
+}
+builder = SparkSession.builder.master("local[2]")
+for name, value in settings.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+rows = spark.range(0, 100_000, 1, 2).selectExpr("hash(id) as v", "repeat(string(id), 6) as t")
+rows.orderBy("v").write.format("noop").mode("overwrite").save()
+spark.stop()
+"""
+
+
+@pytest.mark.skipif(
+    find_spec("pyspark") is None or shutil.which("java") is None, reason="needs pyspark and Java"
+)
+def test_kinds_of_files_are_those_that_the_event_log_counts(tmp_path):
+    local, logs, output = tmp_path / "local", tmp_path / "logs", tmp_path / "run.spill"
+    logs.mkdir()
+    done = spillcast("record", "-o", output, "--", sys.executable, "-c", JOB, local, logs)
+    assert done.returncode == 0, done.stderr
+    [log] = logs.iterdir()
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    metrics = [event["Task Metrics"] for event in events if "Task Metrics" in event]
+    spilled = sum(task["Disk Bytes Spilled"] for task in metrics)
+    written = sum(task["Shuffle Write Metrics"]["Shuffle Bytes Written"] for task in metrics)
+    read = sum(task["Shuffle Read Metrics"]["Local Bytes Read"] for task in metrics)
+    assert spilled > 1 << 20
+    recording = Recording.open(output)
+    kinds = {kind.kind: kind for kind in recording.meta.temp_kinds if kind.engine == "spark"}
+    assert kinds["spill"].written_bytes == pytest.approx(spilled, rel=0.02)
+    assert kinds["shuffle"].written_bytes == pytest.approx(written, rel=0.02)
+    assert kinds["shuffle"].read_bytes == pytest.approx(read, rel=0.02)
+    # Each partition has a file of its own first.
+    assert kinds["unmerged shuffle"].written_bytes == pytest.approx(written, rel=0.02)
+    assert recording.meta.capture.mapped_temp_files == []
+    assert "spill: " in done.stdout
+    done = spillcast("forecast", log, output, "--to", "tmpfs", "--json")
+    assert done.returncode == 0, done.stderr
+    forecast = json.loads(done.stdout)
+    assert forecast["warnings"] == []
+    assert forecast["forecast_s"] <= forecast["baseline_s"]
+
+
+def executor(rows, *, started_s=0.0, blocked=True):
+    """A recording in memory of its temp I/O: op, file, bytes, begin and length in seconds."""
+    table_of_rows = waits(
+        (7, op, size, round(1e9 * begin_s), round(1e9 * length_s))
+        for op, _, size, begin_s, length_s in rows
+    )
+    files = [f"/t/blockmgr-5d/0c/{file}" for _, file, *_ in rows]
+    started = datetime.fromtimestamp(BEGIN_MS / 1e3 + started_s, UTC).isoformat()
+    count = len(rows)
+    meta = replace(
+        known(20.0, count, count),
+        started_at=started,
+        raw=KeptWaits(count, count, None),
+        temp_kinds=[
+            TempKind("spark", file.partition("_")[0], 1, op == "read" and size, 1, 0, 0.0)
+            for op, file, size, *_ in rows
+        ],
+    )
+    recording = Recording(Path("run.spill"), meta)
+    recording.waits = table_of_rows.with_column("file", files).with_column(
+        "blocked", [blocked] * count
+    )
+    return recording
+
+
+@pytest.fixture
+def application(tmp_path):
+    """Two tasks write 200 MB each from 1 s to 5 s and to 4 s; one reads them from 5 s to 10 s."""
+    path = tmp_path / "log"
+    path.write_bytes(text(two_stages()))
+    return read_application(path)
+
+
+ROWS = [
+    ("write", "shuffle_0_1_0.data.f0b1", 200_000_000, 2.0, 0.7),
+    ("write", "shuffle_0_0_0.data.56ab", 200_000_000, 4.2, 0.4),
+    ("read", "shuffle_0_0_0.data", 400_000_000, 6.0, 0.5),
+    # No task runs then.
+    ("read", "shuffle_0_0_0.data", 0, 10.2, 0.5),
+]
+
+
+def test_waits_are_those_of_the_tasks_that_ran(application):
+    """Two tasks share 0.7 s as 50 to 66.7 MB/s; what is not theirs goes to nobody."""
+    recorded = observed(application, [executor(ROWS)])
+    assert recorded.observed.coverage == 1.0
+    assert recorded.observed.waits_s == pytest.approx([0.3 + 0.4, 0.4, 0.5])
+    # By the log's own times writes took nothing; the second stage takes 4.5 s of 5 s.
+    [(forecast, _)] = forecast_application(recorded, ["tmpfs"], Question(page_cache_bytes=1 << 40))
+    assert forecast.forecast_s == pytest.approx(11.0 - 0.5)
+    assert forecast.warnings == []
+
+
+def test_calls_that_never_left_the_cpu_waited_for_no_storage(application):
+    recorded = observed(application, [executor(ROWS, blocked=False)])
+    assert recorded.observed.waits_s == [0.0, 0.0, 0.0]
+
+
+def test_one_executor_of_two_stands_for_both(application):
+    half = [(op, file, size // 2, *times) for op, file, size, *times in ROWS]
+    recorded = observed(application, [executor(half)])
+    assert recorded.observed.coverage == 0.5
+    assert recorded.observed.waits_s == pytest.approx([1.4, 0.8, 1.0])
+    assert "50%" in dict(recorded.warnings())["event-log"]
+
+
+def test_a_recording_of_another_run_is_refused(application):
+    for other in (executor(ROWS, started_s=100.0), executor([("read", "rdd_0_1", 1, 6.0, 0.1)])):
+        with pytest.raises(EvidenceMixed):
+            observed(application, [other])
+
+
+@cases(
+    ("variables", "argument", "used", "setting"),
+    [
+        (
+            {"SPARK_LOCAL_DIRS": "{0},{1}"},
+            "-Dspark.local.dir=/elsewhere",
+            [0, 1],
+            "SPARK_LOCAL_DIRS",
+        ),
+        ({"LOCAL_DIRS": "{0}"}, "spark.local.dir={1}", [1], "spark.local.dir"),
+        ({"LOCAL_DIRS": "{0}", "CONTAINER_ID": "c"}, "spark.local.dir={1}", [0], "LOCAL_DIRS"),
+        ({}, "-Djava.io.tmpdir={1}", [1], "java.io.tmpdir"),
+    ],
+)
+def test_local_directories_of_a_running_executor(tmp_path, variables, argument, used, setting):
+    places = [str(tmp_path / name) for name in "ab"]
+    for place in places:
+        (Path(place) / "blockmgr-5d").mkdir(parents=True)
+    command = [sys.executable, "-c", "import time; time.sleep(60)", argument.format(*places)]
+    variables = {name: value.format(*places) for name, value in variables.items()}
+    environment = {"PATH": os.environ["PATH"], **variables}
+    executor = subprocess.Popen([*command, "org.apache.spark.executor.X"], env=environment)
+    other = subprocess.Popen(command, env=environment)
+    try:
+        notice = local_dirs_notice(executor.pid)
+        assert setting in notice
+        assert [place in notice for place in places] == [number in used for number in (0, 1)]
+        assert local_dirs_notice(other.pid) is None
+    finally:
+        for process in (executor, other):
+            process.kill()
+            process.wait()
