@@ -121,6 +121,6 @@ def _page_cache_bytes(meta: Meta) -> int | None:
         room.append(memory.limit_bytes - (memory.group_held_bytes or resident))
     if meta.machine.memory_available_bytes is not None:
         # Of a process that was running its memory was not available.
-        own = resident if meta.before is None else 0
-        room.append(meta.machine.memory_available_bytes - own)
+        taken_bytes = resident if meta.before is None else 0
+        room.append(meta.machine.memory_available_bytes - taken_bytes)
     return max(min(room), 1) if room else None

@@ -65,8 +65,8 @@ def _opened(pid: int) -> set[str]:
     with suppress(OSError):
         for descriptor in os.scandir(f"/proc/{pid}/fd"):
             with suppress(OSError):
-                before, found, _ = os.readlink(descriptor).partition("/blockmgr-")
-                directories |= {before} if found else set()
+                before, folder, _ = os.readlink(descriptor).partition("/blockmgr-")
+                directories |= {before} if folder else set()
     return directories
 
 
