@@ -49,8 +49,8 @@ def verify(
     """Verify cells one after the other; ``on_truth`` gets all that is known after each.
 
     ``former`` are the cases of an interrupted run of the same draw, which is continued. A cell that
-    fails, or that the budget has no time for, is skipped and reported. InputError where a package
-    is missing, or there is no room in memory to emulate in.
+    fails, or that the budget has no time for, is skipped and reported. InputError where
+    the package of the only engine is missing, or there is no room in memory to emulate in.
     """
     memory = fast_parent(NEED_BYTES)
     if memory is None:
@@ -69,7 +69,8 @@ def verify(
         for cell in left:
             if cell.lab not in labs:
                 stage.step(f"{cell.engine} made ready")
-                labs[cell.lab] = _made_ready(cell.lab, room)
+                alone = len({other.engine for other in left}) == 1
+                labs[cell.lab] = _made_ready(cell.lab, room, alone=alone)
         used = {name for cell in left for name in cell.storages}
         stage.step(f"{format_count(len(used), 'storage')} made ready")
         with _places([storage for storage in storages if storage.name in used], room, fast) as made:
@@ -109,13 +110,16 @@ def _check_same_draw(former: Mapping[str, Any], about: Mapping[str, Any]) -> Non
             )
 
 
-def _made_ready(lab: type[Lab], room: Path) -> Lab | SpillcastError:
-    """Experiments in a room, or why they cannot be made on this machine."""
+def _made_ready(lab: type[Lab], room: Path, *, alone: bool) -> Lab | SpillcastError:
+    """Experiments in a room, or why they cannot be made on this machine.
+
+    InputError where a package is missing and there is no other engine.
+    """
     try:
         return lab(room)
-    except InputError:
-        raise
     except SpillcastError as error:
+        if alone and isinstance(error, InputError):
+            raise
         return error
 
 

@@ -53,7 +53,6 @@ MYSQL = Engine(
     },
     settings=MEMORY_SETTINGS,
     io_size=lambda _lower, _upper: (IO_SIZE, ()),
-    server=True,
     move=_move,
     coverage=COVERAGE,
 )
