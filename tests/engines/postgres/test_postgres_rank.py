@@ -143,7 +143,7 @@ def test_looks_in_a_folder_have_only_what_came_between(server, dsn, tmp_path):
         saved = ranked(dsn, "--save", looks, "--redact")
         assert saved["bytes"] == (tmp_path / saved["path"]).stat().st_size
         with server[0].connect() as connection:
-            connection.execute(MIDDLE)
+            connection.execute(SMALL)
     assert spillcast("postgres", looks).returncode == 0
     ranked(dsn, "--save", looks)
     [found] = ranked(looks)["servers"]
