@@ -7,6 +7,9 @@ import pytest
 
 from harness import spillcast
 from spillcast import _core
+from spillcast.engines.registry import lab_of
+from spillcast.lab.run import run_recorded
+from spillcast.lab.storages import plain
 from spillcast.recording import Recording
 
 DATAFUSION = """
@@ -83,3 +86,21 @@ def test_a_spill_is_recognised_without_its_directory(places, engine):
     owners = temp_owners(output)
     assert owners.keys() == {engine}
     assert owners[engine] > 1_000_000
+
+
+@pytest.mark.parametrize("name", ["sort", "datafusion"])
+def test_a_query_of_experiments_spills_what_it_is_to(tmp_path, name):
+    if name == "datafusion":
+        pytest.importorskip("datafusion")
+    lab = lab_of(name)(tmp_path)
+    query = lab.verified(1)[0]
+    lab.build(query.rows)
+    place = plain("disk", tmp_path / "temp")
+    ran, recording = run_recorded(lab, query, place, tmp_path / "run.spill")
+    temp = recording.meta.temp
+    assert ran.cpu_s > 0
+    if name == "sort":
+        # Each line is written to one run, and read once to be merged.
+        assert temp.bytes == 2 * next(tmp_path.glob("*.txt")).stat().st_size
+    assert temp.writes > 500
+    assert temp_owners(recording.path).keys() == {name}
