@@ -88,7 +88,6 @@ class _Server:
         self.name = name
         every = sorted((look for chain in looks for look in chain), key=lambda look: look.number)
         self.first, self.last = every[0], every[-1]
-        self.count = len(every)
         begin_s = -math.inf if since_s is None else self.last.taken_s - since_s
         self.statements: dict[str, _Statement] = {}
         self.databases: dict[str, tuple[int, int]] = {}
@@ -193,7 +192,7 @@ class _Server:
         changes = sorted([*self.changes, *changed], key=lambda change: -change.after_s)
         bucket_s, buckets = _buckets(self.periods)
         return History(
-            looks=self.count,
+            looks=len(self.periods) + 1,
             first_s=self.periods[0].before.taken_s if self.periods else self.first.taken_s,
             last_s=self.last.taken_s,
             version=self.last.version,
