@@ -236,15 +236,18 @@ def _assumptions(scope: _Scope, question: Question) -> Sequence[_Assumption]:
     for cache_bytes in _page_caches(question):
         figures = None if origin is None else figures_of(origin, cache_bytes)
         all_work = core.work(figures)
-        scale = scope.measured_s / scope.run(core, figures, all_work).elapsed_s
-        source = scope.run(scope.core, _figures(scope, origin, cache_bytes), all_work)
+        source = scope.run(core, figures, all_work)
+        scale = scope.measured_s / source.elapsed_s
+        if scope.resources.changed:
+            source = scope.run(scope.core, _figures(scope, origin, cache_bytes), all_work)
         # On an unknown storage nothing waited for it, or all that may have did.
         works = [all_work] if question.origin is not None else [all_work, core.least_work()]
         if (observed := scope.application.observed) is not None:
             # The source is the recorded run, whose waits are a part of all its work.
             works = [core.work_beside(observed.waits_s)]
         for work in works:
-            ceiling = scope.run(scope.core, None, work)
+            in_memory = origin is None and work is all_work
+            ceiling = source if in_memory else scope.run(scope.core, None, work)
             assumptions.append(_Assumption(cache_bytes, origin, work, scale, source, ceiling))
     return assumptions
 

@@ -80,7 +80,8 @@ _FORMS = {
     "pattern": "sequential|random|mixed",
     "access": "direct|buffered",
     # Of a fleet's statements, and of a server's changes.
-    "evidence": "traces|ash|traces, ash|ash, traces|looks|it ran (?:for the first time|before "
+    "evidence": "traces|ash|traces, ash|ash, traces|looks|recording|plan|application|"
+    "it ran (?:for the first time|before "
     "without spilling)|(?:rows|table blocks) per call (?:unchanged|[\\d.e+-]+ times)|[\\d.e+-]+ "
     "parallel workers per call planned instead of [\\d.e+-]+|" + NOTE,
     "note": NOTE,
