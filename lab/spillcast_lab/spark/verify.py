@@ -53,8 +53,7 @@ NAIVE, SPARKLENS = "naive", "sparklens"
 NEED_BYTES = 12 << 30
 #: Rows of a job of our own, 1 GB of text, and between which factors of it chance draws.
 ROWS, ROWS_FACTORS = 4_000_000, (0.8, 1.2)
-#: The suites at scale factor 1.
-SUITES = {suite.name: suite for suite in (TPCH, TPCDS)}
+SUITES, SCALE_FACTOR = {suite.name: suite for suite in (TPCH, TPCDS)}, 3
 #: Of our own jobs, those that also run on a cluster.
 ON_CLUSTER = ("sort-merge join", "sort")
 #: What a copy to memory moves, for the ways that know nothing but bandwidths.
@@ -75,7 +74,9 @@ def jobs_of(seed: int, names: Sequence[str] | None = None) -> list[Job]:
         return Job(name, round(ROWS * chance.uniform(*ROWS_FACTORS)), master, seed)
 
     first = [with_rows(name, "local") for name in OWN_JOBS]
-    rest = [Job(name, SUITES[name.split()[0]].rows_of_scale_1) for name in SUITE_JOBS]
+    rest = [
+        Job(name, SCALE_FACTOR * SUITES[name.split()[0]].rows_of_scale_1) for name in SUITE_JOBS
+    ]
     rest += [with_rows(name, "cluster") for name in ON_CLUSTER]
     chance.shuffle(first)
     chance.shuffle(rest)
@@ -161,9 +162,11 @@ def verify_spark(
                     raise ExperimentFailed("no time was left")
                 cases.extend(_cases(engine, job, made, runs.of(job)))
                 job_s = spent_s() - job_begun_s
-            except SpillcastError as error:
-                stage.step(f"{job.words}: skipped: {error}")
-                about["left_out"].append({**_named(job), "why": str(error)})
+            except Exception as error:
+                # Whatever fails in one job, an error of the program too, the others go on.
+                reason = str(error) if isinstance(error, SpillcastError) else repr(error)
+                stage.step(f"{job.words}: skipped: {reason}")
+                about["left_out"].append({**_named(job), "why": reason})
             about["handled"] += 1
             about["spent_s"] = spent_s()
             on_truth(truth)
@@ -202,7 +205,7 @@ class _Runs:
         tables = self._room
         if (suite := SUITES.get(job.name.split()[0])) is not None:
             self._stage.step(f"{job.words}: tables generated")
-            tables = suite.generate(self._room, job.rows, "parquet")
+            tables = suite.generate(self._room, job.rows, "parquet", SUITE_JOBS[job.name])
         on_device = [made for made in self._made if not made.volume.in_memory]
         if job.master not in self._memory_bytes:
             self._stage.step(f"{job.words}: once, to see what memory it takes")

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -58,11 +58,13 @@ class Suite:
         """The text of a query, such as ``Q18`` or ``sort``."""
         return (self.folder / f"{query.lower()}.sql").read_text()
 
-    def generate(self, room: Path, rows: int, form: str = "csv") -> Path:
+    def generate(
+        self, room: Path, rows: int, form: str = "csv", tables: Sequence[str] = ()
+    ) -> Path:
         """Generate a file for each table, readable by all; return their folder in ``room``.
 
-        Existing files are kept. ProgramMissing without the generator, SpaceInsufficient, or
-        ExperimentFailed with the generator's message.
+        ``tables`` are some of them, by default all. An existing folder is kept. ProgramMissing
+        without the generator, SpaceInsufficient, or ExperimentFailed with the generator's message.
         """
         command, scale = generator(), rows / self.rows_of_scale_1
         if command is None:
@@ -76,8 +78,8 @@ class Suite:
             message = f"{room.parent}: {self.title} needs {format_bytes(need_bytes)} of free space"
             raise SpaceInsufficient(message, "name another directory with --work DIR")
         partial = room / f"{self.name}-{rows}.partial"
-        tables = f"--tables={','.join(self.tables)}"
-        words = [str(command), self.name, form, "-s", f"{scale:g}", tables, "-o", str(partial)]
+        chosen = f"--tables={','.join(tables or self.tables)}"
+        words = [str(command), self.name, form, "-s", f"{scale:g}", chosen, "-o", str(partial)]
         ran = subprocess.run([*words, "--quiet"], capture_output=True, text=True)
         if ran.returncode:
             last_line = (ran.stderr.strip().splitlines() or ["failed"])[-1]
