@@ -10,6 +10,7 @@ from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
     from spillcast.forecast.question import Question
+    from spillcast.forecast.sizing.products import Sized
 
 
 @with_question
@@ -17,8 +18,8 @@ def size(
     evidence: Annotated[
         list[str],
         typer.Argument(
-            help="Recordings, plans of PostgreSQL's EXPLAIN, rows of pg_stat_statements, reports "
-            "or figures: one storage for all statements."
+            help="Recordings, plans of PostgreSQL's EXPLAIN, rows of pg_stat_statements, folders "
+            "that postgres --save made, reports or figures: one storage for all statements."
         ),
     ],
     within: Annotated[
@@ -61,11 +62,13 @@ def size(
     Example: spillcast size run.spill --within 60s --provider aws --runs 40/day
 
     Example: spillcast size statements.csv --runs 5000/day --prices contract.csv
+
+    Example: spillcast size /var/lib/spillcast --within 60s
     """
     from spillcast.errors import OptionInvalid
     from spillcast.forecast.sizing import free_memory_bytes
     from spillcast.forecast.sizing import size as sized
-    from spillcast.forecast.sizing.evidence import parse_runs_per_day, statements_of
+    from spillcast.forecast.sizing.evidence import parse_runs_per_day
     from spillcast.report.size import size_page
     from spillcast.storage.catalogue.prices import PROVIDERS, load_prices
     from spillcast.units import parse_duration_s
@@ -77,7 +80,7 @@ def size(
     within_s = None if within is None else parse_duration_s(within, "--within")
     runs_per_day = None if runs is None else parse_runs_per_day(runs)
     known = load_prices(prices, region, providers or PROVIDERS)
-    statements = statements_of(evidence, question, runs_per_day)
+    statements = _statements(evidence, question, runs_per_day)
     answer = sized(
         statements,
         known,
@@ -87,3 +90,22 @@ def size(
     )
     missed = answer.chosen is None and (within_s is not None or not answer.frontier)
     return Answer(answer.to_json, lambda: size_page(answer), 3 if missed else 0)
+
+
+def _statements(
+    evidence: list[str], question: "Question", runs_per_day: float | None
+) -> "list[Sized]":
+    """The statements of all evidence; of looks at servers with the runs that were counted."""
+    from spillcast.cli.postgres import of_looks
+    from spillcast.engines.postgres.rank.rank import statements_to_size
+    from spillcast.fleet.dataset import is_dataset
+    from spillcast.forecast.sizing.evidence import statements_of
+
+    statements = list["Sized"]()
+    for argument in evidence:
+        if is_dataset(argument):
+            for ranking in of_looks(argument, None, confidence=question.confidence):
+                statements += statements_to_size(ranking, Path(argument), runs_per_day)
+        else:
+            statements += statements_of([argument], question, runs_per_day)
+    return statements

@@ -1,5 +1,6 @@
 """A drawn load on real servers, looked at again and again: all is found, nothing counts twice."""
 
+import json
 from collections import Counter
 
 import pytest
@@ -12,6 +13,7 @@ from spillcast.engines.history import Rule
 from spillcast.engines.postgres.rank.command import request_of
 from spillcast.engines.postgres.rank.history import rank_looks
 from spillcast.fleet.fleet import fleet
+from spillcast.forecast.sizing.products import DAYS_PER_MONTH
 from spillcast.workspace import workspace
 
 LOOKS = 12
@@ -58,3 +60,17 @@ def test_a_fleet_reads_the_same_looks(load):
     ranked = {one.queryid: one.elapsed_s for one in rank(load).statements}
     rows = {row.sql: row.elapsed_s for row in fleet(str(load.folder), "factor:10").rows}
     assert rows == pytest.approx(ranked)
+
+
+def test_storage_is_sized_for_the_runs_that_the_looks_count(load):
+    result = spillcast("size", load.folder, "--provider", "aws", "--json")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    ranking = rank(load)
+    spilling = [row for row in ranking.counted if row.spills]
+    calls = sum(row.calls for row in spilling)
+    baseline_s = sum(row.elapsed_s for row in spilling) / calls
+    assert document["baseline_s"] == pytest.approx(baseline_s, rel=0.02)
+    last = document["frontier"][-1]
+    saved_h = calls * ranking.per_day * DAYS_PER_MONTH * (baseline_s - last["elapsed_s"]) / 3600
+    assert last["saved_h_per_month"] == pytest.approx(saved_h, rel=0.05)

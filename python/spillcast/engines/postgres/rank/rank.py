@@ -19,6 +19,7 @@ from spillcast.forecast import forecast
 from spillcast.forecast.counted import timed_on
 from spillcast.forecast.sizing import size
 from spillcast.forecast.sizing.evidence import sized_rows
+from spillcast.forecast.sizing.products import Sized
 from spillcast.forecast.work_memory import work_mem_between
 from spillcast.gate import reading
 from spillcast.redaction import struck_text
@@ -52,15 +53,21 @@ def of_rows(every: Sequence[Row], logs: Logs | None, request: RankRequest) -> li
 
 def with_sizing(ranking: ServerRanking) -> ServerRanking:
     """The ranking with storage to buy for all its statements, where their counts tell."""
-    rows = ranking.counted
-    calls = sum(row.calls for row in rows if row.spills)
-    runs_per_day = None if ranking.per_day is None else calls * ranking.per_day
     try:
-        statements = sized_rows(_PLACE, rows, runs_per_day=runs_per_day)
-        sizing = size(statements, load_prices(), confidence=ranking.confidence)
+        sizing = size(statements_to_size(ranking), load_prices(), confidence=ranking.confidence)
     except (InputError, Refusal):
         return ranking
     return replace(ranking, sizing=sizing)
+
+
+def statements_to_size(
+    ranking: ServerRanking, place: Path = _PLACE, runs_per_day: float | None = None
+) -> list[Sized]:
+    """The statements of a ranking that spill, with ``runs_per_day`` of all, else as counted."""
+    rows = ranking.counted
+    if runs_per_day is None and ranking.per_day is not None:
+        runs_per_day = sum(row.calls for row in rows if row.spills) * ranking.per_day
+    return sized_rows(place, rows, runs_per_day=runs_per_day)
 
 
 def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
