@@ -9,7 +9,7 @@ from clickhouse_runs import FORMATS, OLD, log_in
 from harness import spillcast
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo
 from spillcast.evidence.choice import Selection
-from spillcast.evidence.clickhouse.counts import counts_of_query
+from spillcast.evidence.clickhouse.counts import counts_of_query, settings_that_spill
 from spillcast.evidence.clickhouse.rows import read_rows
 from spillcast.evidence.open import read_figures
 from spillcast.evidence.recognise import recognise
@@ -72,6 +72,14 @@ def test_version_18(tmp_path):
         15667249,
     )
     assert counts.time_bounds.upper == pytest.approx(2026e-6 + 987e-6)
+
+
+def test_limits_of_memory(tmp_path):
+    """A query that sets no limit in bytes spills by the server's ratio, which is set by default."""
+    limit = "max_bytes_before_external_group_by"
+    rows = [{**OLD, "Settings": {limit: value}} for value in ("6000000", "0")]
+    names = [settings_that_spill(query) for query in read_rows(log_in(tmp_path, *rows))]
+    assert names == [[limit], ["max_bytes_ratio_before_external_group_by"]]
 
 
 def test_an_insert_writes_more_than_temp_files(tmp_path):

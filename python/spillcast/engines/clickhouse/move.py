@@ -15,8 +15,8 @@ from spillcast.units import parse_bytes
 CONFIG = "/etc/clickhouse-server/config.d/spillcast_tmp.xml"
 #: What names the place and its limit, and what the server uses now.
 CHECK = (
-    "SELECT name, value FROM system.server_settings WHERE name IN "
-    "('tmp_path', 'tmp_policy', 'temporary_data_in_cache', 'max_temporary_data_on_disk_size')"
+    'clickhouse-client --query "SELECT name, value FROM system.server_settings WHERE name IN '
+    "('tmp_path', 'tmp_policy', 'temporary_data_in_cache', 'max_temporary_data_on_disk_size')\""
 )
 SIZE_BYTES_MIN = 1 << 20
 
@@ -50,11 +50,10 @@ def move(
         "The server reads tmp_path only when it starts: running queries end.",
         command="systemctl restart clickhouse-server",
     )
-    check = shell_word(CHECK)
     steps = [
         Step(
             "Note what is in use now.",
-            command=f"clickhouse-client --query {check}",
+            command=CHECK,
         ),
         Step(
             "A directory of the server's user alone: at its start the server deletes files in it "
@@ -64,7 +63,7 @@ def move(
         Step("Nothing is overwritten.", command=f"set -C; cat > {CONFIG} <<'XML'\n{config}\nXML"),
         Step("It is to be readable to the server.", command=f"chown clickhouse: {CONFIG}"),
         restart,
-        Step("Check that the server uses it.", command=f"clickhouse-client --query {check}"),
+        Step("Check that the server uses it.", command=CHECK),
     ]
     revert = [Step("The setting of before.", command=f"rm {CONFIG}"), restart]
     warnings = [

@@ -20,12 +20,16 @@ from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.postgres_meta import Statement
 from spillcast.units import format_bytes
 
-#: What spills, by the part of the events' names, with the setting that keeps it in memory.
+#: What spills, by the part of the events' names, with the settings that limit its memory. Where a
+#: query sets none of them, the default of the last one applies.
 SPILLS = {
-    "Sort": "max_bytes_before_external_sort",
-    "Aggregation": "max_bytes_before_external_group_by",
-    "Join": "max_bytes_in_join",
-    "Distinct": "max_bytes_before_external_distinct",
+    "Sort": ("max_bytes_before_external_sort", "max_bytes_ratio_before_external_sort"),
+    "Aggregation": (
+        "max_bytes_before_external_group_by",
+        "max_bytes_ratio_before_external_group_by",
+    ),
+    "Join": ("max_bytes_before_external_join", "max_bytes_in_join"),
+    "Distinct": ("max_bytes_before_external_distinct", "max_bytes_ratio_before_external_distinct"),
 }
 #: The pool of threads that reads tables, by what it found in the page cache.
 _POOL = ("ThreadPoolReaderPageCacheHit", "ThreadPoolReaderPageCacheMiss")
@@ -106,7 +110,12 @@ def no_spill_bytes(query: LoggedQuery) -> tuple[int, int] | None:
 
 def settings_that_spill(query: LoggedQuery) -> list[str]:
     """The settings beyond which it spilled, by what spilled."""
-    return [name for kind, name in SPILLS.items() if query.event(f"External{kind}WritePart")]
+    limits = [names for kind, names in SPILLS.items() if query.event(f"External{kind}WritePart")]
+    usual = -1 if query.settings else 0
+    return [
+        next((name for name in names if query.settings.get(name, "0") != "0"), names[usual])
+        for names in limits
+    ]
 
 
 def counts_of_query(path: Path, query: LoggedQuery, selection: Selection) -> Counts:
