@@ -6,6 +6,9 @@ import pytest
 
 from harness import spillcast
 from spark_logs import event, task, text, two_stages
+from spillcast.forecast.spark import figures_of
+from spillcast.storage import Group, Storage
+from spillcast.storage.source import GRID
 
 
 @pytest.fixture
@@ -198,3 +201,15 @@ def test_a_run_that_its_storage_does_not_explain_is_said(log):
     slow = "limits:iops=100000,throughput=1MB/s,latency=0.1ms"
     [entry] = forecast(log, "--from", slow, "--to", "tmpfs", "--page-cache", "100M")
     assert "event-log" in [warning["code"] for warning in entry["warnings"]]
+
+
+def test_writeback_is_as_fast_as_direct_writes():
+    def group(op, access, ns):
+        return Group(op, 1 << 20, 8, 100, 100 << 20, 100 * ns, [ns], [100], [100], [ns],
+                     "sequential", access)  # fmt: skip
+
+    # 8 MiB in 1 ms to memory, in 80 ms to the device.
+    groups = [group("read", "buffered", 40_000_000), group("write", "buffered", 1_000_000),
+              group("write", "direct", 80_000_000)]  # fmt: skip
+    write_bytes_per_s = figures_of(Storage("disk", GRID, groups), 1 << 30)[2]
+    assert write_bytes_per_s < 2 * (8 << 20) / 0.08

@@ -318,10 +318,11 @@ def _page_caches(question: Question) -> Sequence[float]:
 
 def figures_of(storage: Storage, cache_bytes: float) -> Figures:
     """The bandwidths of a storage, as the kernel reads ahead and writes back on it."""
-    model = Model(storage)
+    # A buffered write ends in memory, a buffered read with what the kernel reads ahead.
+    models = {"read": Model(storage), "write": Model(storage, access="direct")}
 
     def bytes_per_s(op: str, size_bytes: int, depth: int) -> float:
-        latency = model.latency(op, size_bytes, depth=depth, sequential=True, lasting=True)
+        latency = models[op].latency(op, size_bytes, depth=depth, sequential=True, lasting=True)
         return depth * size_bytes / max(latency.mean_s, 1e-9)
 
     return (
