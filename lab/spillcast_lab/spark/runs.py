@@ -14,6 +14,7 @@ from typing import Any
 
 from spillcast.errors import ExperimentFailed
 from spillcast.evidence.spark import Application, read_application
+from spillcast.lab.case import SUITES
 from spillcast.recording.observed import meminfo_bytes
 from spillcast.storage.probe import memory_group
 from spillcast_lab.kernel_slowed import WATCH_S, held_in, moved
@@ -58,9 +59,10 @@ class Job:
         return self.name if self.master == "local" else f"{self.name} on a cluster"
 
     @property
-    def names(self) -> tuple[str, str]:
-        """What chooses it: its own name, and its suite or the first word of its name."""
-        return self.words, self.name.split()[0]
+    def names(self) -> tuple[str, ...]:
+        """What chooses it: its words, and its suite where it is a query of one."""
+        suite = self.name.split()[0]
+        return (self.words, suite) if suite in SUITES else (self.words,)
 
 
 def run_job(
