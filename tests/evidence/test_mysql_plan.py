@@ -5,7 +5,7 @@ import json
 import pytest
 
 from spillcast.errors import InputError
-from spillcast.evidence.mysql_plan import merges
+from spillcast.evidence.mysql.plan import merges
 from spillcast.evidence.open import read_figures
 
 SORTED = {

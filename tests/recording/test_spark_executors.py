@@ -18,10 +18,10 @@ from harness import spillcast
 from spark_logs import BEGIN_MS, text, two_stages
 from spillcast.engines.spark.local_dirs import local_dirs_notice
 from spillcast.errors import EvidenceMixed
-from spillcast.evidence.spark import read_application
-from spillcast.evidence.spark_observed import observed
+from spillcast.evidence.spark.application import read_application
+from spillcast.evidence.spark.observed import observed
 from spillcast.forecast.question import Question
-from spillcast.forecast.spark import forecast_application
+from spillcast.forecast.spark.forecast import forecast_application
 from spillcast.recording import Recording
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.observed import TempKind

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import log, sqrt
 from statistics import fmean
 
-from spillcast.forecast.spark import MODEL_SPREAD, RUN_SPREAD
+from spillcast.forecast.spark.forecast import MODEL_SPREAD, RUN_SPREAD
 from spillcast.lab.case import Case, Truth
 from spillcast.report.table import markdown_table, paragraph
 from spillcast.report.verify import percent, share

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import ExperimentFailed
-from spillcast.evidence.spark import Application, read_application
+from spillcast.evidence.spark.application import Application, read_application
 from spillcast.lab.case import SUITES
 from spillcast.recording.observed import meminfo_bytes
 from spillcast.storage.probe import memory_group

@@ -29,9 +29,9 @@ from spillcast.errors import (
     SpillcastError,
     TargetUnknown,
 )
-from spillcast.evidence.spark import Application
+from spillcast.evidence.spark.application import Application
 from spillcast.forecast.question import Question
-from spillcast.forecast.spark import figures_of, forecast_application
+from spillcast.forecast.spark.forecast import figures_of, forecast_application
 from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant
 from spillcast.lab.demo import Stage
 from spillcast.lab.storages import fast_parent

@@ -62,6 +62,6 @@ SQLSERVER = Engine(
         evidence="actual plans, dm_exec_query_stats, dm_io_virtual_file_stats",
         parallel="threads that spilled, by the plan",
         cure="the memory grant, by the plan",
-        verified="published plans; no measured run",
+        verified="plans of published forms; no measured run",
     ),
 )

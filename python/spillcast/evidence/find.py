@@ -17,7 +17,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.address import is_address
 from spillcast.evidence.recognise import is_word, recognise
-from spillcast.evidence.spark_log import is_log_folder
+from spillcast.evidence.spark.log import is_log_folder
 from spillcast.evidence.text import HEAD_BYTES, head_of
 from spillcast.gate import check_kind
 from spillcast.recording.meta import is_recording

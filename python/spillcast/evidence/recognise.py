@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.evidence.clickhouse.rows import is_parquet_log, is_query_log
-from spillcast.evidence.spark_log import is_event_log
+from spillcast.evidence.spark.log import is_event_log
 from spillcast.evidence.tables import table_of
 from spillcast.evidence.text import head_of
 from spillcast.evidence.unwrap import unwrapped
@@ -282,7 +282,7 @@ KINDS: Sequence[Kind] = (
     _report(4.25, "oracle.xplan.read", _matching(r"\|\s*Id\s*\|\s*Operation\s*\|")),
     _report(
         4.1,
-        "mysql_plan.read",
+        "mysql.plan.read",
         _matching(r'"query_block"\s*:|^\W*-> .*\(cost=[\d.e+]+ rows=[\d.e+]+\)'),
     ),
     _report(4.0, "figures.duckdb_profile.read", _profile),

@@ -35,7 +35,7 @@ from spillcast.evidence.oracle.block_size import header_of
 from spillcast.evidence.oracle.spooled import read_spooled
 from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
 from spillcast.evidence.postgres.plan import read_plan
-from spillcast.evidence.spark import Application, read_application
+from spillcast.evidence.spark.application import Application, read_application
 from spillcast.fleet.dataset import ACTIVE, CPU, FACTS_FOLDER, RUNS_FOLDER, UNKNOWN, WAIT
 from spillcast.fleet.place import Source, content_hash
 from spillcast.gate import COUNT_MAX, damaged, reading

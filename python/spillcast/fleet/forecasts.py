@@ -22,7 +22,7 @@ import numpy as np
 from spillcast.errors import InputError, Refusal
 from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER, Row
 from spillcast.evidence.postgres.statements import counts_of_row
-from spillcast.evidence.spark import Application
+from spillcast.evidence.spark.application import Application
 from spillcast.fleet.dataset import (
     ACTIVE,
     ANEW,
@@ -48,7 +48,7 @@ from spillcast.forecast.oracle.forecast import forecast_events
 from spillcast.forecast.oracle.parts import Target
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
-from spillcast.forecast.spark import forecast_application
+from spillcast.forecast.spark.forecast import forecast_application
 from spillcast.gate import damaged, reading
 from spillcast.parquet import batches_of, table_of
 from spillcast.storage.target import resolve

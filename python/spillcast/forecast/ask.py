@@ -109,8 +109,8 @@ def _of_application(files: Evidence, targets: Sequence[Target], question: Questi
 
     Recordings of its executors, if given, tell how long its tasks waited for temp files.
     """
-    from spillcast.evidence.spark import read_application
-    from spillcast.forecast.spark import forecast_application
+    from spillcast.evidence.spark.application import read_application
+    from spillcast.forecast.spark.forecast import forecast_application
 
     replace(files, recordings=[]).only_kind()
     question.check(files, events=False)
@@ -125,7 +125,7 @@ def _of_application(files: Evidence, targets: Sequence[Target], question: Questi
     with question.reading(files.spark) as read:
         application = read_application(files.spark[0], read)
     if files.recordings:
-        from spillcast.evidence.spark_observed import observed
+        from spillcast.evidence.spark.observed import observed
 
         application = observed(application, list(map(Recording.open, files.recordings)))
         if application.observed is not None and question.page_cache_bytes is None:

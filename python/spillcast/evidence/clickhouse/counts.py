@@ -99,7 +99,7 @@ def spilled_bytes(query: LoggedQuery) -> int:
 def no_spill_bytes(query: LoggedQuery) -> tuple[int, int] | None:
     """Bounds of the memory in which it would not have spilled; None if the log has no peak.
 
-    Memory in place of temp files took 1.05 to 3.7 times the uncompressed bytes in measured sorts,
+    Memory in place of temp files took 1.05 to 3.7 times the uncompressed bytes in measured
     joins, aggregations and DISTINCT: hash tables are partly empty, and double as they grow.
     """
     uncompressed = query.event(_UNCOMPRESSED)

@@ -20,8 +20,8 @@ from spillcast.forecast.remaining.estimate import (
     PLAN_SOURCE,
 )
 from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING
-from spillcast.forecast.spark import TERMS as APPLICATION_TERMS
-from spillcast.forecast.spark_stages import BOUNDS
+from spillcast.forecast.spark.forecast import TERMS as APPLICATION_TERMS
+from spillcast.forecast.spark.stages import BOUNDS
 from spillcast.profile.result import CALL, DIMENSIONS, FUNCTION, ROW_SOURCE
 from spillcast.profile.timeline import ON_CPU, OTHERS, STATES
 from spillcast.recording.capture import SOURCES

@@ -25,7 +25,7 @@ from spillcast.errors import (
     first_line,
 )
 from spillcast.evidence.address import is_address, open_filesystem
-from spillcast.evidence.spark_log import parts_of
+from spillcast.evidence.spark.log import parts_of
 from spillcast.gate import reading
 
 #: Engines that replace Spark's own operators: by property, a part of its value, a name.

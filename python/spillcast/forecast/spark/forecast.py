@@ -14,7 +14,7 @@ from statistics import NormalDist, fmean
 
 from spillcast import _core
 from spillcast.errors import NoTempIo, Refusal, TargetUnknown
-from spillcast.evidence.spark import Application
+from spillcast.evidence.spark.application import Application
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import (
     Forecast,
@@ -25,8 +25,8 @@ from spillcast.forecast.result import (
     Warned,
     WithoutSpills,
 )
-from spillcast.forecast.spark_resources import Resources
-from spillcast.forecast.spark_stages import StageRow, StageTimes, stage_forecasts
+from spillcast.forecast.spark.resources import Resources
+from spillcast.forecast.spark.stages import StageRow, StageTimes, stage_forecasts
 from spillcast.recording.event_names import OPS
 from spillcast.storage.model import Model
 from spillcast.storage.storage import Storage

@@ -1,0 +1,1 @@
+"""Spark: event logs of applications, and recordings of their executors."""

@@ -1,0 +1,1 @@
+"""Spark applications, simulated with their temp files on another storage."""
