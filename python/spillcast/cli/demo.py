@@ -11,8 +11,8 @@ def demo(
 ) -> Answer:
     """Run the whole loop on an engine, and compare.
 
-    A join spills to slow temp storage and is recorded; fast storage is probed; the forecast is
-    made; then the join is run there. Nothing is left behind.
+    A query spills to slow temp storage and is recorded; fast storage is probed; the forecast is
+    made; then the query is run there. Nothing is left behind.
     """
     from spillcast.cli.progress import TerminalStage
     from spillcast.lab.case import document
