@@ -24,10 +24,16 @@ def recorded(rig, statement, tmp_path, *, by_text=False):
         cursor.execute("select connection_id()")
         [[number]] = cursor.fetchall()
         selector = SessionSelector(None if by_text else number, "SHA2" if by_text else None)
-        timer = threading.Timer(0.7, cursor.execute, [statement])
-        timer.start()
-        recording = record_mysql(rig.dsn, tmp_path / "run.spill", selector)
-        timer.join()
+        thread = threading.Thread(target=cursor.execute, args=[statement])
+
+        def begin(*_status):
+            if thread.ident is None:
+                thread.start()
+
+        recording = record_mysql(
+            rig.dsn, tmp_path / "run.spill", selector, say=begin, on_status=begin
+        )
+        thread.join()
     return recording
 
 
