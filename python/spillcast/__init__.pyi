@@ -41,7 +41,11 @@ class _Options(TypedDict, total=False):
     queryid: str | None
     origin: str | None
     execution: int | None
+    job: int | None
     page_cache_bytes: int | None
+    executors: int | None
+    cores: int | None
+    memory_bytes: int | None
     temp_dirs: Sequence[str | Path]
     lenient: bool
     exact: bool

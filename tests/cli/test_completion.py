@@ -36,7 +36,7 @@ COMPLETIONS = [
     ("fore", {"forecast"}),
     ("forecast run.spill --meth", {"--method"}),
     ("forecast run.spill --method ", {"counts", "seed"}),
-    ("storage ", {"list", "show", "compare"}),
+    ("storage ", {"list", "show", "compare", "managed"}),
 ]
 
 

@@ -229,7 +229,7 @@ def test_a_query_that_is_not_there(tmp_path):
 def test_options_and_verbs_that_do_not_go_with_plans(tmp_path):
     path = written(tmp_path, TEXT_PLAN)
     for options, words in (
-        (("--queryid", "7"), "pg_stat_statements"),
+        (("--queryid", "7"), "--queryid"),
         (("--sql-id", "7"), "ASH"),
         (("--method", "seed"), "ASH"),
     ):

@@ -265,7 +265,6 @@ def test_bad_input_is_one_line(tmp_path):
         said = only_line(spillcast(*verb), 2)
         assert "'spillcast.dataset/9'" in said
         assert "'spillcast.dataset/1'" in said
-    assert "no dataset" in only_line(spillcast("fleet", tmp_path / "in", "--to", "factor:2"), 2)
     # A folder with something else in it is no place for a dataset.
     assert "no dataset" in only_line(spillcast("ingest", tmp_path / "in", "-o", tmp_path / "in"), 2)
     empty = tmp_path / "empty"

@@ -29,8 +29,8 @@ from spillcast.forecast.storage_warnings import (
 )
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.workload import Workload
+from spillcast.recording.observed import IN_MEMORY
 from spillcast.storage import Storage
-from spillcast.storage.memory import IN_MEMORY
 from spillcast.storage.source import ASSUMED
 from spillcast.units import format_bytes, format_duration
 

@@ -22,9 +22,8 @@ from spillcast.gate import json_of, text_of
 from spillcast.lab.case import Case, Evidence, Runs, Truth
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast.recording import Recording
-from spillcast.recording.observed import TempPlace, named_temp_places
+from spillcast.recording.observed import IN_MEMORY, TempPlace, named_temp_places
 from spillcast.recording.postgres_meta import Statement
-from spillcast.storage.memory import IN_MEMORY
 from spillcast.storage.target import resolve
 
 #: The storage that something was recorded on, as a target.

@@ -14,6 +14,9 @@ from spillcast import _core
 from spillcast.document import key
 from spillcast.units import format_bytes
 
+#: File systems whose pages are the storage itself.
+IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
+
 if TYPE_CHECKING:
     from spillcast.recording.meta import Meta
 

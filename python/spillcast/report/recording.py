@@ -7,9 +7,9 @@ from spillcast.recording import Recording
 from spillcast.recording.calibration import is_old
 from spillcast.recording.completeness import Part, unrecognised, unspilled
 from spillcast.recording.meta import CaptureAccount, Meta
+from spillcast.recording.observed import IN_MEMORY
 from spillcast.recording.postgres_meta import RecordedQuery, Sampling
 from spillcast.report.table import Column, Table
-from spillcast.storage.memory import IN_MEMORY
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_count, format_duration
 

@@ -11,6 +11,7 @@ from spillcast.evidence.counts import Counts
 from spillcast.recording import Recording
 from spillcast.recording.meta import Memory
 from spillcast.recording.observed import (
+    IN_MEMORY,
     command_of,
     meminfo_bytes,
     memory_groups,
@@ -21,8 +22,6 @@ from spillcast.recording.spill import spill_bytes
 from spillcast.text import shell_word
 from spillcast.units import format_bytes
 
-#: File systems whose pages are the storage itself.
-IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
 _VM = Path("/proc/sys/vm")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spillcast.engines.engine import BY_PROCESS, Coverage, Engine, LikelyName
+from spillcast.engines.engine import BY_PROCESS, Coverage, Engine
 
 if TYPE_CHECKING:
     from spillcast.engines.clickhouse.lab import ClickHouseLab
@@ -32,7 +32,6 @@ ENGINE = Engine(
     label="ClickHouse",
     temp_names={
         "sort runs, hash buckets, join blocks": "tmp????????-????-????-????-????????????",
-        "the same, until version 22": LikelyName("tmp???????*"),
     },
     io_size=lambda _lower, _upper: (IO_SIZE, ()),
     lab=_lab,

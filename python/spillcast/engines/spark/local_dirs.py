@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from spillcast.storage.memory import IN_MEMORY
+from spillcast.recording.observed import IN_MEMORY
 
 #: Where an executor may make its own directory below a local one: in local mode, and in a cluster.
 _BLOCK_FOLDERS = ("blockmgr-*", "spark-*/blockmgr-*", "spark-*/executor-*/blockmgr-*")

@@ -32,9 +32,9 @@ from spillcast.forecast.oracle.rest import TargetRest, latency_error, target_res
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.forecast.storage_warnings import about_measuring, about_provenance
+from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import resampled_means
 from spillcast.storage import Storage
-from spillcast.storage.memory import IN_MEMORY
 from spillcast.storage.source import ASSUMED
 from spillcast.units import format_bytes, format_count, format_duration
 

@@ -16,10 +16,10 @@ from spillcast import _core
 from spillcast.recording import Recording
 from spillcast.recording.distinct import distinct
 from spillcast.recording.event_names import OPS
+from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import NORMAL_95
 from spillcast.storage import Storage
 from spillcast.storage.budget import Budget
-from spillcast.storage.memory import IN_MEMORY
 from spillcast.storage.model import Model, behaviour_of
 from spillcast.storage.probe import bounded_run, failures_as_errors
 from spillcast.storage.storage import write_cache_limit
