@@ -12,13 +12,14 @@ from spillcast.engines.mysql.lab import MariaDbLab
 from spillcast.errors import InputError
 
 ROWS = 60_000
-#: About 30 runs of the sort below, in two levels of merges.
+#: About 30 runs of the sort below, in two levels of merges. Both statements sleep, for one that ends
+#: between two looks is not seen.
 SORT = (
-    "select max(sha2(concat(amount01, id), 256)) from "
+    "select sleep(0.5), max(sha2(concat(amount01, id), 256)) from "
     "(select amount01, id from t order by amount02, id limit 59000) s"
 )
 GROUP_BY = (
-    "select count(*), max(sha2(repeat(pad, 200), 256)) from "
+    "select sleep(0.5), count(*), max(sha2(repeat(pad, 200), 256)) from "
     "(select pad, count(*) from wide group by pad) s"
 )
 

@@ -11,7 +11,7 @@ from harness import available
 from spillcast.engines.engine import SessionSelector
 from spillcast.engines.mysql.connection import Server, connected, parts_of, server_of, shown_dsn
 from spillcast.engines.mysql.live import record_mysql, sessions
-from spillcast.errors import InputError, ServerUnsuited
+from spillcast.errors import InputError, QueryEnded, ServerUnsuited
 
 needs_capture = pytest.mark.skipif(
     not available("bpf") and not available("perf"), reason="no capture can attach"
@@ -53,6 +53,12 @@ def test_only_the_thread_of_the_session_is_recorded(rig, tmp_path):
     assert beside.meta.ended_by == "end"
     assert beside.meta.engine.query == SORT
     assert beside.meta.server_query.before_recording_s == 0
+
+
+@needs_capture
+def test_a_query_between_two_looks_ends_the_wait(rig, tmp_path):
+    with pytest.raises(QueryEnded):
+        recorded(rig, "select 1", tmp_path)
 
 
 @needs_capture

@@ -295,6 +295,11 @@ class _Query:
             if session.runs:
                 self._began_ns = max(before_ns, now_ns - round(session.seconds * 1e9))
                 self._before_s, self._text, self.session = 0.0, session.info, session
+            elif session.query_id != self.session.query_id:
+                raise QueryEnded(
+                    f"session {session.id} ran a query between two looks, which are "
+                    f"{format_duration(1 / self._rate_hz)} apart: it is too short to record"
+                )
             return None
         if session is None or not session.continues(self.session):
             # What MariaDB tells of the session's next state began when this statement ended.
