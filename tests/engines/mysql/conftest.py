@@ -12,8 +12,8 @@ from spillcast.engines.mysql.lab import MariaDbLab
 from spillcast.errors import InputError
 
 ROWS = 60_000
-#: About 30 runs of the sort below, in two levels of merges. Both statements sleep, for one that ends
-#: between two looks is not seen.
+#: About 30 runs of the sort below, in two levels of merges. Both statements sleep, for one that
+#: ends between two looks is not seen.
 SORT = (
     "select sleep(0.5), max(sha2(concat(amount01, id), 256)) from "
     "(select amount01, id from t order by amount02, id limit 59000) s"
