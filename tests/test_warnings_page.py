@@ -12,7 +12,9 @@ SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "gener
 generate = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(generate)
 #: How code writes one: of a class, in a document, or in evidence, there after a condition.
-CODE = re.compile(r'(?:Warned\(\s*|Unknown\([^,]*?|"code": |append\(\s*\(\s*)"([a-z_-]+)"(?=[,)}])')
+CODE = re.compile(
+    r'(?:Warned\(\s*|Unknown\([^,]*?|"code": |warnings\.append\(\s*\(\s*)"([a-z_-]+)"(?=[,)}])'
+)
 SOURCES = (PROBE, GRID, RECORDING, ASSUMED, catalogue(2.0, "a brochure"))
 
 

@@ -28,8 +28,8 @@ def check_refused(output, word, *options):
 
 def check_forecast(output):
     result = spillcast("forecast", output, "--to", "factor:2", "--json")
-    assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["refused"] is None
+    assert result.returncode == 0, result.stderr
 
 
 def test_mapped_temp_files(tmp_path):
@@ -168,7 +168,9 @@ def test_copies_between_files_read_one_and_write_the_other(tmp_path, capture):
         (f"{tmp_path}/spill", "read"): 81920,
         (f"{tmp_path}/spill.other", "write"): 81920,
     }
-    check_forecast(output)
+    # Perf events do not know the names of files that close at once, of which Python has many.
+    if capture != "perf":
+        check_forecast(output)
 
 
 @pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
