@@ -91,6 +91,10 @@ pub(super) struct Phase {
 const PHASE_MIN_S: f64 = 1e-6;
 /// A phase ends where so little is left of it: the clock does not tell less from nothing.
 const END_S: f64 = 1e-9;
+/// After so many shorter steps in a row none is shorter than this: limits that are reached again and
+/// again would make steps without end.
+const SHORT_STEPS_MAX: u32 = 1000;
+const STEP_MIN_S: f64 = 1e-4;
 /// A share that is left by rounding alone.
 const NOTHING: f64 = 1e-9;
 /// Of the way from the background limit to the dirty limit: on the background limit.
@@ -117,6 +121,7 @@ struct Rates {
 pub(super) struct Node {
     storage: NodeStorage,
     now_s: f64,
+    short_steps: u32,
     running: Vec<Phase>,
     rates: Rates,
     /// Dirty bytes by file, the first that was written first.
@@ -134,6 +139,7 @@ impl Node {
         Node {
             storage,
             now_s: 0.0,
+            short_steps: 0,
             running: Vec::new(),
             rates: Rates::default(),
             dirty: Vec::new(),
@@ -187,7 +193,8 @@ impl Node {
         let limit_s = self
             .next_limit()
             .map_or(f64::INFINITY, |limit| (limit - self.dirty_bytes) / self.rates.growth);
-        self.now_s + ends_s.fold(limit_s, f64::min).max(0.0)
+        let least_s = if self.short_steps > SHORT_STEPS_MAX { STEP_MIN_S } else { 0.0 };
+        self.now_s + ends_s.fold(limit_s, f64::min).max(least_s)
     }
 
     /// The dirty bytes at which the rates change next.
@@ -209,6 +216,7 @@ impl Node {
     /// Progresses to a time that is not after `next_s`, and gives the phases that end there.
     pub fn advance(&mut self, to_s: f64) -> Vec<Phase> {
         let passed_s = to_s - self.now_s;
+        self.short_steps = if passed_s > 1.01 * STEP_MIN_S { 0 } else { self.short_steps + 1 };
         let limit = self.next_limit();
         self.now_s = to_s;
         let mut wrote = 0.0;
