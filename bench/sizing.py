@@ -49,15 +49,15 @@ def _searches(drawn, forecasters) -> Result:
         forecaster = forecasters[seed % RECORDINGS]
         within_s = drawn.drawn_limit_s(forecaster, seed)
         begin = process_time()
-        found, forecasts = drawn.cheapest_by_search(forecaster, within_s, STEPS)
+        cheapest_cost, forecasts = drawn.cheapest_by_search(forecaster, within_s, STEPS)
         search_s, calls = search_s + process_time() - begin, calls + forecasts
         begin = process_time()
         tried = drawn.cheapest_by_trying(forecaster, within_s, STEPS)
         trying_s += process_time() - begin
-        if (found is None) != (tried is None):
+        if (cheapest_cost is None) != (tried is None):
             off = float("inf")
-        elif found is not None:
-            off = max(off, abs(found / tried - 1))
+        elif cheapest_cost is not None:
+            off = max(off, abs(cheapest_cost / tried - 1))
     return Result(
         f"cheapest storage within a limit, {SEARCHES} recordings and limits",
         f"{search_s / SEARCHES:.2f} s of CPU, {calls / SEARCHES:.0f} forecasts each",

@@ -40,7 +40,7 @@ def temp_names() -> str:
 
 def measured(former: Mapping[str, Any], cases: Sequence[Case]) -> dict[str, Any]:
     """Median errors of forecasts from entire recordings by engine, in place of its former ones."""
-    found = dict(former)
+    figures = dict(former)
     for engine in engines("lab"):
         errors: dict[str, list[float]] = {}
         for case in cases:
@@ -50,8 +50,11 @@ def measured(former: Mapping[str, Any], cases: Sequence[Case]) -> dict[str, Any]
                 )
         if any(errors.values()):
             medians = {n: round(median(its), 4) for n, its in sorted(errors.items()) if its}
-            found[engine.name] = {"cases": sum(map(len, errors.values())), "median_errors": medians}
-    return found
+            figures[engine.name] = {
+                "cases": sum(map(len, errors.values())),
+                "median_errors": medians,
+            }
+    return figures
 
 
 def measured_text(figures: Mapping[str, Any]) -> str:

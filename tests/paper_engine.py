@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from contextlib import closing, contextmanager
 from pathlib import Path
 
 from spillcast.engines.engine import Engine, Workload
@@ -28,11 +27,9 @@ class PaperLab:
     def build(self, rows):
         """There is no table."""
 
-    @contextmanager
     def hold(self, workload, temp, environment):
         query = {"blocks": workload.rows, "temp": str(temp)}
-        with closing(HeldQuery("Paper", __name__, query, environment)) as held:
-            yield held
+        return HeldQuery("Paper", __name__, query, environment)
 
     def describe(self, workload):
         return ObservedEngine("paper", "1.0", query=f"shuffle {workload.rows} blocks")

@@ -60,8 +60,8 @@ def test_a_projection_reads_no_file():
 #: Features by which an engine could be chosen.
 FEATURES = ("lab", "memory", "move", "collect", "io_size")
 #: An engine's name, in whatever form something could be chosen by it.
-ENGINE_NAMES = {word for one in engines() if any(getattr(one, of) for of in FEATURES)
-                for word in (one.name, one.label, *one.aliases)}  # fmt: skip
+ENGINE_NAMES = {word for engine in engines() if any(getattr(engine, of) for of in FEATURES)
+                for word in (engine.name, engine.label, *engine.aliases)}  # fmt: skip
 #: A node of plans, and the format of a plan.
 ENGINE_NAMES -= {"sort", "DataFusion"}
 
@@ -216,6 +216,7 @@ def test_every_verb_is_a_file_and_every_file_a_verb():
         "passwords",
         "progress",
         "question",
+        "ranking",
         "recording",
         "rehearse",
         "usage",

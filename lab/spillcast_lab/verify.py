@@ -203,18 +203,24 @@ def _document_of(storage: Storage) -> dict[str, Any]:
 def _about(
     drawn: Drawn, storages: Sequence[Storage], repeat: int, parts: bool, budget_s: float | None
 ) -> dict[str, Any]:
+    return about_run(
+        budget_s=budget_s,
+        seed=drawn.seed,
+        repeat=repeat,
+        parts=parts,
+        storages=[_document_of(storage) for storage in storages],
+        drawn=[_named(cell) for cell in drawn.cells],
+        left_out=[_named(cell, "the budget has no time for it") for cell in drawn.without_time],
+    )
+
+
+def about_run(**facts: Any) -> dict[str, Any]:
     """The document of docs/schema.md; ``left_out``, ``handled`` and ``spent_s`` grow."""
     machine = describe_machine()
     return {
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {key: getattr(machine, key) for key in ("cpus", "memory_bytes", "kernel")},
-        "budget_s": budget_s,
-        "seed": drawn.seed,
-        "repeat": repeat,
-        "parts": parts,
-        "storages": [_document_of(storage) for storage in storages],
-        "drawn": [_named(cell) for cell in drawn.cells],
-        "left_out": [_named(cell, "the budget has no time for it") for cell in drawn.without_time],
+        **facts,
         "handled": 0,
         "spent_s": 0.0,
     }

@@ -41,11 +41,11 @@ def test_measured_errors_are_those_of_the_cases():
     errors = [abs(case.error) for case in cases if case.error is not None
               and case.engine.startswith("DuckDB") and case.threads == 1
               and case.evidence.name == "recording"]  # fmt: skip
-    found = generate.measured({"sort": {"cases": 1}}, cases)
-    assert found["duckdb"]["median_errors"]["1"] == pytest.approx(np.median(errors), abs=1e-4)
-    assert found["sort"] == {"cases": 1}
-    assert tomllib.loads(generate.measured_text({"duckdb": found["duckdb"]})) == {
-        "duckdb": found["duckdb"]
+    measured = generate.measured({"sort": {"cases": 1}}, cases)
+    assert measured["duckdb"]["median_errors"]["1"] == pytest.approx(np.median(errors), abs=1e-4)
+    assert measured["sort"] == {"cases": 1}
+    assert tomllib.loads(generate.measured_text({"duckdb": measured["duckdb"]})) == {
+        "duckdb": measured["duckdb"]
     }
 
 
@@ -54,9 +54,9 @@ def test_the_recorder_has_the_names_of_temp_files():
     for engine in engines():
         for kind, name in engine.temp_names.items():
             path = "/data/" + name.replace("*", "1").replace("?", "x") + "x" * name.endswith("/")
-            found = _core.temp_name_of(path)
-            assert found, f"{name} is unknown to the recorder: make build"
-            assert found[1] == kind or engine.name == "greenplum"
+            known = _core.temp_name_of(path)
+            assert known, f"{name} is unknown to the recorder: make build"
+            assert known[1] == kind or engine.name == "greenplum"
 
 
 def test_what_is_not_there_is_refused_by_name():

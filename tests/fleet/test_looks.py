@@ -82,8 +82,8 @@ def test_two_servers_and_a_standby_are_kept_apart(tmp_path):
             server.call("1", times=10**number if at else 1000)
             server.wait(60)
             server.look(tmp_path)
-    found = in_order(tmp_path)
-    assert [len(chain) for chain in found] == [3, 3, 3]
+    chains = in_order(tmp_path)
+    assert [len(chain) for chain in chains] == [3, 3, 3]
     assert calls(tmp_path) == {"1": 3 + 30 + 300}
 
 
@@ -105,9 +105,9 @@ def test_a_clock_that_jumps_changes_neither_sums_nor_the_time_covered(tmp_path, 
         server.wait(600)
         server.clock_s += jump_s if at == 2 else 0.0
         server.look(tmp_path)
-    [found] = in_order(tmp_path)
-    assert [period.length_s for period in found] == [600.0] * 4
-    assert ["clock" in period.events for period in found] == [False, True, False, False]
+    [periods] = in_order(tmp_path)
+    assert [period.length_s for period in periods] == [600.0] * 4
+    assert ["clock" in period.events for period in periods] == [False, True, False, False]
     assert calls(tmp_path) == {"1": 4}
 
 
@@ -206,5 +206,5 @@ def test_an_object_store_keeps_looks_as_a_folder_does():
         server.look(address)
     assert is_dataset(address)
     assert not is_dataset("memory://nothing-there")
-    [found] = in_order(address)
-    assert len(found) == 2
+    [periods] = in_order(address)
+    assert len(periods) == 2

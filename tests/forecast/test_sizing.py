@@ -26,9 +26,9 @@ def forecasters(tmp_path_factory):
 
 def test_the_limit_that_binds_saves_most_when_it_is_doubled(forecasters):
     wrong = {
-        seed: found
+        seed: mistake
         for seed in range(24)
-        if (found := wrong_binding(forecasters[seed % 4], drawn_storage(seed))) is not None
+        if (mistake := wrong_binding(forecasters[seed % 4], drawn_storage(seed))) is not None
     }
     assert not wrong
 
@@ -43,11 +43,11 @@ def test_two_limits_that_are_reached_at_once_are_named_together(forecasters):
 def test_the_search_finds_the_cheapest_of_all_settings(forecasters, seed):
     forecaster = forecasters[seed]
     within_s = drawn_limit_s(forecaster, seed)
-    found, forecasts = cheapest_by_search(forecaster, within_s, STEPS)
+    cheapest, forecasts = cheapest_by_search(forecaster, within_s, STEPS)
     tried = cheapest_by_trying(forecaster, within_s, STEPS)
-    assert (found is None) == (tried is None)
+    assert (cheapest is None) == (tried is None)
     if tried is not None:
-        assert found == pytest.approx(tried, rel=0.01)
+        assert cheapest == pytest.approx(tried, rel=0.01)
     assert forecasts < 120
 
 

@@ -117,9 +117,9 @@ def test_more_executors_are_on_nodes_of_their_own(log):
     """Halves of what was one node's shuffle go to two devices."""
     disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
     today = ("--from", "tmpfs", "--to", disk, "--page-cache", "200M")
-    [one], [two] = forecast(log, *today), forecast(log, *today, "--executors", "2")
-    assert two["baseline_s"] == pytest.approx(one["baseline_s"])
-    assert two["stages"][0]["forecast_s"] < one["stages"][0]["forecast_s"]
+    [alone], [apart] = forecast(log, *today), forecast(log, *today, "--executors", "2")
+    assert apart["baseline_s"] == pytest.approx(alone["baseline_s"])
+    assert apart["stages"][0]["forecast_s"] < alone["stages"][0]["forecast_s"]
 
 
 def test_memory_decides_what_spills(log):

@@ -166,9 +166,11 @@ def test_a_cell_that_has_nothing_to_be_forecast_between_gets_no_storages():
 
 
 def test_more_is_drawn_than_careful_estimates_have_time_for():
-    found = draw(ALL, STORAGES, budget_s=300, repeat=3, seed=0, overdrawn=OVERDRAWN)
-    assert 300 < found.expected_s <= OVERDRAWN * 300
+    cells_drawn = draw(ALL, STORAGES, budget_s=300, repeat=3, seed=0, overdrawn=OVERDRAWN)
+    assert 300 < cells_drawn.expected_s <= OVERDRAWN * 300
     # A single run takes no larger part of the time.
     cost = {storage.name: storage for storage in STORAGES}
-    longest_s = max(run_s(cost[n], cell.workload) for cell in found.cells for n in cell.storages)
+    longest_s = max(
+        run_s(cost[n], cell.workload) for cell in cells_drawn.cells for n in cell.storages
+    )
     assert longest_s <= max(MAX_RUN * 300, SHORT_RUN_S)

@@ -129,8 +129,8 @@ def test_the_history_of_a_server_has_the_metrics_of_its_dashboard(tmp_path):
     queried = {
         name
         for panel in panels
-        for one in panel["targets"]
-        for name in re.findall(r"spillcast_\w+", one["expr"])
+        for target in panel["targets"]
+        for name in re.findall(r"spillcast_\w+", target["expr"])
     }
     assert len(queried) > 5
     assert queried <= {sample.name for family in metrics.values() for sample in family.samples}

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from itertools import permutations
 from pathlib import Path
@@ -35,7 +34,6 @@ from spillcast.forecast.spark.forecast import figures_of, forecast_application
 from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant
 from spillcast.lab.demo import Stage
 from spillcast.lab.storages import fast_parent
-from spillcast.recording.meta import describe_machine
 from spillcast.storage import Storage
 from spillcast.storage.budget import Budget
 from spillcast.storage.observed import limits_storage
@@ -47,6 +45,7 @@ from spillcast_lab.spark.jobs import OWN_JOBS, SUITE_JOBS
 from spillcast_lab.spark.runs import CORES, DIRTY_BYTES, PAGE_CACHE_BYTES, Job, run_job
 from spillcast_lab.spark.volumes import VOLUMES, Volume, mounted
 from spillcast_lab.tpc.suite import TPCDS, TPCH
+from spillcast_lab.verify import about_run
 
 EVIDENCE = "event_log"
 NAIVE, SPARKLENS = "naive", "sparklens"
@@ -333,19 +332,13 @@ def _about(
     seed: int,
     budget_s: float | None,
 ) -> dict[str, Any]:
-    """The document of docs/schema.md; ``left_out``, ``handled`` and ``spent_s`` grow."""
-    machine = describe_machine()
-    return {
-        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {key: getattr(machine, key) for key in ("cpus", "memory_bytes", "kernel")},
-        "budget_s": budget_s,
-        "seed": seed,
-        "repeat": repeat,
-        "parts": False,
-        "page_cache_bytes": PAGE_CACHE_BYTES,
-        "storages": [{"name": volume.name, "what": volume.words} for volume in volumes],
-        "drawn": [_named(job) for job in jobs],
-        "left_out": [],
-        "handled": 0,
-        "spent_s": 0.0,
-    }
+    return about_run(
+        budget_s=budget_s,
+        seed=seed,
+        repeat=repeat,
+        parts=False,
+        page_cache_bytes=PAGE_CACHE_BYTES,
+        storages=[{"name": volume.name, "what": volume.words} for volume in volumes],
+        drawn=[_named(job) for job in jobs],
+        left_out=[],
+    )

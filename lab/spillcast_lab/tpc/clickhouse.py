@@ -1,11 +1,11 @@
 """TPC-H on ClickHouse, by chdb: queries that spill."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from spillcast.engines.clickhouse.lab import MODULE, ClickHouseLab
+from spillcast.engines.clickhouse.lab import ClickHouseLab
 from spillcast.engines.engine import Workload
 from spillcast.engines.held import HeldQuery
 from spillcast_lab.tpc.suite import TPCH, Spilling, chill, warm, workloads
@@ -43,10 +43,7 @@ class ClickHouseTpch(ClickHouseLab):
                 f"insert into {name} select * from file('{folder / name}.csv', CSVWithNames)"
             )
             tables.append(f"optimize table {name} final")
-        query = {"folder": str(self._folder(rows)), "sql": ";".join(tables), "temp": None}
-        with closing(HeldQuery("ClickHouse", MODULE, query)) as held:
-            held.start()
-            held.result()
+        self._make(rows, ";".join(tables))
 
     @contextmanager
     def hold(

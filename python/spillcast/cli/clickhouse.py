@@ -5,10 +5,8 @@ from typing import Annotated
 import typer
 
 from spillcast.cli.options import Confidence
+from spillcast.cli.ranking import TEN_TIMES, Targets, Top, ranking_answer
 from spillcast.cli.usage import Answer
-
-#: The target where none is given.
-TEN_TIMES = "factor:10"
 
 
 def clickhouse(
@@ -19,15 +17,7 @@ def clickhouse(
             help="A server, http://USER@HOST:8123; or a file of rows of system.query_log.",
         ),
     ],
-    to: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--to",
-            metavar="STORAGE",
-            help="Storage to forecast for: storage.json, catalogue:NAME, a recording, "
-            "latency:150us, factor:60. Repeatable; by default ten times as fast.",
-        ),
-    ] = None,
+    to: Targets = None,
     since: Annotated[
         str | None,
         typer.Option(
@@ -46,7 +36,7 @@ def clickhouse(
             help="Storage that temp files are on now, if the log has no times of their I/O.",
         ),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Number of statements in the table.")] = 10,
+    top: Top = 10,
     confidence: Confidence = 0.9,
 ) -> Answer:
     """Rank the statements that spill on a ClickHouse server.
@@ -61,7 +51,6 @@ def clickhouse(
     Example: spillcast clickhouse log.jsonl --to latency:150us
     """
     from spillcast.engines.clickhouse.rank import rank_clickhouse
-    from spillcast.report.postgres import ranking_page
     from spillcast.units import parse_duration_s
 
     ranking = rank_clickhouse(
@@ -72,9 +61,4 @@ def clickhouse(
         origin=origin,
         confidence=confidence,
     )
-    unknown = all(statement.no_spill is None for statement in ranking.statements)
-    return Answer(
-        ranking.to_json,
-        lambda: ranking_page(ranking, top),
-        3 if unknown and ranking.statements else 0,
-    )
+    return ranking_answer(ranking, top)

@@ -5,10 +5,8 @@ from typing import Annotated
 import typer
 
 from spillcast.cli.options import Confidence
+from spillcast.cli.ranking import TEN_TIMES, Targets, Top, ranking_answer
 from spillcast.cli.usage import Answer
-
-#: The target where none is given.
-TEN_TIMES = "factor:10"
 
 
 def mysql(
@@ -20,16 +18,8 @@ def mysql(
             "file.",
         ),
     ],
-    to: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--to",
-            metavar="STORAGE",
-            help="Storage to forecast for: storage.json, catalogue:NAME, a recording, "
-            "latency:150us, factor:60. Repeatable; by default ten times as fast.",
-        ),
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Number of statements in the table.")] = 10,
+    to: Targets = None,
+    top: Top = 10,
     confidence: Confidence = 0.9,
 ) -> Answer:
     """Rank the statements that spill on a MySQL or MariaDB server.
@@ -44,12 +34,6 @@ def mysql(
     Example: spillcast mysql /run/mysqld/mysqld.sock --to latency:150us
     """
     from spillcast.engines.mysql.rank import rank_mysql
-    from spillcast.report.postgres import ranking_page
 
     ranking = rank_mysql(server, to or [TEN_TIMES], confidence)
-    unknown = all(statement.no_spill is None for statement in ranking.statements)
-    return Answer(
-        ranking.to_json,
-        lambda: ranking_page(ranking, top),
-        3 if unknown and ranking.statements else 0,
-    )
+    return ranking_answer(ranking, top)

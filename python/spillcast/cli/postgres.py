@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from spillcast.cli.options import Confidence
+from spillcast.cli.ranking import TEN_TIMES, Targets, Top, has_no_forecast, ranking_answer
 from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
     from spillcast.engines.ranking import ServerRanking
 
-#: What is asked about where nothing else is.
-TEN_TIMES = "factor:10"
 #: The exit status where an alert's limit is exceeded.
 ALERT_STATUS = 4
 
@@ -26,16 +25,7 @@ def postgres(
             help="A server; or a log file, a folder of logs, or a folder that --save made.",
         ),
     ],
-    to: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--to",
-            metavar="STORAGE",
-            help="Storage to forecast for: storage.json, catalogue:NAME, "
-            "a recording, latency:150us, "
-            "factor:60. Repeatable; by default ten times as fast.",
-        ),
-    ] = None,
+    to: Targets = None,
     since: Annotated[
         str | None,
         typer.Option(
@@ -77,7 +67,7 @@ def postgres(
             help="Storage that temp files are on now, if I/O was not timed.",
         ),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Number of statements in the table.")] = 10,
+    top: Top = 10,
     per: Annotated[
         Literal["day"] | None,
         typer.Option(help="Extrapolate what was counted to a day."),
@@ -108,7 +98,6 @@ def postgres(
     from spillcast.engines.postgres.rank.command import rank_postgres, save_look
     from spillcast.errors import OptionConflict
     from spillcast.fleet.dataset import is_dataset
-    from spillcast.report.postgres import ranking_page
 
     if not server.startswith(("postgres://", "postgresql://")) and is_dataset(server):
         if save or redact:
@@ -135,13 +124,7 @@ def postgres(
         origin=origin,
         confidence=confidence,
     )
-    status = 3 if _has_no_forecast(ranking) else 0
-    return Answer(ranking.to_json, lambda: ranking_page(ranking, top, per_day=per == "day"), status)
-
-
-def _has_no_forecast(ranking: "ServerRanking") -> bool:
-    unknown = all(statement.no_spill is None for statement in ranking.statements)
-    return unknown and bool(ranking.statements or ranking.is_blind)
+    return ranking_answer(ranking, top, per_day=per == "day")
 
 
 def of_looks(
@@ -177,7 +160,7 @@ def _history_answer(
     from spillcast.report.history import histories_page
 
     alerts = [alert for r in rankings if r.history for alert in r.history.alerts]
-    status = 3 if all(map(_has_no_forecast, rankings)) else 0
+    status = 3 if all(map(has_no_forecast, rankings)) else 0
     if any(alert.rate is None for alert in alerts):
         status = 3
     if any(alert.exceeded for alert in alerts):

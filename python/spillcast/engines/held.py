@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from spillcast.errors import ExperimentFailed, first_line
 
@@ -30,7 +30,7 @@ class RunResult:
 
 
 class HeldQuery:
-    """A query that waits at a gate until ``start`` is called; its process ends with this one.
+    """A query that waits at a gate until ``start`` is called; its process ends with its context.
 
     ``module`` is run as the process and answers by ``spillcast.engines.held``.
     """
@@ -55,6 +55,12 @@ class HeldQuery:
         self.pid: int = self._answer()["pid"]
         #: The process that starts its workers, and their title; None for threads.
         self.helpers: tuple[int, str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
     def start(self) -> None:
         """Open the gate: the query runs from now on."""

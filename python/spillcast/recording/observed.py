@@ -249,11 +249,6 @@ def readable(descriptor: int, timeout_s: float) -> bool:
 RECORDER_BYTES, WITH_NUMPY_BYTES = 80 * 10**6, 100 * 10**6
 
 
-def high_water_bytes(pid: int) -> int | None:
-    """The peak resident memory of a process; None if it has ended or is a kernel thread."""
-    return _core.status_bytes(f"/proc/{pid}/status", "VmHWM")
-
-
 def resident_bytes(pid: int) -> int | None:
     """The resident memory of a process; None if it has ended or is a kernel thread."""
     return _core.status_bytes(f"/proc/{pid}/status", "VmRSS")

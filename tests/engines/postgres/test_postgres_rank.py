@@ -147,7 +147,7 @@ def test_looks_in_a_folder_have_only_what_came_between(server, dsn, tmp_path):
     assert spillcast("postgres", looks).returncode == 0
     ranked(dsn, "--save", looks)
     [found] = ranked(looks)["servers"]
-    assert [one["calls"] for one in found["statements"]] == [2]
+    assert [statement["calls"] for statement in found["statements"]] == [2]
     # Another program's folder is not written to.
     assert spillcast("postgres", dsn, "--save", tmp_path).returncode == 2
 
@@ -165,8 +165,11 @@ def test_plans_in_the_log_tell_work_memory(server, dsn):
     # 60,000 rows of 40 letters are more than 4 MB, and a fifth of them without is less.
     assert sizes[0] > 4 << 20 > sizes[2]
     # The nodes of the plan of one call did all of its temp I/O.
-    for one in found["statements"][:3]:
-        assert sum(node["temp_bytes"] for node in one["nodes"]) == one["temp_bytes"] // one["calls"]
+    for statement in found["statements"][:3]:
+        assert (
+            sum(node["temp_bytes"] for node in statement["nodes"])
+            == statement["temp_bytes"] // statement["calls"]
+        )
 
 
 @pytest.mark.parametrize("ending", ["log", "csv", "json"])

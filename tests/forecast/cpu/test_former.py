@@ -24,10 +24,10 @@ def at(mean_s):
 
 def test_on_the_storage_of_the_former_run_it_takes_what_it_took():
     cpu = CpuTime(total_s=2.0, former=[FORMER])
-    found = former_change([FORMER], cpu, LOADS, at(10e-6))
-    assert found.total_s == pytest.approx(-0.2)
+    former = former_change([FORMER], cpu, LOADS, at(10e-6))
+    assert former.total_s == pytest.approx(-0.2)
     # Each of two runs of 2 s is 2 % off.
-    assert found.error_s == pytest.approx(2**0.5 * 0.02 * 2.0)
+    assert former.error_s == pytest.approx(2**0.5 * 0.02 * 2.0)
     assert former_change([FORMER], cpu, LOADS, at(1.5e-3)).total_s == pytest.approx(0.0)
     beyond = former_change([FORMER], cpu, LOADS, at(6e-3))
     assert 0 < beyond.total_s < 0.2
@@ -35,17 +35,17 @@ def test_on_the_storage_of_the_former_run_it_takes_what_it_took():
     assert beyond.error_s > beyond.total_s
     between = former_change([FORMER], cpu, LOADS, at(0.3e-3))
     # Monotone between -0.2 and 0 s, nearer to the recording.
-    assert found.error_s < between.error_s < -between.total_s * 1.2 < 0.12
+    assert former.error_s < between.error_s < -between.total_s * 1.2 < 0.12
 
 
 def test_cpu_time_beyond_what_waits_cost_is_spinning():
     cpu = CpuTime(total_s=4.1, wait_cost=WaitCost("any", 4, 0.3, [1e-3], [1.5e-3], [[0.1]]),
                   between_s=4.1e-3)  # fmt: skip
     run = replace(FORMER, cpu_s=1.4)
-    found = spinning_s([run], cpu, LOADS, 1.0)
+    spun_s = spinning_s([run], cpu, LOADS, 1.0)
     # Of each 4.1 ms at most 0.1 ms are the cost of a wait.
-    assert found == pytest.approx(4.1 - 0.1 - 1.4, abs=0.02)
-    assert former_change([run], replace(cpu, spun_s=found), LOADS, at(10e-6)) is None
+    assert spun_s == pytest.approx(4.1 - 0.1 - 1.4, abs=0.02)
+    assert former_change([run], replace(cpu, spun_s=spun_s), LOADS, at(10e-6)) is None
     # Two runs that differ by no more than runs do have none, nor has the one on faster storage.
     assert spinning_s([replace(FORMER, cpu_s=4.0)], cpu, LOADS, 1.0) == 0
     assert spinning_s([FormerRun(1.4, {"read": 9e-3})], cpu, LOADS, 1.0) == 0

@@ -62,18 +62,18 @@ def test_a_switch_within_a_temp_call_is_within_it(run):
     waits = run.waits
     blocked = [number % 2 == 0 for number in range(waits.num_rows)]
     run.waits = waits.with_column("blocked", blocked)
-    found = capture_overhead(run, temp_load(run))
-    assert found.operation_s == pytest.approx(1.5e-3)
-    assert found.outside_s == pytest.approx(1.9 - 700 * 1.5e-3)
+    overhead = capture_overhead(run, temp_load(run))
+    assert overhead.operation_s == pytest.approx(1.5e-3)
+    assert overhead.outside_s == pytest.approx(1.9 - 700 * 1.5e-3)
 
 
 def test_its_error_is_that_of_the_measurement_and_of_what_it_is_taken_for(tmp_path):
     """Quartiles 1.349 s apart are a standard deviation of 1 s, of which 1.55 / 1.9 lie outside."""
     spread = COST | {"overhead_low_s": 1.5, "overhead_high_s": 2.849}
     run = recording(tmp_path / "spread.spill", LOADS, elapsed_s=10.0, cpu_s=7.0, **spread)
-    found = capture_overhead(run, temp_load(run))
+    overhead = capture_overhead(run, temp_load(run))
     off_s = hypot(OUTSIDE_S / 1.9, 0.5 * OUTSIDE_S, 0.25 * 700 * 1e-3)
-    assert found.error_s == pytest.approx(off_s)
+    assert overhead.error_s == pytest.approx(off_s)
 
 
 def test_its_error_is_in_the_interval(run, tmp_path):

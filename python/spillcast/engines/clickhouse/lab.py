@@ -1,7 +1,7 @@
 """ClickHouse in experiments: queries that spill in chdb, a folder for each size of table."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import ClassVar
 
@@ -93,18 +93,19 @@ class ClickHouseLab(Lab):
 
     def build(self, rows: int) -> None:
         """Make the table in a folder of its own, if it is not there."""
-        folder = self._folder(rows)
-        if folder.exists():
-            return
-        query = {"folder": str(folder), "sql": TABLE.format(rows=rows), "temp": None}
-        with closing(HeldQuery("ClickHouse", MODULE, query)) as held:
+        if not self._folder(rows).exists():
+            self._make(rows, TABLE.format(rows=rows))
+
+    def _make(self, rows: int, statements: str) -> None:
+        """Run statements in the folder for so many rows."""
+        query = {"folder": str(self._folder(rows)), "sql": statements, "temp": None}
+        with HeldQuery("ClickHouse", MODULE, query) as held:
             held.start()
             held.result()
 
-    @contextmanager
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> Iterator[HeldQuery]:
+    ) -> AbstractContextManager[HeldQuery]:
         """A query in a process of its own."""
         query = {
             "folder": str(self._folder(workload.rows)),
@@ -112,8 +113,7 @@ class ClickHouseLab(Lab):
             "temp": str(temp),
             "settings": settings_of(workload),
         }
-        with closing(HeldQuery("ClickHouse", MODULE, query, environment)) as held:
-            yield held
+        return HeldQuery("ClickHouse", MODULE, query, environment)
 
     def describe(self, workload: Workload) -> ObservedEngine:
         """As a recording's meta.json keeps it."""

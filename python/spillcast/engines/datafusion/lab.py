@@ -1,8 +1,8 @@
 """DataFusion in experiments: queries that spill in a fair memory pool; its hash joins never do."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -79,10 +79,9 @@ class DataFusionLab(Lab):
         if not file.exists():
             datafusion.SessionContext().sql(TABLE.format(rows=rows, path=file)).collect()
 
-    @contextmanager
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> Iterator[HeldQuery]:
+    ) -> AbstractContextManager[HeldQuery]:
         """A query in a process of its own."""
         query = {
             "sql": workload.sql,
@@ -92,8 +91,7 @@ class DataFusionLab(Lab):
             "threads": workload.threads,
         }
         threads = {"TOKIO_WORKER_THREADS": str(workload.threads), **environment}
-        with closing(HeldQuery("DataFusion", __name__, query, threads)) as held:
-            yield held
+        return HeldQuery("DataFusion", __name__, query, threads)
 
     def describe(self, workload: Workload) -> ObservedEngine:
         """As a recording's meta.json keeps it."""

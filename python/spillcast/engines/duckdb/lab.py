@@ -2,8 +2,8 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -173,10 +173,9 @@ class DuckDbLab(Calibrates, OpensOwn):
             connection.execute("set enable_progress_bar = false")
             connection.execute(TABLE.format(rows=rows))
 
-    @contextmanager
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> Iterator[HeldQuery]:
+    ) -> AbstractContextManager[HeldQuery]:
         """A query in a process of its own."""
         settings = {
             "temp_directory": str(temp),
@@ -191,8 +190,7 @@ class DuckDbLab(Calibrates, OpensOwn):
             "program": self._program,
         }
         module = "spillcast.engines.duckdb.process"
-        with closing(HeldQuery("DuckDB", module, query, environment)) as held:
-            yield held
+        return HeldQuery("DuckDB", module, query, environment)
 
     def describe(self, workload: Workload) -> ObservedEngine:
         """As a recording's meta.json keeps it."""

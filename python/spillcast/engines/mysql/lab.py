@@ -193,7 +193,7 @@ class MariaDbLab(Lab):
                 "sql": workload.sql,
                 "settings": {**workload.settings, "tmp_table_size": workload.memory},
             }
-            with closing(HeldQuery("MariaDB", __name__, query)) as held:
+            with HeldQuery("MariaDB", __name__, query) as held:
                 yield held
 
     def describe(self, workload: Workload) -> ObservedEngine:

@@ -6,7 +6,7 @@ its delay, where neither perf events nor FUSE work). Nothing of one run remains 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -273,7 +273,7 @@ def held_in(
         "before": list(before),
     }
     module = "spillcast.engines.postgres.process"
-    with closing(HeldQuery("PostgreSQL", module, query)) as held:
+    with HeldQuery("PostgreSQL", module, query) as held:
         # Parallel workers are started by the postmaster.
         held.helpers = (server.pid, WORKER_TITLE.format(pid=held.pid))
         yield held

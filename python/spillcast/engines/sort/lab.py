@@ -3,8 +3,8 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -67,16 +67,14 @@ class SortLab(Lab):
                 for _ in range(rows):
                     file.write(f"{chance.randrange(10**6)} {chance.randrange(1000)}\n")
 
-    @contextmanager
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> Iterator[HeldQuery]:
+    ) -> AbstractContextManager[HeldQuery]:
         """A sort in a process of its own, which prints nothing."""
         options = ["-S", workload.memory, f"--parallel={workload.threads}", "-T", str(temp)]
         lines = str(self._lines(workload.rows))
         command = [PROGRAM, *workload.sql.split(), *options, "-o", os.devnull, lines]
-        with closing(HeldQuery("GNU sort", __name__, {"command": command}, environment)) as held:
-            yield held
+        return HeldQuery("GNU sort", __name__, {"command": command}, environment)
 
     def describe(self, workload: Workload) -> ObservedEngine:
         """As a recording's meta.json keeps it."""
