@@ -7,12 +7,13 @@ theme chooses the colours.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import PackageMissing
 from spillcast.text import one_line
 
 if TYPE_CHECKING:
+    import duckdb
     import polars as pl
 
     from spillcast.tables import Table
@@ -127,3 +128,12 @@ def _html_table(
 
     body = "".join(line(row, "td") for row in rows)
     return f"<table><thead>{line(header, 'th')}</thead><tbody>{body}</tbody></table>"
+
+
+def plain_rows(relation: "duckdb.DuckDBPyRelation") -> list[tuple[Any, ...]]:
+    """Rows of a relation; times with a zone as text, which DuckDB converts with pytz only."""
+    columns = (
+        f"#{number}::varchar" if "TIME ZONE" in str(kind) else f"#{number}"
+        for number, kind in enumerate(relation.types, 1)
+    )
+    return relation.project(", ".join(columns)).fetchall()

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,11 @@ def test_what_is_no_number_is_null_in_json(example):
     asked = "select 'nan'::double, -'inf'::double, 1.5::double"
     said = spillcast("profile", example / "flash.trc", "--sql", asked, "--json").stdout
     assert json.loads(said, parse_constant=pytest.fail)["rows"] == [[None, None, 1.5]]
+
+
+def test_a_time_with_a_zone_needs_no_package(example):
+    query = "select '2026-11-01 12:00:00+01'::timestamptz at_, 1 as at_"
+    answer = spillcast("profile", example / "flash.trc", "--sql", query, "--json").stdout
+    [(time, number)] = json.loads(answer)["rows"]
+    assert datetime.fromisoformat(time) == datetime(2026, 11, 1, 11, tzinfo=UTC)
+    assert number == 1

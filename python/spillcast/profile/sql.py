@@ -13,6 +13,7 @@ from spillcast.evidence.oracle.trace import TABLES, Progress
 from spillcast.evidence.text import repeated_words
 from spillcast.interruptible import run_interruptibly
 from spillcast.profile.trace_tables import ask_no_traces, ask_traces, confine
+from spillcast.tabular import plain_rows
 
 
 def run_sql(
@@ -60,7 +61,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str
     result = connection.sql(query)
     if result is None:
         raise QueryInvalid("the query asks for nothing", 'for example "from waits limit 5"')
-    return result.columns, [list(row) for row in result.fetchall()]
+    return result.columns, [list(row) for row in plain_rows(result)]
 
 
 def _asks_traces(evidence: Evidence) -> bool:

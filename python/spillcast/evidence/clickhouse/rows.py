@@ -14,6 +14,7 @@ from spillcast.errors import EvidenceIncomplete, SelectionEmpty
 from spillcast.evidence.text import text_of
 from spillcast.gate import damaged, reading
 from spillcast.redaction import struck_text
+from spillcast.tabular import plain_rows
 
 HOW = (
     "export it with: SELECT * FROM system.query_log WHERE type != 'QueryStart' "
@@ -228,11 +229,9 @@ def _rows_of(path: Path) -> Iterable[Row]:
 def _parquet(path: Path) -> Iterator[Row]:
     import duckdb
 
-    table = duckdb.connect().execute("select * from read_parquet(?)", [str(path)])
-    names = [column[0] for column in table.description]
-    while rows := table.fetchmany(1000):
-        for row in rows:
-            yield dict(zip(names, row, strict=True))
+    table = duckdb.connect().sql("from read_parquet(?)", params=[str(path)])
+    for row in plain_rows(table):
+        yield dict(zip(table.columns, row, strict=True))
 
 
 def _json(text: str, path: Path) -> Iterator[Row]:
