@@ -695,9 +695,12 @@ class SparkApplication:
         ``task_memory`` is what a task has today (bytes), and the factor on it."""
     def memory_factor_without_spills(self, memory_bytes: float) -> float | None:
         """The factor on a task's memory (bytes) with which none spills; None where none does."""
-    def work(self, figures: tuple[float, float, float, float, float, bool] | None) -> SparkWork:
+    def work(
+        self, figures: tuple[float, float, float, float, float, bool] | None, waits: float
+    ) -> SparkWork:
         """The work of its tasks, if it ran with its temp files on a storage; None: without waits.
 
+        It waited for that storage ``waits`` times as long as simulated.
         ``figures`` are bandwidths (bytes/s) of a reader alone, of all readers and of writeback,
         page cache and dirty limit (bytes), and whether reads and writes share the bandwidth."""
     def least_work(self) -> SparkWork:

@@ -67,7 +67,7 @@ fn device(mb_per_s: f64, cache_mb: f64, dirty_mb: f64) -> NodeStorage {
 }
 
 fn elapsed_s(application: &Application, storage: &NodeStorage) -> f64 {
-    let work = work_s(application, &NodeStorage::unlimited());
+    let work = work_s(application, &NodeStorage::unlimited(), 1.0);
     simulate(application, storage, &work).elapsed_s
 }
 
@@ -159,10 +159,23 @@ fn work_is_what_the_storage_of_the_run_does_not_explain() {
     let mut spiller = application(1, &[vec![metrics(0.5, 0, 300, 0)]]);
     spiller.tasks[0].finished_ms = 5000;
     let here = device(100.0, 0.0, 1e6);
-    let work = work_s(&spiller, &here);
+    let work = work_s(&spiller, &here, 1.0);
     assert_close(work[0], 2.0);
     assert_close(simulate(&spiller, &here, &work).elapsed_s, 5.0);
     assert_close(simulate(&spiller, &device(300.0, 0.0, 1e6), &work).elapsed_s, 3.0);
+    // If it waited longer than simulated it worked less.
+    assert_close(work_s(&spiller, &here, 1.2)[0], 1.4);
+}
+
+#[test]
+fn where_the_device_was_always_busy_the_error_of_rates_is_work_once() {
+    // 1,000 MB at 100 MB/s beside 1 s on a CPU, less the 87.5 MB that may stay dirty.
+    let mut writer = application(1, &[vec![metrics(1.0, 0, 0, 1000)]]);
+    let storage = device(100.0, 1e6, 100.0);
+    let simulated_s = simulate(&writer, &storage, &[1.0]).elapsed_s;
+    writer.tasks[0].finished_ms = (1e3 * simulated_s) as i64 + 500;
+    let work_s = work_s(&writer, &storage, 1.0)[0];
+    assert!((1.0..=1.6).contains(&work_s), "{work_s} s");
 }
 
 #[test]
@@ -173,8 +186,8 @@ fn a_shuffle_write_longer_than_the_task_was_on_a_cpu_waited() {
     task.shuffle_write_ns = 4_000_000_000;
     let mut writer = application(1, &[vec![task]]);
     writer.tasks[0].finished_ms = 5000;
-    assert_close(work_s(&writer, &device(100.0, 1e6, 100.0))[0], 2.0);
-    assert_close(work_s(&writer, &NodeStorage::unlimited())[0], 5.0);
+    assert_close(work_s(&writer, &device(100.0, 1e6, 100.0), 1.0)[0], 2.0);
+    assert_close(work_s(&writer, &NodeStorage::unlimited(), 1.0)[0], 5.0);
 }
 
 #[test]

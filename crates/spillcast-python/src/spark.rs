@@ -99,10 +99,11 @@ impl SparkApplication {
         self.0.memory_factor_without_spills(memory_bytes)
     }
 
-    /// The work of its tasks, if it ran with its temp files on a storage; None: on one without waits.
-    #[pyo3(signature = (figures))]
-    fn work(&self, py: Python<'_>, figures: Option<Figures>) -> SparkWork {
-        SparkWork(py.detach(|| work_s(&self.0, &storage_of(figures))))
+    /// The work of its tasks, if it ran with its temp files on a storage and waited for it `waits` times
+    /// as long as simulated; None: on one without waits.
+    #[pyo3(signature = (figures, waits))]
+    fn work(&self, py: Python<'_>, figures: Option<Figures>, waits: f64) -> SparkWork {
+        SparkWork(py.detach(|| work_s(&self.0, &storage_of(figures), waits)))
     }
 
     /// The least work of its tasks, whatever storage it ran on.

@@ -15,8 +15,6 @@ use super::order::{Order, Point};
 
 /// The share of a task's work that is done before its spill is read back.
 const BEFORE_SPILL: f64 = 0.5;
-/// Work and simulated I/O are made to agree with the log in so many rounds.
-const FIT_ROUNDS: usize = 3;
 
 /// What a simulation came to; times in seconds since the application began.
 #[derive(Clone, Debug, Default)]
@@ -41,26 +39,26 @@ pub struct StageOutcome {
     pub write_wait_s: f64,
 }
 
-/// By task, the time that no storage changes: what it took, less its I/O as simulated on the storage
-/// it ran on. No less than `least_work_s`, and no more than what shuffle writes leave that took
-/// longer than the CPU time and the pauses of the whole task: a device that is busy beside work of
-/// any length explains neither.
-pub fn work_s(application: &Application, storage: &NodeStorage) -> Vec<f64> {
+/// By task, the time that no storage changes: what it took, less `waits` times its I/O as simulated on
+/// the storage it ran on with the least work. No less than `least_work_s`, and no more than what
+/// shuffle writes leave that took longer than the CPU time and the pauses of the whole task: a device
+/// that is busy beside work of any length explains neither.
+///
+/// The waits are not simulated again with that work: where the device was always busy, any work
+/// explains the log, and each round would take the model's error for more of it.
+pub fn work_s(application: &Application, storage: &NodeStorage, waits: f64) -> Vec<f64> {
     let least_s = least_work_s(application);
-    let mut work_s = least_s.clone();
-    for _ in 0..FIT_ROUNDS {
-        let waits_s = simulate(application, storage, &work_s).waits_s;
-        for (at, (read_s, write_s)) in waits_s.into_iter().enumerate() {
-            let task = &application.tasks[at];
-            let mut wait_s = read_s + write_s;
-            if storage.write_bytes_per_s.is_finite() {
-                let writes_s = task.metrics.shuffle_write_ns as f64 / 1e9;
-                wait_s = wait_s.max(writes_s - busy_s(task));
-            }
-            work_s[at] = (took_s(task) - wait_s).max(least_s[at]);
+    let waits_s = simulate(application, storage, &least_s).waits_s;
+    let tasks = application.tasks.iter().zip(waits_s).zip(least_s);
+    let work_s = tasks.map(|((task, (read_s, write_s)), least_s)| {
+        let mut wait_s = waits * (read_s + write_s);
+        if storage.write_bytes_per_s.is_finite() {
+            let writes_s = task.metrics.shuffle_write_ns as f64 / 1e9;
+            wait_s = wait_s.max(writes_s - busy_s(task));
         }
-    }
-    work_s
+        (took_s(task) - wait_s).max(least_s)
+    });
+    work_s.collect()
 }
 
 /// CPU time and pauses of the JVM.

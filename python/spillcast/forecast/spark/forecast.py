@@ -162,6 +162,10 @@ class _Case:
         """Elapsed time on zero-latency storage."""
         return self.assumption.scale * self.assumption.ceiling.elapsed_s
 
+    def moved(self) -> float:
+        """The share of the time on the target that is waits for storage."""
+        return max(1 - self.ceiling_s() / self.target_s(), 0.0)
+
     def times(self, run: _Run, scope: _Scope) -> StageTimes:
         """The stages of what is forecast."""
         supposed = scope.resources.supposed
@@ -235,16 +239,22 @@ def _assumptions(scope: _Scope, question: Question) -> Sequence[_Assumption]:
     origin = None if question.origin is None else _storage(question.origin, "--from")
     for cache_bytes in _page_caches(question):
         figures = None if origin is None else figures_of(origin, cache_bytes)
-        all_work = core.work(figures)
+        all_work = core.work(figures, 1.0)
         source = scope.run(core, figures, all_work)
         scale = scope.measured_s / source.elapsed_s
         if scope.resources.changed:
             source = scope.run(scope.core, _figures(scope, origin, cache_bytes), all_work)
-        # On an unknown storage nothing waited for it, or all that may have did.
-        works = [all_work] if question.origin is not None else [all_work, core.least_work()]
         if (observed := scope.application.observed) is not None:
             # The source is the recorded run, whose waits are a part of all its work.
             works = [core.work_beside(observed.waits_s)]
+        elif question.origin is None:
+            # On an unknown storage nothing waited for it, or all that may have did.
+            works = [all_work, core.least_work()]
+        elif origin is None:
+            works = [all_work]
+        else:
+            # A task that waits leaves its core to others, which on faster storage wait for it.
+            works = [all_work, core.work(figures, exp(MODEL_SPREAD))]
         for work in works:
             in_memory = origin is None and work is all_work
             ceiling = source if in_memory else scope.run(scope.core, None, work)
@@ -349,8 +359,8 @@ def _ends(
 ) -> tuple[tuple[_Case, _Case], float, Interval]:
     """The cases that are furthest apart, the time midway between them, and its interval."""
     low, high = (choose(cases, key=_Case.target_s) for choose in (min, max))
-    low_s = low.target_s() / _factor(scope, low, question)
-    high_s = high.target_s() * _factor(scope, high, question)
+    low_s = low.target_s() / _factor(low.moved(), question)
+    high_s = high.target_s() * _factor(high.moved(), question)
     return (low, high), (low.target_s() + high.target_s()) / 2, (low_s, high_s)
 
 
@@ -372,7 +382,7 @@ def _forecast(scope: _Scope, name: str, cases: Sequence[_Case], question: Questi
         confidence=question.confidence,
         ceiling_s=ceiling_s,
         ceiling_interval_s=(
-            ceilings_s[0] / _factor(scope, ends[0], question),
+            ceilings_s[0] / _factor(0.0, question),
             ceilings_s[-1],
         ),
         terms=_terms(baseline_s, ceiling_s, forecast_s, stages),
@@ -391,11 +401,8 @@ def _forecast(scope: _Scope, name: str, cases: Sequence[_Case], question: Questi
     )
 
 
-def _factor(scope: _Scope, case: _Case, question: Question) -> float:
-    """How far a case may be off: as runs differ, and by the share of time that the model moves."""
-    source_s = case.source_s()
-    moved = abs(1 - case.ceiling_s() / max(source_s, case.target_s()))
-    moved += abs(1 - source_s / max(source_s, scope.measured_s))
+def _factor(moved: float, question: Question) -> float:
+    """How far a time may be off: as runs differ, and by the share of it that the model adds."""
     spread = hypot(moved * MODEL_SPREAD, RUN_SPREAD)
     return exp(spread * NormalDist().inv_cdf((1 + question.confidence) / 2))
 
