@@ -162,9 +162,12 @@ class _Case:
         """Elapsed time on zero-latency storage."""
         return self.assumption.scale * self.assumption.ceiling.elapsed_s
 
-    def moved(self) -> float:
-        """The share of the time on the target that is waits for storage."""
-        return max(1 - self.ceiling_s() / self.target_s(), 0.0)
+    def modelled(self, measured_s: float) -> float:
+        """The share of the time on the target that only the model tells: waits, and what other
+        executors change of the measured time."""
+        source_s = self.source_s()
+        waits = max(1 - self.ceiling_s() / self.target_s(), 0.0)
+        return waits + abs(1 - source_s / max(source_s, measured_s))
 
     def times(self, run: _Run, scope: _Scope) -> StageTimes:
         """The stages of what is forecast."""
@@ -359,8 +362,8 @@ def _ends(
 ) -> tuple[tuple[_Case, _Case], float, Interval]:
     """The cases that are furthest apart, the time midway between them, and its interval."""
     low, high = (choose(cases, key=_Case.target_s) for choose in (min, max))
-    low_s = low.target_s() / _factor(low.moved(), question)
-    high_s = high.target_s() * _factor(high.moved(), question)
+    low_s = low.target_s() / _factor(low.modelled(scope.measured_s), question)
+    high_s = high.target_s() * _factor(high.modelled(scope.measured_s), question)
     return (low, high), (low.target_s() + high.target_s()) / 2, (low_s, high_s)
 
 
@@ -401,9 +404,9 @@ def _forecast(scope: _Scope, name: str, cases: Sequence[_Case], question: Questi
     )
 
 
-def _factor(moved: float, question: Question) -> float:
-    """How far a time may be off: as runs differ, and by the share of it that the model adds."""
-    spread = hypot(moved * MODEL_SPREAD, RUN_SPREAD)
+def _factor(modelled: float, question: Question) -> float:
+    """How far a time may be off: as runs differ, and by the share of it that only the model tells."""
+    spread = hypot(modelled * MODEL_SPREAD, RUN_SPREAD)
     return exp(spread * NormalDist().inv_cdf((1 + question.confidence) / 2))
 
 
