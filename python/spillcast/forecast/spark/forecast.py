@@ -405,7 +405,7 @@ def _forecast(scope: _Scope, name: str, cases: Sequence[_Case], question: Questi
 
 
 def _factor(modelled: float, question: Question) -> float:
-    """How far a time may be off: as runs differ, and by the share of it that only the model tells."""
+    """How far a time may be off: as runs differ, and by the share that only the model tells."""
     spread = hypot(modelled * MODEL_SPREAD, RUN_SPREAD)
     return exp(spread * NormalDist().inv_cdf((1 + question.confidence) / 2))
 
