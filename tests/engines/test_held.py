@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -100,3 +102,24 @@ def test_the_time_is_the_querys_own(server):
 def test_a_setting_that_is_refused_is_told(server):
     with ExitStack() as stack, pytest.raises(ExperimentFailed, match="no_such_setting"):
         stack.enter_context(held_in(server, "select 1", {"no_such_setting": "1"}))
+
+
+def test_a_query_without_end_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("spillcast.engines.held.TIMEOUT_S", 0.1)
+    endless = (
+        "select count(*) from range(10000000) a, range(10000000) b where a.range % 7 = b.range % 3"
+    )
+    lab = DuckDbLab.on(tmp_path, None)
+    with lab.hold(Workload("test", endless, 0, "100MB"), tmp_path, {}) as held:
+        held.start()
+        time.sleep(0.2)
+        with pytest.raises(ExperimentFailed):
+            held.wait(0.1)
+
+
+def test_a_killed_process_is_no_answer(tmp_path):
+    lab = DuckDbLab.on(tmp_path, None)
+    with lab.hold(Workload("test", "select 1", 0, "100MB"), tmp_path, {}) as held:
+        os.kill(held.pid, signal.SIGKILL)
+        with pytest.raises(ExperimentFailed, match="SIGKILL"):
+            held.result()

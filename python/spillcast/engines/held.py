@@ -9,10 +9,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
 
 from spillcast.errors import ExperimentFailed, first_line
+
+#: A query that takes longer is given up: engines that lack memory may wait for it without end.
+TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class HeldQuery:
         self.pid: int = self._answer()["pid"]
         #: The process that starts its workers, and their title; None for threads.
         self.helpers: tuple[int, str] | None = None
+        self._started_s = inf
 
     def __enter__(self) -> Self:
         return self
@@ -67,13 +72,21 @@ class HeldQuery:
         assert self._process.stdin is not None
         self._process.stdin.write("run\n")
         self._process.stdin.flush()
+        self._started_s = time.monotonic()
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until the query has ended or the time is over; True when it has ended."""
+        """Sleep until the query has ended or the time is over; True when it has ended.
+
+        ExperimentFailed if it takes longer than ``TIMEOUT_S`` in all.
+        """
         from spillcast.recording.observed import readable
 
         assert self._process.stdout is not None
-        return readable(self._process.stdout.fileno(), timeout_s)
+        if readable(self._process.stdout.fileno(), timeout_s):
+            return True
+        if time.monotonic() - self._started_s > TIMEOUT_S:
+            raise ExperimentFailed(f"{self._engine}: the query took more than {TIMEOUT_S:.0f} s")
+        return False
 
     def result(self) -> RunResult:
         """Wait for the end of the query. SpillcastError has the engine's message if it failed."""
@@ -92,11 +105,17 @@ class HeldQuery:
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"error": "the process ended"}
+        answer: dict[str, Any] = json.loads(line) if line else {"error": self._ending()}
         if "error" in answer:
             self.close()
             raise ExperimentFailed(f"{self._engine}: {answer['error']}")
         return answer
+
+    def _ending(self) -> str:
+        """Why a process gave no answer."""
+        status = self._process.wait()
+        ended_by = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        return f"the process ended with {ended_by}"
 
 
 PR_SET_PDEATHSIG = 1
