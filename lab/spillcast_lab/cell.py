@@ -113,7 +113,7 @@ class CellRun:
         for place in self._places.values():
             if place.groups is not None:
                 self._step(f"{place.name}, to see what memory it takes")
-                with place.groups.unbounded():
+                with place.groups.unbounded(self._engine.memory_spread):
                     run(self._engine, self._workload, place, self._stage.tick)
 
     def _run(

@@ -107,7 +107,7 @@ class SlowGroups:
             yield
 
     @contextmanager
-    def unbounded(self) -> Iterator[None]:
+    def unbounded(self, spread: float) -> Iterator[None]:
         """All memory meanwhile. Afterwards the page cache is bounded beside what was taken."""
         self._set_memory(meminfo_bytes()["MemTotal"])
         held_bytes, over = [0], threading.Event()
@@ -123,7 +123,7 @@ class SlowGroups:
         finally:
             over.set()
             watcher.join()
-        self._set_memory(max(held_bytes) + CACHE_BYTES)
+        self._set_memory(round(max(held_bytes) * (1 + spread)) + CACHE_BYTES)
 
     def _set_memory(self, limit_bytes: int) -> None:
         (self._memory / "memory.limit_in_bytes").write_text(str(limit_bytes))

@@ -108,7 +108,7 @@ def test_direct_operations_take_what_the_rate_says_inside_and_not_outside(tmp_pa
 def test_the_page_cache_is_bounded_beside_what_the_engine_took(tmp_path):
     storage = KernelSlowed("slow", read_s=0.0001, write_s=0.0001)
     with kernel_slowed(storage, tmp_path, tmp_path) as place:
-        with place.groups.unbounded():
+        with place.groups.unbounded(0.0):
             freely = int(python(place.inside(), FILLS, place.directory / "spill"))
         (place.directory / "spill").unlink()
         bounded = int(python(place.inside(), FILLS, place.directory / "spill"))

@@ -136,6 +136,8 @@ class Lab(Protocol):
 
     #: The query of a demo.
     demo: ClassVar[Workload]
+    #: How much more memory a run may take than another, as a share.
+    memory_spread: ClassVar[float] = 0.0
 
     def __init__(self, room: Path) -> None:
         """With its data in ``room``. InputError where a package is missing."""

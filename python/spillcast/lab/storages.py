@@ -119,8 +119,11 @@ class Groups(Protocol):
     def inside(self) -> AbstractContextManager[None]:
         """This process in all of them, to start an engine that stays there."""
 
-    def unbounded(self) -> AbstractContextManager[None]:
-        """No limit of memory meanwhile; what the engine took bounds its page cache afterwards."""
+    def unbounded(self, spread: float) -> AbstractContextManager[None]:
+        """No limit of memory meanwhile; what the engine took bounds its page cache afterwards.
+
+        ``spread`` is the share that it may take beyond that.
+        """
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,7 @@ class ClickHouseLab(Lab):
     """ClickHouse in a process of its own, by the package chdb, with its tables in a directory."""
 
     demo: ClassVar[Workload] = verified(1)[2]
+    memory_spread: ClassVar[float] = 0.15
 
     def __init__(self, room: Path) -> None:
         import chdb
