@@ -63,6 +63,40 @@ fn each_call_is_made_and_what_it_took_away_is_written_before_it_is_read() {
 }
 
 #[test]
+fn a_file_is_created_once_and_opened_for_reading_thereafter() {
+    use CallKind::*;
+    let steps = [
+        change(0, Openat, 7, 0),
+        step(0, Op::Write, 7, 0, MIB),
+        change(0, Openat, 7, 0),
+        change(0, Openat, 7, 0),
+        change(0, Unlink, 7, 0),
+        change(0, Openat, 7, 0),
+    ];
+    let [dir, _] = directories();
+    let path = std::ffi::CString::new(dir.path().to_str().unwrap()).unwrap();
+    // SAFETY: the path and the buffer live as long as their calls.
+    let watched = unsafe {
+        let watch = libc::inotify_init1(libc::IN_NONBLOCK);
+        assert!(libc::inotify_add_watch(watch, path.as_ptr(), libc::IN_CLOSE_NOWRITE) >= 0);
+        let outcome = run(&steps, dir.path());
+        assert_eq!(outcome.changes["openat"].count(), 4);
+        let mut events = [0u8; 4096];
+        let bytes = libc::read(watch, events.as_mut_ptr().cast(), events.len());
+        libc::close(watch);
+        events[..bytes.max(0) as usize].to_vec()
+    };
+    let (mut at, mut read_only) = (0, 0);
+    while at < watched.len() {
+        let field = |from: usize| u32::from_ne_bytes(watched[from..from + 4].try_into().unwrap());
+        // The directory itself is opened and closed, too.
+        read_only += usize::from(field(at + 4) & libc::IN_ISDIR == 0);
+        at += 16 + field(at + 12) as usize;
+    }
+    assert_eq!(read_only, 2);
+}
+
+#[test]
 fn what_is_no_call_on_a_file_is_refused() {
     let [dir, _] = directories();
     let refused = |bad: Step| {

@@ -1,5 +1,6 @@
-//! Replays calls that create, resize, sync or remove the file that stands for a temp file.
+//! Replays calls that open, resize, sync or remove the file that stands for a temp file.
 //!
+//! The first call that opens a file creates it, as engines do that open a file for each read.
 //! A file of the replay has no name, so a replayed unlink first gives it one. Then it removes the
 //! name and closes the last descriptor, so that the blocks are freed as those of the engine's file
 //! were. Nobody reads or writes the file meanwhile. If a nameless file cannot get a name (FUSE,
@@ -40,12 +41,17 @@ pub(super) fn make(
         SyncFileRange => timed(|| begin_writing(&file)),
         Unlink | Unlinkat => {
             let elapsed_ns = remove(&mut file, dir)?;
-            replayed.cut(0);
+            replayed.removed();
             Ok(elapsed_ns)
         }
         _ => {
             let path = scratch::name_in(dir)?;
-            let elapsed_ns = timed(|| scratch::create_named(&path).map(drop))?;
+            let elapsed_ns = if replayed.reopened() {
+                scratch::create_named(&path)?;
+                timed(|| File::open(&path).map(drop))?
+            } else {
+                timed(|| scratch::create_named(&path).map(drop))?
+            };
             fs::remove_file(&path)?;
             Ok(elapsed_ns)
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::blocks::BlockSet;
@@ -17,14 +17,20 @@ pub(super) struct ReplayFile {
     file: RwLock<File>,
     written: BlockSet,
     size_bytes: AtomicU64,
+    /// Whether a replayed call has opened it.
+    opened: AtomicBool,
 }
 
 impl ReplayFile {
     /// A new, empty file in `dir` that no directory entry leads to.
     pub(super) fn create(dir: &Path, extent_bytes: u64) -> io::Result<ReplayFile> {
         let file = scratch::create(dir)?;
-        let file = RwLock::new(file);
-        Ok(ReplayFile { file, written: BlockSet::new(extent_bytes), size_bytes: AtomicU64::new(0) })
+        Ok(ReplayFile {
+            file: RwLock::new(file),
+            written: BlockSet::new(extent_bytes),
+            size_bytes: AtomicU64::new(0),
+            opened: AtomicBool::new(false),
+        })
     }
 
     /// For reading and writing it, while nobody changes it.
@@ -36,6 +42,17 @@ impl ReplayFile {
     /// For changing it, while nobody reads or writes it.
     pub(super) fn alone(&self) -> RwLockWriteGuard<'_, File> {
         self.file.write().expect("no holder panics")
+    }
+
+    /// Notes that the file was opened; whether it was before, so that this call did not create it.
+    pub(super) fn reopened(&self) -> bool {
+        self.opened.swap(true, Ordering::Relaxed)
+    }
+
+    /// Notes that the file was removed: the next call that opens it creates it.
+    pub(super) fn removed(&self) {
+        self.opened.store(false, Ordering::Relaxed);
+        self.cut(0);
     }
 
     /// Notes that the file was truncated to this length.
