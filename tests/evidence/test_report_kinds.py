@@ -1,5 +1,7 @@
 """Kinds of Oracle's reports by figures worked out by hand, and what contradicts itself."""
 
+import re
+
 import pytest
 import report_disguises
 
@@ -16,6 +18,9 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import read_figures
+from spillcast.forecast import forecast
+from spillcast.forecast.verdict import verdict
+from spillcast.storage.target import resolve
 
 BLOCK = 8192
 
@@ -198,6 +203,20 @@ def test_monitor_without_counts_is_bounded_by_its_samples(figures):
     assert found.total_s == pytest.approx(430)
 
 
+def test_monitor_with_temp_io_alone_has_its_time(figures):
+    lines = [line for line in monitor_reports.LINES if not line[0].startswith("TABLE")]
+    found = figures(monitor_reports.xml(lines))
+    assert found.total_s == pytest.approx(monitor_reports.IO_S)
+    assert found.time_bounds is None
+
+
+def test_the_share_of_temp_io_is_that_of_its_bounds(figures):
+    """The hash join took 28.91 s with the scans of 1.10 s and 1.21 s, of 29.20 s."""
+    counts = figures(report_disguises.xplan())
+    upper = round(100 * (28.91 - 1.10 - 1.21) / 29.20)
+    assert f"0 % to {upper} %" in verdict([forecast(counts, resolve("latency:1ms", counts))]).text
+
+
 def test_monitor_does_not_take_db_time_for_elapsed_time(figures):
     text = monitor_reports.text(database_s=3092)
     text = "\n".join(line for line in text.splitlines() if "Duration" not in line)
@@ -246,6 +265,28 @@ def test_a_title_above_the_heading_and_signs_of_percent_are_read(figures):
     found = figures(TITLED)
     assert (found.reads.count, found.writes.count) == (88912, 79122)
     assert found.elapsed_s == pytest.approx(6120 / 0.674, rel=1e-3)
+
+
+def published(form):
+    """The list of top events as pages print it: of Markdown, or of HTML without th."""
+    rows = [re.split(r"\s{2,}", line.strip()) for line in TITLED.splitlines()[1:]]
+    if form == "markdown":
+        return "\n".join("| " + " | ".join(row).replace("----------", "---") + " |" for row in rows)
+    cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in (rows[0], *rows[2:]))
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table> Top 5 Timed Events"
+
+
+@pytest.mark.parametrize("form", ["markdown", "page"])
+def test_top_events_of_published_tables(figures, form):
+    found = figures(published(form))
+    assert (found.reads.count, found.writes.count) == (88912, 79122)
+    assert found.elapsed_s == pytest.approx(6120 / 0.674, rel=1e-3)
+
+
+def test_calls_under_the_headings_of_orange(figures):
+    text = tkprof(sources=JOIN).replace("      cpu    elapsed", " CPU Time Elapsed Time")
+    found = figures(text.replace("call ", "Call ").replace("total ", "Total "))
+    assert (found.elapsed_s, found.total_s) == (31.6, 17.0)
 
 
 def test_an_echoed_statement_is_no_heading(figures):
@@ -305,6 +346,7 @@ Plan hash value: 1
         ("<html><body>SQL Monitoring Report<table></table></body></html>", "type HTML"),
         ("WORKLOAD REPOSITORY COMPARE PERIOD REPORT\n", "compares two periods"),
         (ESTIMATED, "estimated"),
+        (ESTIMATED.replace("Rows", "Used-Tmp"), "Reads and Writes are missing"),
         (
             "Top User Events\n\nEvent   % Load\ndirect path read temp  2.59\n",
             "not understood|no table",

@@ -140,7 +140,7 @@ def _headed(*groups: str) -> Callable[[str], bool]:
 
 def _tkprof(text: str) -> bool:
     """Whether it is a report of tkprof, or a fragment of one that quotes no trace beside it."""
-    if re.search(r"TKPROF: Release|call\s+count\s+cpu\s+elapsed", text, re.IGNORECASE):
+    if re.search(r"TKPROF: Release|call\s+count\s+cpu\s+(?:time\s+)?elapsed", text, re.IGNORECASE):
         return True
     fragment = re.search(r"\bEvent waited on\b|Row Source Operation", text, re.IGNORECASE)
     return fragment is not None and re.search(r"^WAIT #\d", text, re.MULTILINE) is None
@@ -269,7 +269,7 @@ KINDS: Sequence[Kind] = (
         _matching(
             r"WORKLOAD REPOSITORY|AWR Report for DB|STATSPACK report"
             r"|Top \d+ (?:Timed|Foreground|Wait)\b"
-            r"|\bEvent\s+(?:%\w+\s+)?Waits\b[^\n]*\n\W*-{4,} [-\s]+\n"
+            r"|\bEvent\W+(?:%\w+\s+)?Waits\b[^\n]*\n\W*-{3,}[-|:\s]+\n"
         ),
     ),
     _report(5.0, "oracle.monitor_views.read", _headed("physical_read_requests sql_exec_id"), True),

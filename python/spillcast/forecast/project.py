@@ -91,7 +91,13 @@ class Projector:
         low_s, high_s = _around(intervals)
         ceilings = [f.ceiling_interval_s for f in (central, *at_bounds) if f.ceiling_interval_s]
         ceiling_s = _around(ceilings, max(central.baseline_s, central.ceiling_s))
-        central = replace(central, uncertainty=None, ceiling_interval_s=ceiling_s)
+        at_ceilings_s = [forecast.ceiling_s for forecast in at_bounds]
+        central = replace(
+            central,
+            uncertainty=None,
+            ceiling_interval_s=ceiling_s,
+            ceiling_bounds_s=(min(at_ceilings_s), max(at_ceilings_s)),
+        )
         quality = self.workload.quality
         unknown = quality.unknown
         # Of times that are not known bounds are the answer, however wide.

@@ -285,6 +285,8 @@ class Forecast(Tabular):
     uncertainty: Uncertainty | None = internal()
     #: Temp I/O on the target by what it waits for; see ``binding``.
     causes_s: Mapping[str, float] | None = internal()
+    #: ``ceiling_s`` at the bounds of what the evidence leaves open; None where it leaves nothing.
+    ceiling_bounds_s: Interval | None = internal()
 
     def __post_init__(self) -> None:
         if self.forecast_s is not None and self.interval_s is None:

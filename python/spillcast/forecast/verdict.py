@@ -228,11 +228,14 @@ def unknown_share(query: Forecast) -> str | None:
     """The parts of the time that temp I/O may be, where only bounds of it are known."""
     if not {"time-unknown", "io-unknown"} & {warned.code for warned in query.warnings}:
         return None
-    if query.ceiling_interval_s is None:
+    # An interval also holds what the model may be wrong by.
+    bounds_s = query.ceiling_bounds_s or query.ceiling_interval_s
+    notable = PROBLEM if query.ceiling_bounds_s is None else NAMED
+    if bounds_s is None:
         return f"{_percent(0.0)} to {_percent(1.0)}"
-    shares = (1 - _share(query, s) for s in reversed(query.ceiling_interval_s))
+    shares = (1 - _share(query, s) for s in reversed(bounds_s))
     low, high = (min(max(share, 0.0), 1.0) for share in shares)
-    return f"{_percent(low)} to {_percent(high)}" if high - low > PROBLEM else None
+    return f"{_percent(low)} to {_percent(high)}" if high - low > notable else None
 
 
 def _largest(query: Forecast) -> list[str]:

@@ -37,7 +37,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """The share of temp waits. InputError where there is none, or nothing tells the time in all."""
     (path,) = paths
     text = report_text(path, HOW)
-    tables = tables_of(text)
+    tables = tables_of(path, text, HOW)
     within = {at for table in tables for at in range(table.first, table.last)}
     check_all_read(path, text.splitlines(), within, HOW)
     shares = list(_shares(tables))

@@ -207,7 +207,7 @@ def _notes_on_sizes(report: Report) -> list[str]:
 
 def report_of(path: Path, text: str, hint: str) -> Report:
     """The figures of a report. InputError where it has none of temp files, or they cannot be."""
-    tables = tables_of(text)
+    tables = tables_of(path, text, hint)
     plain = text
     if is_page(text):
         plain = html.unescape(re.sub(r"<[^<>]{,200}>", " ", text)).translate(BLANKS)

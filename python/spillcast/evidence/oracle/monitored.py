@@ -135,7 +135,7 @@ def counts_of_monitored(monitored: Monitored, selection: Selection) -> Counts:
         times, why = _times(monitored, counts["read"], counts["write"])
         reads, writes = times.moved(counts, size_bytes)
     else:
-        times, why = _sampled(monitored)
+        times, why = _sampled(monitored), []
         estimate = _uncounted(monitored, times)
         reads, writes = estimate.middle
     result = counts_of_figures(
@@ -230,55 +230,60 @@ def _notes(monitored: Monitored) -> list[str]:
 
 
 def _times(monitored: Monitored, reads: int, writes: int) -> tuple[TempTimes, list[str]]:
-    """Time of reads and of writes, its bounds, and what it rests on."""
-    temp = any(is_like(event, TEMP_EVENTS) for event in monitored.samples)
-    if monitored.all_samples >= SAMPLES_MIN and temp:
-        return _sampled(monitored)
+    """Time of reads and of writes, its bounds, and what it rests on: the closest bounds win."""
+    estimates = []
+    if monitored.all_samples >= SAMPLES_MIN:
+        estimates.append((_sampled(monitored), list[str]()))
     if monitored.io_s and sum(monitored.requests.values()) >= reads + writes:
-        return _by_requests(monitored, monitored.io_s, reads, writes)
-    return TempTimes(None, None), []
+        remarks = ["the time of I/O is divided by requests"]
+        estimates.append((_by_requests(monitored, monitored.io_s, reads, writes), remarks))
+    known = [(times, remarks) for times, remarks in estimates if times.read_s is not None]
+    return min(known, key=lambda it: _width_s(it[0]), default=(TempTimes(None, None), []))
 
 
-def _sampled(monitored: Monitored) -> tuple[TempTimes, list[str]]:
+def _width_s(times: TempTimes) -> float:
+    return 0.0 if times.within is None else times.within.upper - times.within.lower
+
+
+def _sampled(monitored: Monitored) -> TempTimes:
     """By the share of samples in waits for temp files; so many samples know it so well."""
     all_samples = monitored.all_samples
     temp = {e: n for e, n in monitored.samples.items() if is_like(e, TEMP_EVENTS)}
     in_temp = sum(temp.values())
     if not in_temp:
-        return TempTimes(None, None), []
+        return TempTimes(None, None)
     share = in_temp / all_samples
     error = NINE_IN_TEN * sqrt(share * (1 - share) / all_samples)
-    least_s, most_s = (max(share + sign * error, 0) * monitored.database_s for sign in (-1, 1))
+    # Reports round the time of all waits for I/O.
+    max_s = min(monitored.database_s, (monitored.io_s or monitored.database_s) + 0.5)
+    lower_s, io_s, upper_s = (
+        min(max(share + sign * error, 0) * monitored.database_s, max_s) for sign in (-1, 0, 1)
+    )
     within = Bounds(
-        least_s,
-        min(most_s, monitored.database_s),
+        lower_s,
+        upper_s,
         f"{in_temp:,} of {format_count(round(all_samples), 'sample')} in waits for temp files",
         TRACE_TELLS,
     )
-    wrote = sum(n for event, n in temp.items() if "write" in event) / in_temp
-    io_s = share * monitored.database_s
-    return TempTimes((1 - wrote) * io_s, wrote * io_s, within), []
+    write_share = sum(n for event, n in temp.items() if "write" in event) / in_temp
+    return TempTimes((1 - write_share) * io_s, write_share * io_s, within)
 
 
-def _by_requests(
-    monitored: Monitored, io_s: float, reads: int, writes: int
-) -> tuple[TempTimes, list[str]]:
-    """By the share of requests, where no sample tells: those of temp files may be unlike others."""
+def _by_requests(monitored: Monitored, io_s: float, reads: int, writes: int) -> TempTimes:
+    """By the share of requests: those of temp files may be unlike others."""
     requests = sum(monitored.requests.values())
     temp, others = reads + writes, requests - reads - writes
 
-    def share(times: float) -> float:
-        return temp * times / (temp * times + others)
+    def share_s(times: float) -> float:
+        return io_s * temp * times / (temp * times + others)
 
     within = None
     if others:
         within = Bounds(
-            share(1 / APART) * io_s,
-            share(APART) * io_s,
+            share_s(1 / APART),
+            share_s(APART),
             f"{temp:,} of {format_count(requests, 'request')} for temp files, which may "
             f"take up to {APART:g} times as long as others, or a {APART:g}th",
             TRACE_TELLS,
         )
-    whole_s = share(1) * io_s
-    remarks = ["there are too few samples: the time of I/O is divided by requests"]
-    return TempTimes(whole_s * reads / temp, whole_s * writes / temp, within), remarks
+    return TempTimes(share_s(1) * reads / temp, share_s(1) * writes / temp, within)

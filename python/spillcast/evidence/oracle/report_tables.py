@@ -18,7 +18,7 @@ _END = re.compile(r"\s{8,}-{20,}\s*")
 _TITLE_RULE = re.compile(r"\s*~{3,}")
 _HEADING_LINES = 5
 #: Above and below the heading of a table with bars, and below its rows.
-_BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*")
+_BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*|\s*[|+](?:[\s:]*-+[\s:]*[|+])+\s*")
 Row = dict[str, str]
 #: Figures of temp I/O: a wait's name with a count or a time, and blocks of a row source.
 FIGURES = re.compile(
@@ -66,19 +66,21 @@ def is_page(text: str) -> bool:
     return re.search(r"<t(able|r|d)\b", text, re.IGNORECASE) is not None
 
 
-def tables_of(text: str) -> list[Table]:
-    """All tables of a report in either form."""
+def tables_of(path: Path, text: str, hint: str) -> list[Table]:
+    """All tables of a report in any form. InputError for a damaged one."""
     if is_page(text):
         return [_of_page(rows) for rows in html_tables(text)]
-    return list(_of_text(text.splitlines()))
+    lines = text.splitlines()
+    return [*_of_text(lines), *bar_tables(path, lines, hint)]
 
 
 def _of_page(rows: HtmlRows) -> Table:
-    """Rows of th are names, others are cells."""
+    """Rows of th, or else the first row, are names; others are cells."""
     table = Table([])
+    headed = any(tag == "th" for row in rows for tag, _ in row)
     for row in rows:
         texts = [text.strip() for _, text in row]
-        if row and all(tag == "th" for tag, _ in row):
+        if row and (all(tag == "th" for tag, _ in row) if headed else not table.names):
             table.names = [name_of(text) for text in texts]
         elif row:
             table.cells.append(texts)
@@ -125,33 +127,30 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
 
 
 def bar_tables(path: Path, lines: Sequence[str], hint: str, first: int = 0) -> Iterator[Table]:
-    """Tables with bars between their cells, whose blanks are kept: between rules.
+    """Tables with bars between their cells, whose blanks are kept.
 
-    ``first`` is the number of the first line. InputError where a row has not as many cells as the
-    heading, and where a table has no end.
+    A table ends at a rule. A table in Markdown, whose rule has bars, ends with its rows. ``first``
+    is the number of the first line. InputError where a row has not as many cells as the heading,
+    and where a table has no end.
     """
     heading: list[list[str]] = []
     table: Table | None = None
-    begun = False
+    in_markdown = False
     for at, line in enumerate(lines, first):
-        if _BAR_RULE.fullmatch(line):
+        is_rule = _BAR_RULE.fullmatch(line) is not None
+        is_row = not is_rule and line.lstrip().startswith("|")
+        if table is not None and table.cells and (is_rule or (in_markdown and not is_row)):
+            table.last = at
+            yield table
+            heading, table = [], None
+        elif is_rule and table is None and heading:
             # A client that breaks lines breaks the rules as well.
-            if table is None and heading:
-                if len({len(cells) for cells in heading}) > 1:
-                    raise ValueError("the lines of a table's heading have not as many columns")
-                table = Table([name_of("".join(parts)) for parts in zip(*heading, strict=True)])
-                table.first = at - len(heading)
-            elif table is not None and table.cells:
-                table.last = at
-                yield table
-                heading, table = [], None
-            begun = True
-        elif line.lstrip().startswith("|"):
-            cells = line.strip().strip("|").split("|")
-            # The rule above may have been left out.
-            begun |= cells[0].strip().lower() == "id"
-            if not begun:
-                continue
+            if len({len(cells) for cells in heading}) > 1:
+                raise ValueError("the lines of a table's heading have not as many columns")
+            table = Table([name_of("".join(parts)) for parts in zip(*heading, strict=True)])
+            table.first, in_markdown = at - len(heading), "|" in line
+        elif is_row:
+            cells = line.strip().removeprefix("|").removesuffix("|").split("|")
             if table is None:
                 heading.append(cells)
             elif len(cells) != len(table.names):
@@ -161,7 +160,12 @@ def bar_tables(path: Path, lines: Sequence[str], hint: str, first: int = 0) -> I
             else:
                 table.cells.append(cells)
                 table.at.append(at)
-    if heading:
+        elif table is None:
+            heading = []
+    if table is not None and in_markdown:
+        table.last = first + len(lines)
+        yield table
+    elif table is not None:
         raise EvidenceDamaged(f"{path}: it is cut: its last table has no end", hint)
 
 

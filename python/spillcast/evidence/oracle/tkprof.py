@@ -28,8 +28,10 @@ from spillcast.units import format_duration
 HOW = "make it with: tkprof run.trc run.txt waits=yes, of a trace with waits (level 8)"
 _N = r"\s+([\d.,]+)"
 _RULE = re.compile(r"[^\w*]*+\*{20,}+\s*+")
-_HEADING = re.compile(r"\s*call\s+count\s+cpu\s+elapsed\s+disk\b.*")
-_CALL = re.compile(rf"\s*(Parse|Execute|Fetch|total){_N}{_N}{_N}{_N}(?:{_N}){{3}}\s*")
+#: Of tkprof, and of Orange.
+_CALLS = r"call\s+count\s+cpu(?:\s+time)?\s+elapsed(?:\s+time)?\s+disk\b"
+_HEADING = re.compile(rf"\s*{_CALLS}.*", re.IGNORECASE)
+_CALL = re.compile(rf"\s*(Parse|Execute|Fetch|[Tt]otal){_N}{_N}{_N}{_N}(?:{_N}){{3}}\s*")
 #: Rows of a row source and the blanks that its depth is told by; its figures.
 _ROWS = re.compile(r"(?:\s*+\d++){,3}+(\s*+)(?=[A-Z])")
 _SOURCE = re.compile(r"(?:cr|p?r|p?w)=\d[^()]*+\)\s*+")
@@ -39,8 +41,9 @@ _SQL_ID = re.compile(r"SQL ID\s*:\s*(\w{13})(?:.*Plan Hash:\s*(\d+))?")
 _SESSIONS = re.compile(r"\s*(\d+)\s+sessions? in tracefile")
 #: Lines between the calls of a section and its end that hold no figures of temp I/O.
 _SKIPPED = re.compile(
-    r"\s*+(-{3,}[\s-]*|Misses in library|Optimizer (mode|goal)|Parsing user id|Rows\b.*"
-    r"(Row Source|Execution Plan)|Elapsed times include|Event waited on).*"
+    r"\s*+(-{3,}[\s-]*|Misses in library|Optimizer (mode|goal)|Parsing user|Rows\b.*"
+    r"(Row Source|Execution Plan)|Elapsed times include|Event waited on).*",
+    re.IGNORECASE,
 )
 #: Headings of a section's parts.
 _PART = re.compile(r"(Event) waited on\b|(Rows)\b.*Row Source Operation")
@@ -94,7 +97,7 @@ class Section:
     @property
     def executions(self) -> int:
         """How often the statement ran."""
-        return max(1, self.calls["Execute"][0] if "Execute" in self.calls else 1)
+        return max(1, self.calls["execute"][0] if "execute" in self.calls else 1)
 
 
 def read(paths: list[Path], selection: Selection) -> Counts:
@@ -213,7 +216,7 @@ def _of_coordinator(section: Section) -> tuple[float, float]:
     """Elapsed time of a parallel statement, and that of its servers together; 0 if unknown."""
     total = section.elapsed
     waited = section.waits.get(_COORDINATOR_WAITS, (0, ZERO, ZERO))[2].value
-    for call in ("Fetch", "Execute"):
+    for call in ("fetch", "execute"):
         elapsed_s = section.calls[call][2].value if call in section.calls else 0.0
         if waited and waited <= elapsed_s and waited >= _NEARLY_ALL * elapsed_s:
             return elapsed_s, total.value - elapsed_s
@@ -273,7 +276,7 @@ def _part(section: Section, line: str) -> bool:
     if match := _CALL.fullmatch(line):
         count, cpu, elapsed, disk = map(number_of, match.groups()[1:5])
         if count and cpu and elapsed and disk:
-            section.calls[match[1]] = (round(count.value), cpu, elapsed, round(disk.value))
+            section.calls[match[1].lower()] = (round(count.value), cpu, elapsed, round(disk.value))
             return True
     elif source := _source(line):
         section.lines.append(source)

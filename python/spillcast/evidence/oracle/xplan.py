@@ -29,7 +29,7 @@ HOW = (
 _CURSOR = re.compile(r"\W*+SQL_ID:?\s+(\w{13}),?(?:\s+child number\s+(\d+))?.*", re.IGNORECASE)
 _HASH = re.compile(r"\W*+Plan hash value\s*:\s*(\d+).*", re.IGNORECASE)
 _ROW_ID = re.compile(r"[*\s-]*(\d+)\s*")
-_MEASURED = {"a-time", "a-rows", "reads", "writes"}
+_MEASURED = {"a-time", "a-rows", "reads", "writes", "used-mem", "used-tmp", "max-tmp", "o/1/m"}
 
 
 @dataclass
@@ -66,10 +66,9 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
             f"{path}: its plan was estimated, not executed: it has no A-Time", HOW
         )
     if not {"reads", "writes"} <= names:
-        if names & {"used-tmp", "max-tmp"}:
-            raise EvidenceIncomplete(
-                f"{path}: it used temp space and lacks the columns Reads, Writes", HOW
-            )
+        if plan.used_temp:
+            message = f"{path}: {plan.used_temp} used temp space, and Reads and Writes are missing"
+            raise EvidenceIncomplete(message, HOW)
         raise NoTempIo(f"{path}: it does not spill: no line of its plan wrote or used temp space")
     blocks = spilled(path, plan.lines, HOW)
     if not blocks.written_blocks and plan.used_temp:
