@@ -110,6 +110,11 @@ def test_without_a_summary_the_top_node_tells_the_time():
     assert counts_of_plan(document).elapsed_s == 0.7
 
 
+def test_without_its_last_lines_a_text_has_the_time_of_its_first_node(tmp_path):
+    counts = read_plan(written(tmp_path, TEXT_PLAN[: TEXT_PLAN.index(" Planning")]))
+    assert (counts.elapsed_s, counts.operations) == (2.0, 6100)
+
+
 def test_statements_are_means_of_calls(tmp_path):
     path = written(tmp_path, STATEMENTS, "s.csv")
     most = read_statements(path, queryid="-1")
@@ -136,7 +141,11 @@ def test_kinds_are_told_apart_by_what_they_hold(tmp_path):
 BLOCKS = {"Temp Read Blocks": 5, "Temp Written Blocks": 5}
 BAD = {
     "cut": (json.dumps([{"Plan": node("Sort", 1, 1)}])[:-9], "cut or damaged"),
-    "cut text": (TEXT_PLAN[: TEXT_PLAN.index(" Planning")], "no Execution Time"),
+    "cut text": (
+        "Sort  (cost=1.00..2.00 rows=9 width=4) (actual time=1.0..2.0 rows=9 loops=1)\n"
+        "  Buffers: temp read=3",
+        "no Execution Time",
+    ),
     "no analyze": (json.dumps([{"Plan": {"Node Type": "Sort"}}]), "without ANALYZE"),
     "no analyze, text": ("Sort  (cost=1.00..2.00 rows=9 width=4)\n", "without ANALYZE"),
     "no buffers": (

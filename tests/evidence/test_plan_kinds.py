@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import cases
 from spillcast.errors import (
     EvidenceAmbiguous,
     EvidenceContradictory,
@@ -233,3 +234,54 @@ def test_figures_that_are_not_understood_are_shown(tmp_path, line):
     path.write_text(f"{text}  {line}\n  Buffers: temp read=1 written=1\nExecution Time: 9.0 ms\n")
     with pytest.raises(EvidenceDamaged):
         read_plan(path)
+
+
+#: PostgreSQL 17, work_mem 1MB: 2,949,857 rows of 7 bytes joined with 2,111,110 of them in 4 batches
+#: wrote 12,515 blocks; a sort of a million integers had a file of 17,576 KiB.
+WITHOUT_BUFFERS = {
+    "hash join": (
+        "Hash Join  (cost=1.0..2.0 rows=5 width=7) (actual time=9.1..900.2 rows=2949857 loops=1)\n"
+        "  Hash Cond: (t.ref = b.ref)\n"
+        "  ->  Seq Scan on t  (cost=1.0..2.0 rows=5 width=7)"
+        " (actual time=0.1..90.2 rows=2949857 loops=1)\n"
+        "  ->  Hash  (cost=1.0..2.0 rows=5 width=7) (actual time=8.9..8.9 rows=2111110 loops=1)\n"
+        "        Buckets: 1048576  Batches: 4  Memory Usage: 28291kB\n"
+        "        ->  Seq Scan on b  (cost=1.0..2.0 rows=5 width=7)"
+        " (actual time=0.1..70.2 rows=2111110 loops=1)\n",
+        12515,
+    ),
+    "parallel sort": (
+        "Gather  (cost=1.0..2.0 rows=5 width=8) (actual time=6.9..900.2 rows=9 loops=1)\n"
+        "  Workers Planned: 1\n  Workers Launched: 1\n"
+        "  ->  Sort  (cost=1.0..2.0 rows=5 width=8) (actual time=6.9..8.9 rows=9 loops=2)\n"
+        "        Sort Key: a\n        Sort Method: external merge  Disk: 5784kB\n"
+        "        Worker 0:  Sort Method: external merge  Disk: 6088kB\n",
+        (5784 + 6088) / 8,
+    ),
+    "aggregate": (
+        "HashAggregate  (cost=1.0..2.0 rows=5 width=21) (actual time=3.9..900.2 rows=9 loops=1)\n"
+        "  Planned Partitions: 4  Batches: 5  Memory Usage: 8241kB  Disk Usage: 20088kB\n",
+        20088 / 8,
+    ),
+}
+
+
+@cases("name", WITHOUT_BUFFERS)
+def test_without_buffers_sizes_on_disk_are_the_temp_io(tmp_path, name):
+    text, blocks = WITHOUT_BUFFERS[name]
+    path = tmp_path / "plan.txt"
+    path.write_text(f"{text}Execution Time: 902,145 ms\n")
+    counts = read_plan(path)
+    assert counts.elapsed_s == 0.902145
+    assert counts.writes.count == counts.reads.count == pytest.approx(blocks, rel=0.01)
+    assert counts.time_bounds.upper >= 0.9
+
+
+def test_an_ide_quotes_lines_with_commas_also_those_without_figures(tmp_path):
+    path = tmp_path / "plan.txt"
+    path.write_text(
+        "Sort  (cost=1.0..2.0 rows=5 width=8) (actual time=6.9..900.2 rows=9 loops=1)\n"
+        '"  Sort Key: a, b"\n  Sort Method: external merge  Disk: 5784kB\n'
+        "Execution Time: 902.145 ms\n"
+    )
+    assert read_plan(path).writes.count == 5784 / 8

@@ -46,15 +46,47 @@ def test_a_message_of_auto_explain_has_its_time_without_its_prefix(tmp_path):
     assert (counts.operations, counts.elapsed_s) == (7, pytest.approx(8.025938))
 
 
-@pytest.mark.parametrize("buffers", ["", "  Buffers: shared hit=9\n"])
-def test_a_sort_on_disk_without_temp_blocks_is_not_called_no_spill(tmp_path, buffers):
+def test_a_sort_on_disk_without_temp_blocks_is_not_called_no_spill(tmp_path):
     path = tmp_path / "pasted.txt"
     path.write_text(
         "Sort (actual rows=9 loops=1)\n  Sort Method: external merge  Disk: 24kB\n"
-        f"{buffers}Execution Time: 9.1 ms\n"
+        "  Buffers: shared hit=9\nExecution Time: 9.1 ms\n"
     )
     with pytest.raises(EvidenceIncomplete):
         read_logs(path)
+
+
+@pytest.mark.parametrize("seconds,calls", [((1, 1), 1), ((1, 2), 2)])
+def test_files_of_a_statement_that_end_at_once_are_of_one_call(tmp_path, seconds, calls):
+    """A temp file ends at 1 GiB, and goes on in the next."""
+    path = tmp_path / "a.log"
+    path.write_text(
+        "".join(
+            f"2026-11-23 10:00:0{second} UTC:10.0.0.1(5342):u@d:[42]:{message}\n"
+            for at, second in enumerate(seconds)
+            for message in (
+                f'LOG:  temporary file: path "b/pgsql_tmp42.{at}", size 1073741824',
+                "STATEMENT:  select 1",
+            )
+        )
+    )
+    assert len({file.call or -at for at, file in enumerate(read_logs(path).temp)}) == calls
+
+
+def test_a_named_process_is_the_session(tmp_path):
+    """Heroku counts the bytes of each message before it."""
+    path = tmp_path / "a.log"
+    path.write_text(
+        "".join(
+            f'{length} <134>1 2026-11-23T10:00:00+00:00 host app postgres.109 - [11-1]  pid="2387" '
+            f'line="4" connection_source="10.0.0.1(53548)" LOG:  {message}\n'
+            for length, message in (
+                (494, "duration: 12374.865 ms  execute <unnamed>: select 1"),
+                (496, 'temporary file: path "b/pgsql_tmp2387.0", size 38810127'),
+            )
+        )
+    )
+    assert [file.elapsed_s for file in read_logs(path).temp] == [12.374865]
 
 
 def test_paths_of_temp_files_may_lack_quotes(tmp_path):

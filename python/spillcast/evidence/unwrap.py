@@ -98,6 +98,7 @@ _LITERAL = re.compile(
 )
 _LITERAL_LENGTH = 4 << 20
 _IDE_QUOTED = re.compile(r'"(?P<text>(?:[^"]|"")*)"')
+_NODE = re.compile(r"\((?:cost=|actual )[^\"]*$")
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
 #: The heading of a table whose first column has numbers of rows.
 _ROW_NUMBERS = re.compile(r" +[|│║┃] *QUERY PLAN\b", re.I)
@@ -254,7 +255,9 @@ def _quotes(lines: Lines) -> Lines | None:
     of_all = sum(map(bool, matches)) >= _SHARE * len(full)
     if full and (of_all or (len(judged) > 2 and all(judged))):
         return [_plain(match) if match else line for match, line in zip(matches, full, strict=True)]
-    if not any(FIGURES.search(line) and _IDE_QUOTED.fullmatch(line.rstrip()) for line in full):
+    # An IDE quotes the lines that have a comma; nothing else in JSON has the figures of a node.
+    has_nodes = any(_NODE.search(line) for line in full)
+    if not has_nodes or not any(_IDE_QUOTED.fullmatch(line.rstrip()) for line in full):
         return None
     return [
         match["text"].replace('""', '"')

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceDamaged, EvidenceUnknown, InputError
+from spillcast.evidence.postgres.nodes import SIZES_NOTE, count_disk_sizes
 from spillcast.evidence.postgres.text import ELSEWHERE, FIGURES, documents_of_text
 from spillcast.evidence.text import head_of, text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -56,8 +57,8 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
     documents = pasted_documents(text, path)
     if not documents:
         raise EvidenceUnknown(f"{path}: holds no plan of EXPLAIN", HOW)
-    if ELSEWHERE.search(text) and not any(_blocks(document["Plan"]) for document in documents):
-        raise EvidenceUnknown(*_elsewhere(path, text))
+    if not any(_blocks(document["Plan"]) for document in documents):
+        _check_elsewhere(path, text)
     return documents
 
 
@@ -103,6 +104,8 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
                 for name, value in settings.items()
             }
         _check_shape(document)
+        if count_disk_sizes(document["Plan"]):
+            document["Notes"] = [SIZES_NOTE]
     return documents
 
 
@@ -141,18 +144,22 @@ def _blocks(plan: dict[str, Any]) -> int:
     return blocks or sum(_blocks(child) for child in plan.get("Plans", ()))
 
 
-def _elsewhere(path: Path, text: str) -> tuple[str, str]:
+def _check_elsewhere(path: Path, text: str) -> None:
+    """EvidenceUnknown for a plan of Greenplum whose segments spill."""
     node, spilling = "", list[str]()
+    has_segments = re.search(r"\bMotion \d+:\d+", text) is not None
     for line in text.split("\n"):
         if "(cost=" in line or "(actual" in line:
             node = line.partition("(")[0].strip(" ->")
-        elif ELSEWHERE.search(line):
+        elif ELSEWHERE.search(line) or (has_segments and " Disk: " in line):
             spilling.append(f"{node}: {' '.join(line.split())[:120]}")
-    return (
-        f"{path}: its segments spill, and the plan has no counts of that I/O: "
-        + "; ".join(dict.fromkeys(spilling[:ELSEWHERE_LISTED])),
-        "give figures of one segment: figures:elapsed=..,reads=..,writes=..; or record it there",
-    )
+    if spilling:
+        raise EvidenceUnknown(
+            f"{path}: its segments spill, and the plan has no counts of that I/O: "
+            + "; ".join(dict.fromkeys(spilling[:ELSEWHERE_LISTED])),
+            "give figures of one segment: figures:elapsed=..,reads=..,writes=..; or record it "
+            "there",
+        )
 
 
 def _of_json(text: str, path: Path) -> Iterator[dict[str, Any]]:

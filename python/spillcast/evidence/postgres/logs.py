@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from spillcast.units import format_count
 
 _TEMP = re.compile(r'temporary file: path "?(?P<path>[^",]*)"?, size (?P<size>\d+)')
 _PID = re.compile(r"pgsql_tmp(\d+)")
+_NAMED_PID = re.compile(r"\b(?:pid|process|p)[=:] ?\"?(\d+)\b")
 _DURATION = re.compile(
     r"duration: (?P<ms>[\d.]+) ms(?!\s+(?:parse|bind) )"
     r"(?:\s+(?:statement|execute [^:]*): (?P<query>.*))?",
@@ -115,6 +117,13 @@ class _Session:
             after = [at for at, moment in self.untimed
                      if moment and (moment - ended).total_seconds() <= _RESOLUTION_S]  # fmt: skip
             _time(temp, after, self.last)
+            self.untimed = [(at, moment) for at, moment in self.untimed if at not in after]
+        for (at, moment), (following, later) in pairwise(self.untimed):
+            # A server removes the files of a call at once.
+            if moment and moment == later and temp[at].query == temp[following].query:
+                call = temp[at].call or at + 1
+                temp[at] = replace(temp[at], call=call)
+                temp[following] = replace(temp[following], call=call)
 
     def _began_after(self, moment: datetime | None, file: TempFile, call: _Call) -> bool:
         if 2 * file.bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s:
@@ -302,6 +311,8 @@ def _read(
 
 def _session(entry: Entry) -> str:
     """The process that wrote a message, where its prefix tells; workers write their own."""
+    if named := _NAMED_PID.search(entry.before):
+        return named[1]
     numbers = re.findall(r"(?<![\w.:-])\[?(\d{2,10})\]?(?![\w.:]|-\d\d)", entry.before)
     bracketed = re.findall(r"\[(\d+)\]", entry.before)
     return str((bracketed or numbers or [""])[0])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from spillcast.gate import COUNT_MAX
@@ -19,6 +20,11 @@ _AMOUNTS = frozenset(
 )
 #: PostgreSQL has no more for all queries together.
 WORKERS_MAX = 1024
+#: A row in a file of a hash join has its hash value and the header of a tuple before its columns.
+_ROW_HEADER_BYTES = 20
+SIZES_NOTE = (
+    "a plan without BUFFERS: temp I/O follows from sizes on disk, each written once and read once"
+)
 #: Of blocks and of milliseconds: 73 TB and 104 days.
 _TEMP_MAX = COUNT_MAX // 1_000_000
 
@@ -92,6 +98,45 @@ def amount(value: Any, name: str, max_value: float = COUNT_MAX) -> float:
     if not isinstance(value, int | float) or not 0 <= value <= max_value:
         raise ValueError(f"{name} is {str(value)[:40]}")
     return value
+
+
+def count_disk_sizes(plan: dict[str, Any]) -> bool:
+    """Whether a plan without BUFFERS has sizes on disk; its nodes get the temp blocks of these.
+
+    Segments of Greenplum have files of their own, which the plan does not add up.
+    """
+    nodes = list(_all(plan))
+    if any("Temp Written Blocks" in node or "Motion" in node["Node Type"] for node in nodes):
+        return False
+    return any(map(_size_blocks, nodes)) and _add_blocks(plan) > 0
+
+
+def _add_blocks(values: dict[str, Any]) -> int:
+    blocks = _size_blocks(values) + sum(map(_add_blocks, values.get("Plans", ())))
+    values["Temp Read Blocks"] = values["Temp Written Blocks"] = blocks
+    return blocks
+
+
+def _size_blocks(values: Mapping[str, Any]) -> int:
+    """Blocks that a node wrote, by the sizes of its files; a hash join has only those of rows."""
+    processes = [values, *values.get("Workers", ())]
+    size_kib = sum(
+        amount(process.get("Disk Usage", 0), "Disk Usage")
+        + (process.get("Sort Space Type") == "Disk")
+        * amount(process.get("Sort Space Used", 0), "Sort Space Used")
+        for process in processes
+    )
+    if values.get("Storage") == "Disk":
+        size_kib += amount(values.get("Maximum Storage", 0), "Maximum Storage")
+    runs = max(1.0, amount(values.get("Actual Loops", 1), "Actual Loops") // len(processes))
+    size_bytes = 1024.0 * size_kib * runs
+    inputs = values.get("Plans", ())
+    batches = max((child.get("Hash Batches", 1) for child in inputs), default=1)
+    for child in inputs if batches > 1 else ():
+        rows = child.get("Actual Rows", 0) * child.get("Actual Loops", 1)
+        row_bytes = child["Plan Width"] + _ROW_HEADER_BYTES if "Plan Width" in child else 0
+        size_bytes += (1 - 1 / batches) * rows * row_bytes
+    return ceil(size_bytes / BLOCK_BYTES)
 
 
 def nodes_of(plan: Mapping[str, Any]) -> Node:

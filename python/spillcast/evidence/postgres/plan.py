@@ -86,7 +86,7 @@ def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
             **document,
             "Plan": dict(task.children[0].values),
             "Execution Time": task.values.get("Execution Time", document.get("Execution Time")),
-            "Note": f"{note}: the others spill on theirs, and are not counted",
+            "Notes": [f"{note}: the others spill on theirs, and are not counted"],
         }
         for task in tasks
     ]
@@ -207,7 +207,9 @@ def _why_not(top: Node) -> str:
 
 def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
     """What the forecast leaves out."""
-    notes = [str(document["Note"])] if "Note" in document else []
+    notes = list(document.get("Notes", ()))
+    if "Execution Time" not in document:
+        notes.append("a plan without Execution Time: that of its first node stands for it")
     if any(top.values.get(f"Local {name} Blocks") for name in ("Read", "Written")):
         notes.append(
             "reads and writes of temp tables are not part of this forecast: temp_tablespaces "
@@ -237,7 +239,7 @@ def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
     elapsed_ms = document.get("Execution Time", plan.get("Actual Total Time"))
     if elapsed_ms is None or document.get("Cut"):
         raise EvidenceIncomplete(
-            f"{path}: no Execution Time: cut, or made with SUMMARY OFF", _ELAPSED
+            f"{path}: no Execution Time: cut, or made with SUMMARY OFF and TIMING OFF", _ELAPSED
         )
     return amount(elapsed_ms, "the time of the query", LONGEST_MS) / 1e3
 

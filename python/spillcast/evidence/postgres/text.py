@@ -13,7 +13,7 @@ from spillcast.errors import EvidenceDamaged
 
 _ACTUAL = (
     r"actual(?: time=(?>[\d.]+\.\.(?=[\d.]))(?P<time>[\d.]++))?"
-    r" rows=(?P<rows>[\d.]+) n?loops=(?P<loops>\d+)"
+    r" rows=(?P<rows>[\d.]+)(?: n?loops=(?P<loops>\d+))?"
 )
 _COST = r"cost=\d(?>[\d.]*\.\.(?=[\d.]))[\d.]++ rows=(?P<plan_rows>\d+) width=(?P<width>\d+)"
 _NODE = re.compile(
@@ -57,7 +57,7 @@ _COUNT = re.compile(r"(Workers Planned|Workers Launched|Rows Removed by Filter|T
 _RAN = re.compile(rf"{_ACTUAL}\s*")
 #: Hosts where a server that shares its work lets others spill, in lines of their own.
 ELSEWHERE = re.compile(r"Workfile: \([1-9]\d* spilling|Work_mem wanted: ")
-_SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime|Total runtime): (?P<ms>[\d.]+) ms")
+_SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime|Total runtime): (?P<ms>[\d.,]+) ms")
 #: Blanks before another line of details; within one there are two at most.
 _JOINED = re.compile(r"(?<=\S) {3,}(?=[A-Z][A-Za-z/ -]{,40}: )")
 #: So long a line, of which there are several, was broken by a terminal and not between words.
@@ -139,7 +139,7 @@ class _Plan:
         elif text in ("Planning:", "Planning"):
             self.planning = indent
         elif summary := _SUMMARY.match(line):
-            self._ran(indent, float(summary["ms"]))
+            self._ran(indent, _milliseconds(summary["ms"]))
         elif text.startswith("Settings:"):
             self.plan["Settings"] = {name: value for name, value in _SETTING.findall(text)}
         elif match := re.match(r"Query Identifier: (-?\d+)", text):
@@ -188,8 +188,9 @@ class _Plan:
         return True
 
     def document(self) -> dict[str, Any]:
-        """As FORMAT JSON would have it; ``Cut`` where its end is not there."""
-        if "Execution Time" not in self.plan:
+        """As FORMAT JSON would have it; ``Cut`` where what the first node did may not be all."""
+        is_total = not self.excerpt and self.buffers and "Plans" in self.plan["Plan"]
+        if "Execution Time" not in self.plan and not is_total:
             self.plan["Cut"] = True
         if self.buffers:
             for node in _all(self.plan["Plan"]):
@@ -251,8 +252,8 @@ def _node(line: str) -> tuple[int, bool, dict[str, Any]] | None:
     node: dict[str, Any] = _kind(match["name"])
     if match["plan_rows"] is not None:
         node |= {"Plan Rows": int(match["plan_rows"]), "Plan Width": int(match["width"])}
-    if match["loops"] is not None:
-        node |= {"Actual Rows": float(match["rows"]), "Actual Loops": int(match["loops"])}
+    if match["rows"] is not None:
+        node |= _ran(match)
     elif line.rstrip().endswith("never executed)"):
         node |= {"Actual Rows": 0.0, "Actual Loops": 0}
     if match["time"] is not None:
@@ -305,8 +306,14 @@ def _timings(match: re.Match[str]) -> dict[str, Any]:
     return times
 
 
+def _milliseconds(text: str) -> float:
+    """A time of three decimals, the point of which may be a comma."""
+    digits, _, decimals = text.strip(".,").replace(",", ".").rpartition(".")
+    return float(f"{digits.replace('.', '')}.{decimals}")
+
+
 def _ran(match: re.Match[str]) -> dict[str, Any]:
-    return {"Actual Rows": float(match["rows"]), "Actual Loops": int(match["loops"])}
+    return {"Actual Rows": float(match["rows"]), "Actual Loops": int(match["loops"] or 1)}
 
 
 def _batches(match: re.Match[str]) -> dict[str, Any]:
@@ -335,6 +342,7 @@ _DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]
     (_STORAGE, lambda m: {"Storage": m["kind"], "Maximum Storage": int(m["kb"])}),
     (_COUNT, lambda m: {m[1]: int(m[2])}),
     (_RAN, _ran),
+    (re.compile(r"((?:Temp|Shared|Local) \w+ Blocks): (\d+)"), lambda m: {m[1]: int(m[2])}),
     (_GROUPS, lambda m: {f"{m['kind']}-sorted Groups": int(m["groups"])}),
     (re.compile(r"(?:Planned Partitions|Buckets|Batches): \d.*"), _batches),
     (re.compile(r"Single Copy: true"), lambda _: {"Single Copy": True}),
