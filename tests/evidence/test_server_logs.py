@@ -56,7 +56,7 @@ def test_a_sort_on_disk_without_temp_blocks_is_not_called_no_spill(tmp_path):
         read_logs(path)
 
 
-@pytest.mark.parametrize("seconds,calls", [((1, 1), 1), ((1, 2), 2)])
+@pytest.mark.parametrize(("seconds", "calls"), [((1, 1), 1), ((1, 2), 2)])
 def test_files_of_a_statement_that_end_at_once_are_of_one_call(tmp_path, seconds, calls):
     """A temp file ends at 1 GiB, and goes on in the next."""
     path = tmp_path / "a.log"
