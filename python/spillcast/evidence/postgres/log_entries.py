@@ -51,16 +51,8 @@ _CSV_MIN = 23
 #: Where shippers put a server's line, or its record in JSON.
 _RECORDS = ("jsonPayload", "_source", "json", "properties", "record")
 _TEXTS = (
-    "textPayload",
-    "message",
-    "msg",
-    "log",
-    "@message",
-    "MESSAGE",
-    "_raw",
-    "line",
-    "body",
-    "event",
+    *("textPayload", "message", "msg", "log", "@message", "MESSAGE", "_raw", "line", "body"),
+    *("event", "event_message"),
 )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
 from spillcast.gate import COUNT_MAX
@@ -129,14 +128,14 @@ def _size_blocks(values: Mapping[str, Any]) -> int:
     if values.get("Storage") == "Disk":
         size_kib += amount(values.get("Maximum Storage", 0), "Maximum Storage")
     runs = max(1.0, amount(values.get("Actual Loops", 1), "Actual Loops") // len(processes))
-    size_bytes = 1024.0 * size_kib * runs
+    size_bytes: float = 1024.0 * size_kib * runs
     inputs = values.get("Plans", ())
-    batches = max((child.get("Hash Batches", 1) for child in inputs), default=1)
+    batches: int = max((child.get("Hash Batches", 1) for child in inputs), default=1)
     for child in inputs if batches > 1 else ():
-        rows = child.get("Actual Rows", 0) * child.get("Actual Loops", 1)
-        row_bytes = child["Plan Width"] + _ROW_HEADER_BYTES if "Plan Width" in child else 0
+        rows: float = child.get("Actual Rows", 0) * child.get("Actual Loops", 1)
+        row_bytes: int = child["Plan Width"] + _ROW_HEADER_BYTES if "Plan Width" in child else 0
         size_bytes += (1 - 1 / batches) * rows * row_bytes
-    return ceil(size_bytes / BLOCK_BYTES)
+    return -int(-size_bytes // BLOCK_BYTES)
 
 
 def nodes_of(plan: Mapping[str, Any]) -> Node:
