@@ -25,7 +25,7 @@ from spillcast_lab.accuracy_figures import (
 from spillcast_lab.calibrate import calibration
 from spillcast_lab.summary import of_evidence, refusals, worst
 from spillcast_lab.variants import REHEARSED_S, REHEARSED_SHARE
-from spillcast_lab.verify_page import EVIDENCE, breakdown, engine_of, query_of
+from spillcast_lab.verify_page import EVIDENCE, breakdown, query_of
 
 #: Written by people, shown below the worst cases: in the page's folder.
 REASONS = "worst.md"
@@ -222,7 +222,7 @@ def _repeats() -> str:
 def _worst(cases: Sequence[Case]) -> str:
     rows = [
         [
-            f"{engine_of(case)} {query_of(case)}",
+            f"{case.engine_name} {query_of(case)}",
             f"{case.source} to {case.target}",
             f"{case.forecast.forecast_s or 0.0:.3g} s",
             f"{case.measured_to_s:.3g} s",
@@ -271,7 +271,7 @@ def _refused(by_reason: Mapping[str, Sequence[Case]]) -> str:
             reason,
             f"{len(cases)}",
             ", ".join(sorted({EVIDENCE[case.evidence.name] for case in cases})),
-            ", ".join(sorted({f"{engine_of(case)} {query_of(case)}" for case in cases})),
+            ", ".join(sorted({f"{case.engine_name} {query_of(case)}" for case in cases})),
         ]
         for reason, cases in by_reason.items()
     ]

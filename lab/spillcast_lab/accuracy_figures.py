@@ -25,7 +25,6 @@ from spillcast_lab.verify_page import (
     SUMMARY_HEADER,
     by_way,
     by_way_and_threads,
-    engine_of,
     summary_row,
     threads_of,
 )
@@ -77,7 +76,7 @@ class Aim:
 def aims(cases: Sequence[Case]) -> list[Aim]:
     """All of them, from the cases of a verification."""
     whole = of_evidence(cases)
-    engines, summary = sorted({case.engine_kind for case in whole}), summarise(whole)
+    engines, summary = sorted({case.engine_name for case in whole}), summarise(whole)
     of_whole = [
         *(aim for engine in engines for aim in _falling(engine, whole)),
         *(aim for engine in engines for aim in _other_ways(engine, whole)),
@@ -103,7 +102,7 @@ def _falling(engine: str, whole: Sequence[Case]) -> list[Aim]:
     its = [
         case
         for case in whole
-        if case.engine_kind == engine and case.direction == FALLING and case.is_public
+        if case.engine_name == engine and case.direction == FALLING and case.is_public
     ]
     of = f"{engine}, {FALLING}, {PUBLIC}"
     by_threads = {n: [case for case in its if case.threads == n] for n in (1, 2, 4)}
@@ -123,7 +122,7 @@ def _falling(engine: str, whole: Sequence[Case]) -> list[Aim]:
 
 
 def _other_ways(engine: str, whole: Sequence[Case]) -> list[Aim]:
-    its = [case for case in whole if case.engine_kind == engine and case.direction != FALLING]
+    its = [case for case in whole if case.engine_name == engine and case.direction != FALLING]
     of, summary = f"{engine}, other directions", summarise(its)
     return [*_errors(of, its, 0.03, 0.10), *_bias(of, summary), _beside_seed(of, summary)]
 
@@ -259,7 +258,7 @@ def headline(cases: Sequence[Case]) -> str:
     if not its:
         return "No forecast from slow storage to fast was verified."
     sentences, seeds = list[str](), list[str]()
-    for engine, group in grouped(its, lambda case: case.engine_kind).items():
+    for engine, group in grouped(its, lambda case: case.engine_name).items():
         summary = summarise(group)
         refused = f", {summary.refused} refused" if summary.refused else ""
         forecasts = format_count(summary.cases, "forecast")
@@ -295,8 +294,8 @@ def slow_to_fast(cases: Sequence[Case]) -> str:
 def _by_suite(cases: Sequence[Case]) -> dict[tuple[str, str], list[Case]]:
     """TPC-H and TPC-DS first: nothing was tuned on them."""
     suites: dict[tuple[str, str], list[Case]] = {}
-    for case in sorted(cases, key=lambda case: (not case.is_public, case.suite, case.engine_kind)):
-        suites.setdefault((case.suite, case.engine_kind), []).append(case)
+    for case in sorted(cases, key=lambda case: (not case.is_public, case.suite, case.engine_name)):
+        suites.setdefault((case.suite, case.engine_name), []).append(case)
     return suites
 
 
@@ -309,7 +308,7 @@ def readme_table(cases: Sequence[Case]) -> str:
     """The table of the README: by direction and engine, from slow to fast also by threads."""
     rows = []
     for way, its in by_way(of_evidence(cases)).items():
-        for engine, some in grouped(its, lambda case: case.engine_kind).items():
+        for engine, some in grouped(its, lambda case: case.engine_name).items():
             rows.append(summary_row(f"{way}, {engine}", summarise(some))[:-1])
             if way == FALLING:
                 rows += [
@@ -362,7 +361,7 @@ def estimates(cases: Sequence[Case]) -> str:
 def _falling_or_not(cases: Sequence[Case]) -> dict[str, list[Case]]:
     def of(case: Case) -> str:
         way = FALLING if case.direction == FALLING else "other directions"
-        return f"{way}, {case.engine_kind}"
+        return f"{way}, {case.engine_name}"
 
     ways = grouped(cases, of)
     return dict(sorted(ways.items(), key=lambda group: not group[0].startswith(FALLING)))
@@ -370,7 +369,7 @@ def _falling_or_not(cases: Sequence[Case]) -> dict[str, list[Case]]:
 
 def noise(cases: Sequence[Case]) -> str:
     """What a repeated run differs by, and what recording costs, by engine and threads."""
-    groups = grouped(cases, lambda case: f"{engine_of(case)}, {threads_of(case)}")
+    groups = grouped(cases, lambda case: f"{case.engine_name}, {threads_of(case)}")
     rows = []
     for name, members in (*groups.items(), ("all", cases)):
         apart = repeated(members)

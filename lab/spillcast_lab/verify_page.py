@@ -15,12 +15,12 @@ LISTED_MAX = 24
 
 _CASE = (
     *(Column(name, None) for name in ("query", "from", "to")),
-    Column("said", None, "raw"),
+    Column("forecast", None, "raw"),
     Column("interval", None, "raw", spare=1),
     *(Column(name, None, "raw") for name in ("took", "error")),
     Column("", None),
 )
-CASE_NOTE = "  said: the forecast, s; took: the measured median, s; !: interval missed"
+CASE_NOTE = "  forecast and took (the measured median) in s; !: the interval misses it"
 SUMMARY_HEADER = (
     "", "cases", "median", "90th", "bias", "signs", "held", "width", "formula", "ratio",
 )  # fmt: skip
@@ -45,11 +45,6 @@ def query_of(case: Case) -> str:
 def threads_of(case: Case) -> str:
     """The threads or processes of a case in words."""
     return format_count(case.threads, "thread")
-
-
-def engine_of(case: Case) -> str:
-    """The engine of a case without its version."""
-    return case.engine.rpartition(" ")[0]
 
 
 def case_row(case: Case) -> list[str | None]:
@@ -105,7 +100,7 @@ def by_way_and_threads(cases: Sequence[Case]) -> dict[str, list[Case]]:
     groups: dict[str, list[Case]] = {}
     for way, its in by_way(cases).items():
         groups[way] = its
-        for engine, some in grouped(its, lambda case: case.engine_kind).items():
+        for engine, some in grouped(its, lambda case: case.engine_name).items():
             groups[f"{way}, {engine}"] = some
             for threads, few in grouped(some, threads_of).items():
                 groups[f"{way}, {engine}, {threads}"] = few

@@ -229,7 +229,7 @@ def test_the_table_of_the_readme_stands_between_its_markers():
     assert written.endswith(after.partition("<!-- end of accuracy -->")[2])
     [row] = [line for line in written.splitlines() if line.startswith("| slow to fast, DuckDB |")]
     whole = [one for one in made_up_truth().cases if one.evidence.name == "recording"]
-    count = sum(one.direction == "slow to fast" and one.engine_kind == "DuckDB" for one in whole)
+    count = sum(one.direction == "slow to fast" and one.engine_name == "DuckDB" for one in whole)
     assert row.split(" | ")[1].split(" of ")[-1] == str(count)
 
 

@@ -1,5 +1,6 @@
 """A verified forecast: its evidence, its prediction and the measured runs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -182,9 +183,9 @@ class Case:
         return self.suite != OTHERS
 
     @property
-    def engine_kind(self) -> str:
-        """The engine in one word, whichever version."""
-        return self.engine.split()[0]
+    def engine_name(self) -> str:
+        """The engine without its version."""
+        return re.split(r" (?=\d)", self.engine, maxsplit=1)[0]
 
     def otherwise(self, name: str) -> "Case | None":
         """The same case with the variant of this name for its forecast; None without one."""
