@@ -38,10 +38,12 @@ def figures(shape):
     }
     for name, text in forms.items():
         sql_id = "987654321" if "statspack" in name else SQL_ID
+        of_oracle = name.startswith(("monitor", "active", "tkprof", "awr", "statspack"))
+        option = f"--sql-id {sql_id}" if of_oracle else "--elapsed 900s"
         shape(
             f"figures-{name.replace('.', '-')}",
             f"forecast {name} --to latency:150us --json",
-            f"forecast {name} --sql-id {sql_id} --to factor:7",
+            f"forecast {name} {option} --to factor:7",
             f"forecast @figures-run-toml/run.toml --to {name} --json",
             write=lambda place, name=name, text=text: (place / name).write_text(text),
         )

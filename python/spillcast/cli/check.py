@@ -103,9 +103,8 @@ def check(
             raise OptionInvalid(f"{given} is for a server: {after[0]} is not a DSN")
         statement_id = None if kept.statement is None else kept.statement.queryid
         elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
-        actual = actual_run_of_evidence(
-            after, Question(elapsed_s=elapsed_s, queryid=queryid or statement_id, item=item)
-        )
+        question = Question(elapsed_s=elapsed_s, queryid=queryid, item=item)
+        actual = actual_run_of_evidence(after, question, statement_id)
     check_ = Check(kept, actual)
     answer = Answer(check_.to_json, lambda: check_page(check_))
     if check_.objection is not None:

@@ -132,27 +132,28 @@ def _measure(
 def _recording(
     path: Path, block: str | None, item: int | None, elapsed: str | None
 ) -> "Recording | Counts":
+    from dataclasses import replace
+
     from spillcast.errors import OptionConflict
     from spillcast.evidence.find import find_evidence
+    from spillcast.evidence.open import read_figures
     from spillcast.evidence.oracle.block_size import block_size
     from spillcast.evidence.oracle.trace_run import recording_of_traces
     from spillcast.evidence.postgres.plan import plan_counts, read_plan
+    from spillcast.forecast.question import Question
     from spillcast.recording import Recording
     from spillcast.units import parse_duration_s
 
     elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
     evidence = find_evidence([path]) if path.exists() else None
+    question = Question(elapsed_s=elapsed_s, item=item, block=block)
+    if evidence is not None:
+        question.check(evidence)
     if evidence is not None and evidence.traces:
         size = block_size(block, evidence.parameters, evidence.traces)
         return recording_of_traces(evidence.traces, size.bytes)
     if evidence is not None and evidence.figures:
-        from spillcast.evidence.choice import Selection
-        from spillcast.evidence.open import read_figures
-
-        selection = Selection(elapsed_s=elapsed_s, timed=False, item=item, block=block)
-        return read_figures(evidence.figures, selection)
-    if block is not None:
-        raise OptionConflict("--block is for an Oracle trace: give --like TRACE")
+        return read_figures(evidence.figures, replace(question.selection, timed=False))
     if evidence is not None and evidence.plans:
         return read_plan(path, elapsed_s=elapsed_s, timed=False, item=item)
     if elapsed is not None:

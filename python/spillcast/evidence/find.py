@@ -49,7 +49,8 @@ SPOOLS = {
 _MORE = ("parameters", "work_areas", "temp_usage")
 #: What one folder may hold of one run, the best for its shares of time first.
 _COLLECTED = ("ash", "traces", "statistics")
-_WORDS = {
+#: What paths are, by the field of ``Evidence`` that holds them.
+WORDS = {
     "recordings": "recordings",
     "traces": "traces",
     "ash": "ASH exports",
@@ -91,8 +92,13 @@ class Evidence:
         kind = self.only_kind()
         if kind in {"plans", "statements", "figures"}:
             hint = "they can be a baseline: spillcast forecast FILE --to TARGET"
-            raise EvidenceUnsuited(f"{_WORDS[kind]} hold counts, not waits", hint)
+            raise EvidenceUnsuited(f"{WORDS[kind]} hold counts, not waits", hint)
         return kind
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds that were given, as names of fields."""
+        return [kind for kind in WORDS if getattr(self, kind)]
 
     def only_kind(self) -> str:
         """The kind of all of it, as a field's name. InputError where kinds are mixed.
@@ -100,16 +106,16 @@ class Evidence:
         What was collected together is one evidence: its ASH tells where the time goes, and its
         traces where there is none.
         """
-        given = [kind for kind in _WORDS if getattr(self, kind)]
+        given = self.kinds
         if given and not set(given) - set(_MORE):
-            words = " and ".join(_WORDS[kind] for kind in given)
+            words = " and ".join(WORDS[kind] for kind in given)
             raise EvidenceMissing(f"{words} are not evidence by themselves", _BESIDE)
         given = [kind for kind in given if kind not in _MORE]
         if self.collected and set(given) <= set(_COLLECTED):
             return next(kind for kind in _COLLECTED if kind in given)
         if len(given) != 1:
             raise EvidenceMixed(
-                f"{' and '.join(_WORDS[kind] for kind in given)} are mixed",
+                f"{' and '.join(WORDS[kind] for kind in given)} are mixed",
                 "give files of one kind at a time",
             )
         return given[0]

@@ -58,7 +58,8 @@ class Kind:
 
     ``score`` is 0 where a text is not of the kind, and the higher the more certain the kind is.
     ``reader`` is the function that reads figures of the kind, below ``spillcast.evidence``; several
-    such files may be parts of one report if ``joins``.
+    such files may be parts of one report if ``joins``. ``selects`` names the fields of
+    ``Selection`` with which the reader selects a run, or calculates its counts.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Kind:
     score: Callable[[Sample], float]
     reader: str = ""
     joins: bool = False
+    selects: frozenset[str] = frozenset()
 
     def read(self, paths: Sequence[Path], selection: "Selection") -> "Counts":
         """The counts of the run that is selected. InputError where the files are damaged."""
@@ -116,9 +118,17 @@ def columns(score: float, *groups: str) -> Callable[[Sample], float]:
     return scored
 
 
-def _report(score: float, reader: str, known: Callable[[str], bool], joins: bool = False) -> Kind:
+def _report(
+    score: float,
+    words: str,
+    reader: str,
+    known: Callable[[str], bool],
+    selects: str = "",
+    joins: bool = False,
+) -> Kind:
     """A kind of figures, whose text ``known`` recognises."""
-    return Kind("figures", f"figures ({reader})", lambda s: score * known(s.text), reader, joins)
+    fields = frozenset(selects.split())
+    return Kind("figures", words, lambda s: score * known(s.text), reader, joins, fields)
 
 
 def _matching(pattern: str) -> Callable[[str], bool]:
@@ -232,63 +242,101 @@ KINDS: Sequence[Kind] = (
         "rows of pg_stat_statements",
         columns(1.0, "temp_blks_written temp_blks_read"),
     ),
-    Kind("figures", "rows of system.query_log", _query_log, "clickhouse.counts.read"),
+    Kind(
+        "figures",
+        "rows of system.query_log",
+        _query_log,
+        "clickhouse.counts.read",
+        selects=frozenset({"item", "queryid"}),
+    ),
     Kind(
         "figures",
         "an execution plan of SQL Server",
         lambda sample: 6.5 * ("ShowPlanXML" in sample.raw),
         "sqlserver.read_plan",
+        selects=frozenset({"item"}),
     ),
     _report(
         6.4,
+        "rows of sys.dm_exec_query_stats",
         "sqlserver.read_query_stats",
         _headed("total_spills execution_count", "total_spills total_elapsed_time"),
+        "item queryid",
     ),
     _report(
         6.3,
+        "rows of sys.dm_io_virtual_file_stats",
         "sqlserver.read_file_stats",
         _headed("io_stall_write_ms num_of_bytes_written"),
         joins=True,
     ),
-    _report(6.0, "oracle.monitor_xml.read", _matching(r"<sql_monitor_report|FXTMODEL")),
+    _report(
+        6.0,
+        "a report of SQL Monitor",
+        "oracle.monitor_xml.read",
+        _matching(r"<sql_monitor_report|FXTMODEL"),
+        "item sql_id exec_id",
+    ),
     _report(
         5.75,
+        "a report of SQL Monitor",
         "oracle.monitor_text.read",
         _matching(
             r"SQL Monitoring Report|SQL Plan Monitoring Details|Global Information\W+Status\s*:"
         ),
+        "item sql_id exec_id",
     ),
     _report(
         5.5,
+        "a report of ASH",
         "oracle.ash_shares.read",
         _matching(r"ASH Report For|%This\b.*\bEVENT\b|Top User Events"),
     ),
     _report(
         5.25,
+        "a report of AWR or Statspack",
         "oracle.awr.read",
         _matching(
             r"WORKLOAD REPOSITORY|AWR Report for DB|STATSPACK report"
             r"|Top \d+ (?:Timed|Foreground|Wait)\b"
             r"|\bEvent\W+(?:%\w+\s+)?Waits\b[^\n]*\n\W*-{3,}[-|:\s]+\n"
         ),
+        "sql_id block",
     ),
-    _report(5.0, "oracle.monitor_views.read", _headed("physical_read_requests sql_exec_id"), True),
+    _report(
+        5.0,
+        "rows of V$SQL_MONITOR",
+        "oracle.monitor_views.read",
+        _headed("physical_read_requests sql_exec_id"),
+        "item sql_id exec_id",
+        joins=True,
+    ),
     _report(
         4.75,
+        "rows of a view of waits",
         "oracle.wait_views.read",
         _headed("event total_waits time_waited", "event wait_count wait_time_mi"),
+        "item block",
     ),
-    _report(4.5, "oracle.tkprof.read", _tkprof),
-    _report(4.25, "oracle.xplan.read", _matching(r"\|\s*Id\s*\|\s*Operation\s*\|")),
+    _report(4.5, "a report of tkprof", "oracle.tkprof.read", _tkprof, "item sql_id block"),
+    _report(
+        4.25,
+        "a plan of DBMS_XPLAN",
+        "oracle.xplan.read",
+        _matching(r"\|\s*Id\s*\|\s*Operation\s*\|"),
+        "item sql_id block",
+    ),
     _report(
         4.1,
+        "a plan of MySQL or MariaDB",
         "mysql.plan.read",
         _matching(r'"query_block"\s*:|^\W*-> .*\(cost=[\d.e+]+ rows=[\d.e+]+\)'),
     ),
-    _report(4.0, "figures.duckdb_profile.read", _profile),
-    _report(3.75, "figures.stated.read", _stated),
+    _report(4.0, "a profile of DuckDB", "figures.duckdb_profile.read", _profile),
+    _report(3.75, "figures of a run", "figures.stated.read", _stated),
     _report(
         3.5,
+        "a plan that counts bytes",
         "figures.stated.read_foreign",
         _matching("|".join(counter for _, counter, _ in FOREIGN)),
     ),

@@ -74,7 +74,7 @@ def ask(
     """
     question = question or Question()
     if isinstance(baseline, Counts):
-        question.check(Evidence(), events=False, counts=True)
+        question.check(Evidence())
         return _forecasts(with_origin(baseline, question), targets, question)
     recording: Recording | None
     if isinstance(baseline, Recording):
@@ -82,12 +82,10 @@ def ask(
     else:
         files = find_evidence(baseline)
         recording = Recording.open(files.recordings[0]) if len(files.recordings) == 1 else None
+    question.check(files, of_plan=recording is not None and recording.plan_alone is not None)
     if files.spark:
         return _of_application(files, targets, question)
-    counted = bool(files.plans or files.statements or files.figures)
-    counted = counted or (recording is not None and recording.plan_alone is not None)
-    question.check(files, events=not (files.recordings or counted), counts=counted)
-    if files.recordings or counted:
+    if files.recordings or files.plans or files.statements or files.figures:
         evidence = open_evidence(files, question.selection, recording)
         return _forecasts(with_origin(evidence, question), targets, question)
     from spillcast.forecast.oracle.evidence import read_evidence
@@ -113,7 +111,6 @@ def _of_application(files: Evidence, targets: Sequence[Target], question: Questi
     from spillcast.forecast.spark.forecast import forecast_application
 
     replace(files, recordings=[]).only_kind()
-    question.check(files, events=False)
     if files.recordings and question.origin is not None:
         raise OptionConflict(
             "--from does not go with recordings beside an event log",

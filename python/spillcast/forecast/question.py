@@ -1,6 +1,6 @@
 """What is asked of evidence besides its targets, and which options fit which kind of evidence."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import OptionConflict
 from spillcast.evidence.choice import Selection
-from spillcast.evidence.find import Evidence
+from spillcast.evidence.find import WORDS, Evidence
+from spillcast.evidence.recognise import KINDS, Kind, is_word, recognise
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, parse_budget
@@ -114,45 +115,71 @@ class Question:
 
         return Chosen(sql_id=self.sql_id, exec_id=self.exec_id, since=self.since, until=self.until)
 
-    def check(self, evidence: Evidence, *, events: bool, counts: bool = False) -> None:
-        """InputError for an option of other evidence than this.
+    def check(self, evidence: Evidence, *, of_plan: bool = False) -> None:
+        """OptionConflict for an option that none of this evidence uses.
 
-        Oracle's where ``events``; where ``counts`` PostgreSQL's, which a recording may hold alone.
+        ``of_plan``: the recording has only the counts of a plan.
         """
-        identified = bool(evidence.statements or evidence.figures)
-        _only_for("rows of statements and queries", identified, queryid=self.queryid)
-        observed = bool(evidence.recordings) and not counts and not evidence.spark
-        options = {"temp": self.temp_dirs or None, "cpus": self.cpus, "cpu_quota": self.cpu_quota}
-        _only_for("recordings", observed, **options)
-        _only_for("recordings", bool(evidence.recordings), rehearse=self.rehearse)
-        estimate = self.known.user
-        of_parts = {
-            "history": self.known.history or None, "progress": estimate.progress,
-            "written": estimate.written_bytes,
-        }  # fmt: skip
-        _only_for("recordings", observed, **of_parts)
-        spark = {
-            "sql": self.execution, "job": self.job, "page_cache": self.page_cache_bytes,
-            "executors": self.executors, "cores": self.cores, "memory": self.memory_bytes,
-        }  # fmt: skip
-        _only_for("event logs of Spark", bool(evidence.spark), **spark)
         if self.execution is not None and self.job is not None:
             raise OptionConflict("--sql and --job both say which part of the application is meant")
-        untimed = counts or bool(evidence.spark)
-        _only_for("counts, as of plans and figures", untimed, **{"from": self.origin})
-        method = None if self.method == "counts" else self.method
-        _only_for("traces and ASH exports", events, temp_events=self.temp_events, method=method)
-        reports = events or bool(evidence.figures)
-        oracle = {"sql_id": self.sql_id, "block": self.block}
-        _only_for("Oracle's traces, ASH exports and reports", reports, **oracle)
-        ash = events and bool(evidence.ash)
-        _only_for("ASH exports", ash, since=self.since, until=self.until)
-        _only_for("ASH exports and reports", ash or bool(evidence.figures), exec_id=self.exec_id)
-        several = bool(evidence.figures or evidence.plans)
-        _only_for("plans and reports", several, item=self.item)
+        kinds = ["spark"] if evidence.spark else evidence.kinds
+        if of_plan:
+            kinds = ["plans of recordings"]
+        figures = _kinds_of_figures(evidence)
+        usable = set[str]().union(*(_USED_BY.get(kind, _ORACLE) for kind in kinds or ["counts"]))
+        usable.update(*(kind.selects for kind in figures))
+        for option, value in self._options().items():
+            if value is not None and option not in usable:
+                words = [WORDS.get(kind, kind) for kind in kinds if kind != "figures"]
+                words += dict.fromkeys(kind.words for kind in figures)
+                raise OptionConflict(
+                    f"--{option.replace('_', '-')} does not apply to "
+                    f"{' and '.join(words) or 'these counts'}",
+                    f"it applies to {', '.join(_applies_to(option))}",
+                )
+
+    def _options(self) -> dict[str, object]:
+        """The options that belong to kinds of evidence; None where not given."""
+        estimate = self.known.user
+        return {
+            "block": self.block, "cores": self.cores, "cpu_quota": self.cpu_quota,
+            "cpus": self.cpus, "elapsed": self.elapsed_s, "exact": self.exact or None,
+            "exec_id": self.exec_id, "executors": self.executors, "from": self.origin,
+            "history": self.known.history or None, "item": self.item, "job": self.job,
+            "lenient": self.lenient or None, "memory": self.memory_bytes,
+            "method": None if self.method == "counts" else self.method,
+            "page_cache": self.page_cache_bytes, "progress": estimate.progress,
+            "queryid": self.queryid, "rehearse": self.rehearse, "since": self.since,
+            "sql": self.execution, "sql_id": self.sql_id, "temp": self.temp_dirs or None,
+            "temp_events": self.temp_events, "until": self.until,
+            "written": estimate.written_bytes,
+        }  # fmt: skip
 
 
-def _only_for(kind: str, given: bool, **options: object) -> None:
-    for name, value in options.items():
-        if value is not None and not given:
-            raise OptionConflict(f"--{name.replace('_', '-')} is for {kind}")
+#: Options by the evidence that uses them; kinds of figures select by further ones.
+_ORACLE = {"elapsed", "temp_events", "method", "sql_id", "block", "lenient"}
+_USED_BY: Mapping[str, Set[str]] = {
+    "recordings": {
+        "elapsed", "temp", "cpus", "cpu_quota", "exact", "rehearse", "history", "progress",
+        "written",
+    },
+    "plans": {"elapsed", "from", "item"},
+    "plans of recordings": {"elapsed", "from", "rehearse"},
+    "statements": {"elapsed", "from", "queryid"},
+    "figures": {"elapsed", "from"},
+    "counts": {"from"},
+    "spark": {"from", "sql", "job", "page_cache", "executors", "cores", "memory"},
+    "traces": _ORACLE,
+    "ash": {*_ORACLE, "since", "until", "exec_id"},
+}  # fmt: skip
+
+
+def _kinds_of_figures(evidence: Evidence) -> list[Kind]:
+    files = (Path(path) for path in evidence.figures if not is_word(str(path)))
+    return [recognised.kind for path in files if (recognised := recognise(path)) is not None]
+
+
+def _applies_to(option: str) -> list[str]:
+    """The evidence that uses an option, in words."""
+    words = [WORDS[kind] for kind in WORDS if option in _USED_BY.get(kind, ())]
+    return [*words, *dict.fromkeys(kind.words for kind in KINDS if option in kind.selects)]

@@ -9,7 +9,6 @@ from spillcast.document import read
 from spillcast.engines.engine import StatementSelector
 from spillcast.engines.held import RunResult
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.find import find_evidence
 from spillcast.evidence.open import read_figures
 from spillcast.evidence.postgres.executed import Executed, executed_plan, executed_statement
@@ -43,15 +42,20 @@ class ActualRun:
     places: Sequence[TempPlace] = ()
 
 
-def actual_run_of_evidence(paths: Sequence[str], question: Question) -> ActualRun:
+def actual_run_of_evidence(
+    paths: Sequence[str], question: Question, forecast_queryid: str | None = None
+) -> ActualRun:
     """From a recording, a plan, statement counts or a trace of the query after the move.
 
-    A plan and counts need not spill; neither need they time their I/O, nor need figures. InputError
-    or Refusal.
+    A plan and counts need not spill; neither need they time their I/O, nor need figures. Of several
+    plans or statements ``forecast_queryid`` is the one, if ``question`` names none. InputError or
+    Refusal.
     """
     evidence = find_evidence(paths)
     kind = evidence.only_kind()
-    elapsed_s, queryid = question.elapsed_s, question.queryid
+    elapsed_s, queryid = question.elapsed_s, question.queryid or forecast_queryid
+    if kind != "plans":
+        question.check(evidence)
     if kind == "plans" and len(evidence.plans) == 1:
         return actual_run(
             executed_plan(
@@ -62,12 +66,10 @@ def actual_run_of_evidence(paths: Sequence[str], question: Question) -> ActualRu
         [path] = evidence.statements
         return actual_run(executed_statement(path, queryid=queryid, elapsed_s=elapsed_s))
     if kind == "figures":
-        selection = Selection(elapsed_s=elapsed_s, item=question.item, timed=False)
-        figures = read_figures(evidence.figures, selection)
+        figures = read_figures(evidence.figures, replace(question.selection, timed=False))
         if figures.io_bounds is not None or not figures.total_s:
             return ActualRun(figures.elapsed_s, {})
-    of_item = Question(elapsed_s=elapsed_s, item=question.item)
-    [(forecast, _)] = ask(paths, [_AS_IT_IS], of_item)
+    [(forecast, _)] = ask(paths, [_AS_IT_IS], question)
     actual = _of_terms(forecast)
     if len(evidence.recordings) != 1:
         return actual

@@ -22,6 +22,7 @@ from spillcast.forecast.project import Projector, interval_of
 from spillcast.forecast.question import Question
 from spillcast.forecast.recorded import read_workload
 from spillcast.forecast.sizing.products import Sized
+from spillcast.recording import Recording
 from spillcast.storage.catalogue import lookup
 from spillcast.units import parse_duration_s
 
@@ -56,6 +57,9 @@ def statements_of(
     ``runs_per_day`` are those of each; of the rows of an export those of all, shared as their
     calls are. InputError for evidence without counts or waits, Refusal where none can be forecast.
     """
+    files = find_evidence(arguments)
+    of_plan = [Recording.open(path).plan_alone is not None for path in files.recordings]
+    question.check(files, of_plan=any(of_plan))
     statements = list[Sized]()
     for argument in arguments:
         evidence = find_evidence([argument])
