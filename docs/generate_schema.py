@@ -94,7 +94,7 @@ def error_lines() -> list[str]:
 def tables() -> dict[str, list[str]]:
     """All of them by name, as lines."""
     head, *rows = key_lines(Meta)
-    of_a_query = [row for row in rows if re.match(r"\| `(postgres|sampling)\b", row)]
+    of_a_query = [row for row in rows if re.match(r"\| `(server|sampling)\b", row)]
     return {
         "waits": column_lines(WAITS),
         "samples": column_lines(SAMPLES),

@@ -18,8 +18,8 @@ from spillcast.recording.capture import share_of
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta
 from spillcast.recording.observed import DoneBefore, SizedFile
-from spillcast.recording.postgres_meta import RecordedQuery
 from spillcast.recording.schema import seconds_of, totals, within
+from spillcast.recording.server_meta import RecordedQuery
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.tables import Table
 
@@ -65,7 +65,7 @@ def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
         raw=KeptWaits(attached_part.waits.num_rows, attached_part.waits.num_rows, None),
         temp_before=_files_at(rows),
         before=DoneBefore(begin_s, cpu_s, sum(moved.values()), moved["read"], moved["write"]),
-        postgres=query if _of_server(attached_part.meta) else None,
+        server=query if _of_server(attached_part.meta) else None,
     )
     return attached_part
 

@@ -21,7 +21,7 @@ QUERY = {
         "plan": {"file": "plan.json", "execution_s": 1.9},
     },
     "memory": {"limit_bytes": 1 << 30, "peak_rss_bytes": 1 << 20, "group_held_bytes": None},
-    "postgres": {
+    "server": {
         "backend": 4711, "query_started_at": "2026-11-21T14:17:11.975+00:00",
         "query_elapsed_s": 12.5, "before_recording_s": 2.5, "ended_by": "query", "failure": None,
         "workers": [
@@ -37,7 +37,7 @@ QUERY = {
     },
 }  # fmt: skip
 #: Parts that not every recording has.
-OPTIONAL = {"postgres", "sampling", "sums", "ended_by", "capture.threads_sampled"} | {
+OPTIONAL = {"server", "sampling", "sums", "ended_by", "capture.threads_sampled"} | {
     f"engine.{name}" for name in ("version", "server", "pid", "command", "query", "plan")
 }
 #: What recordings of earlier versions do not tell of their cost.
@@ -48,13 +48,13 @@ OPTIONAL |= {
 OPTIONAL |= {f"capture.{name}" for name in ("io_uring_depth", "io_uring_busy_s", "file_faults")}
 OPTIONAL |= {"capture.run_queue_others_s", "capture.file_fault_s", "capture.spun_s"}
 OPTIONAL |= {"machine.calibration", "memory.group_held_bytes", "temp_places", "cpu_limits"}
-OPTIONAL |= {"temp_before", "temp_kinds", "inputs", "postgres.workers.temp_files"}
+OPTIONAL |= {"temp_before", "temp_kinds", "inputs", "server.workers.temp_files"}
 OPTIONAL |= {"capture.temp_copies", "capture.temp_copied_bytes"}
 OPTIONAL |= {"spilled", "server_connection", "capture.unobserved_processes"}
 OPTIONAL |= {f"temp_places.{name}" for name in ("device_name", "mount_point", "mount_options")}
 #: Settings, and what no reader looks at.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}
-MAY_BE_NEGATIVE = {"postgres.workers.started_s", "postgres.workers.attached_s"}
+MAY_BE_NEGATIVE = {"server.workers.started_s", "server.workers.attached_s"}
 
 
 @pytest.fixture(params=["real", "made up", "samples alone"])
@@ -134,6 +134,18 @@ def verbs(path):
         ("forecast", path, "--to", "factor:2"),
         ("report", path, "-o", path.with_name("page.html")),
     )
+
+
+def test_the_key_of_early_recordings_is_read(tmp_path):
+    made = made_up_recording(tmp_path / "run.spill", [("read", 8192, 9, 1000)], elapsed_s=1.0)
+    document = json.loads((made.path / "meta.json").read_text()) | QUERY
+    write(made.path, document)
+    expected = Recording.open(made.path).meta
+    write(
+        made.path, {"postgres" if name == "server" else name: document[name] for name in document}
+    )
+    assert Recording.open(made.path).meta == expected
+    assert expected.server.workers[0].missed.calls == 3
 
 
 def test_any_key_that_lacks_is_told_in_a_line(run, monkeypatch, capsys):

@@ -19,8 +19,8 @@ from spillcast.forecast.remaining.progress import progress_of
 from spillcast.recording import Recording, minute
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.meta import KeptWaits, Temp
-from spillcast.recording.postgres_meta import Missed, RecordedQuery, Sampling, Worker
 from spillcast.recording.record import record_pid
+from spillcast.recording.server_meta import Missed, RecordedQuery, Sampling, Worker
 
 MS = 1_000_000
 #: Writes 8 KiB again and again.
@@ -116,11 +116,11 @@ def test_the_workers_of_all_bursts_are_kept(tmp_path):
     gone, new = Worker(2, 1.0, 1.1, None), Worker(3, None, 2.0, None)
     told = []
     for workers, unattached in (((both, gone), 1), ((again, new), 2)):
-        query = replace(on()["postgres"], workers=list(workers), workers_not_attached=unattached)
+        query = replace(on()["server"], workers=list(workers), workers_not_attached=unattached)
         told.append({"ended_by": "duration", "postgres": query})
     told[-1]["ended_by"] = "end"
     kept = minute.keep(bursts(tmp_path / "run.spill", told, []), tmp_path / "part.spill")
-    query = kept.meta.postgres
+    query = kept.meta.server
     assert query.workers == [both, gone, Worker(3, None, 7.0, None)]
     assert query.workers_not_attached == 2
 

@@ -11,7 +11,7 @@ from evidence import recording
 from harness import environment, spillcast
 from oracle_files import make_example
 from report_documents import cache, fleet, io_size_sweep, memory_sweep, save
-from spillcast.recording.postgres_meta import RecordedQuery
+from spillcast.recording.server_meta import RecordedQuery
 
 CHROMIUM = shutil.which("chromium")
 QUERY = """
@@ -47,7 +47,7 @@ def a_part(path):
     moved = [("write", 8192, 200, 2_000_000), ("read", 8192, 50, 2_000_000)]
     made = recording(path, moved, elapsed_s=1.0)
     query = RecordedQuery(7, None, None, 2.4, "duration", None, [], 0, [])
-    meta = replace(made.meta, ended_by="duration", postgres=query)
+    meta = replace(made.meta, ended_by="duration", server=query)
     (path / "meta.json").write_text(json.dumps(meta.to_json()))
     return path
 

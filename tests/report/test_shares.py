@@ -78,7 +78,7 @@ def test_time_of_several_threads_is_told_as_theirs(tmp_path):
 def test_a_servers_are_processes(tmp_path, monkeypatch):
     run = recording(tmp_path / "run.spill", SIDE_BY_SIDE, elapsed_s=11.8, sessions=3)
     query = SimpleNamespace(workers=(), workers_not_attached=0, failure=None, ended_by="duration")
-    monkeypatch.setattr(type(run.meta), "server_query", query)
+    monkeypatch.setattr(type(run.meta), "server", query)
     _, section = page_of(run.path)
     assert section.figures[0].title == "Time by what processes did, of 33 s in 3 processes"
 

@@ -288,9 +288,9 @@ def record_minute(
             assert target.pid is not None
             return _of_process(target.pid, path, record_options, view)
         recording = record_server(target, path, record_options, view)
-        if recording.meta.postgres is not None:
+        if recording.meta.server is not None:
             # The next bursts are of this session, whatever others may match by then.
-            target = replace(target, session=SessionSelector(recording.meta.postgres.backend))
+            target = replace(target, session=SessionSelector(recording.meta.server.backend))
         return recording
 
     def pause(gap_s: float) -> None:

@@ -108,7 +108,7 @@ def rehearsing(
             return rehearse_postgres(
                 server, recording, directory, duration_s, folder, statement=command, say=say
             )
-        if recording.meta.server_query is not None:
+        if recording.meta.server is not None:
             raise RehearsalRefused(
                 "its query ran in a server", "name the server with --postgres DSN"
             )

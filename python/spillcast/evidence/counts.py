@@ -12,7 +12,7 @@ from spillcast.errors import TimesContradictory
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import NOBODY, ObservedEngine
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.server_meta import Statement
 from spillcast.units import format_duration
 
 T = TypeVar("T")

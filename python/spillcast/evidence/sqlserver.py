@@ -31,7 +31,7 @@ from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, damaged, xml_of
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text
 from spillcast.units import format_bytes
 

@@ -11,7 +11,7 @@ from spillcast.forecast.binding import Binding
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.work_memory import Spilled, WorkMemory
 from spillcast.recording.completeness import Part, recorded_words
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.server_meta import Statement
 from spillcast.tabular import Display, Tabular
 from spillcast.units import (
     format_bytes,

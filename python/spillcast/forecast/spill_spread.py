@@ -32,7 +32,7 @@ MAX_SPREAD = 1.0
 def relative_spread(recording: Recording) -> float | None:
     """By the memory of a run and its spill; None where it has no shared limit or is not known."""
     memory, spill = recording.meta.memory.peak_rss_bytes, recording.written_bytes.temp
-    if recording.meta.server_query is not None or not memory or not spill:
+    if recording.meta.server is not None or not memory or not spill:
         return None
     threads = len(recording.temp_columns("session")["session"].unique())
     far, share = calibrated().spill_spread[threads > 1]

@@ -22,7 +22,7 @@ from spillcast.recording.capture import Unseen
 from spillcast.recording.completeness import Check, Part
 from spillcast.recording.meta import CpuCache
 from spillcast.recording.observed import TempPlace
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.server_meta import Statement
 
 if TYPE_CHECKING:
     from spillcast.forecast.duckdb import Compression

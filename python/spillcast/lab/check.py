@@ -22,7 +22,7 @@ from spillcast.lab.case import Case, Evidence, Runs, Truth
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast.recording import Recording
 from spillcast.recording.observed import IN_MEMORY, TempPlace, named_temp_places
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.server_meta import Statement
 from spillcast.storage.target import resolve
 
 #: The storage that something was recorded on, as a target.

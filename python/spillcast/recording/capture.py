@@ -369,7 +369,7 @@ def _causes(meta: "Meta") -> Iterator[tuple[float, str]]:
         mean_bytes = max(temp.bytes / max(temp.operations, 1), 1.0)
         calls = max(capture.temp_copies, capture.temp_copied_bytes / mean_bytes)
         yield calls, f"{size} copied to or from sockets or pipes by sendfile or splice, not timed"
-    if (query := meta.server_query) is not None:
+    if (query := meta.server) is not None:
         each = temp.operations / (1 + len(query.workers))
         # What a worker did before the recording began is as little a part of it as the session's.
         late = [

@@ -42,7 +42,7 @@ class Part:
         if whole_s(meta) is not None:
             return None
         because = _cut_off_by(meta) or "late"
-        query = meta.server_query
+        query = meta.server
         if query is not None:
             return cls(meta.elapsed_s, because, query.before_recording_s or None)
         if meta.before is not None and had_worked(meta, meta.before):
@@ -76,7 +76,7 @@ def whole_s(meta: Meta) -> float | None:
     """Elapsed time of the whole run; None if the recording is a part and it is unknown."""
     if went_on(meta):
         return None
-    query = meta.server_query
+    query = meta.server
     if query is not None and query.before_recording_s > 0:
         return query.query_elapsed_s
     if query is None and meta.before is not None and had_worked(meta, meta.before):
@@ -100,7 +100,7 @@ def had_worked(meta: Meta, before: DoneBefore) -> bool:
 
 def _cut_off_by(meta: Meta) -> str | None:
     """The reason why the recording of an incomplete run ended; None if unknown."""
-    query = meta.server_query
+    query = meta.server
     ended_by = meta.ended_by if query is None else query.ended_by
     return None if ended_by in ("end", "query") else ended_by
 
@@ -122,7 +122,7 @@ def unrecognised(recording: Recording) -> str | None:
     server has named the directories of temp files.
     """
     meta = recording.meta
-    if not meta.captured or meta.server_query is not None:
+    if not meta.captured or meta.server is not None:
         return None
     if not meta.temp.operations:
         return unspilled(recording)
@@ -146,7 +146,7 @@ def unspilled(recording: Recording) -> str:
     if under:
         return f"did not spill{under}: is --temp the right directory?"
     # Of a server it is known where its temp files are.
-    elsewhere = "" if meta.server_query else " (keeps temp files elsewhere? --temp DIR)"
+    elsewhere = "" if meta.server else " (keeps temp files elsewhere? --temp DIR)"
     return f"did not spill: temp storage does not matter to it{elsewhere}"
 
 
@@ -225,7 +225,7 @@ class Check:
 
 def checks_of(recording: "Recording") -> list[Check]:
     """All comparable pairs, agreeing or not. InputError for a damaged plan."""
-    query = recording.meta.server_query
+    query = recording.meta.server
     whole = query is not None and query.ended_by == "query" and not query.before_recording_s
     if query is None or not whole or not recording.meta.captured:
         return []
@@ -259,7 +259,7 @@ def _by_plan(recording: "Recording") -> Iterator[Check]:
 
 def _by_looks(recording: "Recording") -> Iterator[Check]:
     """Compares with the server's list of temp files during the query."""
-    query = recording.meta.server_query
+    query = recording.meta.server
     held = [] if query is None else query.temp_files
     source = "in the server's list of temp files"
     if peak_bytes := sum(space.peak_bytes for space in held):
@@ -273,7 +273,7 @@ def _by_looks(recording: "Recording") -> Iterator[Check]:
 
 def _by_processes(recording: "Recording") -> Iterator[Check]:
     """Compares the attached processes with those that have rows."""
-    query = recording.meta.server_query
+    query = recording.meta.server
     workers = set() if query is None else {worker.pid for worker in query.workers}
     if not workers or not _complete(recording):
         return

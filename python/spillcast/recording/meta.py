@@ -15,7 +15,7 @@ from spillcast.recording.calibration import MachineCalibration
 from spillcast.recording.capture import PRELOAD, RecordOptions, Unseen, unseen_of
 from spillcast.recording.capture import CaptureAccount as CaptureAccount
 from spillcast.recording.observed import CpuLimits, DoneBefore, SizedFile, TempKind, TempPlace
-from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Server, Statement
+from spillcast.recording.server_meta import RecordedQuery, Sampling, Server, Statement
 from spillcast.recording.sums import RowSums
 from spillcast.text import is_utf8
 
@@ -209,6 +209,8 @@ _UNSEEN: Mapping[str, tuple[object, object]] = {
     "temp": (None, written(Temp())),
     "other_io": (None, written(OtherIO())),
 }
+#: The key of ``server`` in recordings of PostgreSQL by early versions.
+_SERVER_FORMERLY = "postgres"
 _NOTHING_COUNTED = {
     name: value
     for name, value in written(CaptureAccount("none")).items()
@@ -277,8 +279,6 @@ class Meta:
     )  # fmt: skip
     capture: CaptureAccount = key("", default=CaptureAccount("none"))
     asked: RecordOptions = key("", default=RecordOptions())
-    postgres: RecordedQuery | None = key("", optional=True)
-    #: As ``postgres``, of a server of another engine.
     server: RecordedQuery | None = key("", optional=True)
     sampling: Sampling | None = key("", optional=True)
     statement: Statement | None = key("", optional=True)
@@ -332,11 +332,6 @@ class Meta:
         """The statement that ran, as a server's counts name it; None where neither is known."""
         return self.statement or self.engine.statement
 
-    @property
-    def server_query(self) -> RecordedQuery | None:
-        """The query of a server that was recorded; None of any other run."""
-        return self.postgres or self.server
-
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
         document = {"schema": RECORDING_SCHEMA, **written(self)}
@@ -362,6 +357,8 @@ class Meta:
         if document.get("perturbation") is not None:
             raise EvidenceUnsuited(f"{where}: its run was delayed on purpose", _AGAIN)
         del document["schema"]
+        if (query := document.pop(_SERVER_FORMERLY, None)) is not None:
+            document["server"] = query
         capture = document.get("capture")
         if not isinstance(capture, dict) or capture.get("method", "none") == "none":
             for name, (stands, means) in _UNSEEN.items():

@@ -13,8 +13,8 @@ from spillcast.errors import SpillcastError
 from spillcast.recording.capture import together
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Meta, OtherIO, Temp
-from spillcast.recording.postgres_meta import RecordedQuery, Sampling, Worker
 from spillcast.recording.recording import Recording
+from spillcast.recording.server_meta import RecordedQuery, Sampling, Worker
 from spillcast.recording.writer import RecordingWriter
 from spillcast.tables import Table
 
@@ -81,9 +81,9 @@ def record_bursts(
 
 def _same_query(first: Meta, later: Meta) -> bool:
     """Whether a second query has not begun in a server's session meanwhile."""
-    if first.postgres is None or later.postgres is None:
+    if first.server is None or later.server is None:
         return True
-    return first.postgres.query_started_at == later.postgres.query_started_at
+    return first.server.query_started_at == later.server.query_started_at
 
 
 def keep(
@@ -127,8 +127,8 @@ def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
         raw=_kept(metas, edges_s),
         sampling=_looked([part.meta.sampling for part in parts]),
     )
-    if meta.postgres is not None:
-        meta = replace(meta, postgres=_query(meta.postgres, metas, edges_s))
+    if meta.server is not None:
+        meta = replace(meta, server=_query(meta.server, metas, edges_s))
     return _less(meta, parts[:-1], earlier_s)
 
 
@@ -153,12 +153,12 @@ def _query(last: RecordedQuery, metas: Sequence[Meta], edges_s: Sequence[float])
     """The query of all bursts: a worker may have come and gone before the last of them."""
     workers: dict[int, Worker] = {}
     for meta, begin_s in zip(metas, edges_s, strict=False):
-        for worker in meta.postgres.workers if meta.postgres else ():
+        for worker in meta.server.workers if meta.server else ():
             started_s = None if worker.started_s is None else begin_s + worker.started_s
             later = replace(worker, started_s=started_s, attached_s=begin_s + worker.attached_s)
             workers.setdefault(worker.pid, later)
     # One that cannot be attached is seen in every burst anew.
-    unattached = max(worker.postgres.workers_not_attached for worker in metas if worker.postgres)
+    unattached = max(worker.server.workers_not_attached for worker in metas if worker.server)
     before_s = max(last.before_recording_s - edges_s[-2], 0.0)
     return replace(
         last,

@@ -15,9 +15,9 @@ from spillcast.document import key, written
 from spillcast.errors import OutputExists, OutputUnwritable, PathMissing, PathUnusable
 from spillcast.parquet import table_of, write_parquet
 from spillcast.recording.meta import EndedBy, Meta, is_recording
-from spillcast.recording.postgres_meta import Server
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SAMPLES, SIGNED, WAITS, within
+from spillcast.recording.server_meta import Server
 from spillcast.recording.writer import FROM_ITS_START, Clock
 from spillcast.tables import Table
 from spillcast.workspace import refuse_planted_link
@@ -195,7 +195,7 @@ class QueryRecording:
     before_recording_s: float = key(
         "how long it had run when the recording began", unit="s", example=0.0
     )
-    ended_by: str = key("as `postgres.ended_by` of the recording", example="query")
+    ended_by: str = key("as `server.ended_by` of the recording", example="query")
     workers: int = key("its parallel workers", example=2)
     reads: int = key("reads of temp files", example=1757)
     read_bytes: int = key("bytes read of temp files", unit="bytes", example=14393344)

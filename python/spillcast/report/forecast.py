@@ -25,7 +25,7 @@ from spillcast.forecast.verdict import (
     work_memory_fix,
 )
 from spillcast.recording import Recording
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.server_meta import Statement
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.report.work_memory import spilled_sentences, work_memory_text

@@ -1,6 +1,6 @@
 """A server's spills over time: sums by day or hour, what changed, alerts, and a saved look."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -113,23 +113,6 @@ def bucket_table(ranking: ServerRanking, history: History, *, bars: bool = False
             bucket.temp_bytes, *drawn, None if first is None else texts.get(first, first),
         ])  # fmt: skip
     return Table(columns, rows)
-
-
-def histories_page(rankings: Sequence[ServerRanking], top: int, *, per_day: bool) -> Page:
-    """The page of each server; several are kept apart under their names."""
-    from spillcast.report.postgres import ranking_page
-
-    pages = [ranking_page(ranking, top, per_day=per_day) for ranking in rankings]
-    parts: list[Part] = []
-    for ranking, page in zip(rankings, pages, strict=True):
-        parts += [Words([f"{ranking.source}:"]), *page.parts] if len(pages) > 1 else page.parts
-    columns = [Column(None, "server"), *pages[0].data.columns]
-    rows = [
-        [ranking.source, *row]
-        for ranking, page in zip(rankings, pages, strict=True)
-        for row in page.data.rows
-    ]
-    return Page(parts, Table(columns, rows))
 
 
 def saved_page(saved: Mapping[str, Any]) -> Page:

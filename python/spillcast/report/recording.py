@@ -8,7 +8,7 @@ from spillcast.recording.calibration import is_old
 from spillcast.recording.completeness import Part, unrecognised, unspilled
 from spillcast.recording.meta import CaptureAccount, Meta
 from spillcast.recording.observed import IN_MEMORY
-from spillcast.recording.postgres_meta import RecordedQuery, Sampling
+from spillcast.recording.server_meta import RecordedQuery, Sampling
 from spillcast.report.table import Column, Table
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_count, format_duration
@@ -54,8 +54,8 @@ def recording_text(recording: Recording) -> str:
     """The contents of a recording, its overhead, warnings, and the next step."""
     meta, capture, unseen = recording.meta, recording.meta.capture, recording.meta.unseen
     rows: list[Row] = []
-    if meta.server_query is not None:
-        rows += _query_rows(meta.engine.query or "", meta.server_query)
+    if meta.server is not None:
+        rows += _query_rows(meta.engine.query or "", meta.server)
     elif (part := Part.of(meta)) is not None and part.before_s is not None:
         rows.append(("process", f"ran for {format_duration(part.before_s)} before"))
     if meta.captured:
@@ -196,7 +196,7 @@ def recording_warnings(recording: Recording) -> list[str]:
 
 
 def _about_evidence(meta: Meta) -> list[str]:
-    query, texts = meta.server_query, []
+    query, texts = meta.server, []
     if query is not None and query.failure:
         texts.append(query.failure)
     return texts

@@ -52,7 +52,7 @@ def test_only_the_thread_of_the_session_is_recorded(rig, tmp_path):
     assert alone.meta.temp.writes > 0
     assert beside.meta.ended_by == "end"
     assert beside.meta.engine.query == SORT
-    assert beside.meta.server_query.before_recording_s == 0
+    assert beside.meta.server.before_recording_s == 0
 
 
 @needs_capture

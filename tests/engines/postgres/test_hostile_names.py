@@ -66,7 +66,7 @@ def test_a_name_is_only_a_name(server, room, tmp_path, kind):
     recording = Recording.open(output)
     assert recording.meta.temp.operations > 0
     assert recording.meta.engine.query == query
-    assert [one.tablespace for one in recording.meta.postgres.temp_files] in ([], [name])
+    assert [one.tablespace for one in recording.meta.server.temp_files] in ([], [name])
     page = spillcast("forecast", output, "--to", "latency:1ms")
     # What a parallel worker did before it was attached may be too much for a number.
     assert page.returncode in (0, 3), page.stderr

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from evidence import known, storage, table
 from spillcast.recording.observed import SizedFile
-from spillcast.recording.postgres_meta import RecordedQuery
 from spillcast.recording.schema import WAITS, seconds_of
+from spillcast.recording.server_meta import RecordedQuery
 from spillcast.recording.writer import RecordingWriter
 
 MS, BLOCK = 1_000_000, 8192
@@ -50,7 +50,7 @@ def recorded_late(folder, operations, before, threads=1):
         operations,
         threads,
         temp_before=[SizedFile(FILE, 1000 * BLOCK)],
-        postgres=query(before * STEP_S),
+        server=query(before * STEP_S),
     )
 
 

@@ -53,7 +53,7 @@ def test_one_thread_shares_its_memory_with_no_other(tmp_path):
 
 
 def test_sessions_of_a_server_share_no_limit(tmp_path):
-    made = run(tmp_path / "session.spill", memory=20 * SPILL, postgres=query(0.0))
+    made = run(tmp_path / "session.spill", memory=20 * SPILL, server=query(0.0))
     assert forecast(made, SLOW).spill_spread is None
 
 

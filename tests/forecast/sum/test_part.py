@@ -11,7 +11,7 @@ from spillcast.forecast import forecast
 from spillcast.recording import Recording
 from spillcast.recording.meta import Temp
 from spillcast.recording.observed import DoneBefore
-from spillcast.recording.postgres_meta import RecordedQuery
+from spillcast.recording.server_meta import RecordedQuery
 from spillcast.report.forecast import forecast_page
 
 MS = 1_000_000
@@ -37,7 +37,7 @@ def codes(said):
 @pytest.mark.parametrize("by_server", [False, True])
 def test_the_sentence_begins_with_the_part(run, because, by_server):
     if by_server:
-        change(run, postgres=query(because, whole_s=15.5, before_s=2.0))
+        change(run, server=query(because, whole_s=15.5, before_s=2.0))
     else:
         change(run, ended_by=because)
     said = forecast(run, THERE)
@@ -64,14 +64,14 @@ def test_with_the_whole_time_it_is_for_the_whole(run):
 
 
 def test_of_a_query_that_was_attached_late_the_whole_is_known(run):
-    change(run, postgres=query(before_s=3.2, whole_s=4.8), ended_by="end")
+    change(run, server=query(before_s=3.2, whole_s=4.8), ended_by="end")
     said, asked = forecast(run, THERE), forecast(run, THERE, elapsed_s=4.8)
     assert said.to_json() == asked.to_json()
     assert (said.baseline_s, said.part) == (4.8, None)
 
 
 def test_the_sentence_says_what_part_of_a_known_whole_was_seen(run):
-    change(run, postgres=query(before_s=3.2, whole_s=4.8), ended_by="end")
+    change(run, server=query(before_s=3.2, whole_s=4.8), ended_by="end")
     said = forecast(run, THERE)
     seen = " instead of 4.80 s, judging by the 1.60 s recorded, 90 % interval "
     assert seen in said.sentence()
@@ -79,14 +79,14 @@ def test_the_sentence_says_what_part_of_a_known_whole_was_seen(run):
     assert document["recorded_s"] == 1.6
     several = forecast_page([said, said]).text(200)
     assert " % of this query, judging by the 1.60 s recorded" in several
-    change(run, postgres=query(whole_s=1.6))
+    change(run, server=query(whole_s=1.6))
     whole = forecast(run, THERE)
     assert whole.recorded_s is None
     assert "recorded" not in whole.sentence()
 
 
 def test_late_and_nobody_knows_when_it_will_end(run):
-    change(run, postgres=query(before_s=3.2, whole_s=None))
+    change(run, server=query(before_s=3.2, whole_s=None))
     said = forecast(run, THERE)
     begins = "1.60 s were recorded of a run that had already run for 3.20 s: on "
     assert said.sentence().startswith(begins)
@@ -142,7 +142,7 @@ def test_a_process_that_was_attached_late(run, before, ended_by, begins):
 
 @pytest.mark.parametrize("ended_by", [None, "end"])
 def test_of_any_other_recording_nothing_is_guessed(run, ended_by):
-    change(run, ended_by=ended_by, postgres=query())
+    change(run, ended_by=ended_by, server=query())
     said = forecast(run, THERE)
     assert (said.baseline_s, said.part, said.to_json()["part"]) == (1.6, None, None)
     assert said.sentence().startswith("On target this run would take about")

@@ -10,7 +10,7 @@ from evidence import change, recording, storage
 from harness import only_line, spillcast
 from spillcast.forecast import forecast
 from spillcast.recording.meta import Temp
-from spillcast.recording.postgres_meta import Missed, RecordedQuery, Worker
+from spillcast.recording.server_meta import Missed, RecordedQuery, Worker
 from spillcast.report.recording import recording_text
 
 BIG = 256 * 1024
@@ -83,7 +83,7 @@ def test_one_lost_event_of_a_thousand_is_no_warning(tmp_path):
 def test_what_a_worker_did_before_it_was_attached_may_be_missing(tmp_path, worker, calls):
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0)
     query = RecordedQuery(7, None, 1.0, 0.0, "query", None, [worker], 0, [])
-    change(run, postgres=query, temp=Temp(90, 10, total_s=0.2))
+    change(run, server=query, temp=Temp(90, 10, total_s=0.2))
     assert run.meta.unseen.calls_share == pytest.approx(calls / (100 + calls))
 
 

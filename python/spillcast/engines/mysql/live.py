@@ -36,10 +36,10 @@ from spillcast.recording import Recording
 from spillcast.recording.capture import AUTO, RecordOptions
 from spillcast.recording.live import Running
 from spillcast.recording.meta import EndedBy, ObservedEngine
-from spillcast.recording.postgres_meta import RecordedQuery, Sampling
-from spillcast.recording.postgres_meta import Server as ServerAddress
 from spillcast.recording.record import Recorder, RunSoFar
 from spillcast.recording.schema import SAMPLES
+from spillcast.recording.server_meta import RecordedQuery, Sampling
+from spillcast.recording.server_meta import Server as ServerAddress
 from spillcast.redaction import struck_text
 from spillcast.tables import Table
 from spillcast.units import format_duration

@@ -17,7 +17,7 @@ from spillcast.evidence.clickhouse.rows import LoggedQuery, read_rows
 from spillcast.evidence.counts import Bounds, Counts, OpCounts, feasible_processes
 from spillcast.evidence.figures.figures import PROFILE, counts_of_figures, with_io_bounds
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.server_meta import Statement
 from spillcast.units import format_bytes
 
 #: What spills, by the part of the events' names, with the settings that limit its memory. Where a

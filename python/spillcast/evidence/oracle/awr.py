@@ -36,7 +36,7 @@ from spillcast.evidence.oracle.report_tables import (
 )
 from spillcast.evidence.tables import BLANKS
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.server_meta import Statement
 from spillcast.units import format_duration
 
 HOW = "make it with awrrpt.sql or spreport.sql, of the snapshots around the run"

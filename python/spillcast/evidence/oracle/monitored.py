@@ -20,7 +20,7 @@ from spillcast.evidence.figures.figures import (
 from spillcast.evidence.figures.numbers import Held, Number, hold
 from spillcast.evidence.oracle.row_sources import may_spill
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.server_meta import Statement
 from spillcast.units import format_count, format_duration
 
 #: Fewer samples in all tell no share.

@@ -21,7 +21,7 @@ from spillcast.evidence.figures.numbers import ZERO, Held, Number, hold, number_
 from spillcast.evidence.oracle.plan_lines import PlanLine, Spilled, spilled
 from spillcast.evidence.oracle.report_tables import check_all_read, report_text
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text
 from spillcast.units import format_duration
 

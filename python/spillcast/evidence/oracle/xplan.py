@@ -19,7 +19,7 @@ from spillcast.evidence.figures.figures import OPERATION_BLOCKS, at_most, counts
 from spillcast.evidence.figures.numbers import number_of, seconds_of, value_of
 from spillcast.evidence.oracle.plan_lines import PlanLine, spilled
 from spillcast.evidence.oracle.report_tables import bar_tables, report_text
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text
 
 HOW = (

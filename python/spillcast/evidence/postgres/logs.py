@@ -22,7 +22,7 @@ from spillcast.evidence.text import blocks_of, head_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import reading
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text
 from spillcast.units import format_count
 

@@ -11,7 +11,7 @@ from spillcast.evidence.postgres.counted import counts_of_blocks, untimed_bounds
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES, TempIO
 from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER, Row, read_rows
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.postgres_meta import Statement
+from spillcast.recording.server_meta import Statement
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration
 

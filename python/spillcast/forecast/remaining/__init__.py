@@ -219,7 +219,7 @@ def _previous_calls(recording: Recording) -> Counts | str | None:
             chosen(path, rows, None),
             query=recording.meta.engine.query,
             looks=recording.samples.num_rows,
-            workers_seen=len(recording.meta.postgres.workers) if recording.meta.postgres else 0,
+            workers_seen=len(recording.meta.server.workers) if recording.meta.server else 0,
         )
         return counts_of_row(path, row, timed=False)
     except (InputError, Refusal) as error:

@@ -247,8 +247,8 @@ def _moved_bytes(recording: Recording, kept: Mapping[str, float]) -> dict[str, f
 def _before_s(recording: Recording) -> float:
     """How long the query had taken by then: of a process, since it began to work."""
     meta = recording.meta
-    if meta.server_query is not None:
-        return meta.server_query.before_recording_s
+    if meta.server is not None:
+        return meta.server.before_recording_s
     if meta.before is None or not had_worked(meta, meta.before):
         return 0.0
     return meta.before.ran_s
@@ -259,7 +259,7 @@ def _counted_before(recording: Recording, before_s: float) -> DoneBefore | None:
     before = recording.meta.before
     if before is None or before_s <= 0:
         return None
-    if recording.meta.server_query is None or before.ran_s < ALONE * before_s + ALONE_S:
+    if recording.meta.server is None or before.ran_s < ALONE * before_s + ALONE_S:
         return before
     return None
 

@@ -63,7 +63,7 @@ def add_runs(
 def _of_recording(recording: Recording) -> Document:
     meta = recording.meta
     groups = observed(recording).groups if meta.captured else []
-    line, server = timeline.of_recording(recording), meta.server_query is not None
+    line, server = timeline.of_recording(recording), meta.server is not None
     query = meta.engine.query or meta.engine.sql
     statements = [{"sql_id": None, "text": query[:_TEXT_MAX], "share": None}] if query else []
     return {

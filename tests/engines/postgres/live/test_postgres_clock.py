@@ -71,7 +71,7 @@ def test_attached_before_the_query(newest, tmp_path, ahead_s):
         recorded_before(newest, client, output, ahead_s)
     recording = Recording.open(output)
     check(recording)
-    query = recording.meta.postgres
+    query = recording.meta.server
     # The folder is there a few milliseconds before the recorder attaches.
     assert 0 <= query.before_recording_s < (0.1 if ahead_s == 0 else 1e-9)
     [worker] = query.workers
@@ -88,7 +88,7 @@ def test_attached_late_it_counts_from_the_recording(newest, tmp_path, late_s):
         recorded_late(newest, client, output, late_s)
     recording = Recording.open(output)
     check(recording)
-    query = recording.meta.postgres
+    query = recording.meta.server
     assert query.before_recording_s >= late_s
     assert query.query_elapsed_s == pytest.approx(
         recording.elapsed_s + query.before_recording_s, abs=0.01
@@ -113,7 +113,7 @@ def test_attached_late_and_ended_early_both_times_are_told(newest, tmp_path):
         recording = record_postgres(newest.dsn, tmp_path / "run.spill", wanted, options=options)
     # Its plan would tell the whole.
     (recording.path / "estimate.json").unlink()
-    query = recording.meta.postgres
+    query = recording.meta.server
     before, seen = map(format_duration, (query.before_recording_s, recording.elapsed_s))
     said = forecast(recording, resolve("latency:100us", recording))
     if said.part is None:

@@ -73,7 +73,7 @@ def test_what_agrees_says_nothing(parallel, serial):
 
 
 def test_a_worker_without_waits(parallel):
-    worker = parallel.meta.postgres.workers[0].pid
+    worker = parallel.meta.server.workers[0].pid
     found = kept(parallel, parallel.waits["session"].values != worker)
     [check] = contradictions_of(found)
     assert (check.recorded, check.expected) == (1, 2)
@@ -81,7 +81,7 @@ def test_a_worker_without_waits(parallel):
 
 
 def test_fewer_files_than_the_server_listed(serial):
-    [listed] = serial.meta.postgres.temp_files
+    [listed] = serial.meta.server.temp_files
     names = serial.temp_waits["file"].unique()
     assert len(names) >= listed.peak_files > 4
     rows = serial.waits["file"].isin(names[:2]) | ~serial.waits["temp"].values
@@ -151,7 +151,7 @@ def test_every_block_of_many_workers_is_recorded(newest, tmp_path):
         run = explained(newest, tmp_path / f"{count}.spill", more, "perf")
         # No file is closed before its name is known, though workers read and close it at once.
         assert run.meta.capture.unknown_file == 0
-        late = [worker for worker in run.meta.server_query.workers if worker.late]
+        late = [worker for worker in run.meta.server.workers if worker.late]
         assert outcome(run) == "equal" or (late and outcome(run) != "not stated")
 
 

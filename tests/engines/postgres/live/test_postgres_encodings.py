@@ -56,7 +56,7 @@ def test_a_session_is_recorded_from_anywhere(encoded, served, tmp_path, environm
             _, stderr = process.communicate()
         assert process.returncode == 0, stderr
         meta = meta_of(output)
-        assert meta["postgres"]["failure"] is None
+        assert meta["server"]["failure"] is None
         assert meta["engine"]["query"] == (SORT if place == "latin" else REPLACED)
         assert meta["temp"]["reads"] > 0
 

@@ -135,7 +135,7 @@ def record_cancelled(served, path, query, *, begin=""):
 def test_a_cancelled_call_is_not_a_whole_run(counting, tmp_path, begin):
     """Told by the counted calls, and of an open transaction by its state."""
     recording, _ = record_cancelled(counting, tmp_path / "cut.spill", spills(7), begin=begin)
-    assert recording.meta.ended_by == recording.meta.postgres.ended_by == "error"
+    assert recording.meta.ended_by == recording.meta.server.ended_by == "error"
     said = forecast(recording, resolve("latency:100us", recording))
     assert said.part is None
     assert said.baseline_s > recording.elapsed_s

@@ -44,7 +44,7 @@ def test_its_plan_is_kept_and_tells_the_whole(part):
     said = forecast(part, resolve("latency:100us", part))
     assert said.part is None
     assert said.to_come.writes_bytes.source == "the plan, which was not run"
-    assert said.baseline_s > part.meta.postgres.before_recording_s + part.elapsed_s
+    assert said.baseline_s > part.meta.server.before_recording_s + part.elapsed_s
 
 
 def test_bursts_keep_samples_and_plan(newest, tmp_path):

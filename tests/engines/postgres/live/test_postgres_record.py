@@ -41,7 +41,7 @@ def check_counts(output, plan, off=0.02):
 
 def check_counts_of_workers(output, plan):
     """On a busy machine a worker has done some before it can be attached: those are told."""
-    missed = [worker["missed"] for worker in meta_of(output)["postgres"]["workers"]]
+    missed = [worker["missed"] for worker in meta_of(output)["server"]["workers"]]
     read, written = temp_blocks(output)
     for seen, key, told in (
         (read, "Temp Read Blocks", sum(worker["reads"] for worker in missed)),
@@ -85,7 +85,7 @@ def test_an_explained_statement(served, tmp_path):
     # The server's own times of temp I/O and those of the calls are of the same operations.
     timed_s = summary["temp_read_s"] + summary["temp_write_s"]
     assert meta["temp"]["total_s"] == pytest.approx(timed_s, rel=0.15)
-    (listed,) = meta["postgres"]["temp_files"]
+    (listed,) = meta["server"]["temp_files"]
     assert listed["tablespace"] == "slow"
     assert 0 < listed["peak_bytes"] <= 8192 * plan["Temp Written Blocks"]
     with served.connect() as connection:
@@ -98,14 +98,14 @@ def test_parallel_workers_are_all_there(served, tmp_path):
     settings = [f"{name}={value}" for name, value in PARALLEL.items()]
     _, plan, meta = explained(served, output, *settings)
     check_counts_of_workers(output, plan)
-    workers = meta["postgres"]["workers"]
+    workers = meta["server"]["workers"]
     assert len(workers) == meta["engine"]["plan"]["workers_launched"] == 2
-    processes = {meta["postgres"]["backend"], *(worker["pid"] for worker in workers)}
+    processes = {meta["server"]["backend"], *(worker["pid"] for worker in workers)}
     waits = pq.read_table(output / "waits.parquet")
     assert set(waits.filter(waits["temp"])["session"].to_pylist()) == processes
     samples = pq.read_table(output / "samples.parquet")
     seen = set(zip(samples["session"].to_pylist(), samples["coordinator"].to_pylist(), strict=True))
-    leader = meta["postgres"]["backend"]
+    leader = meta["server"]["backend"]
     sessions = {(leader, None)} | {(worker["pid"], leader) for worker in workers}
     # A busy machine keeps the sampler from running, too.
     assert seen == sessions or (seen < sessions and meta["sampling"]["gap_s"] > 0)
@@ -117,7 +117,7 @@ def test_samples_stand_for_the_time_of_the_query(served, tmp_path):
     samples = pq.read_table(output / "samples.parquet").to_pylist()
     stood_for_s = sum(sample["weight_us"] for sample in samples) / 1e6
     gaps_s = meta["sampling"]["gap_s"]
-    whole_s = meta["postgres"]["query_elapsed_s"]
+    whole_s = meta["server"]["query_elapsed_s"]
     assert stood_for_s + gaps_s == pytest.approx(whole_s, rel=0.1, abs=0.4)
     events = {str(sample["event"]).lower() for sample in samples}
     # A busy machine keeps the sampler from running.
@@ -144,8 +144,8 @@ def test_a_session_that_is_idle_yet_with_its_late_workers(served, tmp_path):
         assert process.returncode == 0, stderr
     check_counts_of_workers(output, plan)
     meta = meta_of(output)
-    assert len(meta["postgres"]["workers"]) == 2
-    assert meta["postgres"]["before_recording_s"] == 0
+    assert len(meta["server"]["workers"]) == 2
+    assert meta["server"]["before_recording_s"] == 0
     assert meta["engine"]["query"] == EXPLAIN + JOIN
     assert meta["elapsed_s"] == pytest.approx(plan["Actual Total Time"] / 1e3, rel=0.2, abs=0.4)
 
@@ -162,11 +162,11 @@ def test_a_session_is_found(served, tmp_path, how):
             _, stderr = process.communicate()
         assert process.returncode == 0, stderr
     meta = meta_of(output)
-    assert meta["postgres"]["backend"] == client.pid
-    before_s, whole_s = meta["postgres"]["before_recording_s"], plan["Actual Total Time"] / 1e3
+    assert meta["server"]["backend"] == client.pid
+    before_s, whole_s = meta["server"]["before_recording_s"], plan["Actual Total Time"] / 1e3
     assert 0 < before_s < whole_s
     assert meta["elapsed_s"] == pytest.approx(whole_s - before_s, rel=0.2, abs=0.4)
-    assert meta["postgres"]["query_elapsed_s"] == pytest.approx(whole_s, rel=0.2, abs=0.4)
+    assert meta["server"]["query_elapsed_s"] == pytest.approx(whole_s, rel=0.2, abs=0.4)
     read, written = temp_blocks(output)
     assert 0 < read + written <= plan["Temp Read Blocks"] + plan["Temp Written Blocks"]
 
@@ -186,8 +186,8 @@ def test_ctrl_c_keeps_the_recording_and_leaves_the_query(newest, tmp_path):
         assert client.thread.is_alive()
         assert client.result() == [("x" * 40,)]
     meta = meta_of(output)
-    assert meta["postgres"]["ended_by"] == meta["ended_by"] == "interrupt"
-    assert meta["postgres"]["query_elapsed_s"] > meta["elapsed_s"] > 0.2
+    assert meta["server"]["ended_by"] == meta["ended_by"] == "interrupt"
+    assert meta["server"]["query_elapsed_s"] > meta["elapsed_s"] > 0.2
     assert "ran for" in stdout
     assert sum(temp_blocks(output)) > 0
 
@@ -203,7 +203,7 @@ def test_duration_counts_from_the_query_on(newest, tmp_path):
             _, stderr = process.communicate()
         assert process.returncode == 0, stderr
     meta = meta_of(output)
-    assert meta["postgres"]["ended_by"] == meta["ended_by"] == "duration"
+    assert meta["server"]["ended_by"] == meta["ended_by"] == "duration"
     # Counted from the attachment it would be 0.6 s less.
     assert meta["elapsed_s"] >= 2.0
 
@@ -239,7 +239,7 @@ def test_a_session_that_ends_with_its_query_ends_the_recording(newest, tmp_path)
         assert process.returncode == 0, stderr
         with pytest.raises(psycopg.errors.AdminShutdown):
             client.result()
-    assert meta_of(output)["postgres"]["ended_by"] == "query"
+    assert meta_of(output)["server"]["ended_by"] == "query"
 
 
 def test_killed_it_leaves_server_and_query_alone(newest, tmp_path):

@@ -117,7 +117,7 @@ def test_sessions_that_spill_at_once(served, tmp_path):
         # About what it was recorded on: else a busy machine alone could make it too unsure.
         forecast = spillcast("forecast", path, "--to", "latency:500us", "--json")
         assert forecast.returncode == 0, forecast.stderr
-    workers = metas[f"{parallel.pid}-1"]["postgres"]["workers"]
+    workers = metas[f"{parallel.pid}-1"]["server"]["workers"]
     assert 1 <= len(workers) <= 2
     waits = Recording.open(output / f"{parallel.pid}-1.spill").temp_waits
     assert set(waits["session"].to_pylist()) == {parallel.pid, *(one["pid"] for one in workers)}
@@ -136,7 +136,7 @@ def check_document(said, metas, output):
         meta = metas[path.rpartition("/")[2].removesuffix(".spill")]
         assert (one["reads"], one["writes"]) == (meta["temp"]["reads"], meta["temp"]["writes"])
         assert one["read_bytes"] + one["written_bytes"] == meta["temp"]["bytes"]
-        assert one["workers"] == len(meta["postgres"]["workers"])
+        assert one["workers"] == len(meta["server"]["workers"])
         assert (one["user"], one["database"]) == ("postgres", "postgres")
         assert one["application"] == "client"
         assert 0 < one["temp_share"] < 1
@@ -170,8 +170,8 @@ def test_what_still_runs_at_the_end_is_kept_as_far_as_it_came(newest, tmp_path):
         assert client.thread.is_alive()
         assert client.result() == [("x" * 40,)]
     meta = recordings(output)[f"{client.pid}-1"]
-    assert meta["ended_by"] == meta["postgres"]["ended_by"] == "duration"
-    assert meta["postgres"]["before_recording_s"] > 0
+    assert meta["ended_by"] == meta["server"]["ended_by"] == "duration"
+    assert meta["server"]["before_recording_s"] > 0
     assert meta["temp"]["reads"] + meta["temp"]["writes"] > 0
 
 

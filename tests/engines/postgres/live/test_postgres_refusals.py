@@ -119,7 +119,7 @@ def test_an_ordinary_role_may_record_what_it_runs_itself(newest, ordinary, tmp_p
     assert "the plan may have no I/O times" in result.stderr
     meta = meta_of(output)
     assert meta["engine"]["plan"]["temp_read_s"] is None
-    assert meta["postgres"]["temp_files"] == []
+    assert meta["server"]["temp_files"] == []
     assert meta["temp"]["writes"] > 0
 
 

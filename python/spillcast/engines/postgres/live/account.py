@@ -11,7 +11,10 @@ from spillcast.engines.postgres.live.sampler import Sampler, SessionQuery
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions, share_of
 from spillcast.recording.meta import EndedBy, Memory, Meta, ObservedEngine, OtherIO, Temp
-from spillcast.recording.postgres_meta import (
+from spillcast.recording.record import Joined
+from spillcast.recording.schema import seconds_of, totals
+from spillcast.recording.server import QueryRecording, SessionRows
+from spillcast.recording.server_meta import (
     Missed,
     RecordedQuery,
     Sampling,
@@ -19,9 +22,6 @@ from spillcast.recording.postgres_meta import (
     TempFiles,
     Worker,
 )
-from spillcast.recording.record import Joined
-from spillcast.recording.schema import seconds_of, totals
-from spillcast.recording.server import QueryRecording, SessionRows
 from spillcast.recording.writer import RecordingWriter
 from spillcast.redaction import struck_text
 
@@ -274,7 +274,7 @@ def finish(
             run_queue_delay_s=query.run_queue_delay_s,
             run_queue_others_s=None,
         ),
-        postgres=query_meta(query, attached_s, ended_by, workers),
+        server=query_meta(query, attached_s, ended_by, workers),
         sampling=sampling_meta(query, sampler),
     )
     return writer.finish(meta)
@@ -283,7 +283,7 @@ def finish(
 def in_short(recording: Recording, query: SessionQuery) -> QueryRecording:
     """A recording as the list of all has it."""
     meta, statement, temp = recording.meta, query.statement, recording.meta.temp
-    server_query = meta.server_query
+    server_query = meta.server
     assert server_query is not None
     workers = len(query.workers)
     processes_s = recording.elapsed_s * (1 + workers)

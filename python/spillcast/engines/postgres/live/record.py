@@ -377,9 +377,7 @@ class _SessionRecorder(LiveRecorder[Recording]):
                 self._query.queryid,
                 self._run,
             ),
-            "postgres": query_meta(
-                self._query, self.attached_s, ended_by, workers, self._unattached
-            ),
+            "server": query_meta(self._query, self.attached_s, ended_by, workers, self._unattached),
         }
 
     @property

@@ -28,7 +28,7 @@ from spillcast.report.html.page import (
 )
 from spillcast.report.html.sections.size import section as size_section
 from spillcast.report.page import Words
-from spillcast.report.postgres import cure_texts, ranking_page, window_text
+from spillcast.report.ranking import cure_texts, ranking_page, window_text
 from spillcast.report.size import answer_text
 from spillcast.text import one_line
 from spillcast.units import format_count, format_setting

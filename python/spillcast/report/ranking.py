@@ -1,18 +1,15 @@
-"""PostgreSQL: which statements lose most by spilling, and a move of its temp files."""
+"""Pages of rankings: which statements of a server lose most by spilling."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import groupby
-from textwrap import wrap
 from typing import Any
 
-from spillcast.engines.move import Move, Step
 from spillcast.engines.ranking import DAY_S, Gain, Ranked, ServerRanking
 from spillcast.forecast.verdict import in_memory_sentences, negligible
 from spillcast.forecast.work_memory import SORT_MOST
 from spillcast.report.history import history_notes, history_parts
 from spillcast.report.page import Commands, Page, Part, Words
-from spillcast.report.table import Column, Table, paragraph, saved_text
+from spillcast.report.table import Column, Table, saved_text
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration, format_setting
 
@@ -51,6 +48,21 @@ def ranking_page(
         parts.append(Words(["Next, record the first when it runs:"]))
         parts.append(Commands([ranking.record]))
     return Page(parts, _data(ranking))
+
+
+def histories_page(rankings: Sequence[ServerRanking], top: int, *, per_day: bool) -> Page:
+    """The page of each server; several are kept apart under their names."""
+    pages = [ranking_page(ranking, top, per_day=per_day) for ranking in rankings]
+    parts: list[Part] = []
+    for ranking, page in zip(rankings, pages, strict=True):
+        parts += [Words([f"{ranking.source}:"]), *page.parts] if len(pages) > 1 else page.parts
+    columns = [Column(None, "server"), *pages[0].data.columns]
+    rows = [
+        [ranking.source, *row]
+        for ranking, page in zip(rankings, pages, strict=True)
+        for row in page.data.rows
+    ]
+    return Page(parts, Table(columns, rows))
 
 
 def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
@@ -351,93 +363,3 @@ def _data(ranking: ServerRanking) -> Table:
         if not cures:
             rows.append([*head, *[None] * 4, statement.work_mem_bytes, statement.refused])
     return Table(_CURES, rows)
-
-
-WIDTH = 78
-
-
-def plan_text(move: Move) -> str:
-    """A script: of the shell where a step is a command or calls a client, else of SQL.
-
-    The way back stands at its end, in comments.
-    """
-    shell = any(step.command or step.client for step in move.steps)
-    mark = "#" if shell else "--"
-    parts = [_comment(f"{move.whom}: temp files to {move.to}.", mark)]
-    parts += [_comment(f"Note: {warning}.", mark) for warning in move.warnings]
-    if not move.steps:
-        parts.append(_comment("Nothing to do: everything is set up already.", mark))
-    parts += _script(move.steps, mark)
-    if move.revert:
-        back = "\n\n".join(_script(move.revert, mark)).split("\n")
-        parts.append(_comment("To go back:", mark))
-        parts.append("\n".join(f"{mark} {line}".rstrip() for line in back))
-    return "\n\n".join(parts)
-
-
-def done_text(move: Move) -> str:
-    """The steps that were taken, their verification, and warnings."""
-    lines = [f"  {_outline(step)}" for step in move.steps if step.done]
-    if not move.reverted:
-        lines.insert(0, f"{move.whom}: temp files go to {move.to} from now on.")
-    elif lines:
-        lines.insert(0, f"{move.whom}: restored to the state before the move to {move.to}.")
-    else:
-        lines.insert(0, f"{move.whom}: nothing to restore at {move.to}.")
-    if move.verified is not None:
-        files = format_count(move.verified["files"], "temp file")
-        size = format_bytes(move.verified["bytes"])
-        lines.append(f"  verified: {files}, {size}, of a sort with 64 kB of work_mem")
-    for step in move.steps:
-        if not step.done and not move.reverted:
-            lines += [f"  {step.why}", *(f"    {line}" for line in step.script)]
-    lines += [paragraph(f"  {warning}", "    ") for warning in move.warnings]
-    return "\n".join(lines)
-
-
-def _script(steps: list[Step], mark: str) -> list[str]:
-    """The steps as text; statements for one client go to it together."""
-    parts = []
-    for client, group in groupby(steps, lambda step: step.client):
-        together = list(group)
-        if client:
-            inside = "\n\n".join(_statements(step) for step in together)
-            parts.append(_heredoc(client, inside))
-        elif mark == "#":
-            parts += [_for_shell(step) for step in together]
-        else:
-            parts += [_statements(step) for step in together]
-    return parts
-
-
-def _heredoc(client: str, text: str) -> str:
-    """A text on a client's standard input, to an end that is no line of it."""
-    end = "SQL"
-    while end in text.split("\n"):
-        end += "_"
-    return f"{client} <<'{end}'\n{text}\n{end}"
-
-
-def _statements(step: Step) -> str:
-    return "\n".join([_comment(step.why, "--"), *step.script])
-
-
-def _for_shell(step: Step) -> str:
-    if step.command is not None:
-        return f"{_comment(step.why, '#')}\n{step.command}"
-    # For a session that is open elsewhere, not for this shell.
-    return "\n".join([_comment(step.why, "#"), *(f"#   {line}" for line in step.script)])
-
-
-def _outline(step: Step) -> str:
-    """A step in a line: its statements without comments for machines."""
-    if step.command is not None:
-        return step.command
-    return "\n  ".join(
-        f"{line.partition(' IS ')[0]} IS '...';" if line.startswith("COMMENT") else line
-        for line in step.script
-    )
-
-
-def _comment(text: str, mark: str) -> str:
-    return "\n".join(f"{mark} {line}" for line in wrap(text, WIDTH - len(mark)))

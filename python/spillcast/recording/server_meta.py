@@ -1,4 +1,4 @@
-"""The parts of meta.json for a PostgreSQL query: server, workers, sampling."""
+"""The parts of meta.json for a query of a server: address, query, workers, sampling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
