@@ -209,8 +209,8 @@ _UNSEEN: Mapping[str, tuple[object, object]] = {
     "temp": (None, written(Temp())),
     "other_io": (None, written(OtherIO())),
 }
-#: The key of ``server`` in recordings of PostgreSQL by early versions.
-_SERVER_FORMERLY = "postgres"
+#: Keys as early versions named them.
+_FORMER_KEYS = {"server": "postgres"}
 _NOTHING_COUNTED = {
     name: value
     for name, value in written(CaptureAccount("none")).items()
@@ -357,8 +357,9 @@ class Meta:
         if document.get("perturbation") is not None:
             raise EvidenceUnsuited(f"{where}: its run was delayed on purpose", _AGAIN)
         del document["schema"]
-        if (query := document.pop(_SERVER_FORMERLY, None)) is not None:
-            document["server"] = query
+        for name, former in _FORMER_KEYS.items():
+            if former in document:
+                document[name] = document.pop(former)
         capture = document.get("capture")
         if not isinstance(capture, dict) or capture.get("method", "none") == "none":
             for name, (stands, means) in _UNSEEN.items():
