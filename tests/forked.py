@@ -1,8 +1,8 @@
 """Runs of spillcast by a fork of a process that has imported it: most of a short run is imports.
 
 What starts a run differently, such as another PYTHONPATH, and all that observes or times, is
-left to a start of its own; so is everything where SPILLCAST_STARTS=anew. The guides'
-commands, of every verb, always start anew.
+left to a start of its own; so is everything where SPILLCAST_STARTS=anew. The commands on the
+pages of the reference, of every verb, always start anew.
 """
 
 import atexit

@@ -132,13 +132,15 @@ class Rig:
 
     @contextmanager
     def client(self, **settings):
-        """A session that spills slowly."""
+        """A session that spills slowly; a statement that still runs at its end is cancelled."""
         with self.connect(application_name="client") as connection:
             for name, value in {**SPILLING, **SERIAL, **settings}.items():
                 connection.execute("select set_config(%s, %s, false)", [name, str(value)])
             client = Client(connection)
             yield client
             if client.thread is not None:
+                if client.thread.is_alive():
+                    connection.cancel()
                 client.thread.join()
 
     def until_running(self, client):
@@ -216,6 +218,11 @@ def recorder(output, *arguments, **options):
 def until_attached(output, process):
     """Wait until a recorder has begun."""
     until(lambda: partial_folders(output) or process.poll() is not None, "the attachment")
+
+
+def until_kept(output, count):
+    """Wait until so many recordings of a server's queries are complete."""
+    until(lambda: len(list(output.glob("*.spill/meta.json"))) == count, "the recordings")
 
 
 def meta_of(output):

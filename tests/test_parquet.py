@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from arrow_schemas import arrow_schema
+from cases import cases
 from spillcast import parquet
 from spillcast.columns import NAME, Field
 from spillcast.errors import EvidenceDamaged, InputError
@@ -49,7 +50,7 @@ def test_columns_that_may_be_null_may_lack_and_others_are_left_out(tmp_path):
     assert columns_of(found) == ROWS | {"name": [None, None]}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "words"),
     [
         ({"count": None}, "there is no column count"),
@@ -104,7 +105,7 @@ def test_a_file_without_an_end_is_damaged(tmp_path):
         parquet.any_table_of(cut)
 
 
-@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "lz4", "zstd"])
+@cases("compression", ["none", "snappy", "gzip", "lz4", "zstd"])
 def test_files_of_others_are_read_however_they_are_compressed(compression, tmp_path):
     path = tmp_path / "t.parquet"
     rows = pa.table({name: pa.array(ROWS[name] * 500, TYPES.field(name).type) for name in ROWS})

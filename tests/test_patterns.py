@@ -16,7 +16,7 @@ PACKAGE = Path(spillcast.__file__).parent
 #: Repeated after what a pattern begins with; and what none of them matches at the end.
 UNITS = (" ", "a", "0", "-", ".", "'", '"', "(", "/", "\n", "a ", " -", "a.", "0,", "/*", "--\n")
 END = "\x00!"
-SIZES = (30, 200, 1_000, 6_000)
+SIZES = (20, 200, 1_000, 6_000)
 #: Of a pattern that takes linear time, the longest text takes some 0.2 ms; of another one, 200 ms.
 CPU_S = 0.02
 METHODS = ("match", "fullmatch", "search", "sub", "findall", "finditer", "split")

@@ -10,6 +10,7 @@ import pytest
 from bench.spilling.join import hash_join
 from bench.spilling.sort import external_sort
 
+from cases import cases
 from harness import environment, spillcast
 from oracle_files import ROOT
 from spillcast.errors import InputError, OptionInvalid
@@ -27,7 +28,7 @@ def formula(data, memory, unit):
     return at_once, math.ceil(round(math.log(data / memory, at_once), 9))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("memory", "unit", "levels"),
     [
         (1 * M, 16 * K, 1), (1 * M, 256 * K, 2), (512 * K, 8 * K, 1), (512 * K, 64 * K, 2),
@@ -49,7 +50,7 @@ def test_a_unit_that_does_not_divide_leaves_a_rest_of_each_run(tmp_path):
     assert found.reads == found.writes == 8 * math.ceil(512 / 48)
 
 
-@pytest.mark.parametrize(("memory", "unit", "levels"), [(512 * K, 8 * K, 1), (256 * K, 48 * K, 2)])
+@cases(("memory", "unit", "levels"), [(512 * K, 8 * K, 1), (256 * K, 48 * K, 2)])
 def test_the_join_does_the_ios_of_the_formula(tmp_path, memory, unit, levels):
     at_once, expected = formula(2 * M, memory, unit)
     assert expected == levels

@@ -5,6 +5,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from cases import cases
 from spillcast.columns import BYTES, NAME, TEXT, Column, Field, struct_of
 from spillcast.tables import Table
 
@@ -34,7 +35,7 @@ def test_others_take_it_and_give_it_back():
     assert [field.type for field in again.fields] == [field.type for field in FIELDS]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("kind", "values"),
     [
         (pa.large_string(), ["a", None, "a"]),
@@ -93,7 +94,7 @@ def test_rows_are_chosen_sorted_and_added_up_as_pyarrow_does():
     assert [tuple(row.values()) for row in groups.keys.to_pylist()] == first_rows
 
 
-@pytest.mark.parametrize(
+@cases(
     ("values", "kind"),
     [([1 << 40], "uint32"), ([-1], "uint64"), ([0.5], "int64"), (["1"], "int64"), ([300], "uint8")],
 )

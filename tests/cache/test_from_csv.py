@@ -2,11 +2,12 @@
 
 import pytest
 
+from cases import cases
 from spillcast.cache.files import read_csv
 from spillcast.errors import EvidenceIncomplete
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "object,offset,bytes\nt1,0,4096\nt1,4096,8192\n",

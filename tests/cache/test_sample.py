@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from bench.cache_traces import KINDS, write
 
+from cases import cases
 from io_made_up import oracle_general, zipf_with_scans
 from spillcast import _core
 
@@ -14,7 +15,7 @@ from spillcast import _core
 MEMORY_MAX_BYTES = 1 << 30
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@cases("seed", [1, 2, 3])
 def test_a_tenth_of_the_lines(tmp_path, seed):
     path = oracle_general(
         tmp_path / "t.oracleGeneral", zipf_with_scans(500_000, 200_000, seed=seed)
@@ -35,7 +36,7 @@ def off(exact, sampled):
     return np.abs(np.subtract(exact.miss_ratios(sizes), sampled.miss_ratios(sizes))).mean()
 
 
-@pytest.mark.parametrize("rate", [0.02, 0.1])
+@cases("rate", [0.02, 0.1])
 def test_the_bound_holds_in_19_of_20_traces_of_six_kinds(tmp_path, rate):
     """Of 36 traces; each sample comes from lines of its own."""
     held, bounds = [], []

@@ -68,7 +68,7 @@ def test_bash(words, expected):
     assert "-o default" in how, "files are completed by bash"
 
 
-@pytest.mark.parametrize(("words", "expected"), [*COMPLETIONS, ("profile hd", {"hdd.trc"})])
+@cases(("words", "expected"), [*COMPLETIONS, ("profile hd", {"hdd.trc"})])
 def test_fish(words, expected, tmp_path):
     (tmp_path / "hdd.trc").touch()
     completed = run(
@@ -77,9 +77,7 @@ def test_fish(words, expected, tmp_path):
     assert {line.split("\t")[0] for line in completed.splitlines()} == expected
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"), [("fore", "forecast"), ("forecast --meth", "forecast --method")]
-)
+@cases(("words", "expected"), [("fore", "forecast"), ("forecast --meth", "forecast --method")])
 def test_zsh(words, expected, tmp_path):
     (tmp_path / "script").write_text(script("zsh"))
     words, expected = f"spillcast {words}", f"spillcast {expected}"

@@ -54,7 +54,7 @@ def last_line(reader):
     return printed.splitlines()[-1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@cases("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_while_files_are_open(tmp_path, number):
     with Emulator(tmp_path, "--read", "2ms", "--write", "1ms") as emulator:
         reader = start_reader(emulator.ready())
@@ -143,7 +143,7 @@ def test_a_command_runs_with_the_mount_and_its_exit_status_is_passed(tmp_path):
     assert not is_mounted(mountpoint)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@cases("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_goes_to_the_command(tmp_path, number):
     script = "trap 'exit 9' INT TERM; while :; do sleep 0.05; done"
     with Emulator(tmp_path, "--read", "1ms", "--", "sh", "-c", script) as emulator:

@@ -163,7 +163,7 @@ def test_low_and_high_are_the_interval(made):
 FORMS = ["--json", "--csv", "--markdown"]
 
 
-@pytest.mark.parametrize("forms", [FORMS[:2], FORMS[1:], FORMS[::2], FORMS])
+@cases("forms", [FORMS[:2], FORMS[1:], FORMS[::2], FORMS])
 def test_stdout_takes_one_form(forms):
     for verb in (("storage", "list"), ("probe", "/nowhere", "--grid")):
         result = spillcast(*verb, *forms)
@@ -193,7 +193,7 @@ def test_colours_add_no_words(spilled):
     assert {plain(text).replace("\r\n", "\n") for text in written.values()} == {piped}
 
 
-@pytest.mark.parametrize("columns", [60, 160])
+@cases("columns", [60, 160])
 def test_progress_is_shown_on_a_terminal_and_goes(tmp_path, columns):
     arguments = ("probe", tmp_path, "--grid", "--budget", "3s,32M", "--csv")
     with at_terminal(*arguments, columns=columns) as terminal:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from harness import spillcast, spillcast_command
 from spillcast.cli.output import emit
 from spillcast.recording import Recording
@@ -30,7 +31,7 @@ def test_json_has_null_for_what_is_no_number(capsys):
     assert document == {"ratios": [None, {"x": None}, 0.5], "infinity": "Infinity"}
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@cases("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_leads_nowhere(tmp_path, closed):
     # It lives on, so that the name of its file can be read.
     written = (

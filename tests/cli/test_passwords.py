@@ -6,8 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
+from cases import cases
 from harness import spillcast_command
 
 SECRET = "Zq7xHunter2"
@@ -19,7 +18,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@cases("way", WAYS)
 def test_a_password_is_not_in_the_list_of_processes(way):
     with socket.create_server(("127.0.0.1", 0)) as server:
         dsn = WAYS[way].format(SECRET, server.getsockname()[1])

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from harness import spillcast
 from statement_files import export, row
 
@@ -32,7 +33,7 @@ def test_a_limit_that_nothing_meets_ends_with_3():
     assert "5 min 43 s" in result.stdout
 
 
-@pytest.mark.parametrize(
+@cases(
     "options",
     [
         ("--provider", "ibm"),

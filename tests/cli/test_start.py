@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from cases import cases
 from harness import spillcast
 from spillcast.cli.verbs import VERBS
 
@@ -29,7 +30,7 @@ def test_a_report_asks_no_database_of_single_waits(spilled, tmp_path):
     assert not re.search(r"\| +(duckdb|pyarrow)$", done.stderr, re.M)
 
 
-@pytest.mark.parametrize("by", ["event", "second", "minute"])
+@cases("by", ["event", "second", "minute"])
 def test_a_trace_is_profiled_without_what_is_large(tmp_path, by):
     trace = tmp_path / "t.trc"
     wait = "nam='direct path read temp' ela= 100 file number=201 first dba=1 block cnt=8 obj#=1"

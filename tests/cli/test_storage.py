@@ -302,7 +302,7 @@ def test_bad_input(disk, flash, tmp_path):
     fails("cut or damaged: not JSON", "compare", reads, flash)
 
 
-@pytest.mark.parametrize("arguments", [(), ("show",), ("compare",), ("show", "a", "--op", "trim")])
+@cases("arguments", [(), ("show",), ("compare",), ("show", "a", "--op", "trim")])
 def test_bad_usage(arguments):
     result = spillcast("storage", *arguments)
     assert result.returncode == 2

@@ -38,7 +38,7 @@ def test_former_verbs_work_and_name_the_present_ones(tmp_path):
     assert list(tmp_path.iterdir()) == [trace]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "option"),
     [
         (("record", "--to", "factor:2", "--", "true"), "--to"),
@@ -230,7 +230,7 @@ Execution Time: 1000.0 ms
 """
 
 
-@pytest.mark.parametrize("verb", ["forecast", "report", "probe"])
+@cases("verb", ["forecast", "report", "probe"])
 def test_a_verb_has_the_options_that_its_hints_name(tmp_path, verb):
     (tmp_path / "plans.txt").write_text(f"{UNTIMED}\n{UNTIMED}")
     words = {"forecast": ["--to", "tmpfs"], "report": ["--to", "tmpfs", "-o", "x.html"]}

@@ -135,7 +135,7 @@ def test_bad_use(words, code, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [("--discard", "--pid", "1"), ("--", "true")])
+@cases("words", [("--discard", "--pid", "1"), ("--", "true")])
 def test_a_live_view_needs_a_terminal(words, tmp_path):
     assert "terminal" in only_line(spillcast("record", "--live", *words, cwd=tmp_path), 2)
     assert list(tmp_path.iterdir()) == []

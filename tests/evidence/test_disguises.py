@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 from disguises import draw, nodes
 
+from cases import cases
 from spillcast.errors import InputError, Refusal
 from spillcast.evidence.find import find_evidence
 from spillcast.evidence.postgres.plan import read_plan
@@ -56,7 +57,7 @@ def test_disguised_evidence_is_never_read_wrong(tmp_path):
     assert len(refused) <= REFUSED_MAX * DRAWN, refused
 
 
-@pytest.mark.parametrize("above", ["", "What of this?\n"])
+@cases("above", ["", "What of this?\n"])
 def test_a_plan_of_a_query_on_statements_is_a_plan(tmp_path, above):
     of = draw(1).truth
     document = {"Query Text": "select queryid, calls, temp_blks_read, temp_blks_written from s"}

@@ -202,7 +202,7 @@ def test_without_times_it_is_refused_or_said_where_it_stood(tmp_path):
     assert "page cache" in slow.stdout
 
 
-@pytest.mark.parametrize("text", [TEXT_PLAN, json.dumps([{"Plan": node("Sort", 1, 1)}], indent=1)])
+@cases("text", [TEXT_PLAN, json.dumps([{"Plan": node("Sort", 1, 1)}], indent=1)])
 def test_cut_anywhere_it_is_an_error_of_ours_or_a_recording(tmp_path, text):
     path = tmp_path / "plan.txt"
     for end in range(len(text)):

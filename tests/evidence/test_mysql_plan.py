@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from spillcast.errors import InputError
 from spillcast.evidence.mysql.plan import merges
 from spillcast.evidence.open import read_figures
@@ -55,7 +56,7 @@ def test_a_plan_gives_bounds_and_the_buffer_that_is_enough(tmp_path):
     assert read_figures([path]).io_bounds.upper.writes == io.upper.writes
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         json.dumps({"query_block": {"select_id": 1}}),

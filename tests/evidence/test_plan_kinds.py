@@ -179,7 +179,7 @@ Execution Time: 411.343 ms
 """
 
 
-@pytest.mark.parametrize(
+@cases(
     "form",
     [
         str,
@@ -193,7 +193,7 @@ def test_what_follows_the_sort_of_a_worker_is_of_the_node(tmp_path, form):
     assert read_plan(tmp_path / "plan.txt").processes == 3
 
 
-@pytest.mark.parametrize("before", ["@all look: ```", "what: "])
+@cases("before", ["@all look: ```", "what: "])
 def test_words_before_a_node_are_no_type_of_it(tmp_path, before):
     """A plan in a chat is read, and with other words before its first line refused."""
     (tmp_path / "plan.txt").write_text(
@@ -206,7 +206,7 @@ def test_words_before_a_node_are_no_type_of_it(tmp_path, before):
             read_plan(tmp_path / "plan.txt")
 
 
-@pytest.mark.parametrize("aligned", [str.ljust, str.rjust])
+@cases("aligned", [str.ljust, str.rjust])
 def test_rows_of_a_data_frame(tmp_path, aligned):
     lines = OLD_SORT.rstrip().split("\n")
     rows = [f"{at:<2}  {aligned(line, 99)}".rstrip() for at, line in enumerate(lines)]
@@ -227,7 +227,7 @@ def test_segments_that_spill_are_named(tmp_path):
     assert "not understood" not in str(refused.value)
 
 
-@pytest.mark.parametrize("line", ["Sort Mthd: external  Disk: 800kB", "-> (cost=1 (actual rows=1"])
+@cases("line", ["Sort Mthd: external  Disk: 800kB", "-> (cost=1 (actual rows=1"])
 def test_figures_that_are_not_understood_are_shown(tmp_path, line):
     text = "Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..2.0 rows=9 loops=1)\n"
     path = tmp_path / "plan.txt"

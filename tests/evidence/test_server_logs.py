@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from cases import cases
 from spillcast.engines.postgres.rank.command import rank_postgres
 from spillcast.engines.postgres.rank.rank import RankRequest, of_logs
 from spillcast.engines.postgres.rank.snapshot import Snapshot, between
@@ -136,7 +137,7 @@ def test_the_statement_of_a_function_that_spills_is_below_its_context(tmp_path):
     assert [(one.bytes, one.query) for one in read_logs(tmp_path).temp] == [(8192, "select f()")]
 
 
-@pytest.mark.parametrize("fraction", ["", ".100"])
+@cases("fraction", ["", ".100"])
 def test_temp_files_that_end_with_a_portal_are_of_the_call_before(tmp_path, fraction):
     """Their messages follow that of the duration, and the next call began after them."""
     at = f"2026-11-23 10:00:04{fraction} UTC [42] LOG:  "
@@ -164,7 +165,7 @@ def test_a_call_cannot_have_spilled_more_than_memory_could_take(tmp_path):
     assert read_logs(tmp_path / "a.log").temp[0].elapsed_s is None
 
 
-@pytest.mark.parametrize("newest_first", [False, True])
+@cases("newest_first", [False, True])
 def test_lines_of_a_log_in_an_export(tmp_path, newest_first):
     lines = [line for line in TEXT.splitlines() if "\t" not in line]
     rows = [f'{line[:23]},"{line.replace(chr(34), chr(34) * 2)}"' for line in lines]
@@ -200,7 +201,7 @@ def test_a_prefix_that_looks_like_an_object(tmp_path):
     assert [one.bytes for one in read_logs(tmp_path / "a.log").temp] == [8192, 1024, 5]
 
 
-@pytest.mark.parametrize("rotated", ["", ".1", "-20261125", "-2026-11-25.3.gz"])
+@cases("rotated", ["", ".1", "-20261125", "-2026-11-25.3.gz"])
 def test_what_a_server_logs_in_several_formats_counts_once(tmp_path, rotated):
     message = 'temporary file: path ""b/pgsql_tmp42.0"", size 8192'
     row = [""] * 26

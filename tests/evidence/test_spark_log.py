@@ -5,6 +5,7 @@ import json
 import fsspec
 import pytest
 
+from cases import cases
 from harness import spillcast
 from spark_logs import CODECS, text, two_stages, zstd
 from spillcast.errors import SpillcastError
@@ -27,7 +28,7 @@ def check_sums(application):
     assert application.elapsed_s == 11.0
 
 
-@pytest.mark.parametrize("suffix", CODECS)
+@cases("suffix", CODECS)
 def test_every_codec_is_found_and_read(tmp_path, suffix):
     path = tmp_path / f"events_1_app-1{suffix}"
     path.write_bytes(CODECS[suffix](text(two_stages())))
@@ -35,7 +36,7 @@ def test_every_codec_is_found_and_read(tmp_path, suffix):
     check_sums(read_application(log))
 
 
-@pytest.mark.parametrize(
+@cases(
     "names",
     [
         ["events_1_app-1.zstd", "events_2_app-1.zstd", "events_10_app-1"],
@@ -63,7 +64,7 @@ def test_an_address_of_fsspec(tmp_path):
     assert code_of("memory://logs/none") == "path-missing"
 
 
-@pytest.mark.parametrize("pack", [bytes, zstd])
+@cases("pack", [bytes, zstd])
 def test_a_running_application_is_read_as_far_as_it_goes(tmp_path, pack):
     """The last line, or the last block, of a log that is written is cut."""
     path = tmp_path / "app-1.inprogress"
@@ -75,7 +76,7 @@ def test_a_running_application_is_read_as_far_as_it_goes(tmp_path, pack):
     assert "event-log" in [code for code, _ in application.warnings()]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("events", "code"),
     [
         (two_stages() + two_stages(app="app-2"), "evidence-mixed"),
@@ -96,7 +97,7 @@ def test_a_block_of_garbage_is_damage(tmp_path):
     assert code_of(path) == "evidence-damaged"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("properties", "word"),
     [
         ({"spark.plugins": "com.nvidia.spark.SQLPlugin"}, "RAPIDS"),
@@ -113,7 +114,7 @@ def test_other_engines_are_named(tmp_path, properties, word):
     ]
 
 
-@pytest.mark.parametrize(
+@cases(
     "manager",
     [
         "org.apache.spark.shuffle.celeborn.SparkShuffleManager",

@@ -12,6 +12,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from cases import cases
 from evidence import recording
 from fleet_files import IDLE, READ, contents, waits, write_fleet, write_trace
 from harness import only_line, spillcast, until
@@ -226,7 +227,7 @@ def test_one_writer_at_a_time(tmp_path):
         ingest([str(tmp_path / "in")], target)
 
 
-@pytest.mark.parametrize("scheme", ["file", "memory"])
+@cases("scheme", ["file", "memory"])
 def test_any_address(tmp_path, scheme):
     traces = write_fleet(tmp_path / "traces", 6)
     local = tmp_path / "local"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from harness import spillcast
 from look_files import BEGAN_S, Server
 from spillcast.errors import InputError
@@ -30,7 +31,7 @@ def calls(folder):
     return counted
 
 
-@pytest.mark.parametrize("seed", range(20))
+@cases("seed", range(20))
 def test_whatever_happens_no_call_counts_twice_and_only_lost_ones_lack(tmp_path, seed):
     """Against the truth of a server whose counters are reset, evicted and lost in crashes."""
     drawn, server = random.Random(seed), Server(version=("15.14", "18.1")[seed % 2])
@@ -97,7 +98,7 @@ def test_the_same_server_by_socket_and_by_address_counts_once(tmp_path):
     assert calls(tmp_path) == {"1": 5}
 
 
-@pytest.mark.parametrize("jump_s", [-7200.0, 7200.0, 3e7])
+@cases("jump_s", [-7200.0, 7200.0, 3e7])
 def test_a_clock_that_jumps_changes_neither_sums_nor_the_time_covered(tmp_path, jump_s):
     server = Server()
     for at in range(5):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from harness import spillcast
 from spark_logs import event, task, text, two_stages
 from spillcast.forecast.spark.forecast import figures_of
@@ -142,7 +143,7 @@ def test_memory_decides_what_spills(log):
     assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "evidence-unsuited")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changed", "bound"),
     [
         ({"cpu_s": [3.6, 3.6]}, "CPU"),

@@ -22,7 +22,7 @@ def fuzz(*arguments):
 
 
 def test_drawn_inputs_are_answered_or_refused():
-    found = fuzz("--count", 60, "--seed", 0)
+    found = fuzz("--count", 30, "--seed", 0)
     assert found.returncode == 0, found.stdout
 
 
@@ -41,7 +41,7 @@ def test_a_traceback_is_seen(tmp_path):
     )
     path = ":".join((str(tmp_path), str(TESTS), *(entry for entry in sys.path if entry)))
     found = subprocess.run(
-        [sys.executable, "-m", "fuzz", "--count", "40", "--shape", "plan-json"],
+        [sys.executable, "-m", "fuzz", "--count", "10", "--shape", "plan-json"],
         env=environment(PYTHONPATH=path),
         capture_output=True,
         text=True,

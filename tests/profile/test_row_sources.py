@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from harness import spillcast
 from oracle_files import HEADER, READ, blocks, real, write_trace
 from spillcast import profile
@@ -95,9 +96,7 @@ def test_several_passes(tmp_path):
     assert [row["passes"] for row in of(path).rows] == [5]
 
 
-@pytest.mark.parametrize(
-    "figures", ["cr=9 r={pr} w={pw} time={time} us", "cr=9 pr={pr} pw={pw} time={time} us"]
-)
+@cases("figures", ["cr=9 r={pr} w={pw} time={time} us", "cr=9 pr={pr} pw={pw} time={time} us"])
 def test_figures_of_older_releases(tmp_path, figures):
     path = write_trace(tmp_path / "x.trc", [(READ, 5, blocks(1))])
     with path.open("a") as file:

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from cases import cases
 from harness import spillcast
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast import profile
@@ -64,9 +65,7 @@ def test_the_share_is_a_column_of_every_form(tmp_path):
     assert dict(zip(heading.split(","), row.split(","), strict=True))["count_share"] == "1.0"
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"by": ["op"]}, {"by": ["blocks"]}, {"by": ["op || 'x'"]}, {"by": ["call"]}]
-)
+@cases("options", [{}, {"by": ["op"]}, {"by": ["blocks"]}, {"by": ["op || 'x'"]}, {"by": ["call"]}])
 def test_times_beyond_the_elapsed_time_are_a_warning(tmp_path, options):
     """A digit too many: a wait of a day in a session of three ms."""
     path = write_trace(tmp_path / "x.trc", [(READ, 1_000, blocks(1))] * 3)

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from cases import cases
 from harness import spillcast, target
 from spillcast.recording import Recording
 
@@ -94,7 +95,7 @@ def waits_of(output):
     return [row for row in waits if row["event"].startswith("io_uring_")]
 
 
-@pytest.mark.parametrize("depth", [1, 8])
+@cases("depth", [1, 8])
 def test_requests_are_those_that_fio_made(tmp_path, depth):
     command, said = fio(tmp_path, "duckdb_temp_fio", depth)
     output, words, capture = record(tmp_path, command, "--capture", "bpf")

@@ -4,8 +4,7 @@ import socket
 import sys
 from dataclasses import replace
 
-import pytest
-
+from cases import cases
 from evidence import known
 from harness import spillcast
 from spillcast.recording.completeness import server_to_record
@@ -18,7 +17,7 @@ time.sleep(1.5)
 """
 
 
-@pytest.mark.parametrize("connects", [True, False])
+@cases("connects", [True, False])
 def test_a_program_that_waits_for_a_server_is_told(tmp_path, connects):
     with socket.create_server(("127.0.0.1", 0)) as server:
         program = WAITS if connects else WAITS.replace("server = socket.create_connection", "print")

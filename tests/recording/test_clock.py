@@ -4,6 +4,7 @@ from itertools import chain
 
 import pytest
 
+from cases import cases
 from evidence import known, seconds, table
 from spillcast.columns import Field
 from spillcast.recording import Recording, schema
@@ -64,7 +65,7 @@ def times_of(recording):
     return list(zip(*columns, strict=True))
 
 
-@pytest.mark.parametrize("made", [on_disk, in_memory])
+@cases("made", [on_disk, in_memory])
 def test_waits_and_seconds_of_the_run_remain(tmp_path, made):
     recording = made(tmp_path, Clock.of(10 * S, 10 * S + ZERO_NS))
     assert times_of(recording) == [tuple(map(ns, row)) for row in EXPECTED]

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from cases import cases
 from evidence import known
 from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
 from spillcast._core import check_output, partial_folders, unused_name
@@ -31,9 +32,7 @@ def modes(folder):
     return folder.stat().st_mode & 0o777, inside
 
 
-@pytest.mark.parametrize(
-    "meta", ["", "{}", "[1]", '{"spillcast": "0.1"}', '{"schema": "app/1"}', "[" * 100_000]
-)
+@cases("meta", ["", "{}", "[1]", '{"spillcast": "0.1"}', '{"schema": "app/1"}', "[" * 100_000])
 def test_a_folder_of_the_users_is_not_replaced(tmp_path, meta):
     project = tmp_path / "proj"
     project.mkdir()

@@ -13,6 +13,7 @@ import fleet_files
 import monitor_reports
 import oracle_reports
 import statement_files
+from cases import cases
 from evidence import storage
 from spillcast.cache.evidence import read_requests
 from spillcast.evidence.choice import Selection
@@ -229,7 +230,7 @@ def executed_lines(read, path):
     return lines
 
 
-@pytest.mark.parametrize("kind", READERS)
+@cases("kind", READERS)
 def test_ten_times_the_input_executes_at_most_twelve_times_the_lines(kind, tmp_path):
     """No loop over the input is within another; `make nightly` times what libraries do."""
     name, write, read, count = READERS[kind]

@@ -24,7 +24,7 @@ from spillcast.evidence.oracle.trace import profile_traces
 HEADING = "SAMPLE_TIME,SESSION_ID,SESSION_STATE,EVENT\n"
 
 
-@pytest.mark.parametrize("name", ["x.trc", "x.csv", "x.json", "x.txt", "x"])
+@cases("name", ["x.trc", "x.csv", "x.json", "x.txt", "x"])
 def test_pipes_and_devices_are_refused_unread(tmp_path, name):
     pipe, device = tmp_path / name, tmp_path / f"device-{name}"
     os.mkfifo(pipe)
@@ -45,7 +45,7 @@ def test_a_pipe_of_the_shell_is_read():
         os.close(read)
 
 
-@pytest.mark.parametrize("ending", [".gz", ".zst"])
+@cases("ending", [".gz", ".zst"])
 def test_packed_nothing_is_read_in_little_memory(tmp_path, ending):
     """A GiB of zeros; resident memory grows by a fraction of that."""
     nothing, path = bytes(1 << 26), tmp_path / f"x.trc{ending}"
@@ -72,9 +72,7 @@ def test_a_line_without_an_end_takes_no_time(tmp_path, char, heading):
     assert time.process_time() - began < 3
 
 
-@pytest.mark.parametrize(
-    "kind", ["CALL     COUNT       CPU    ELAPSED       DISK", "TKPROF: Release 19"]
-)
+@cases("kind", ["CALL     COUNT       CPU    ELAPSED       DISK", "TKPROF: Release 19"])
 def test_lines_of_blanks_take_tkprofs_reader_no_time(tmp_path, kind):
     path = tmp_path / "run.txt"
     path.write_text(f"TKPROF: Release 19\n{kind}\n  a{' ' * 70_000}x\n" * 20)

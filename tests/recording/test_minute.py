@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from cases import cases
 from evidence import recording
 from harness import until
 from spillcast.cli.recording import Target, record_minute
@@ -69,7 +70,7 @@ def on(query_started_at="1", ended_by="duration"):
     return {"ended_by": ended_by, "postgres": query}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("told", "kept"),
     [
         ([on()] * 12, 12),
@@ -85,7 +86,7 @@ def test_they_end_with_the_run(tmp_path, told, kept):
     assert pauses[: len(told) - 1] == [*minute.gaps_s(None)][: len(told) - 1]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("last", "words"),
     [
         (SpillcastError("no query came"), ["the run ended while detached"]),

@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from cases import cases
 from evidence import known
 from harness import only_line, spillcast, spillcast_command, target
 from spillcast._core import partial_folders
@@ -107,7 +108,7 @@ def shrink(place, mib):
     subprocess.run(["mount", "-o", size, place], check=True)
 
 
-@pytest.mark.parametrize("when", [0, 3, SECONDS - 1])
+@cases("when", [0, 3, SECONDS - 1])
 def test_no_waits_where_the_disk_is_full(tmp_path, when):
     with small(tmp_path, 24) as place:
         writer = RecordingWriter(place / "run.spill")

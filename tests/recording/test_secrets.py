@@ -3,8 +3,7 @@
 import subprocess
 import sys
 
-import pytest
-
+from cases import cases
 from harness import environment, spillcast, spillcast_command, target, until
 
 SECRET = "Zq7xHunter2"
@@ -49,7 +48,7 @@ def told(run, folder):
     return b"".join([*shown, page.read_bytes()])
 
 
-@pytest.mark.parametrize("way", WAYS)
+@cases("way", WAYS)
 def test_a_command(tmp_path, way):
     run = tmp_path / "run.spill"
     done = spillcast(

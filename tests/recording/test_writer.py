@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from arrow_schemas import arrow_schema
+from cases import cases
 from evidence import known
 from spillcast import _core
 from spillcast.recording import Recording
@@ -86,7 +87,7 @@ def rows_of(path):
     return pq.read_table(path).to_pylist()
 
 
-@pytest.mark.parametrize("count", [0, 1, 5_000, 70_000])
+@cases("count", [0, 1, 5_000, 70_000])
 def test_rows_come_back_by_parts_in_the_order_they_came(tmp_path, count):
     rows = made_up(count, seed=count)
     recording = write(tmp_path / "run.spill", rows)
@@ -128,7 +129,7 @@ def test_every_second_part_goes_when_there_are_too_many(tmp_path, rows_max, part
     assert raw.slices_s == [(number, number + 1) for number in parts]
 
 
-@pytest.mark.parametrize("slices", [1, 2, 7, 40])
+@cases("slices", [1, 2, 7, 40])
 def test_slices_are_spread_evenly(tmp_path, slices):
     rows = made_up(20_000, seed=6)
     recording = write(tmp_path / "run.spill", rows, slices=slices)
@@ -144,7 +145,7 @@ def test_slices_are_spread_evenly(tmp_path, slices):
     assert spans_s == pytest.approx([n * 0.3 + end for n in numbers for end in (0, 0.3)])
 
 
-@pytest.mark.parametrize("zero_ns", [1, 3 * S, 7_654_321_098, 40 * S])
+@cases("zero_ns", [1, 3 * S, 7_654_321_098, 40 * S])
 def test_times_count_from_the_runs_start(tmp_path, zero_ns):
     rows, seconds = made_up(5_000, seed=8), made_up_seconds(seed=8)
     path = tmp_path / "run.spill"

@@ -6,6 +6,7 @@ import re
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from cases import cases
 from evidence import recording
 from harness import only_line, spillcast
 from look_files import three_weeks
@@ -70,7 +71,7 @@ def test_labels_are_escaped():
     assert samples(found["spillcast_time_seconds"], "_total", event='a "b"\\\nc') == {None: 5e-6}
 
 
-@pytest.mark.parametrize("evidence", ["ash.csv", "hdd.trc"])
+@cases("evidence", ["ash.csv", "hdd.trc"])
 def test_the_oracle_example(tmp_path, evidence):
     make_example(tmp_path)
     result = spillcast("export", evidence, "--format", "openmetrics", cwd=tmp_path)

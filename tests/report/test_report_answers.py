@@ -129,7 +129,7 @@ def ranking():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("redacted", [False, True])
+@cases("redacted", [False, True])
 def test_the_ranking_of_a_server_is_a_page(tmp_path, redacted):
     path, page = save(tmp_path / "rank.json", ranking().to_json()), tmp_path / "rank.html"
     result = spillcast("report", path, "-o", page, *["--redact"] * redacted)

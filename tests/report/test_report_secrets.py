@@ -221,7 +221,7 @@ def ranking():
     return json.loads(json.dumps(made))
 
 
-@pytest.mark.parametrize("make", [cache, fleet, forecast, io_size_sweep])
+@cases("make", [cache, fleet, forecast, io_size_sweep])
 def test_a_word_that_is_not_ours_is_in_no_redacted_page(tmp_path, make):
     planted = Planted()
     document = planted(make())

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from harness import spillcast
 from look_files import TEXTS, Server, three_weeks
 from spillcast.engines.history import Rule, steps
@@ -60,7 +61,7 @@ def test_the_page_fits_its_window(looks, tmp_path, browser, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize(
+@cases(
     ("levels", "splits"),
     [
         ([1.0] * 9, []),
@@ -75,7 +76,7 @@ def test_levels_that_change(levels, splits):
     assert steps(levels) == splits
 
 
-@pytest.mark.parametrize("text", ["temp", "temp > 10G", "temp > x/h", "disk > 1G/h", "new > -1/d"])
+@cases("text", ["temp", "temp > 10G", "temp > x/h", "disk > 1G/h", "new > -1/d"])
 def test_a_rule_of_another_grammar_is_refused(text):
     with pytest.raises(OptionInvalid):
         Rule.of(text)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from harness import ordinary_user, spillcast, spillcast_command, until
 from spillcast import _core
 from spillcast.forecast import forecast
@@ -91,7 +92,7 @@ def test_with_all_memory_the_same_is_read_from_the_page_cache(disk, tmp_path):
     assert read.quantile_s(0.5) < 0.001
 
 
-@pytest.mark.parametrize(
+@cases(
     ("meta", "cache"),
     [
         ({}, None),

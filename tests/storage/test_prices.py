@@ -4,6 +4,7 @@ from datetime import date
 
 import pytest
 
+from cases import cases
 from spillcast.errors import EvidenceDamaged, TargetUnknown
 from spillcast.storage.catalogue.managed import MOVABLE, managed_databases
 from spillcast.storage.catalogue.prices import load_prices
@@ -13,7 +14,7 @@ GIB = 1 << 30
 HEADER = "product,unit,above,price,currency,region,as_of\n"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("product", "values", "gib", "region", "cost"),
     [
         # infracost's monthly costs of the same volumes.
@@ -74,7 +75,7 @@ def test_a_file_replaces_prices(tmp_path):
     assert euros.month("aws-gp2", {}, GIB) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "where"),
     [
         ("product,unit\naws-gp3,GiB-month\n", "price"),

@@ -6,6 +6,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from cases import cases
 from engines.mysql.conftest import GROUP_BY, SORT
 from harness import available
 from spillcast.engines.engine import SessionSelector
@@ -108,7 +109,7 @@ def test_a_session_behind_a_pool_is_refused():
     assert server_of(connection) == Server("mysql", "8.0.36", "db01", instrumented=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     "dsn", ["db01", "mysql://db01:port", "mysql://db01?ssl=1", "/no/such/socket", "postgres://db"]
 )
 def test_a_dsn_that_is_none_is_refused(dsn):

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from cases import cases
 from evidence import recording
 from harness import only_line, spillcast, spillcast_command
 from plans import INSTALLATIONS
@@ -205,7 +206,7 @@ def test_a_recorded_session_s_statement_is_found_by_itself(
     )
 
 
-@pytest.mark.parametrize("end", ["c", "cd", "cd = 'so", "cd = 7 ord"])
+@cases("end", ["c", "cd", "cd = 'so", "cd = 7 ord"])
 def test_a_text_that_was_cut_is_the_beginning_of_the_statement(end):
     counted = "select a from t where b = $1 and cd = $2 order by a"
     cut = f"select a from t where b = 'x' and {end}"

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
-
+from cases import cases
 from spillcast.engines.postgres.live.activity import QueryLife, Seen
 
 #: A query that began at 100 s, seen a second later.
@@ -57,7 +56,7 @@ def test_a_query_is_shown_before_its_transaction_has_a_start():
     assert life.started_s == 100.0
 
 
-@pytest.mark.parametrize(("took_s", "phase"), [(0.05, "waiting"), (0.2, "ended")])
+@cases(("took_s", "phase"), [(0.05, "waiting"), (0.2, "ended")])
 def test_what_comes_before_the_query_that_is_waited_for(took_s, phase):
     idle = Seen(99.0, "idle", 90.0, None, 91.0, text=0)
     done = replace(idle, now_s=103.0, query_start_s=100.0, state_change_s=100.0 + took_s, text=1)

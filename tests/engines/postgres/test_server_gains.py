@@ -3,6 +3,7 @@
 import pytest
 
 import statement_files
+from cases import cases
 from spillcast.engines.gains import RankRequest
 from spillcast.engines.postgres.rank.rank import of_rows, rows_of
 from spillcast.engines.postgres.rank.snapshot import Snapshot
@@ -32,7 +33,7 @@ def gain(target, logs=None, **seen):
     return one.gains[target]
 
 
-@pytest.mark.parametrize("factor", [2, 1000])
+@cases("factor", [2, 1000])
 def test_bounds_of_what_is_saved_are_told_where_those_of_the_time_left_tell_nothing(factor):
     found = gain(f"factor:{factor}")
     least, most = (CALLS * TEMP_S * (1 - 1 / factor) / processes for processes in (3, 1))

@@ -80,7 +80,7 @@ def test_without_a_storage_its_time_is_within_the_run(observed):
         assert bound.time_bounds.upper == found.elapsed_s
 
 
-@pytest.mark.parametrize(
+@cases(
     "form",
     [
         {"latency": 9.0, "total_bytes_spilled": 3 << 30},

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import monitor_reports
+from cases import cases
 from evidence import storage
 from harness import spillcast
 from monitor_reports import IO_BYTES, IO_S, LINES, READS, WRITES
@@ -91,7 +92,7 @@ def test_options_and_a_target(tmp_path):
     assert json.loads(result.stdout)["forecast_s"] == pytest.approx(343 + 430 * 400 / 773)
 
 
-@pytest.mark.parametrize("form", ["run.xml", "active.html"])
+@cases("form", ["run.xml", "active.html"])
 def test_what_is_cut_or_damaged_is_refused(tmp_path, form):
     path, whole = tmp_path / form, FORMS[form]()
     for text in (whole[: len(whole) // 2], whole.replace("eJ", "!!"), whole.replace("</stat>", "")):

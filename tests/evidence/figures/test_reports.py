@@ -5,6 +5,7 @@ import json
 import pytest
 
 import oracle_reports
+from cases import cases
 from evidence import storage
 from harness import spillcast
 from oracle_reports import DB_TIME_S, READ_S, READS, SQL_ID, STATEMENTS, USER_IO_S, WRITE_S, WRITES
@@ -63,7 +64,7 @@ def test_tkprof_of_several_statements_asks_for_one(tmp_path):
     assert json.loads(result.stdout)["forecast_s"] == pytest.approx(343 + 215)
 
 
-@pytest.mark.parametrize("sessions", [1, 4])
+@cases("sessions", [1, 4])
 def test_both_views_together(tmp_path, sessions):
     run, plan = oracle_reports.views(sessions=sessions)
     paths = write(tmp_path / "run.csv", run), write(tmp_path / "plan.csv", plan)

@@ -163,7 +163,7 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
     assert "figures of a run hold counts, not waits" in result.stderr
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "words"),
     [
         (

@@ -3,6 +3,7 @@
 import pytest
 
 from ash_files import EXEC_ID, SQL_ID, execution, without, write_ash
+from cases import cases
 from spillcast.errors import EvidenceAmbiguous, InputError
 from spillcast.evidence.oracle.ash.executions import check_single_execution, executions, hints
 from spillcast.evidence.oracle.ash.reader import Chosen, read_ash
@@ -161,7 +162,7 @@ def test_exports_that_do_not_tell_stay_one_and_say_where_they_have_a_gap(tmp_pat
     assert "--until and --since" in hint
 
 
-@pytest.mark.parametrize(("gap_s", "said"), [(59, False), (61, True)])
+@cases(("gap_s", "said"), [(59, False), (61, True)])
 def test_a_gap_of_a_minute_is_said(gap_s, said, tmp_path):
     later = execution(20, after_s=19 + gap_s)
     ash = read_ash(write_ash(tmp_path / "ash.csv", execution(20), later, columns=FEW))

@@ -150,7 +150,7 @@ def test_columns_are_those_of_samples_and_more(tmp_path):
     assert [f.type for f in ash.samples.fields][: len(SAMPLES)] == [f.type for f in SAMPLES]
 
 
-@pytest.mark.parametrize("as_text", [False, True])
+@cases("as_text", [False, True])
 def test_parquet(as_text, tmp_path):
     columns = dict(zip(HEADING, map(list, zip(*ROWS, strict=True)), strict=True))
     times = [START + timedelta(seconds=second) for second in columns["SAMPLE_TIME"]]
@@ -281,7 +281,7 @@ def test_a_lost_quote_costs_its_own_line_only(tmp_path):
     assert [damage.line for damage in ash.damaged] == [3]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("heading", "found"),
     [
         (["SAMPLE_TIME", "SESSION_ID"], "SAMPLE_TIME, SESSION_ID"),
@@ -317,7 +317,7 @@ def test_history_by_its_columns(tmp_path):
     assert ash.samples["weight_us"].to_pylist() == [10_000_000]
 
 
-@pytest.mark.parametrize(("step_s", "source"), [(1, "V$"), (10, "DBA_HIST"), (60, "V$")])
+@cases(("step_s", "source"), [(1, "V$"), (10, "DBA_HIST"), (60, "V$")])
 def test_history_by_the_time_between_samples(step_s, source, tmp_path):
     """A session that is idle now and then: gaps are whole intervals."""
     seconds = [step_s * i for i in (0, 1, 2, 9, 10, 11, 12, 30, 31, 32, 33, 34)]
@@ -377,9 +377,7 @@ def test_dates_without_a_clock_are_noted(tmp_path):
     assert "without a time of day" in ash.notes[0]
 
 
-@pytest.mark.parametrize(
-    "wrapped", ["SQL> @ash\n\n{}\nSQL> spool off\n", "Hi,\n\n```\n{}```\n", ">"]
-)
+@cases("wrapped", ["SQL> @ash\n\n{}\nSQL> spool off\n", "Hi,\n\n```\n{}```\n", ">"])
 def test_an_export_in_a_mail_or_a_spool_is_recognised_and_read(tmp_path, wrapped):
     text = "SAMPLE_TIME,SESSION_ID,EVENT\n" + "".join(
         f"2024-09-03 20:26:0{second},7,direct path read temp\n" for second in range(4)

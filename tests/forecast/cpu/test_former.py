@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cases import cases
 from evidence import change, change_on_disk, storage
 from forecast.threads.test_overlap import MS, US, recorded, turn
 from spillcast.forecast import forecast
@@ -74,7 +75,7 @@ def test_a_recording_is_forecast_with_what_a_former_one_tells(tmp_path):
     assert only.forecast_s == pytest.approx(alone.forecast_s)
 
 
-@pytest.mark.parametrize(("read_ns", "turns"), [(2 * MS, 300), (10 * US, 200)])
+@cases(("read_ns", "turns"), [(2 * MS, 300), (10 * US, 200)])
 def test_a_former_run_as_long_or_of_other_work_tells_nothing_of_cpu_time(tmp_path, read_ns, turns):
     slow, other = run_of(tmp_path / "a.spill", 2 * MS, 0.3), tmp_path / "b.spill"
     run_of(other, read_ns, 0.2, turns)

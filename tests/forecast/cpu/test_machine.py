@@ -5,6 +5,7 @@ from math import exp
 import numpy as np
 import pytest
 
+from cases import cases
 from evidence import change, known, recording, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
@@ -48,7 +49,7 @@ def drift_s(tmp_path, here_ns, there_ns, *, passes, machine=MACHINE):
     return moved(tmp_path, here_ns, there_ns, cpu_s=cpu_s, machine=machine).total_s
 
 
-@pytest.mark.parametrize(("there_ns", "extra_us"), [(0, 0), (MS, 100), (3 * MS, 150)])
+@cases(("there_ns", "extra_us"), [(0, 0), (MS, 100), (3 * MS, 150)])
 def test_what_was_calibrated_is_added(tmp_path, there_ns, extra_us):
     found = moved(tmp_path, 0, there_ns, cpu_s=COUNT * 400e-6, machine=CALIBRATED)
     assert found.total_s == pytest.approx(COUNT * extra_us * 1e-6, rel=0.01)
@@ -98,7 +99,7 @@ def test_a_guess_may_be_far_off(tmp_path):
     assert GUESS_ERROR > 0.5
 
 
-@pytest.mark.parametrize(
+@cases(
     ("here_ns", "there_ns", "extra_us"),
     [(0, MS, 100), (MS, 5 * MS, 100), (5 * MS, 0, -200), (MS, 3 * MS, 50), (0, 20 * MS, 200)],
 )

@@ -4,6 +4,7 @@ from math import hypot
 
 import pytest
 
+from cases import cases
 from evidence import recording, storage
 from spillcast.forecast import forecast
 from spillcast.forecast.recorded_io import capture_overhead, temp_load
@@ -108,7 +109,7 @@ def test_it_is_never_most_of_the_time(tmp_path):
     assert sum(term.baseline_s for term in said.terms) == pytest.approx(10.0)
 
 
-@pytest.mark.parametrize("missing", ["call_cost_s", "calls", "overhead_s"])
+@cases("missing", ["call_cost_s", "calls", "overhead_s"])
 def test_what_was_not_measured_is_not_taken_off(tmp_path, missing):
     """As in recordings of earlier versions, and where the measurement failed."""
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=10.0, **COST | {missing: None})

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cases import cases
 from evidence import known, seconds, table, waits
 from spillcast.forecast.cpu import rehearsed_change
 from spillcast.forecast.load import Latency, rehearsed
@@ -78,7 +79,7 @@ def test_only_the_same_prefix_is_compared(tmp_path):
     assert found.each_s == pytest.approx([10e-6], rel=0.15)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@cases("threads", [1, 3])
 def test_what_was_before_the_first_operation_is_no_ones(tmp_path, threads):
     """A table read for a second or for two seconds before: nothing that temp I/O does."""
     loads = [("write", 300, 100)]
@@ -132,7 +133,7 @@ def test_what_compressing_adds_is_not_counted_twice(tmp_path):
     assert found.total_s + 0.006 == pytest.approx(300 * 30e-6, rel=0.02)
 
 
-@pytest.mark.parametrize(("done", "expected_us"), [(99, 100), (200, 120), (1000, 200)])
+@cases(("done", "expected_us"), [(99, 100), (200, 120), (1000, 200)])
 def test_latencies_weigh_by_what_was_rehearsed(tmp_path, done, expected_us):
     """1,000 writes, probed at 100 us; those rehearsed took 200 us."""
     here = run(tmp_path / "a", [("write", 1000, 50)], {"write": 50})

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cases import cases
 from harness import spillcast
 from oracle_files import READ, blocks, write_trace
 
@@ -20,7 +21,7 @@ def test_a_forecast_goes_by_the_other_lines(tmp_path, count, target):
     assert "of this query" in said.stdout
 
 
-@pytest.mark.parametrize("count", IMPOSSIBLE)
+@cases("count", IMPOSSIBLE)
 def test_a_cache_and_a_probe_leave_them_out(tmp_path, count):
     trace = write_trace(tmp_path / "a.trc", [*GOOD, (READ, 900, blocks(count))])
     said = spillcast("cache", trace, "--size", "1G")

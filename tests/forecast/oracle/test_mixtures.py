@@ -5,6 +5,7 @@ import json
 import pytest
 
 from ash_files import EXEC_ID, execution, write_ash
+from cases import cases
 from harness import spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, write_trace
 from spillcast.errors import OptionConflict, TargetUnsuited
@@ -86,7 +87,7 @@ def test_the_gap_of_an_export_without_these_columns_is_a_warning(tmp_path):
     assert any(w.code == "ash" and "perhaps two executions" in w.message for w in said.warnings)
 
 
-@pytest.mark.parametrize("options", [{"exec_id": 1}, {"since": "20:00"}, {"until": "20:00"}])
+@cases("options", [{"exec_id": 1}, {"since": "20:00"}, {"until": "20:00"}])
 def test_they_are_for_ash(tmp_path, options):
     trace = write_trace(tmp_path / "a.trc", SLOW)
     with pytest.raises(OptionConflict):

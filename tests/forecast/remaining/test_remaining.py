@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 
+from cases import cases
 from evidence import storage
 from harness import spillcast
 from spillcast.errors import NotSpilled
@@ -44,7 +45,7 @@ def spread_out(kinds):
     return [(*names[kind], next(numbers[kind])) for kind in kinds]
 
 
-@pytest.mark.parametrize(
+@cases(
     "kinds",
     ["w" * 200, "w" * 100 + "wwr" * 60, "w-" * 100, "-" * 180 + "w" * 20],
 )
@@ -63,7 +64,7 @@ def test_while_writing_goes_on_at_full_rate_there_is_a_lower_bound_alone(tmp_pat
     assert verdict([forecast(part, SAME)]).text.startswith("No upper bound")
 
 
-@pytest.mark.parametrize("kinds", ["w" * 100 + "rrw" * 20 + "r" * 20, "w" * 100 + "rrrw" * 30])
+@cases("kinds", ["w" * 100 + "rrw" * 20 + "r" * 20, "w" * 100 + "rrrw" * 30])
 def test_files_that_drain_bound_what_is_to_come(tmp_path, kinds):
     """Writing has ended, or reads outrun it."""
     left = forecast(recorded(tmp_path / "part.spill", spread_out(kinds)), SAME).to_come
@@ -172,7 +173,7 @@ def test_a_former_run_of_two_threads_tells_what_passes_beside_their_temp_io(tmp_
     assert said.forecast_s == pytest.approx(400 * STEP_S, rel=0.05)
 
 
-@pytest.mark.parametrize("timed", [False, True])
+@cases("timed", [False, True])
 def test_terms_add_up_where_threads_overlap_unevenly(tmp_path, timed):
     """Of several threads a part was seen in which their reads overlap more than their writes."""
     run = Recording.open(write_varied_recording(tmp_path / "run.spill", 2500, 12))
@@ -211,7 +212,7 @@ def test_a_former_run_tells_counts_and_work(tmp_path, written):
     assert said.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "memory", "why"),
     [
         ("select 2", "4MB", "another query"),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cases import cases
 from evidence import change, recording, storage
 from spillcast.forecast import forecast
 from spillcast.recording.meta import Machine
@@ -40,7 +41,7 @@ def test_the_run_queue_of_its_own_workers_is_no_busy_machine(tmp_path):
     assert "runnable but not scheduled for 1.60 s" in told
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cpus", "others_s"),
     [
         # Two CPUs for 2 s, less the 3.4 s that it had.

@@ -42,9 +42,7 @@ def test_what_a_recording_cannot_carry(tmp_path, capture, words):
     assert said.ceiling_s == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize(
-    "unseen", [{"lost": 10}, {"unknown_file": 10}, {"lost": 4, "unknown_file": 6}]
-)
+@cases("unseen", [{"lost": 10}, {"unknown_file": 10}, {"lost": 4, "unknown_file": 6}])
 def test_what_may_be_missing_widens_the_interval(tmp_path, unseen):
     whole = forecast(recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0), storage(THERE))
     run = recording(tmp_path / "less.spill", LOADS, elapsed_s=1.0, **unseen)

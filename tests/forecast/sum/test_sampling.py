@@ -5,6 +5,7 @@ from math import inf, log
 
 import pytest
 
+from cases import cases
 from large_recording import write_large_recording
 from spillcast.forecast import recorded
 from spillcast.forecast.ask import ask
@@ -33,7 +34,7 @@ def edited(path, **changes):
     return Recording.open(path)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@cases("seed", range(3))
 def test_a_sample_says_what_all_waits_say(tmp_path, seed):
     """Three of the stated standard errors hold; `python -m bench samples` has more of them."""
     path = write_varied_recording(tmp_path / "run.spill", WAITS, seed)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from cases import cases
 from evidence import change, known, seconds, storage, table
 from harness import spillcast
 from spillcast.errors import OptionInvalid
@@ -107,7 +108,7 @@ def test_a_quota_holds_the_query_back_where_storage_gets_fast(tmp_path, threads,
     assert said.ceiling_s == pytest.approx(least_s, rel=0.05)
 
 
-@pytest.mark.parametrize("threads", [1, 4])
+@cases("threads", [1, 4])
 def test_a_run_that_was_held_back_takes_no_longer_on_slower_storage(tmp_path, threads):
     run = recorded(tmp_path / "r.spill", threads, FAST_NS, quota_cpus=0.2)
     change(run, cpu_limits=replace(run.meta.cpu_limits, throttled_s=4.5))
@@ -119,7 +120,7 @@ def test_a_run_that_was_held_back_takes_no_longer_on_slower_storage(tmp_path, th
     assert told == "a CPU quota of 0.2 CPUs was in force, throttled 4.50 s; the forecast keeps it"
 
 
-@pytest.mark.parametrize(("threads", "asked"), [(1, 0.4), (1, 2.0), (4, 0.4), (4, 2.0)])
+@cases(("threads", "asked"), [(1, 0.4), (1, 2.0), (4, 0.4), (4, 2.0)])
 def test_another_quota_may_be_asked_for(tmp_path, threads, asked):
     run = recorded(tmp_path / "r.spill", threads, FAST_NS, quota_cpus=0.2)
     said = forecast(run, on(FAST_NS), cpu_quota=asked)
@@ -173,14 +174,14 @@ def test_where_nobody_saw_cpu_time_it_is_refused_if_it_may_matter(tmp_path):
     assert "throttled it for 5 s" in forecast(run, on(SLOW_NS)).refused
 
 
-@pytest.mark.parametrize("asked", [{"cpus": 0}, {"cpu_quota": 0.0}, {"cpu_quota": float("nan")}])
+@cases("asked", [{"cpus": 0}, {"cpu_quota": 0.0}, {"cpu_quota": float("nan")}])
 def test_what_no_cpu_can_give_is_refused(tmp_path, asked):
     run = recorded(tmp_path / "r.spill", 1, FAST_NS, elapsed_ns=2 * 10**9)
     with pytest.raises(OptionInvalid):
         forecast(run, on(FAST_NS), **asked)
 
 
-@pytest.mark.parametrize("threads", [1, 4])
+@cases("threads", [1, 4])
 def test_a_quota_that_was_not_in_force_is_left_out(tmp_path, threads):
     """A process that was moved into its group at the end had far more CPU time than the quota."""
     free = recorded(tmp_path / "free.spill", threads, FAST_NS)

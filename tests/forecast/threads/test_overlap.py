@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cases import cases
 from evidence import known, seconds, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.projection import baseline_of, projection
@@ -66,7 +67,7 @@ def alternating(path, *, cpu_ns, latency_ns):
     return recorded(path, rows, elapsed_ns=now_ns, latency_ns=latency_ns)
 
 
-@pytest.mark.parametrize("target_us", [0, 200, 5000])
+@cases("target_us", [0, 200, 5000])
 def test_threads_with_a_core_each_overlap(tmp_path, target_us):
     run = independent(
         tmp_path / "run.spill", threads=2, cpu_ns=300 * US, latency_ns=MS,

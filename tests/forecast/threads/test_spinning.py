@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cases import cases
 from evidence import change, change_on_disk, storage
 from forecast.threads.test_overlap import MS, US, recorded, turn
 from spillcast.forecast import forecast
@@ -69,7 +70,7 @@ def test_a_former_run_that_burned_as_much_tells_a_burst_to_be_work(tmp_path):
     assert said.forecast_s > 4 * WORKED_S
 
 
-@pytest.mark.parametrize("latency_ns", [US, 10 * US, 100 * US])
+@cases("latency_ns", [US, 10 * US, 100 * US])
 def test_temp_io_adds_no_more_than_its_operations_take(tmp_path, latency_ns):
     run = beside(tmp_path / "r.spill", [], spun_s=0.0)
     said = forecast(run, storage({("read", 4096): latency_ns}))

@@ -2,11 +2,12 @@
 
 import json
 import os
+import signal
 
 import pytest
 
 from harness import environment, only_line, spillcast
-from postgres_rig import Client, meta_of, recorder
+from postgres_rig import Client, meta_of, recorder, until_kept
 
 SORT = 'select count(*) as "été" from (select f, id from t order by id, f offset 0) s'
 OURS = (
@@ -64,9 +65,11 @@ def test_a_session_is_recorded_from_anywhere(encoded, served, tmp_path, environm
 def test_all_sessions_are_recorded_from_anywhere(encoded, served, tmp_path):
     for place, dsn in encoded.items():
         output = tmp_path / f"{place}.spills"
-        with recorder(output, "--postgres", dsn, "--all", "--duration", "8s", "--json") as process:
+        with recorder(output, "--postgres", dsn, "--all", "--json") as process:
             process.stderr.readline()
             sort(served)
+            until_kept(output, 1)
+            process.send_signal(signal.SIGINT)
             stdout, stderr = process.communicate()
         assert (process.returncode, stderr) == (0, "")
         said = json.loads(stdout)

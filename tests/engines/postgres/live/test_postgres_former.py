@@ -56,7 +56,6 @@ def part(counting, tmp_path_factory):
         counting.until_running(client)
         wanted = SessionSelector(backend=client.pid)
         record_postgres(counting.dsn, path, wanted, options=RecordOptions(duration_s=0.5))
-        client.connection.cancel()
     return Recording.open(path)
 
 
@@ -149,10 +148,11 @@ def test_a_call_that_may_have_been_cancelled_is_called_so(newest, tmp_path):
 
 
 def test_a_call_that_ends_is_a_whole_run(counting, tmp_path):
-    query, words = spills(9).replace("max", "min"), []
-    for path in (None, tmp_path / "whole.spill"):
+    words = []
+    # The second call sleeps after its spill, so that it is recorded before it ends.
+    for path, sleep_s in ((None, 0), (tmp_path / "whole.spill", 2)):
         with counting.client(**ALONE) as client:
-            client.run(query)
+            client.run(spills(9, sleep_s).replace("max", "min"))
             if path is not None:
                 counting.until_running(client)
                 record_postgres(

@@ -20,6 +20,7 @@ from postgres_rig import (
     meta_of,
     private_server,
     recorder,
+    until_kept,
 )
 from spillcast.engines.postgres.live.record_all import record_all_of_postgres
 from spillcast.recording import Recording
@@ -54,10 +55,6 @@ def recordings(output):
     metas = {path.stem: meta_of(path) for path in output.iterdir()}
     assert all(name.partition("-")[0] == str(m["engine"]["pid"]) for name, m in metas.items())
     return metas
-
-
-def until_kept(output, count):
-    until(lambda: len(list(output.glob("*.spill/meta.json"))) == count, "the recordings")
 
 
 def check_is_of(path, plan, unassigned=0):

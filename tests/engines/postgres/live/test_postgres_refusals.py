@@ -88,25 +88,18 @@ def test_a_dsn_that_leads_nowhere_is_not_repeated(dsn, tmp_path):
 
 def test_what_an_ordinary_role_may_not_see(newest, ordinary, tmp_path):
     with newest.client() as client:
-        # Longer than all recorders take to start, and cancelled after the last.
+        # Longer than all recorders take to start.
         client.run("select pg_sleep(300)")
-        try:
-            newest.until_running(client)
-            for asked in (
-                ("--backend", client.pid),
-                ("--query", "pg_sleep"),
-                ("--wait-for-spill",),
-            ):
-                told = only_line(record(ordinary, *asked, cwd=tmp_path), 2)
-                assert "role ordinary may not see" in told
-                assert "grant pg_monitor to ordinary" in told
-            with newest.connect() as connection:
-                connection.execute("grant pg_monitor to ordinary")
-            asked = ("--query", "pg_sleep", "--duration", "1s")
-            result = record(ordinary, *asked, "-o", tmp_path / "run.spill")
-            assert result.returncode == 0, result.stderr
-        finally:
-            client.connection.cancel()
+        newest.until_running(client)
+        for selector in (("--backend", client.pid), ("--query", "pg_sleep"), ("--wait-for-spill",)):
+            message = only_line(record(ordinary, *selector, cwd=tmp_path), 2)
+            assert "role ordinary may not see" in message
+            assert "grant pg_monitor to ordinary" in message
+        with newest.connect() as connection:
+            connection.execute("grant pg_monitor to ordinary")
+        selector = ("--query", "pg_sleep", "--duration", "1s")
+        result = record(ordinary, *selector, "-o", tmp_path / "run.spill")
+        assert result.returncode == 0, result.stderr
 
 
 def test_an_ordinary_role_may_record_what_it_runs_itself(newest, ordinary, tmp_path):

@@ -3,9 +3,11 @@
 import os
 import re
 import subprocess
+from itertools import product
 
 import pytest
 
+from cases import cases
 from spillcast.engines.postgres.connection import identifier, literal
 
 #: Each would make a file ``planted`` if some layer of quoting took it for its own.
@@ -42,10 +44,9 @@ def psql(moving):
     return run
 
 
-@pytest.mark.parametrize("conforming", ["on", "off"])
-@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
-def test_a_server_reads_what_was_meant(moving, text, conforming):
-    with moving.connect() as connection:
+@cases(("text", "conforming"), product(TEXTS, ["on", "off"]))
+def test_a_server_reads_what_was_meant(running, text, conforming):
+    with running.connect() as connection:
         connection.execute(f"set standard_conforming_strings = {conforming}".encode())
         name = text[:20] or "x"
         query = f"select {literal(text)} as {identifier(name)}"
