@@ -18,7 +18,7 @@ _END = re.compile(r"\s{8,}-{20,}\s*")
 _TITLE_RULE = re.compile(r"\s*~{3,}")
 _HEADING_LINES = 5
 #: Above and below the heading of a table with bars, and below its rows.
-_BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*|\s*[|+](?:[\s:]*-+[\s:]*[|+])+\s*")
+_BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*|\s*[|+]?(?:[ :]*-+[ :]*[|+])+[ :-]*")
 Row = dict[str, str]
 #: Figures of temp I/O: a wait's name with a count or a time, and blocks of a row source.
 FIGURES = re.compile(
@@ -49,7 +49,7 @@ class Table:
         for row in self.cells:
             cells: Row = {}
             for name, cell in zip(self.names, row, strict=False):
-                cells.setdefault(name, cell.strip())
+                cells.setdefault(name, cell.strip(" *`"))
             yield cells
 
     def has(self, *parts: str) -> bool:
@@ -129,37 +129,38 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
 def bar_tables(path: Path, lines: Sequence[str], hint: str, first: int = 0) -> Iterator[Table]:
     """Tables with bars between their cells, whose blanks are kept.
 
-    A table ends at a rule. A table in Markdown, whose rule has bars, ends with its rows. ``first``
-    is the number of the first line. InputError where a row has not as many cells as the heading,
-    and where a table has no end.
+    A table ends at a rule. A table in Markdown, whose rule has bars, ends with its rows, and its
+    rows may have no bars around them. ``first`` is the number of the first line. InputError where
+    a row has not as many cells as the heading, and where a table has no end.
     """
-    heading: list[list[str]] = []
+    heading: list[str] = []
     table: Table | None = None
-    in_markdown = False
+    in_markdown, bars = False, "|"
     for at, line in enumerate(lines, first):
         is_rule = _BAR_RULE.fullmatch(line) is not None
-        is_row = not is_rule and line.lstrip().startswith("|")
+        is_row = not is_rule and ("|" in line if in_markdown else line.lstrip().startswith("|"))
         if table is not None and table.cells and (is_rule or (in_markdown and not is_row)):
-            table.last = at
+            table.last, in_markdown = at, False
             yield table
             heading, table = [], None
-        elif is_rule and table is None and heading:
+        elif is_rule and table is None:
+            in_markdown = "|" in line
+            bars = "" if in_markdown and not line.lstrip().startswith("|") else "|"
+            if in_markdown:
+                heading = [above for above in lines[max(at - first - 1, 0) : at - first] if above]
+            if heading:
+                table = Table(_names(heading, bars), at - len(heading))
+        elif is_row and table is None:
+            heading.append(line)
+        elif is_row and table is not None:
+            cells = _cells(line, bars)
             # A client that breaks lines breaks the rules as well.
-            if len({len(cells) for cells in heading}) > 1:
-                raise ValueError("the lines of a table's heading have not as many columns")
-            table = Table([name_of("".join(parts)) for parts in zip(*heading, strict=True)])
-            table.first, in_markdown = at - len(heading), "|" in line
-        elif is_row:
-            cells = line.strip().removeprefix("|").removesuffix("|").split("|")
-            if table is None:
-                heading.append(cells)
-            elif len(cells) != len(table.names):
+            if len(cells) != len(table.names) and not in_markdown:
                 raise EvidenceDamaged(
                     f"{path}: line {at + 1:,} has not as many columns as its table", hint
                 )
-            else:
-                table.cells.append(cells)
-                table.at.append(at)
+            table.cells.append(cells)
+            table.at.append(at)
         elif table is None:
             heading = []
     if table is not None and in_markdown:
@@ -167,6 +168,17 @@ def bar_tables(path: Path, lines: Sequence[str], hint: str, first: int = 0) -> I
         yield table
     elif table is not None:
         raise EvidenceDamaged(f"{path}: it is cut: its last table has no end", hint)
+
+
+def _cells(line: str, bars: str) -> list[str]:
+    return line.strip().removeprefix(bars).removesuffix(bars).split("|")
+
+
+def _names(heading: Sequence[str], bars: str) -> list[str]:
+    rows = [_cells(line, bars) for line in heading]
+    if len({len(cells) for cells in rows}) > 1:
+        raise ValueError("the lines of a table's heading have not as many columns")
+    return [name_of("".join(parts)) for parts in zip(*rows, strict=True)]
 
 
 def _cut(line: str, ends: Sequence[int]) -> list[str]:
@@ -192,7 +204,8 @@ def _with_whole_rows(text: str) -> str:
     for line in text.split("\n"):
         row = lines[-1] if lines else ""
         begins = row.lstrip().startswith("|")
-        if begins and line.find("|") not in (-1, row.find("|")) and joined < _BROKEN_MAX:
+        continues = line.find("|") not in (-1, row.find("|")) and not _BAR_RULE.fullmatch(line)
+        if begins and continues and joined < _BROKEN_MAX:
             lines[-1] += line
             joined += 1
         else:
