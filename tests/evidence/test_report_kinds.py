@@ -80,6 +80,14 @@ def test_tables_without_names_are_no_temp_files(figures):
     assert temp.bytes == (48000 - 33000 + 15000) * BLOCK
 
 
+def test_row_sources_of_indexes_have_an_object_id_and_pages_break_long_ones(figures):
+    table = source(2, "TABLE ACCESS BY INDEX ROWID T", 33000, 0)
+    index = source(3, "INDEX RANGE SCAN T_PK", 9000, 0).replace("us)\n", "us)(object id 73730)\n")
+    broken = JOIN.replace(" time=9 us)", "\n         time=9 us cost=2\n         card=5)")
+    for sources in (JOIN + table + index, broken + table + index):
+        assert figures(tkprof(sources=sources)).bytes == (48000 - 33000 + 15000) * BLOCK
+
+
 def test_release_11_1_writes_of_tables_are_none(figures):
     lines = source(0, "HASH GROUP BY", 2590, 2590) + source(1, "PARTITION RANGE ALL", 1649, 1649)
     lines += source(2, "TABLE ACCESS FULL S PARTITION: 1 28", 1649, 1649)
@@ -188,6 +196,12 @@ def test_names_of_columns_beside_the_title(figures):
 def test_all_operations_with_work_areas_spill(figures, operation):
     text = report_disguises.xplan().replace("HASH JOIN         ", f"{operation:18.18}")
     assert figures(text).writes.count == -(-33668 // 31)
+
+
+def test_a_serial_plan_has_one_process_whatever_a_line_took(figures):
+    text = report_disguises.xplan().replace("00:00:28.91", "01:28:30.86")
+    found = figures(text)
+    assert (found.processes, found.time_bounds.upper) == (1, 29.2)
 
 
 def test_temp_space_of_an_operation_that_is_not_known_is_no_run_without_spill(figures):
@@ -353,6 +367,10 @@ Plan hash value: 1
         ("WORKLOAD REPOSITORY COMPARE PERIOD REPORT\n", "compares two periods"),
         (ESTIMATED, "estimated"),
         (ESTIMATED.replace("Rows", "Used-Tmp"), "Reads and Writes are missing"),
+        (
+            ESTIMATED.replace("Rows", "Used-Mem").replace("   1 |", "9K (1)|"),
+            "Reads and Writes are missing",
+        ),
         (
             "Top User Events\n\nEvent   % Load\ndirect path read temp  2.59\n",
             "not understood|no table",

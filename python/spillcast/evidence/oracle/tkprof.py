@@ -1,7 +1,7 @@
 """tkprof's output: a statement's calls, its waits for temp files, and blocks of its row sources."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
@@ -35,6 +35,9 @@ _CALL = re.compile(rf"\s*(Parse|Execute|Fetch|[Tt]otal){_N}{_N}{_N}{_N}(?:{_N}){
 #: Rows of a row source and the blanks that its depth is told by; its figures.
 _ROWS = re.compile(r"(?:\s*+\d++){,3}+(\s*+)(?=[A-Z])")
 _SOURCE = re.compile(r"(?:cr|p?r|p?w)=\d[^()]*+\)\s*+")
+_OBJECT = re.compile(r"\(object id \d+\)\s*$")
+#: A row source that is broken into several lines, of which no more follow.
+_BROKEN, _BROKEN_MAX = re.compile(r"\s*+\d[\d\s]*+[A-Z][^=]*\((?:cr|p?r|p?w)=[^()]*"), 4
 _FIGURE = re.compile(r"\b(p?r|p?w)=(\d+)")
 _CAPTURED = re.compile(r"\s*Number of plan statistics captured:\s*(\d+)\s*")
 _SQL_ID = re.compile(r"SQL ID\s*:\s*(\w{13})(?:.*Plan Hash:\s*(\d+))?")
@@ -103,7 +106,7 @@ class Section:
 def read(paths: list[Path], selection: Selection) -> Counts:
     """The figures of one statement. InputError where none spilled, or several did."""
     (path,) = paths
-    lines = report_text(path, HOW).splitlines()
+    lines = list(_whole_lines(report_text(path, HOW).splitlines()))
     sections = list(_sections(path, lines))
     spilling = [(section, spilled(path, section.lines, HOW)) for section in sections]
     spilling = [
@@ -246,6 +249,18 @@ def _check(path: Path, section: Section, blocks: Spilled) -> None:
     hold(path, comparisons, HOW)
 
 
+def _whole_lines(lines: Sequence[str]) -> Iterator[str]:
+    """The lines, with row sources in one line each."""
+    at = 0
+    while at < len(lines):
+        line, end = lines[at], at + 1
+        while _BROKEN.fullmatch(line) and end < min(len(lines), at + _BROKEN_MAX):
+            line, end = f"{line} {lines[end].strip()}", end + 1
+        is_whole = not _BROKEN.fullmatch(line)
+        yield line if is_whole else lines[at]
+        at = end if is_whole else at + 1
+
+
 def _sections(path: Path, lines: list[str]) -> Iterator[Section]:
     """The statements; the totals of all statements at the end are none."""
     head, section, known, sections = list[str](), None, set[int](), list[Section]()
@@ -296,8 +311,8 @@ def _part(section: Section, line: str) -> bool:
 
 
 def _source(line: str) -> PlanLine | None:
-    """A row source: rows, indented operation, and figures in the last parentheses."""
-    head, _, tail = line.rpartition("(")
+    """A row source: rows, indented operation, and figures in the last parentheses but an id's."""
+    head, _, tail = _OBJECT.sub("", line).rpartition("(")
     rows = _ROWS.match(head)
     if rows is None or _SOURCE.fullmatch(tail) is None:
         return None

@@ -29,6 +29,8 @@ HOW = (
 _CURSOR = re.compile(r"\W*+SQL_ID:?\s+(\w{13}),?(?:\s+child number\s+(\d+))?.*", re.IGNORECASE)
 _HASH = re.compile(r"\W*+Plan hash value\s*:\s*(\d+).*", re.IGNORECASE)
 _ROW_ID = re.compile(r"[*\s-]*(\d+)\s*")
+#: Passes through temp files, and executions with one pass or with more.
+_PASSES = re.compile(r"\([1-9]\d*\)|/0*[1-9]")
 _MEASURED = {"a-time", "a-rows", "reads", "writes", "used-mem", "used-tmp", "max-tmp", "o/1/m"}
 
 
@@ -80,7 +82,10 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
     moved = {"read": blocks.read_blocks, "write": blocks.written_blocks}
     counts = {op: -(-count // OPERATION_BLOCKS) for op, count in moved.items()}
     elapsed_s = plan.lines[0].elapsed_s or 0.0
-    most_s = elapsed_s if blocks.elapsed_s is None else blocks.elapsed_s
+    busy_s = elapsed_s
+    if any(line.operation.startswith("PX ") for line in plan.lines):
+        busy_s = max(line.elapsed_s or 0.0 for line in plan.lines)
+    most_s = elapsed_s if blocks.elapsed_s is None else min(blocks.elapsed_s, busy_s)
     because = "the plan has the time of each line, its I/O and its CPU time together"
     times = at_most(most_s, counts["read"], counts["write"], because)
     size = selection.block_bytes
@@ -99,7 +104,7 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
         elapsed_unknown="" if elapsed_s else "the plan has no A-Time",
         reads=reads,
         writes=writes,
-        busy_s=max(line.elapsed_s or 0.0 for line in plan.lines),
+        busy_s=busy_s,
         time_bounds=times.within if most_s else None,
         statement=Statement(plan.sql_id, struck_text("\n".join(plan.text)) or None, 1, 1),
         notes=notes,
@@ -140,7 +145,8 @@ def _take(path: Path, plan: Plan, at: int, cells: list[str]) -> None:
     )
     operation = named["operation"]
     elapsed_s = value_of(seconds_of(named.get("a-time", "")))
-    if value_of(number_of(named.get("used-tmp") or named.get("max-tmp") or "")):
+    uses_temp = value_of(number_of(named.get("used-tmp") or named.get("max-tmp") or ""))
+    if uses_temp or any(_PASSES.search(named.get(name, "")) for name in ("used-mem", "o/1/m")):
         plan.used_temp = plan.used_temp or operation.strip()
     depth = len(operation) - len(operation.lstrip())
     if not plan.lines:
