@@ -56,6 +56,23 @@ def test_a_plan_gives_bounds_and_the_buffer_that_is_enough(tmp_path):
     assert read_figures([path]).io_bounds.upper.writes == io.upper.writes
 
 
+STARS, LINE = "*" * 27, "+" + "-" * 40 + "+"
+SHOWN = json.dumps(SORTED, indent=2)
+
+
+@cases(
+    "text",
+    [
+        f"{STARS} 1. row {STARS}\nANALYZE: {SHOWN}\n1 row in set (1.844 sec)\n",
+        f"t> analyze ...\n{LINE}\n| ANALYZE{' ' * 32}|\n{LINE}\n| {SHOWN} |\n{LINE}\n",
+    ],
+)
+def test_what_the_client_prints_is_the_plan(tmp_path, text):
+    (path := tmp_path / "plan.txt").write_text(text)
+    (plain := tmp_path / "plan.json").write_text(json.dumps(SORTED))
+    assert read_figures([path]).reads == read_figures([plain]).reads
+
+
 @cases(
     "text",
     [

@@ -213,6 +213,7 @@ FOREIGN = (
     ("Snowflake", r"bytes spilled to (?:local|remote) (?:storage|disk)[^\w\n]{1,80}+([\d.]+ ?\w*)",
      r"(?:total elapsed|execution) time[^\w\n]{1,80}+([\d.]+ ?m?s)\b"),
     ("Trino", r"\bSpilled: ([\d.]+ ?\w+)", r"\bExecution(?: time)?: ([\d.]+ ?m?s)\b"),
+    ("TiDB", r"^\|.*\btime:.*\|\s*([\d.]+ [KMGT]?B)\s*\|$", r"\btime:([\d.]+m?s)\b"),
     ("DataFusion", r"\bspilled_bytes=([\d.]+ ?[KMGT]?i?B?)\b", r"(?!)"),
 )  # fmt: skip
 KINDS: Sequence[Kind] = (

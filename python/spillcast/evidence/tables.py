@@ -1,25 +1,48 @@
-"""Tables that clients draw in text or HTML -> lines of a plan, or CSV."""
+"""Tables as clients write them: drawn in text or HTML -> lines of a plan, or CSV; CSV, TSV and JSON
+-> rows by column.
+"""
 
 import csv
 import io
+import json
 import re
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from itertools import dropwhile
+from pathlib import Path
+from typing import Any
+
+from spillcast.gate import damaged, json_of
 
 _BARS = "|│║┃"
 #: A row of a table goes on in the next line: as psql marks it.
 _MORE = ("+", "↵", "⏎")
 #: A line goes on in the next, in psql's format "wrapped".
 _WRAPS = (".", "…")
-_RULE = re.compile(r"[\s|+:│║┃┼╪╬├┤╞╡╟╢╠╣┌┐╔╗╒╕╓╖┬╤╦╥═─━-]*")
+_RULE = re.compile(r"[\s|+:│║┃┼╪╬╇├┤╞╡╟╢╠╣┡┩┌┐╔╗╒╕╓╖┏┓┬╤╦╥┳═─━-]*")
+#: A heading in the upper border of a table.
+_IN_BORDER = re.compile(r"\s*[┌╭]─+[^┬┐╮\n]*[^\W_].*[┐╮]\s*")
+_HEADING_OF_BORDER = str.maketrans({"─": " ", **dict.fromkeys("┌╭┬┐╮", "│")})
 _BOTTOM = re.compile(r"[\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*[└┘╚╝╘╛╙╜][\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*|\s*\+[-+=]+\+\s*")
 _CLOSING = tuple(_BARS)
-_JOINTS = "+┼╪╬"
+_JOINTS = "+┼╪╬╇"
 _COUNT = re.compile(r"\s*\([\d,. ]+ [^\W\d]+\)\s*")
 _RECORD = re.compile(r"[-+*╔╒┌╭═─├╞╟|\[ ]+R[Ee][Cc][Oo][Rr][Dd] \d+\b\W*")
+#: The same of clients that write a colon between a name and its value.
+_COLON_RECORD = re.compile(r"Row \d+:|\*{3,} \d+\. row \*{3,}")
+_COLON_FIELD = re.compile(r"\s*([\w.]+|\w\S*\(.*\)|\S+\['\w+'\]):(?: +(.*)|)")
+_SET = re.compile(r"\d+ rows? in set\b.*")
+#: What ClickHouse prints behind a large number.
+_ROUNDED = re.compile(r"(\d+) -- [\d.]+ \w+")
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
+#: Words below a table, or the prompt of psql.
+_BELOW_TABLE = re.compile(
+    r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\W\d]|[-=*!(][>#]$|^\(\d+ [^\W\d]+\)$|^```"
+)
 #: A column that tells that a table is one of ours, and not part of a report.
-_OURS = re.compile(r"\bQUERY PLAN\b|\bcalls\b.*\btemp_blks_|\btemp_blks_.*\bcalls\b", re.I)
+_OURS = re.compile(
+    r"\bQUERY PLAN\b|\bcalls\b.*\btemp_blks_|\btemp_blks_.*\bcalls\b|\bquery_duration_ms\b", re.I
+)
 #: Rows in JSON, or a heading: names beside each other, and no statement about them.
 _TABLE = re.compile(
     r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_blks_)"
@@ -38,6 +61,75 @@ def table_of(text: str) -> str:
     """The text from the heading of a table of ours, or from its rows in JSON; else all of it."""
     match = None if text.lstrip()[:1] in ("[", "{") else _TABLE.search(text)
     return text.strip() if match is None else text[match.start() :].strip()
+
+
+def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
+    """The rows of a table in JSON, CSV or TSV, which begins with its heading.
+
+    InputError, or ValueError, where a row is cut or damaged.
+    """
+    if text.lstrip()[:1] in ("[", "{"):
+        return list(_objects(text.strip(), path, hint))
+    cells = cells_of(text)
+    names = [name.strip(' "') for name in next(cells, [])]
+    rows = []
+    for number, row in enumerate(cells, 1):
+        if len(names) > 1 and not any(row[1:]) and _BELOW_TABLE.search(row[0].strip()):
+            break
+        if row == names:
+            raise ValueError("a second heading: put each export into a file of its own")
+        if len(row) != len(names):
+            what = f"row {number} has {len(row)} values and not {len(names)}: it is cut"
+            raise damaged(path, what, hint)
+        rows.append({name: cell.strip() or None for name, cell in zip(names, row, strict=True)})
+    return rows
+
+
+def cells_of(text: str) -> Iterator[list[str]]:
+    """The cells of each line of CSV or TSV that has some."""
+    separator = max(",;|\t", key=text.split("\n", 1)[0].count)
+    # The text of a statement has no limit.
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    if separator == "\t" and '\t"' not in text:
+        cells = (list(map(_unescaped, line.split("\t"))) for line in text.split("\n"))
+    else:
+        cells = csv.reader(io.StringIO(text), delimiter=separator, strict=True)  # type: ignore[assignment]
+    return (row for row in cells if any(row))
+
+
+def _unescaped(cell: str) -> str:
+    """A value of TSV or Markdown without its escapes."""
+    if "\\" not in cell:
+        return cell
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), cell)
+
+
+def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
+    """Objects one after the other, in a list, or below ``data``, and lists with names there."""
+    decoder, at = json.JSONDecoder(), 0
+    while text[at : at + 1] in ("[", "{"):
+        try:
+            end = decoder.raw_decode(text, at)[1]
+        except (ValueError, RecursionError):
+            end = len(text)
+        value, names = json_of(text[at:end], path, hint), []
+        if isinstance(value, dict) and isinstance(value.get("data"), list):
+            names = [column["name"] for column in value.get("meta", [])]
+            value = value["data"]
+        for row in value if isinstance(value, list) else [value]:
+            if isinstance(row, list) and len(row) == len(names):
+                row = dict(zip(names, row, strict=True))
+            if not isinstance(row, dict):
+                raise damaged(path, "a row is not an object", hint)
+            yield row
+        at = len(text) - len(text[end:].lstrip(" \t\n,"))
+
+
+def drawn(text: str) -> str:
+    """The text with its tables as CSV."""
+    lines = text.split("\n")
+    plain = (draw(lines) for draw in (page, expanded, grid))
+    return "\n".join(next((table for table in plain if table is not None), lines))
 
 
 def page(lines: list[str]) -> list[str] | None:
@@ -99,6 +191,7 @@ class _Page(HTMLParser):
 
 def grid(lines: list[str]) -> list[str] | None:
     """A table with a heading and a rule below it."""
+    lines = [part for line in lines for part in _with_rule(line)]
     for at in range(1, len(lines)):
         if _is_rule(lines[at]) and lines[at - 1].strip() and _is_ours(lines, at):
             end = next((n for n in range(at + 1, len(lines)) if _ends(lines[n])), len(lines))
@@ -109,6 +202,13 @@ def grid(lines: list[str]) -> list[str] | None:
             before = [line for line in lines[: at - 1] if not _is_rule(line) or not line.strip()]
             return [*before, *rows, *_after(lines[end:])]
     return None
+
+
+def _with_rule(line: str) -> list[str]:
+    """A heading that stands in a border, and a rule below it; or the line."""
+    if _IN_BORDER.fullmatch(line) is None:
+        return [line]
+    return [line.translate(_HEADING_OF_BORDER), re.sub(r"[^\s┬]", "─", line).replace("┬", "┼")]
 
 
 def _after(lines: list[str]) -> list[str]:
@@ -151,7 +251,10 @@ def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
     starts = _starts(rule)
     if not any(bar in heading for bar in _BARS):
         names = [name.strip() for name in _at(heading, starts)]
-    return _plain(names, _many(body, len(names), starts, framed))
+    rows = _many(body, len(names), starts, framed)
+    if rule.lstrip().startswith("|") and "+" not in rule:
+        rows = (list(map(_unescaped, row)) for row in rows)
+    return _plain(names, rows)
 
 
 def _one_column(body: list[str], framed: bool) -> list[str]:
@@ -160,7 +263,7 @@ def _one_column(body: list[str], framed: bool) -> list[str]:
     blank = all(line.startswith((" ", *_WRAPS, *_BARS)) for line in body if line.strip())
     lines: list[str] = []
     for line in body:
-        line = line.lstrip()[1:] if framed else line
+        line = line.lstrip()[1:] if framed and line.lstrip()[:1] in tuple(_BARS) else line
         line = line.rstrip()[:-1] if closed else line
         mark = line[:1]
         line = _without_mark(line[1:] if blank or mark in _WRAPS else line)
@@ -212,12 +315,13 @@ def _many(body: list[str], columns: int, starts: list[int], framed: bool) -> Ite
             break
         cells = _split(line, framed)
         if len(cells) != columns and len(starts) == columns:
-            cells = _at(line, starts)
-        cells = [cell.rstrip() for cell in cells] + [""] * (columns - len(cells))
+            # Where the last columns are missing the line is cut; the last may be empty.
+            cells = _at(line, starts)[: sum(start <= len(line) for start in starts) + 1]
+        cells = [cell.rstrip() for cell in cells] + [""] * (len(cells) == columns - 1)
         continues = any(cell.endswith(_MORE) for cell in cells)
         cells = [_without_mark(cell).strip() for cell in cells]
         if row is not None and is_continued:
-            row = [f"{old}\n{new}" if new else old for old, new in zip(row, cells, strict=True)]
+            row = [f"{old}\n{new}" if new else old for old, new in zip(row, cells, strict=False)]
         else:
             if row is not None:
                 yield row
@@ -228,20 +332,27 @@ def _many(body: list[str], columns: int, starts: list[int], framed: bool) -> Ite
 
 
 def expanded(lines: list[str]) -> list[str] | None:
-    """Records of psql's expanded output, a column a line."""
-    if not any(_RECORD.fullmatch(line) for line in lines):
+    """Records of psql, MySQL or ClickHouse, a column a line."""
+    has_colons = any(map(_COLON_RECORD.fullmatch, lines))
+    record = _COLON_RECORD if has_colons else _RECORD
+    if not any(map(record.fullmatch, lines)):
         return None
     records: list[dict[str, str]] = []
     before: list[str] = []
     name: str | None = None
     width = 0
     for line in lines:
-        if _RECORD.fullmatch(line):
+        if record.fullmatch(line):
             records.append({})
             name = None
         elif not records:
             before.append(line)
-        elif line.strip() and not _ends(line):
+        elif has_colons and (match := _COLON_FIELD.fullmatch(line)):
+            name = match[1]
+            records[-1][name] = (match[2] or "").strip()
+        elif has_colons and name is not None:
+            records[-1][name] += "\n" + line if line.strip() and not _SET.match(line) else ""
+        elif not has_colons and line.strip() and not _ends(line):
             inner = line.rstrip()
             if inner.lstrip()[:1] in tuple(_BARS) and inner[-1:] in tuple(_BARS):
                 inner = inner.lstrip()[1:-1]
@@ -258,7 +369,7 @@ def expanded(lines: list[str]) -> list[str] | None:
     if not records or not records[0]:
         return None
     names = list(records[0])
-    rows = [[record.get(name, "") for name in names] for record in records]
+    rows = [[record[name] for name in names if name in record] for record in records]
     return [*before, *_plain(names, rows)]
 
 
@@ -275,9 +386,9 @@ def _field(line: str, width: int) -> tuple[str, str, str]:
 def _plain(names: list[str], rows: "Iterator[list[str]] | list[list[str]]") -> list[str]:
     """The lines of the only column, or the rows as CSV."""
     if len(names) == 1:
-        return [line for row in rows for line in row[0].split("\n")]
+        return [line for row in rows for cell in row for line in cell.split("\n")]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows(rows)
+    writer.writerows([_ROUNDED.sub(r"\1", cell) for cell in row] for row in rows)
     return out.getvalue().split("\n")

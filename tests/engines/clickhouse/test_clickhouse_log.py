@@ -30,6 +30,15 @@ def test_every_format_has_the_same_queries(runs):
         assert not any("hunter2" in q.query for q in queries), suffix
 
 
+@pytest.mark.parametrize("suffix", ["pretty.txt", "vertical.txt", "md", "names.csv"])
+def test_a_pasted_table_is_the_table(runs, tmp_path, suffix):
+    lines = (runs / f"log.{suffix}").read_text().splitlines(True)
+    path = tmp_path / "mail.txt"
+    path.write_text("".join(f"> {line}" for line in ["Look:\n", "```\n", *lines, "```\n"]))
+    wanted = [query.events for query in read_rows(runs / "log.jsonl")]
+    assert [query.events for query in read_rows(path)] == wanted
+
+
 def test_counts_are_those_of_the_server(runs):
     """All is known of queries by one thread: each spill is read once, for none has a LIMIT."""
     spilled = [

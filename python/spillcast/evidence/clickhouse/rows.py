@@ -1,8 +1,5 @@
 """Exports of system.query_log in ClickHouse's output formats -> finished queries."""
 
-import csv
-import io
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceIncomplete, SelectionEmpty
+from spillcast.evidence.tables import cells_of, drawn, rows_of
 from spillcast.evidence.text import text_of
+from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, reading
 from spillcast.redaction import struck_text
 from spillcast.tabular import plain_rows
@@ -43,15 +42,9 @@ _EVENT_NAME = re.compile(
 )
 _PAIR = re.compile(r"\s*'((?:[^'\\]|\\.)*)'\s*:\s*(-?\d+|'(?:[^'\\]|\\.)*')\s*(?:,|$)")
 _WORDS = re.compile(r"'((?:[^'\\]|\\.)*)'")
-_RECORD = re.compile(r"^Row \d+:\n[─-]+\n", re.MULTILINE)
-_RECORD_CUT = re.compile(r"\nRow[ \d:]*\n?[─-]*$")
-_FIELD = re.compile(r"^([\w.]+|\S*\(.*\)|\S+\['\w+'\]): ?\s*(.*)$")
-#: What Vertical and Pretty formats print behind a large number.
-_ROUNDED = re.compile(r"^(\d+) -- [\d.]+ \w+$")
+_PASTED_LENGTH = 1 << 20
 #: What Pretty formats of earlier versions write around heads.
 _BOLD = re.compile(r"\x1b\[[\d;]*m")
-_BARS = re.compile(r"[│┃|]")
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
 _MAPS_CUT = (
     "output_format_pretty_max_value_width cuts long values: set it to 0, or export FORMAT "
     "JSONEachRow"
@@ -217,13 +210,11 @@ def _rows_of(path: Path) -> Iterable[Row]:
     with path.open("rb") as file:
         if file.read(4) == b"PAR1":
             return _parquet(path)
-    text = text_of(path, HOW)
-    start = text.lstrip()
-    if start[:1] in ("{", "["):
-        return _json(start, path)
-    if (record := _RECORD.search(text)) is not None:
-        return _vertical(text[record.start() :], path)
-    return _table(text, path)
+    text = _BOLD.sub("", text_of(path, HOW))
+    if text.lstrip()[:1] in ("{", "["):
+        return rows_of(text, path, HOW)
+    # What a person pastes is short, and has more around it.
+    return _table(unwrapped(text) if len(text) < _PASTED_LENGTH else drawn(text), path)
 
 
 def _parquet(path: Path) -> Iterator[Row]:
@@ -234,93 +225,18 @@ def _parquet(path: Path) -> Iterator[Row]:
         yield dict(zip(table.columns, row, strict=True))
 
 
-def _json(text: str, path: Path) -> Iterator[Row]:
-    """Objects one after the other, in an array, or below ``data``; arrays below ``data``, too."""
-    decoder, at, blank = json.JSONDecoder(), 0, re.compile(r"[\s,]*")
-    while at < len(text):
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except RecursionError:
-            raise damaged(path, "nested too deep", HOW) from None
-        except ValueError as error:
-            line = text.count("\n", 0, getattr(error, "pos", at)) + 1
-            raise damaged(path, f"line {line}: the JSON is cut or damaged: {error}", HOW) from error
-        names = []
-        if isinstance(value, dict) and isinstance(value.get("data"), list):
-            names = [column["name"] for column in value.get("meta", [])]
-            value = value["data"]
-        for row in value if isinstance(value, list) else [value]:
-            if isinstance(row, list) and len(row) == len(names):
-                row = dict(zip(names, row, strict=True))
-            if not isinstance(row, dict):
-                raise damaged(path, "a row is not an object", HOW)
-            yield row
-        at = blank.match(text, at).end()  # type: ignore[union-attr]
-
-
-def _vertical(text: str, path: Path) -> Iterator[Row]:
-    """Records of a name and a value in each line; a value may span lines."""
-    names: list[str] = []
-    for number, record in enumerate(filter(str.strip, _RECORD.split(text)), 1):
-        row: dict[str, str] = {}
-        name = ""
-        for line in record.rstrip("\n").split("\n"):
-            if (match := _FIELD.match(line)) is not None:
-                name, value = match[1], match[2]
-                row[name] = _ROUNDED.sub(r"\1", value)
-            elif name:
-                row[name] += "\n" + line.strip()
-        names = names or list(row)
-        if not set(names) <= set(row) or _RECORD_CUT.search(record):
-            raise damaged(path, f"row {number} lacks {names[-1]}: it is cut", HOW)
-        yield row
-
-
 def _table(text: str, path: Path) -> Iterator[Row]:
-    """Rows of TSV or CSV, with or without a heading, or of a drawn table."""
-    lines = _BOLD.sub("", text).split("\n")
-    first = next((at for at, line in enumerate(lines) if _COLUMN.search(line)), None)
-    body = lines if first is None else lines[first:]
-    cells: Iterator[list[str]]
-    if first is not None and _BARS.search(body[0].replace("─", "│")):
-        cells = (_drawn(line) for line in body)
-    elif "\t" in body[0]:
-        cells = (list(map(_unescaped, line.split("\t"))) for line in body)
-    else:
-        cells = csv.reader(io.StringIO("\n".join(body)), strict=True)
-    rows = (row for row in cells if any(row))
-    names = None if first is None else [name.strip('"') for name in next(rows)]
+    """Rows of a table, or of TSV or CSV without a heading."""
+    if (heading := _COLUMN.search(text)) is not None:
+        yield from rows_of(text[text.rfind("\n", 0, heading.start() + 1) + 1 :], path, HOW)
+        return
     width = 0
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(cells_of(text), 1):
         width = width or len(row)
-        if names is None and len(row) == width:
-            yield _by_place(row, number, path)
-        elif names is not None and len(row) == len(names):
-            yield dict(zip(names, row, strict=True))
-        else:
-            wanted = width if names is None else len(names)
-            text = f"row {number} has {len(row)} values and not {wanted}: it is cut"
-            raise damaged(path, text, HOW)
-
-
-def _drawn(line: str) -> list[str]:
-    """The cells of a line of a Pretty format or of Markdown; none of a rule."""
-    parts = _BARS.split(line)
-    # Heads stand between corners and dashes in PrettyCompact.
-    if "query_duration_ms" in line and "─" in line:
-        return [part.strip("─┬ ") for part in re.split(r"[┬┌┐]", line) if part.strip("─ ")]
-    if len(parts) < 3 or not line.strip("│┃|├┼┤─━╇╈ :-"):
-        return []
-    cells = [_ROUNDED.sub(r"\1", part.strip()) for part in parts[1:-1]]
-    # Markdown has backslashes before quotes.
-    return list(map(_unescaped, cells)) if line.startswith("|") else cells
-
-
-def _unescaped(cell: str) -> str:
-    """A value of TSV without its escapes."""
-    if "\\" not in cell:
-        return cell
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), cell)
+        if len(row) != width:
+            what = f"row {number} has {len(row)} values and not {width}: it is cut"
+            raise damaged(path, what, HOW)
+        yield _by_place(row, number, path)
 
 
 def _by_place(cells: Sequence[str], number: int, path: Path) -> Row:

@@ -1,19 +1,18 @@
 """Rows of pg_stat_statements out of CSV or JSON, as numbers, of whatever version the server is."""
 
-import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import EvidenceIncomplete, FileTooLarge, InputError
+from spillcast.errors import EvidenceIncomplete, FileTooLarge
 from spillcast.evidence.figures.numbers import Held, Number, hold
 from spillcast.evidence.postgres.nodes import WORKERS_MAX
-from spillcast.evidence.tables import table_of
+from spillcast.evidence.tables import rows_of, table_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
-from spillcast.gate import COUNT_MAX, json_of, reading
+from spillcast.gate import COUNT_MAX, reading
 from spillcast.recording.event_names import OPS
 from spillcast.redaction import struck_text
 
@@ -28,10 +27,6 @@ _NEEDED = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
 _OTHER_TIMES = tuple(f"{kind}blk_{op}_time" for kind in ("", "shared_", "local_") for op in OPS)
 #: The server keeps 5,000 statements, unless it is told to keep more.
 _BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
-#: Words below a table, or the prompt of psql.
-_BELOW_TABLE = re.compile(
-    r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\W\d]|[-=*!(][>#]$|^\(\d+ [^\W\d]+\)$"
-)
 PER_GATHER = "max_parallel_workers_per_gather"
 MAINTENANCE = "max_parallel_maintenance_workers"
 HOW = "export it with: \\copy (select * from pg_stat_statements) to 'statements.csv' csv header"
@@ -123,8 +118,7 @@ def read_rows(path: Path) -> list[Row]:
     if text.count("\n") > _LINES_MAX:
         raise FileTooLarge(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
     with reading(path, HOW):
-        rows = _of_json(text, path) if text.startswith(("[", "{")) else _of_csv(text)
-        rows = [_renamed(row) for row in rows]
+        rows = [_renamed(row) for row in rows_of(text, path, HOW)]
         for name in _NEEDED:
             if any(name not in row for row in rows) or not rows:
                 raise EvidenceIncomplete(f"{path}: pg_stat_statements without {name}", HOW)
@@ -161,44 +155,6 @@ def merged(rows: Iterable[Row]) -> list[Row]:
         name = number if row.queryid is None else row.queryid
         by_id[name] = by_id[name].plus(row) if name in by_id else row
     return list(by_id.values())
-
-
-def _of_json(text: str, path: Path) -> list[dict[str, Any]]:
-    """A list of rows, or one row after the other; what follows in other words is no row."""
-    try:
-        document = json_of(text, path, HOW, rest=text.startswith("["))
-    except InputError:
-        lines = [line for line in text.split("\n") if line.strip().startswith("{")]
-        if not lines:
-            raise
-        document = [json_of(line, path, HOW) for line in lines]
-    rows = [document] if isinstance(document, dict) else document
-    if not all(isinstance(row, dict) for row in rows):
-        raise ValueError("a row is not an object")
-    return [dict(row) for row in rows]
-
-
-def _of_csv(text: str) -> list[dict[str, Any]]:
-    separator = max(",;|\t", key=text.splitlines()[0].count)
-    # The text of a statement has no limit.
-    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
-    rows = csv.DictReader(text.splitlines(True), delimiter=separator, strict=True)
-    return [
-        {str(key).strip(): (value or "").strip() or None for key, value in row.items()}
-        for row in _of_full_length(rows)
-    ]
-
-
-def _of_full_length(rows: Iterable[dict[Any, Any]]) -> Iterable[Mapping[str, str]]:
-    for row in rows:
-        first, *others = row.values()
-        if others and not any(others) and _BELOW_TABLE.search(str(first).strip()) is not None:
-            return
-        if all(name == value for name, value in row.items()):
-            raise ValueError("a second heading: put each export into a file of its own")
-        if None in row or None in row.values():
-            raise ValueError("a row and the heading have different numbers of values")
-        yield row
 
 
 def _number(value: Any) -> float:
