@@ -79,8 +79,8 @@ def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
         if row == names:
             raise ValueError("a second heading: put each export into a file of its own")
         if len(row) != len(names):
-            what = f"row {number} has {len(row)} values and not {len(names)}: it is cut"
-            raise damaged(path, what, hint)
+            problem = f"row {number} has {len(row)} values and not {len(names)}: it is cut"
+            raise damaged(path, problem, hint)
         rows.append({name: cell.strip() or None for name, cell in zip(names, row, strict=True)})
     return rows
 

@@ -234,8 +234,8 @@ def _table(text: str, path: Path) -> Iterator[Row]:
     for number, row in enumerate(cells_of(text), 1):
         width = width or len(row)
         if len(row) != width:
-            what = f"row {number} has {len(row)} values and not {width}: it is cut"
-            raise damaged(path, what, HOW)
+            problem = f"row {number} has {len(row)} values and not {width}: it is cut"
+            raise damaged(path, problem, HOW)
         yield _by_place(row, number, path)
 
 
