@@ -28,7 +28,7 @@ LONG := $(addprefix tests/,lab/io_size/test_on_emulated.py lab/test_kernel_slowe
 KILLED := $(addprefix tests/,cli/test_ended_verbs.py engines/postgres/live/test_postgres_killed.py \
 	recording/test_killed.py storage/test_probe.py)
 # A worker that ends is not replaced, for pytest-xdist then waits forever.
-PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Real servers and captures share two cores: up to three tests that failed, which is status 1, are run
 # once more, alone, and named.
 AGAIN := { [ $$? = 1 ] && $(BIN)/python tests/again.py; }
@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 RUST := $(shell find crates -name '*.rs' -o -name '*.[ch]' -o -name '*.tsv' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help build demo docs test nightly fuzz check wheel recorder bundle wheel-check bench bench-wide
-.PHONY: constants truth truth-quick requirements clean
+.PHONY: constants truth truth-quick requirements clean check-rust check-python test-rust test-python
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -69,7 +69,14 @@ demo: build ## the whole loop on a real engine: record, probe, forecast, run it 
 	$(BIN)/spillcast demo
 
 test: build ## the tests; what wants a missing system package is skipped by name
-	cargo test --profile quick --locked --workspace
+	cargo test --profile quick --locked --workspace --no-run
+	$(MAKE) --no-print-directory -j 2 test-rust test-python
+
+# Both at once: a third of the time of either is spent waiting for servers and storage.
+test-rust:
+	cargo test --profile quick --locked --workspace --quiet
+
+test-python:
 	rm -rf .pytest_cache
 	$(BIN)/pytest $(PARALLEL) -m "not nightly" $(addprefix --ignore=,$(TIMED) $(LONG)) || $(AGAIN)
 
@@ -94,8 +101,13 @@ fuzz: build ## damaged evidence for every reader, MINUTES=5; prints a count of o
 	PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),5)
 
 check: build ## formatting, lints, types
+	$(MAKE) --no-print-directory -j 2 check-rust check-python
+
+check-rust:
 	cargo fmt --check
 	cargo clippy --profile quick --locked --workspace --all-targets -- --deny warnings
+
+check-python:
 	$(BIN)/ruff format --check python lab tests bench docs release
 	$(BIN)/ruff check --no-cache python lab tests bench docs release
 	$(BIN)/mypy

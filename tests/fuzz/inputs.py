@@ -45,15 +45,20 @@ class Damaged:
 class Known:
     """Complete inputs, which must be answered; files that are missing or cut; what once broke one.
 
-    ``brief`` damages each file in one of the ways, by turns, and runs each kept file once.
+    ``brief`` damages each file in one of the ways, by turns, and runs each kept file once; a
+    command line of several shapes reads the first of them.
     """
 
     def __init__(self, root, only="", brief=False):
         self._root, self._inputs = root, []
-        turn = count()
+        turn, read = count(), set()
         for shape in shapes(root / "shapes"):
             if shape.name.startswith(only):
-                self._inputs += [Input(shape, None, None, command) for command in shape.commands]
+                for number, command in enumerate(shape.commands):
+                    line = tuple(map(str, command))
+                    if not brief or number == 0 or line not in read:
+                        self._inputs.append(Input(shape, None, None, command))
+                    read.add(line)
                 for damages in (*_cut(shape), *_broken(shape)):
                     if brief:
                         damages = [damages[next(turn) % len(damages)]]

@@ -1,6 +1,7 @@
 """The recorder's replay of a recording: the steps, and the document, that spillcast makes of it."""
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,9 +23,14 @@ def steps_of_the_recorder(path, *how):
     """Its plan, as rows of text, by the example of the crate that reads recordings."""
     if shutil.which("cargo") is None:
         pytest.skip("cargo is not installed")
-    command = ["cargo", "run", "--quiet", "--profile", "quick", "--locked"]
-    command += ["-p", "spillcast-recording", "--example", "replay_plan", "--", str(path), *how]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    # Of the whole workspace, as `cargo test` compiles it, so that nothing is compiled twice.
+    build = "cargo build --quiet --profile quick --locked --workspace --example replay_plan"
+    built = subprocess.run(build.split(), capture_output=True, text=True, cwd=ROOT)
+    assert built.returncode == 0, built.stderr
+    program = Path(
+        os.environ.get("CARGO_TARGET_DIR", ROOT / "target"), "quick/examples/replay_plan"
+    )
+    done = subprocess.run([program, path, *how], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return [tuple(line.split()) for line in done.stdout.splitlines()]
 

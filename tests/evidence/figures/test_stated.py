@@ -85,7 +85,7 @@ def test_figures_are_a_target_and_directories_are_probed_with_their_sizes(tmp_pa
     room = tmp_path / "room"
     room.mkdir()
     small = "figures:elapsed=9s,io=3s,reads=64,read-bytes=4M,writes=16,write-bytes=4M"
-    one = said(small, "--to", room, "--budget", "5s")
+    one = said(small, "--to", room, "--budget", "1s")
     assert 6 <= one["forecast_s"] < 9
     sizes = {term["op"]: term["bytes"] / term["count"] for term in one["terms"] if term["op"]}
     assert sizes == {"read": 65536, "write": 262144}
@@ -101,7 +101,7 @@ def test_a_probe_like_a_file_of_figures(tmp_path):
         "elapsed_s = 9\nio_s = 3\n[reads]\ncount = 64\nbytes = 4194304\n"
         "[writes]\ncount = 16\nbytes = 4194304\n"
     )
-    result = spillcast("probe", room, "--like", path, "-o", out)
+    result = spillcast("probe", room, "--like", path, "--budget", "1s", "-o", out)
     assert result.returncode == 0, result.stderr
     groups = {one["op"]: one for one in json.loads(out.read_text())["groups"]}
     assert (groups["read"]["count"], groups["write"]["count"]) == (64, 16)
