@@ -1,6 +1,7 @@
 """``spillcast size``: its document, its exit status, and what it refuses."""
 
 import json
+import re
 
 import pytest
 
@@ -31,6 +32,29 @@ def test_a_limit_that_nothing_meets_ends_with_3():
     result = spillcast("size", RUN, "--within", "5min", "--provider", "aws")
     assert result.returncode == 3
     assert "5 min 43 s" in result.stdout
+
+
+def test_a_limit_that_todays_storage_meets_leads_with_no_purchase():
+    result = spillcast("size", RUN, "--within", "1h", "--provider", "aws")
+    assert result.returncode == 0, result.stderr
+    lead, *rest = result.stdout.splitlines()
+    assert "12 min 53 s" in lead
+    assert "catalogue:" not in lead
+    assert any("catalogue:" in line for line in rest)
+
+
+def test_an_unknown_time_of_temp_io_gets_intervals_alone(tmp_path):
+    file = tmp_path / "statements.csv"
+    export(file, 15, row(1, calls=1, mean_ms=4000.0))
+    result = spillcast("size", file, "--provider", "aws", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["bounds_only"]
+    shown = spillcast("size", file, "--provider", "aws").stdout.splitlines()
+    today, *others = (line for line in reversed(shown) if re.match(r"  (today|aws-|gcp-)", line))
+    assert "4.00 s" in today or "4 s" in today
+    assert others
+    # An interval is the only time of each storage.
+    assert all(re.fullmatch(r".* - +\S+ \S+ to \S+ \S+.*", line) for line in others)
 
 
 @cases(

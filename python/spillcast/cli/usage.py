@@ -150,9 +150,15 @@ def _mended(error: UsageError) -> str:
     sentence = re.split(r"(?<=\.) |\. ", help_text)[0]
     # Three dots say that more may follow.
     sentence = sentence if sentence.endswith("...") else sentence.rstrip(".")
-    if not sentence:
-        return see
-    return f"{param.opts[-1]}: {sentence[0].lower()}{sentence[1:]}; {see}"
+    lines = [f"{param.opts[-1]}: {sentence[0].lower()}{sentence[1:]}"] if sentence else []
+    example = re.search(r"Example: (.+?)(?:\n\n|$)", _help_of(error), re.DOTALL)
+    if param is not None and example is not None:
+        lines.append(f"for example: {' '.join(example[1].split())}")
+    return "\n  ".join([*lines, see])
+
+
+def _help_of(error: UsageError) -> str:
+    return "" if error.ctx is None else error.ctx.command.help or ""
 
 
 def _path(error: UsageError) -> str:

@@ -26,22 +26,26 @@ def size_page(sizing: Sizing) -> Page:
 
 
 def answer(sizing: Sizing) -> list[str]:
-    """What to buy and what it brings, in sentences."""
-    return [answer_text(sizing), *(f"{note[0].upper()}{note[1:]}." for note in sizing.notes)]
+    """What to do and what it brings, in sentences."""
+    notes = [f"{note[0].upper()}{note[1:]}." for note in sizing.notes]
+    leading = notes[:1] if sizing.chosen is None or sizing.suffices else []
+    # The middle of bounds would be taken for a forecast.
+    text = [] if sizing.chosen is None and sizing.bounds_only else [answer_text(sizing)]
+    return [*leading, *text, *notes[len(leading) :]]
 
 
 def answer_text(sizing: Sizing) -> str:
-    """The chosen storage with its price and time, or that none is chosen."""
+    """The chosen storage with its price and time, or what the fastest storage would leave."""
     chosen, today = sizing.chosen, format_duration(sizing.baseline_s)
-    limit = "" if sizing.within_s is None else f" within {format_duration(sizing.within_s)}"
     if chosen is None:
-        best = f"Zero-latency storage would leave {format_duration(sizing.ceiling_s)} of {today}."
-        return f"Nothing to buy{limit}. {best}"
+        return f"Zero-latency storage would leave {format_duration(sizing.ceiling_s)} of {today}."
+    limit = "" if sizing.within_s is None else f" within {format_duration(sizing.within_s)}"
     lead = f"Cheapest{limit or f' with {100 * WORTH:.0f} % of the largest saving'}"
     bounds = " to ".join(map(format_duration, chosen.interval_s))
+    elapsed = bounds if sizing.bounds_only else f"{format_duration(chosen.elapsed_s)} ({bounds})"
     text = (
         f"{lead}: {chosen.target}, {money(chosen.cost_per_month, sizing.currency)} a month: "
-        f"{format_duration(chosen.elapsed_s)} ({bounds}) instead of {today}"
+        f"{elapsed} instead of {today}"
     )
     if sizing.statements > 1:
         text += f", the mean of {sizing.statements} statements and the interval of the slowest"
@@ -70,25 +74,28 @@ def frontier_table(sizing: Sizing) -> Table:
         *[Column("saved/month", None, "raw", spare=2)] * saved,
         Column("", None, "words", spare=3),
     ]
-    rows = [_cells(row, row == sizing.chosen, keys, saved) for row in sizing.frontier]
+    rows = [_cells(row, sizing, keys, saved) for row in sizing.frontier]
+    limits = [(TODAY, sizing.baseline_s)]
+    if not sizing.bounds_only:
+        limits.append(("zero-latency storage", sizing.ceiling_s))
     rows += [
-        [name, *[None] * len(keys), None, s, None, *[None] * saved, ""]
-        for name, s in ((TODAY, sizing.baseline_s), ("zero-latency storage", sizing.ceiling_s))
+        [name, *[None] * len(keys), None, s, None, *[None] * saved, ""] for name, s in limits
     ]
     return Table(columns, rows)
 
 
-def _cells(row: SizeRow, is_chosen: bool, keys: Sequence[str], saved: bool) -> list[Any]:
-    hours = [None if row.saved_h_per_month is None else _hours(row.saved_h_per_month)] * saved
-    words = ["to buy"] * is_chosen + ["too slow"] * (row.meets is False) + [row.remark or ""]
+def _cells(row: SizeRow, sizing: Sizing, keys: Sequence[str], saved: bool) -> list[Any]:
+    known = row.saved_h_per_month is not None and not sizing.bounds_only
+    hours = [_hours(row.saved_h_per_month or 0.0) if known else None] * saved
+    words = ["chosen"] * (row == sizing.chosen) + ["too slow"] * (row.meets is False)
     return [
         name_of(row),
         *(row.settings.get(key, "").removesuffix(" IOPS") or None for key in keys),
         _price(row),
-        row.elapsed_s,
+        None if sizing.bounds_only else row.elapsed_s,
         row.interval_s,
         *hours,
-        ", ".join(filter(None, words)),
+        ", ".join(filter(None, [*words, row.remark])),
     ]
 
 

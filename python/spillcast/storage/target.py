@@ -125,7 +125,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
     if path.exists():
         raise TargetUnknown(f"{role or text} is not a file or directory", _mounted(path, forms))
     similar = suggestion(text, forms)
-    hint = f"name {forms}" if similar is None else f"do you mean {similar}? Otherwise name {forms}"
+    hint = f"name {forms}" if similar is None else f"do you mean {similar}?"
     raise TargetUnknown(f"{role or text}: there is no such file or directory", hint)
 
 

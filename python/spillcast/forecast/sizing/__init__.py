@@ -103,6 +103,7 @@ def size(
             today or date.today(),
         ),
         statements=len(statements),
+        bounds_only=any(s.projector.workload.quality.time_unknown for s in statements),
         forecasts=search.forecasts,
     )
     wide = dict.fromkeys(c.name.partition("?")[0] for c, row in thinned if row is None)
@@ -317,24 +318,30 @@ def _knobs(product: Product, chosen: Mapping[str, float], row: SizeRow) -> Itera
 def _notes(sizing: Sizing, ceiling_s: float, wide: Sequence[str]) -> Iterator[str]:
     """What no storage does, in sentences; ``wide`` are those whose interval is too wide."""
     within_s = sizing.within_s
-    if wide:
-        yield f"no number for {', '.join(wide)}: the interval is too wide"
     if not sizing.frontier and not sizing.unpriced:
         yield "no product allows a forecast"
-    elif within_s is None and sizing.chosen is None:
-        yield "no product with a price is certainly faster than the storage of today"
-    if within_s is None:
-        return
-    limit = format_duration(within_s)
-    if sizing.statements == 1 and sizing.baseline_s <= within_s:
-        yield f"the storage of today is within {limit}: {format_duration(sizing.baseline_s)}"
-    if sizing.chosen is not None:
-        return
-    if ceiling_s > within_s:
-        yield f"no storage meets {limit}: {format_duration(ceiling_s)} are outside temp I/O"
-    elif sizing.frontier:
-        best = min(sizing.frontier, key=lambda row: row.interval_s[1])
+    elif sizing.suffices and within_s is not None:
+        today, limit = format_duration(sizing.baseline_s), format_duration(within_s)
+        yield f"nothing to buy: today's storage takes {today}, within {limit}"
+    elif sizing.chosen is None and within_s is None:
+        today = format_duration(sizing.baseline_s)
+        yield f"nothing to buy: no storage with a price is certainly faster than today's {today}"
+    elif sizing.chosen is None and within_s is not None:
+        limit = format_duration(within_s)
+        if ceiling_s > within_s and not sizing.bounds_only:
+            yield f"no storage meets {limit}: {format_duration(ceiling_s)} are outside temp I/O"
+        elif sizing.frontier:
+            best = min(sizing.frontier, key=lambda row: row.interval_s[1])
+            yield (
+                f"no storage is certain to meet {limit}; the closest is {best.target}, up to "
+                f"{format_duration(best.interval_s[1])}"
+            )
+        else:
+            yield f"no storage with a price meets {limit}"
+    if sizing.bounds_only:
         yield (
-            f"no storage meets {limit} with the upper end of its interval; the closest is "
-            f"{best.target}, up to {format_duration(best.interval_s[1])}"
+            "how long temp I/O took is not known, so that each time is a range: record the query, "
+            "or run it again with I/O timing"
         )
+    if wide:
+        yield f"no number for {', '.join(wide)}: the interval is too wide"

@@ -70,8 +70,16 @@ class Sizing:
     #: Dates and regions of the prices.
     prices: Sequence[str]
     statements: int = 1
+    #: Whether only bounds of the time of temp I/O are known; times between them are no forecasts.
+    bounds_only: bool = False
     #: Forecasts that the search made.
     forecasts: int = field(default=0, compare=False)
+
+    @property
+    def suffices(self) -> bool:
+        """Whether a single statement meets the limit on today's storage."""
+        within_s = self.within_s
+        return within_s is not None and self.statements == 1 and self.baseline_s <= within_s
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""

@@ -24,7 +24,7 @@ def _chart(sizing: Sizing, bought: Sequence[SizeRow]) -> Figure:
     """Elapsed time over price."""
     series = {"cheapest storage for its time": [_point(row) for row in bought]}
     if sizing.chosen in bought:
-        series["to buy"] = [_point(row) for row in bought if row == sizing.chosen]
+        series["chosen"] = [_point(row) for row in bought if row == sizing.chosen]
     title = f"price, {sizing.currency} a month"
     chart = charts.lines_by_size(
         series, title, "elapsed time", logarithmic=True, x_ticks=money_ticks
