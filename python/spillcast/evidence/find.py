@@ -21,7 +21,7 @@ from spillcast.evidence.spark.log import is_log_folder
 from spillcast.evidence.text import HEAD_BYTES, head_of
 from spillcast.gate import check_kind
 from spillcast.recording.meta import is_recording
-from spillcast.text import mended
+from spillcast.text import mended, shell_word
 
 TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")
 #: Documents of other verbs begin so.
@@ -88,11 +88,13 @@ class Evidence:
     collected: list[Path] = field(default_factory=list)
 
     def only_waits(self) -> str:
-        """``only_kind``, but InputError where it is counts, of which there is no single wait."""
+        """``only_kind``, but InputError for totals, which contain no single wait."""
         kind = self.only_kind()
-        if kind in {"plans", "statements", "figures"}:
-            hint = "they can be a baseline: spillcast forecast FILE --to TARGET"
-            raise EvidenceUnsuited(f"{WORDS[kind]} hold counts, not waits", hint)
+        if kind in {"plans", "statements", "figures", "spark"}:
+            file = getattr(self, kind)[0]
+            hint = f"forecast it: spillcast forecast {shell_word(str(file))} --to catalogue:aws-gp3"
+            text = f"{file}: {WORDS[kind]} contain totals, not the time of each wait"
+            raise EvidenceUnsuited(text, hint)
         return kind
 
     @property
@@ -208,7 +210,11 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir() or path.suffix == ".spill" or is_recording(path) or is_log_folder(path):
         return [path]
     if not (paths := traces_below(path)):
+        files = (p for p in sorted(path.iterdir()) if p.is_file())
+        inside = next((p for p in files if kind_of(p) is not None), None)
         hint = "a directory for temp files is a target: name it with --to"
+        if inside is not None:
+            hint = f"name one of its files, such as {shell_word(str(inside))}"
         raise EvidenceMissing(f"{path}: the folder holds no traces ({', '.join(TRACES)})", hint)
     return paths
 

@@ -96,12 +96,12 @@ def bucket_table(ranking: ServerRanking, history: History, *, bars: bool = False
     texts = {s.queryid: one_line(s.query or s.queryid or "", TEXT_MAX) for s in ranking.statements}
     columns = [
         Column(f"{name} (UTC)", "start", "raw"),
-        Column("looked at", "covered_s", "s", spare=2),
+        Column("covered", "covered_s", "s", spare=2),
         Column("temp files", "temp_files", "count", spare=1),
         Column("written", "written_bytes", "bytes"),
         Column("temp I/O", "temp_bytes", "bytes"),
         *([Column("", None, spare=2)] if bars else []),
-        Column("most by", "statement", spare=1),
+        Column("top statement", "statement", spare=1),
     ]
     longest = max((bucket.temp_bytes for bucket in history.buckets), default=0) or 1
     rows = []

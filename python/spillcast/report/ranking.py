@@ -70,14 +70,14 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
         return _blind(ranking)
     count = len(ranking.statements)
     if not count and ranking.exceeded:
-        return [f"Calls failed at a limit of their temp files, {_whole(ranking)}."]
+        return [f"Calls failed at a limit of their temp files, {_window(ranking)}."]
     if not count:
-        return [f"Nothing spills: {_whole(ranking)}."]
+        return [f"Nothing spills, {_window(ranking)}."]
     spill = "spill" if count > 1 else "spills"
     of = format_count(count, "statement")
     if ranking.statements_seen:
         of = f"{count:,} of {format_count(ranking.statements_seen, 'statement')}"
-    text = f"{of} {spill}, {_whole(ranking)}"
+    text = f"{of} {spill}, {_window(ranking)}"
     timed = [statement.temp_s for statement in ranking.statements if statement.temp_s is not None]
     if timed:
         low, high = (sum(bounds[at] for bounds in timed) for at in (0, 1))
@@ -90,7 +90,7 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
     first = ranking.statements[0]
     if first.no_spill is not None:
         cures = cure_texts(first, ranking.memory, scale)
-        saved = "; ".join(map(" ".join, cures.items()))
+        saved = "; ".join(f"{fix} {time}" for fix, time in cures.items())
         lines.append(f"Time saved in the first statement: {saved}.")
         cached = {
             name: gain.without_cache_s
@@ -106,8 +106,15 @@ def cure_texts(ranked: Ranked, memory: str, scale: float = 1.0) -> dict[str, str
     """By fix, what it saves of the time of a statement with a forecast, with the interval."""
     assert ranked.no_spill is not None
     cures = {_cure(ranked, memory): ranked.no_spill}
-    cures |= {name: gain for name, gain in _by_saving(ranked) if gain.without_cache_s is None}
+    by_target = _by_saving(ranked)
+    cures |= {_storage(name): gain for name, gain in by_target if gain.without_cache_s is None}
     return {name: _saved(gain, ranked, scale) for name, gain in cures.items()}
+
+
+def _storage(target: str) -> str:
+    """``aws-gp3``, or ``10x faster storage`` for ``factor:10``."""
+    kind, _, value = target.partition(":")
+    return f"{value}x faster storage" if kind == "factor" else target.removeprefix("catalogue:")
 
 
 def _by_saving(ranked: Ranked) -> list[tuple[str, Gain]]:
@@ -167,10 +174,10 @@ def _cure(ranked: Ranked, memory: str) -> str:
     return f"work_mem {format_setting(ranked.work_mem_bytes)}"
 
 
-def _whole(ranking: ServerRanking) -> str:
+def _window(ranking: ServerRanking) -> str:
     if ranking.window_s is None:
-        return "over an unknown time"
-    return f"in {window_text(ranking.window_s)}"
+        return "counted over an unknown time"
+    return f"counted over {window_text(ranking.window_s)}"
 
 
 def window_text(seconds: float) -> str:
@@ -221,7 +228,7 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
     unit = "words" if any(ranked.is_bounded for ranked in shown) else "raw"
     for name in names:
         columns += [
-            Column(name.removeprefix("catalogue:"), None, unit),
+            Column(_storage(name), None, unit),
             Column(f"{100 * ranking.confidence:g} % interval", None, "raw", spare=2),
         ]
     columns += [Column("work_mem", None), Column("memory", None)]
@@ -281,7 +288,7 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
     if ranking.statements:
         sums = "all calls that were counted"
         if per_day:
-            sums = f"a day, extrapolated from {_whole(ranking).removeprefix('in ')}"
+            sums = f"a day, extrapolated from {_window(ranking).removeprefix('counted over ')}"
             sums = sums if ranking.per_day else "not by day: the time of the counts is not known"
         slower = "; negative: slower" if any(s.gains for s in ranking.statements) else ""
         lines.append(f"  temp I/O and what each fix saves: elapsed time, {sums}{slower}")

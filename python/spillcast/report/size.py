@@ -78,9 +78,7 @@ def frontier_table(sizing: Sizing) -> Table:
     limits = [(TODAY, sizing.baseline_s)]
     if not sizing.bounds_only:
         limits.append(("zero-latency storage", sizing.ceiling_s))
-    rows += [
-        [name, *[None] * len(keys), None, s, None, *[None] * saved, ""] for name, s in limits
-    ]
+    rows += [[name, *[None] * len(keys), None, s, None, *[None] * saved, ""] for name, s in limits]
     return Table(columns, rows)
 
 

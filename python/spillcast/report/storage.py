@@ -6,7 +6,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from spillcast.recording.event_names import OPS
-from spillcast.report.page import Drawn, Page, Part, Words, histogram_text
+from spillcast.report.page import Commands, Drawn, Page, Part, Words, histogram_text
 from spillcast.report.table import Column, Table
 from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.description import Ability, ability, shape
@@ -53,9 +53,10 @@ def figures(storage: Storage) -> Table:
     return Table(_FIGURES, rows)
 
 
-def storage_page(storage: Storage) -> Page:
-    """A storage as it was measured: by replay or by a grid."""
-    return Page(measured_parts(storage), figures(storage))
+def storage_page(storage: Storage, next_command: str) -> Page:
+    """A storage as it was measured, by replay or by a grid, and the command that comes next."""
+    parts = [*measured_parts(storage), Words(["Next, forecast a run for it:"])]
+    return Page([*parts, Commands([next_command])], figures(storage))
 
 
 def measured_parts(storage: Storage) -> list[Part]:

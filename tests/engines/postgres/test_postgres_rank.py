@@ -113,7 +113,7 @@ def test_a_person_reads_it_on_one_screen(dsn):
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert len(lines) < 24
-    assert " statements spill, in " in lines[0]
+    assert " statements spill, " in lines[0]
     assert "Next, record the first when it runs:" in lines
     assert " --query " in " ".join(lines)
 

@@ -24,6 +24,7 @@ from spillcast.forecast.recorded import read_workload
 from spillcast.forecast.sizing.products import Sized
 from spillcast.recording import Recording
 from spillcast.storage.catalogue import lookup
+from spillcast.text import shell_word
 from spillcast.units import parse_duration_s
 
 #: A recording of more waits than the first number is sampled to the second.
@@ -64,8 +65,12 @@ def statements_of(
     for argument in arguments:
         evidence = find_evidence([argument])
         if evidence.traces or evidence.ash or evidence.spark:
-            hint = "give a recording, a plan, rows of pg_stat_statements or figures of a run"
-            raise EvidenceUnsuited(f"{argument}: size does not take evidence of this kind", hint)
+            kind = "event logs of Spark" if evidence.spark else "SQL traces and ASH exports"
+            hint = (
+                f"name storages and their prices: spillcast forecast {shell_word(argument)} "
+                "--to A --to B --cost A=PRICE --cost B=PRICE"
+            )
+            raise EvidenceUnsuited(f"{argument}: size does not take {kind}", hint)
         if evidence.statements and question.queryid is None:
             path, timed = evidence.statements[0], question.origin is None
             statements += sized_rows(path, read_rows(path), timed=timed, runs_per_day=runs_per_day)
