@@ -160,7 +160,7 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
     result = spillcast("forecast", remote, "--to", "factor:2", "--method", "seed")
     assert "--method is for traces and ASH exports" in result.stderr
     result = spillcast("profile", remote)
-    assert "figures of a run hold counts, not waits" in result.stderr
+    assert "figures of a run contain totals" in result.stderr
 
 
 @cases(
