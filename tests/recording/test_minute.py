@@ -67,7 +67,7 @@ def bursts(path, told, pauses, said=None):
 
 def on(query_started_at="1", ended_by="duration"):
     query = RecordedQuery(7, query_started_at, None, 10.0, "duration", None, [], 0, [])
-    return {"ended_by": ended_by, "postgres": query}
+    return {"ended_by": ended_by, "server": query}
 
 
 @cases(
@@ -118,7 +118,7 @@ def test_the_workers_of_all_bursts_are_kept(tmp_path):
     told = []
     for workers, unattached in (((both, gone), 1), ((again, new), 2)):
         query = replace(on()["server"], workers=list(workers), workers_not_attached=unattached)
-        told.append({"ended_by": "duration", "postgres": query})
+        told.append({"ended_by": "duration", "server": query})
     told[-1]["ended_by"] = "end"
     kept = minute.keep(bursts(tmp_path / "run.spill", told, []), tmp_path / "part.spill")
     query = kept.meta.server
