@@ -53,7 +53,7 @@ class PaperQuery(Session):
         return scheduled(Path("/proc/self/task").iterdir())
 
 
-ENGINE = Engine(name="paper", label="Paper", lab=lambda: PaperLab)
+ENGINE = Engine(name="paper", label="Paper", lab="paper_engine:PaperLab")
 
 if __name__ == "__main__":
     serve(PaperQuery, OSError)

@@ -9,7 +9,7 @@ from typer.core import TyperOption
 
 from spillcast.cli.engine_options import EngineCommand
 from spillcast.cli.usage import command_group
-from spillcast.engines.registry import engines
+from spillcast.engines.registry import engines, feature_of
 
 
 def add_to(application: typer.Typer) -> None:
@@ -17,8 +17,7 @@ def add_to(application: typer.Typer) -> None:
     help_ = "Print a script that collects the evidence."
     group = command_group(application, "collect", help_)
     for engine in engines("collect"):
-        assert engine.collect is not None
-        group.command(engine.name, cls=_Collect)(engine.collect())
+        group.command(engine.name, cls=_Collect)(feature_of(engine, "collect"))
 
 
 class _Collect(EngineCommand):

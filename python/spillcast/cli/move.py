@@ -9,7 +9,7 @@ import typer
 from spillcast.cli.engine_options import EngineCommand
 from spillcast.cli.usage import command_group
 from spillcast.engines.move import Move
-from spillcast.engines.registry import engines
+from spillcast.engines.registry import engines, feature_of
 
 
 def add_to(application: typer.Typer) -> None:
@@ -17,8 +17,7 @@ def add_to(application: typer.Typer) -> None:
     help_ = "Move temp files to other storage, and back. Prints the steps, or runs them."
     group = command_group(application, "move", help_)
     for engine in engines("move"):
-        assert engine.move is not None
-        group.command(engine.name, cls=_Move)(engine.move())
+        group.command(engine.name, cls=_Move)(feature_of(engine, "move"))
     group.command("tmpfs", cls=_Move)(tmpfs)
 
 

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from stat import S_ISREG
@@ -24,12 +24,10 @@ from spillcast.cli.options import (
     Written,
 )
 from spillcast.cli.usage import Grouped
-from spillcast.errors import OptionConflict, OptionMissing, TerminalMissing
+from spillcast.errors import OptionConflict
 from spillcast.recording.capture import AUTO, SOURCES
 
 if TYPE_CHECKING:
-    from spillcast.recording.live import Running
-
     CaptureName = str
 
     from spillcast.cli.live import CommandOutput, View
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from spillcast.forecast.running import RunningForecast
     from spillcast.recording import Recording
     from spillcast.recording.capture import RecordOptions
-    from spillcast.recording.record import Recorder
 else:
     # Of the sources, which no type checker reads.
     CaptureName = Literal[(AUTO, *SOURCES)]
@@ -247,24 +244,42 @@ def record(
 
     from spillcast._core import unused_name
     from spillcast.cli.live import CommandOutput, line_view, live_view
-    from spillcast.cli.recording import Target, as_it_ends, record_all, record_minute
+    from spillcast.cli.recording import (
+        ENGINES,
+        Target,
+        as_it_ends,
+        check_live,
+        check_minute,
+        check_target,
+        record_all,
+        record_minute,
+    )
     from spillcast.cli.rehearse import check_rehearse, rehearse_recorded
     from spillcast.engines.engine import SessionSelector
     from spillcast.interruptible import kept_status
     from spillcast.recording.capture import RecordOptions
     from spillcast.units import parse_duration_s
 
-    if mysql is None and session is not None:
-        raise OptionConflict("--session needs --mysql", "a session of PostgreSQL is a --backend")
-    if mysql is not None and backend is not None:
-        raise OptionConflict("--backend needs --postgres", "give --session ID")
+    servers = {"--postgres": server, "--mysql": mysql}
+    of_sessions = {
+        "--backend": backend, "--session": session, "--query": query,
+        "--wait-for-spill": wait_for_spill, "--all": all_, "--explain": explain, "--set": set_,
+    }  # fmt: skip
+    given_target = check_target({"--pid": pid, "--": command, **servers}, of_sessions, live=live)
     selector = SessionSelector(session if backend is None else backend, query, wait_for_spill)
-    target = Target(command, pid, server, selector, explain, set_ or [], mysql)
-    _check_target(target, every=all_, live=live)
+    target = Target(
+        command,
+        pid,
+        dsn=servers.get(given_target),
+        engine=ENGINES.get(given_target, ""),
+        session=selector,
+        explain=explain,
+        settings=set_ or [],
+    )
     duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s, slices, share, force)
     check_rehearse(rehearse, pid, explain, server or mysql)
-    _check_live(
+    check_live(
         live=live,
         json=json,
         discard=discard,
@@ -287,7 +302,7 @@ def record(
         raise typer.Exit(kept_status())
     output = None if discard else output or unused_name(Path("run.spill"))
     if minute:
-        _check_minute(
+        check_minute(
             command,
             options,
             others=all_ or live or explain is not None or bool(rehearse) or mysql is not None,
@@ -297,7 +312,7 @@ def record(
             result = record_minute(target, output, options, view)
         _print_recording(result, output, json=json)
         raise typer.Exit(kept_status())
-    if live and not mysql and target.session == SessionSelector() and explain is None:
+    if live and server is not None and target.session == SessionSelector() and explain is None:
         target = replace(target, session=SessionSelector(spilling=True))
     shows: AbstractContextManager[View] = line_view(show=not json)
     if live:
@@ -338,8 +353,13 @@ def _recorded(
     """Record a target to its end, or to Ctrl-C; None if nothing is written."""
     from spillcast.cli.recording import begin, follow, record_server
 
-    running = _running() if live else None
-    if target.server is not None or target.mysql is not None:
+    running = None
+    if live:
+        # It needs Arrow: a recorder without it takes a third of the memory.
+        from spillcast.recording.live import Running
+
+        running = Running()
+    if target.dsn is not None:
         with shows as shown:
             recording = record_server(target, output, options, shown, running)
             shown.end()
@@ -353,7 +373,10 @@ def _recorded(
         recorder.abandon()
         return None
     recording = recorder.finish()
-    _report_left_running(recorder)
+    from spillcast.recording.record import left_running
+
+    if (left := left_running(recorder)) is not None:
+        print(f"spillcast: {left}", file=sys.stderr)
     return recording
 
 
@@ -390,22 +413,6 @@ def _print_recording(
             print(f"spillcast: {words}", file=sys.stderr)
 
 
-def _report_left_running(recorder: "Recorder") -> None:
-    """Report that a command left processes behind, whose I/O is no longer recorded."""
-    from spillcast.recording.record import left_running
-
-    left = left_running(recorder)
-    if left is not None:
-        print(f"spillcast: {left}", file=sys.stderr)
-
-
-def _running() -> "Running":
-    """The memory of a live view, which needs Arrow; a recorder without one takes a third of it."""
-    from spillcast.recording.live import Running
-
-    return Running()
-
-
 def _running_forecast(
     to: str | None, history: Sequence[Path], written: str | None, confidence: float
 ) -> "RunningForecast | None":
@@ -419,78 +426,3 @@ def _running_forecast(
     if known.options:
         raise OptionConflict(f"{known.options} without --to", "say what storage to forecast for")
     return None
-
-
-def _check_live(
-    *,
-    live: bool,
-    json: bool,
-    discard: bool,
-    only_live: Mapping[str, object],
-    kept: Mapping[str, object],
-) -> None:
-    """InputError for options that need --live or a recording, and for a view without a terminal."""
-    if not live:
-        given = next((name for name, value in only_live.items() if value), None)
-        if given is not None:
-            raise OptionConflict(
-                f"{given} needs --live",
-                "a recording is forecast with: spillcast forecast run.spill --to TARGET",
-            )
-        return
-    if not json and not sys.stderr.isatty():
-        raise TerminalMissing(
-            "--live draws on stderr, which is not a terminal here", "--json prints lines"
-        )
-    given = next((name for name, value in kept.items() if value), None)
-    if discard and given is not None:
-        raise OptionConflict(f"--discard writes no recording, which {given} needs")
-
-
-def _check_minute(command: Sequence[str] | None, options: "RecordOptions", *, others: bool) -> None:
-    """InputError for options that do not go with --minute."""
-    if command is not None or others or options.slices is not None:
-        raise OptionMissing(
-            "--minute needs a process or session that is already running, and no other mode",
-            "leave out --all, --explain, --live, --mysql, --rehearse and --slices; give --pid or a "
-            "session of PostgreSQL",
-        )
-
-
-def _check_target(target: "Target", *, every: bool, live: bool) -> None:
-    """InputError unless it is one target, and for options of a server that do not fit it."""
-    from spillcast.engines.engine import SessionSelector
-
-    session, any_session = target.session, target.session == SessionSelector()
-    if target.mysql is not None:
-        if target.explain or target.settings or session.spilling or every:
-            given = "--wait-for-spill, --all, --explain and --set"
-            raise OptionConflict(f"{given} need --postgres", "--mysql takes --session or --query")
-        if any_session:
-            raise OptionMissing("--mysql needs --session ID or --query PATTERN")
-    elif target.server is None and (
-        target.explain is not None or target.settings or not any_session or every
-    ):
-        given = "--backend, --query, --wait-for-spill, --all, --explain and --set"
-        raise OptionConflict(f"{given} need --postgres")
-    if every and target.server is not None:
-        alone = "leave it out: every query that spills gets a recording of its own"
-        refused = {
-            "--backend": (session.backend is not None, alone),
-            "--query": (session.query is not None, alone),
-            "--wait-for-spill": (session.spilling, alone),
-            "--explain": (target.explain is not None, "record it by itself, without --all"),
-            "--set": (bool(target.settings), "settings are for a statement that --explain runs"),
-            "--live": (live, "a line shows how many sessions spill; --live shows one session"),
-        }
-        for option, (is_given, instead) in refused.items():
-            if is_given:
-                raise OptionConflict(f"{option} does not go with --all", instead)
-    given_targets = [target.command, target.pid, target.server, target.mysql]
-    count = len(given_targets) - given_targets.count(None)
-    if count != 1:
-        takes = "needs" if count == 0 else "takes only"
-        raise OptionMissing(
-            f"record {takes} one of --pid PID or -- COMMAND or --postgres DSN or --mysql DSN",
-            "see: spillcast record --help",
-        )

@@ -5,19 +5,26 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
 from spillcast.engines.engine import SessionSelector
-from spillcast.errors import OptionConflict, OptionInvalid, OptionMissing, SpillcastError
+from spillcast.errors import (
+    OptionConflict,
+    OptionInvalid,
+    OptionMissing,
+    SpillcastError,
+    TerminalMissing,
+)
 from spillcast.interruptible import ENDING, interrupted_once
+from spillcast.redaction import struck_text
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
@@ -41,24 +48,115 @@ class Target:
 
     command: list[str] | None = None
     pid: int | None = None
-    server: str | None = None
+    #: A server, and its engine.
+    dsn: str | None = None
+    engine: str = ""
     session: SessionSelector = field(default_factory=SessionSelector)
     #: A statement to run under EXPLAIN, and its settings as NAME=VALUE.
     explain: str | None = None
     settings: Sequence[str] = ()
-    #: A server of MySQL or MariaDB.
-    mysql: str | None = None
 
     @property
     def title(self) -> str:
         """Its name in a live view."""
-        if self.mysql is not None:
-            from spillcast.engines.mysql.connection import shown_dsn
-
-            return shown_dsn(self.mysql)
-        if self.server is not None:
-            return self.server
+        if self.dsn is not None:
+            return struck_text(self.dsn)
         return shlex.join(self.command) if self.command else f"process {self.pid}"
+
+
+#: Servers by the option that names one, and the options for their sessions that it takes.
+ENGINES = {"--postgres": "postgres", "--mysql": "mysql"}
+_OF_SESSIONS = {
+    "--postgres": ("--backend", "--query", "--wait-for-spill", "--all", "--explain", "--set"),
+    "--mysql": ("--session", "--query"),
+}
+#: What selects a query.
+_NEEDED = {
+    "--postgres": "--backend PID, --query PATTERN, --wait-for-spill or --explain SQL",
+    "--mysql": "--session ID or --query PATTERN",
+}
+_EACH_SESSION = "leave it out: every query that spills gets a recording of its own"
+#: Options that do not go with --all, and what to do instead.
+_NOT_WITH_ALL = {
+    "--backend": _EACH_SESSION,
+    "--query": _EACH_SESSION,
+    "--wait-for-spill": _EACH_SESSION,
+    "--explain": "record it by itself, without --all",
+    "--set": "settings are for a statement that --explain runs",
+    "--live": "a line shows how many sessions spill; --live shows one session",
+}
+
+
+def check_target(
+    targets: Mapping[str, object], of_sessions: Mapping[str, object], *, live: bool
+) -> str:
+    """The option of the one target. InputError for none and several, and for options of others."""
+    options = [name for name, value in of_sessions.items() if value not in (None, False, [])]
+    given = [name for name, value in targets.items() if value is not None]
+    usable = [option for name in given for option in _OF_SESSIONS.get(name, ())]
+    for option in options:
+        if option not in usable:
+            servers = [name for name, its_options in _OF_SESSIONS.items() if option in its_options]
+            hint = f"{given[0]} takes {', '.join(usable)}" if usable else None
+            raise OptionConflict(f"{option} needs {' or '.join(servers)}", hint)
+    if len(given) != 1:
+        verb = "takes only" if given else "needs"
+        raise OptionMissing(
+            f"record {verb} one of --pid PID or -- COMMAND or --postgres DSN or --mysql DSN",
+            "see: spillcast record --help",
+        )
+    if "--all" in options:
+        for option in [*options, *["--live"] * live]:
+            if option in _NOT_WITH_ALL:
+                raise OptionConflict(f"{option} does not go with --all", _NOT_WITH_ALL[option])
+    elif given[0] in _NEEDED:
+        selects = {"--backend", "--session", "--query", "--wait-for-spill"} & {*options}
+        by_default = live and given[0] == "--postgres" and "--explain" not in options
+        if bool(selects) == ("--explain" in options) and (selects or not by_default):
+            raise OptionMissing(
+                f"{given[0]} needs {_NEEDED[given[0]]}", "see: spillcast record --help"
+            )
+        if "--set" in options and "--explain" not in options:
+            raise OptionConflict(
+                "--set is for the session of --explain; other sessions cannot be changed"
+            )
+    return given[0]
+
+
+def check_live(
+    *,
+    live: bool,
+    json: bool,
+    discard: bool,
+    only_live: Mapping[str, object],
+    kept: Mapping[str, object],
+) -> None:
+    """InputError for options that need --live or a recording, and for a view without a terminal."""
+    if not live:
+        given = next((name for name, value in only_live.items() if value), None)
+        if given is not None:
+            raise OptionConflict(
+                f"{given} needs --live",
+                "a recording is forecast with: spillcast forecast run.spill --to TARGET",
+            )
+        return
+    if not json and not sys.stderr.isatty():
+        raise TerminalMissing(
+            "--live draws on stderr, which is not a terminal here", "--json prints lines"
+        )
+    given = next((name for name, value in kept.items() if value), None)
+    if discard and given is not None:
+        raise OptionConflict(f"--discard writes no recording, which {given} needs")
+
+
+def check_minute(command: Sequence[str] | None, options: "RecordOptions", *, others: bool) -> None:
+    """InputError for options that do not go with --minute."""
+    if command is not None or others or options.slices is not None:
+        raise OptionMissing(
+            "--minute needs a process or session that is already running, and no other mode",
+            "leave out --all, --explain, --live, --mysql, --rehearse and --slices; give --pid or a "
+            "session of PostgreSQL",
+        )
 
 
 class Started(Protocol):
@@ -223,43 +321,24 @@ def record_server(
     view: "View",
     running: "Running | None" = None,
 ) -> "Recording":
-    """Record a session or statement. InputError for options that contradict each other."""
-    if target.mysql is not None:
-        from spillcast.engines.mysql.live import record_mysql
+    """Record a session or statement of a server."""
+    from spillcast.engines.registry import engine_of, feature_of
 
-        return record_mysql(
-            target.mysql,
-            output,
-            target.session,
-            options=options,
-            say=view.say,
-            on_status=view.look,
-            running=running,
-        )
-    from spillcast.engines.postgres.live.record import record_postgres
-
-    assert target.server is not None
-    by_session = target.session != SessionSelector()
-    if by_session == (target.explain is not None):
-        raise OptionMissing(
-            "--postgres needs --backend PID, --query PATTERN, --wait-for-spill or --explain SQL",
-            "see: spillcast record --help",
-        )
-    if target.settings and target.explain is None:
-        raise OptionConflict(
-            "--set is for the session of --explain; other sessions cannot be changed"
-        )
-    return record_postgres(
-        target.server,
+    explained: dict[str, Any] = {}
+    if target.explain is not None:
+        settings = dict(_pair(text) for text in target.settings)
+        explained = {"explain": target.explain, "settings": settings}
+    recording: Recording = feature_of(engine_of(target.engine), "record")(
+        target.dsn,
         output,
-        target.session if by_session else None,
-        explain=target.explain,
-        settings=dict(_pair(text) for text in target.settings),
+        None if explained else target.session,
         options=options,
         say=view.say,
         on_status=view.look,
         running=running,
+        **explained,
     )
+    return recording
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -284,7 +363,7 @@ def record_minute(
         nonlocal target
         record_options = replace(options, duration_s=duration_s, share=False, force=False)
         path = room / f"{next(numbers)}.spill"
-        if target.server is None:
+        if target.dsn is None:
             assert target.pid is not None
             return _of_process(target.pid, path, record_options, view)
         recording = record_server(target, path, record_options, view)

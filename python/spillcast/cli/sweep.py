@@ -225,9 +225,7 @@ def _lab(name: str, *, named: bool) -> "Callable[[Path, Path | None], Lab]":
         return lambda room, _database: lab(room)
     if not issubclass(lab, OpensOwn):
         able = [
-            engine.name
-            for engine in engines("lab")
-            if engine.lab and issubclass(engine.lab(), OpensOwn)
+            engine.name for engine in engines("lab") if issubclass(lab_of(engine.name), OpensOwn)
         ]
         hint = (
             f"record it with spillcast record --{name} DSN --explain, and forecast that for "

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkab
 
 if TYPE_CHECKING:
     from spillcast.engines.held import HeldQuery, RunResult
-    from spillcast.engines.move import Move
     from spillcast.evidence.counts import Counts
     from spillcast.forecast.work_memory import Spill
     from spillcast.recording.meta import ObservedEngine
@@ -77,7 +76,10 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Engine:
-    """Describes an engine. A feature that it lacks is None; others are imported on use."""
+    """Describes an engine. A feature that it lacks is None.
+
+    Features are named as ``module:name``; ``registry`` imports them when they are used.
+    """
 
     #: In options of the command line and in meta.json.
     name: str
@@ -89,22 +91,24 @@ class Engine:
     #: a slash is of a folder. The recorder reads them from temp_names.tsv, which
     #: docs/generate_engines.py writes.
     temp_names: Mapping[str, str] = field(default_factory=dict)
-    #: Says of a running process what its user should know before it is recorded; None for others.
-    notice: Callable[[int], str | None] | None = None
+    #: Tells of a process (by its id) what its user should know before it is recorded, or None.
+    notice: str | None = None
     #: Settings in meta.json that affect spills.
     settings: tuple[str, ...] = ()
     #: Advice and statements that set the minimum and maximum bytes of a temp I/O.
     io_size: Callable[[int, int], tuple[str, tuple[str, ...]]] | None = None
     #: The setting that a sweep of work memory changes.
     memory: "WorkMemory | None" = None
-    #: Experiments on a server or a database of our own.
-    lab: "Callable[[], type[Lab]] | None" = None
+    #: Experiments on a server or a database of our own: a ``Lab``.
+    lab: str | None = None
     #: Whether its queries run in a server, which options such as --postgres name.
     server: bool = False
+    #: Records the query of a session; ``record_mysql`` shows its arguments.
+    record: str | None = None
     #: The command that moves temp files elsewhere: its parameters are options of the command line.
-    move: "Callable[[], Callable[..., Move]] | None" = None
+    move: str | None = None
     #: The command whose script a DBA runs to collect the evidence; its parameters as those of move.
-    collect: Callable[[], Callable[..., str]] | None = None
+    collect: str | None = None
     #: The rest of its row in the table of engines.
     coverage: Coverage = field(default_factory=Coverage)
 

@@ -10,12 +10,11 @@ commands of ``move`` and ``collect`` come from here; a command's own options sta
 """
 
 from importlib import import_module
-from typing import TypeVar
+from typing import Any
 
 from spillcast.engines.engine import Engine, Lab, WorkMemory
 from spillcast.errors import ChoiceUnknown, EngineUnsupported
 
-T = TypeVar("T")
 #: The package of each engine, which is imported when the engine is asked for; its ``ENGINE`` says
 #: what it offers.
 PACKAGES = {
@@ -41,36 +40,49 @@ def engine_of(name: str) -> Engine:
     """The engine of a name. InputError where there is none."""
     if name not in PACKAGES:
         raise ChoiceUnknown(f"--engine {name}: no such engine", f"there are: {', '.join(PACKAGES)}")
-    module, _, declared = PACKAGES[name].partition(":")
-    engine: Engine = getattr(import_module(module), declared or "ENGINE")
+    package = PACKAGES[name]
+    engine: Engine = _imported(package if ":" in package else f"{package}:ENGINE")
     return engine
 
 
 def engines(*offering: str) -> list[Engine]:
-    """All engines, or those that offer all that is named: ``lab``, ``live``, ``move`` and so on."""
-    all_engines = map(engine_of, PACKAGES)
+    """All engines, or those that offer all that is named: ``lab``, ``record``, ``move``, ..."""
     return [
         engine
-        for engine in all_engines
+        for engine in map(engine_of, PACKAGES)
         if all(getattr(engine, feature) is not None for feature in offering)
     ]
 
 
+def feature_of(engine: Engine, name: str) -> Any:
+    """Import a feature of an engine, such as ``move``. InputError where it has none."""
+    reference = getattr(engine, name)
+    if reference is None:
+        raise EngineUnsupported(
+            f"--engine {engine.name}: {engine.label} does not support this: it has no {name}"
+        )
+    return _imported(reference)
+
+
 def lab_of(name: str) -> type[Lab]:
     """The engine in experiments. InputError where none are made on it."""
-    engine = engine_of(name)
-    return _offered(engine, engine.lab, "no experiments are made on it")()
+    lab: type[Lab] = feature_of(engine_of(name), "lab")
+    return lab
 
 
 def work_memory_of(name: str) -> WorkMemory:
     """The engine's setting of work memory. InputError where none is known."""
     engine = engine_of(name)
-    return _offered(engine, engine.memory, "its work memory is not swept")
+    if engine.memory is None:
+        raise EngineUnsupported(
+            f"--engine {name}: {engine.label} does not support this: its work memory is not swept"
+        )
+    return engine.memory
 
 
 def notices_of(pid: int) -> list[str]:
     """What engines say of a process before it is recorded, such as where its temp files are."""
-    notices = (engine.notice(pid) for engine in engines("notice") if engine.notice is not None)
+    notices = (feature_of(engine, "notice")(pid) for engine in engines("notice"))
     return [notice for notice in notices if notice is not None]
 
 
@@ -79,9 +91,6 @@ def known_as(name: str) -> Engine | None:
     return next((engine for engine in engines() if name in (engine.name, *engine.aliases)), None)
 
 
-def _offered(engine: Engine, capability: T | None, why: str) -> T:
-    if capability is None:
-        raise EngineUnsupported(
-            f"--engine {engine.name}: {engine.label} does not support this: {why}"
-        )
-    return capability
+def _imported(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)

@@ -1,14 +1,8 @@
 """MySQL, and MariaDB which descends from it: sessions, statements, moves of temp files."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from spillcast.engines.engine import Coverage, Engine, LikelyName
-
-if TYPE_CHECKING:
-    from spillcast.engines.move import Move
-    from spillcast.engines.mysql.lab import MariaDbLab
 
 #: Settings of a session that decide whether a statement spills.
 MEMORY_SETTINGS = ("sort_buffer_size", "tmp_table_size", "max_heap_table_size", "join_buffer_size")
@@ -16,19 +10,6 @@ IO_SIZE = (
     "there is no setting. A sort reads its runs in parts of sort_buffer_size; temporary tables on "
     "disk have pages of their storage engine: 8 KiB in Aria, 16 KiB in InnoDB"
 )
-
-
-def _lab() -> "type[MariaDbLab]":
-    from spillcast.engines.mysql.lab import MariaDbLab
-
-    return MariaDbLab
-
-
-def _move() -> "Callable[..., Move]":
-    from spillcast.engines.mysql.move import move
-
-    return move
-
 
 COVERAGE = Coverage(
     live="record --mysql (the session's thread), record --pid, mysql DSN",
@@ -53,7 +34,8 @@ MYSQL = Engine(
     },
     settings=MEMORY_SETTINGS,
     io_size=lambda _lower, _upper: (IO_SIZE, ()),
-    move=_move,
+    record="spillcast.engines.mysql.live:record_mysql",
+    move="spillcast.engines.mysql.move:move",
     coverage=COVERAGE,
 )
 MARIADB = replace(
@@ -61,7 +43,7 @@ MARIADB = replace(
     name="mariadb",
     label="MariaDB",
     temp_names={**SHARED_NAMES, "temporary table in Aria": LikelyName("#sql*.MA?")},
-    lab=_lab,
+    lab="spillcast.engines.mysql.lab:MariaDbLab",
     coverage=replace(
         COVERAGE,
         evidence=f"{COVERAGE.evidence}, ANALYZE FORMAT=JSON",

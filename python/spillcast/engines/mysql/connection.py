@@ -68,7 +68,20 @@ def connected(dsn: str) -> Iterator[Connection]:
             hint = "give the password in MYSQL_PWD or in [client] of ~/.my.cnf"
         raise ServerUnreachable(f"MySQL: {reason}", hint) from None
     try:
-        yield connection
+        with checked(connection):
+            yield connection
+    finally:
+        with suppress(pymysql.Error):
+            connection.close()
+
+
+@contextmanager
+def checked(connection: Connection) -> Iterator[None]:
+    """Raise errors of the driver as PermissionDenied or StatementFailed."""
+    import pymysql
+
+    try:
+        yield
     except pymysql.Error as error:
         if error.args and error.args[0] in REFUSED:
             user = str(connection.user, "utf-8", "replace")
@@ -77,9 +90,6 @@ def connected(dsn: str) -> Iterator[Connection]:
                 f"grant process on *.* to {user}; grant select on performance_schema.* to {user}",
             ) from None
         raise StatementFailed(f"MySQL: {message_of(error)}") from None
-    finally:
-        with suppress(pymysql.Error):
-            connection.close()
 
 
 def server_of(connection: Connection) -> Server:

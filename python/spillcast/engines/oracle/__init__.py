@@ -1,12 +1,6 @@
 """Oracle: scripts for its administrator; spillcast itself never runs anything on it."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from spillcast.engines.engine import Coverage, Engine
-
-if TYPE_CHECKING:
-    from spillcast.engines.move import Move
 
 IO_SIZE = (
     "hidden parameters of automatic work areas (workarea_size_policy=auto), in KB. They are "
@@ -23,24 +17,12 @@ def _io_size(min_bytes: int, max_bytes: int) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _move() -> "Callable[..., Move]":
-    from spillcast.engines.oracle.move import move
-
-    return move
-
-
-def _collect() -> Callable[..., str]:
-    from spillcast.engines.oracle.collect import collect
-
-    return collect
-
-
 ENGINE = Engine(
     name="oracle",
     label="Oracle",
     io_size=_io_size,
-    move=_move,
-    collect=_collect,
+    move="spillcast.engines.oracle.move:move",
+    collect="spillcast.engines.oracle.collect:collect",
     coverage=Coverage(
         live="record --pid",
         evidence="SQL traces, ASH, AWR, Statspack, SQL Monitor, tkprof, wait views",

@@ -1,13 +1,6 @@
 """PostgreSQL: servers that run already, watched and changed, and servers of our own."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from spillcast.engines.engine import Coverage, Engine, WorkMemory
-
-if TYPE_CHECKING:
-    from spillcast.engines.move import Move
-    from spillcast.engines.postgres.lab import PostgresLab
 
 #: It spills a block of its build. Its io_combine_limit joins reads of tables and indexes (read
 #: streams); src/backend/storage/file/buffile.c has one buffer of BLCKSZ for each file and issues it
@@ -18,19 +11,6 @@ IO_SIZE = (
     "kernel's readahead makes sequential reads larger (blockdev --setra)"
 )
 
-
-def _lab() -> "type[PostgresLab]":
-    from spillcast.engines.postgres.lab import PostgresLab
-
-    return PostgresLab
-
-
-def _move() -> "Callable[..., Move]":
-    from spillcast.engines.postgres.move import move
-
-    return move
-
-
 ENGINE = Engine(
     name="postgres",
     label="PostgreSQL",
@@ -40,9 +20,10 @@ ENGINE = Engine(
     settings=("work_mem", "hash_mem_multiplier", "max_parallel_workers_per_gather", "io_method"),
     io_size=lambda _least, _most: (IO_SIZE, ()),
     memory=WorkMemory("work_mem", "256K..32M", "kB", (64 << 10, ((1 << 31) - 1) << 10)),
-    lab=_lab,
+    lab="spillcast.engines.postgres.lab:PostgresLab",
     server=True,
-    move=_move,
+    record="spillcast.engines.postgres.live.record:record_postgres",
+    move="spillcast.engines.postgres.move:move",
     coverage=Coverage(
         live="record --postgres, postgres DSN, rehearsals",
         evidence="plans, pg_stat_statements, logs, histories",

@@ -6,12 +6,6 @@ from spillcast.engines.engine import Coverage, Engine
 _BLOCKS = "blockmgr-*/*"
 
 
-def _notice(pid: int) -> str | None:
-    from spillcast.engines.spark.local_dirs import local_dirs_notice
-
-    return local_dirs_notice(pid)
-
-
 ENGINE = Engine(
     name="spark",
     label="Spark",
@@ -28,7 +22,7 @@ ENGINE = Engine(
         # As of Python workers.
         "other block": "blockmgr-*/",
     },
-    notice=_notice,
+    notice="spillcast.engines.spark.local_dirs:local_dirs_notice",
     coverage=Coverage(
         live="record --pid of an executor",
         evidence="event logs, with or without recordings of executors",

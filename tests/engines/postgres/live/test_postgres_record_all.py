@@ -285,7 +285,7 @@ def test_options_of_one_session(tmp_path, option):
 
 def test_it_needs_a_server(tmp_path):
     result = spillcast("record", "--all", "--", "true", cwd=tmp_path)
-    assert "need --postgres" in only_line(result, 2)
+    assert "needs --postgres" in only_line(result, 2)
 
 
 def test_a_folder_that_holds_something_else(newest, tmp_path):

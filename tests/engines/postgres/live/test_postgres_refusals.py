@@ -191,7 +191,7 @@ def test_bad_input(newest, tmp_path, case):
 def test_its_options_need_a_server(tmp_path):
     for option in (("--backend", 1), ("--query", "x"), ("--wait-for-spill",), ("--set", "a=b")):
         result = spillcast("record", *option, "--", "true", cwd=tmp_path)
-        assert "need --postgres" in only_line(result, 2)
+        assert "needs --postgres" in only_line(result, 2)
 
 
 def test_without_perf_events_waits_alone_are_recorded(newest, tmp_path):

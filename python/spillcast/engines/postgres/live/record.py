@@ -2,14 +2,13 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from threading import Event
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from spillcast import _core
 from spillcast.engines.engine import OnStatus, Say, SessionSelector
+from spillcast.engines.live import LiveRecorder, prepare
 from spillcast.engines.postgres.connection import (
     SAMPLER,
     Connection,
@@ -26,7 +25,7 @@ from spillcast.engines.postgres.live.account import (
 )
 from spillcast.engines.postgres.live.explain import PLAN_FILE, Explained, WatchedStatement
 from spillcast.engines.postgres.live.sampler import Sampler
-from spillcast.engines.postgres.live.sessions import find, may_list_temp, no_query_error
+from spillcast.engines.postgres.live.sessions import find, may_list_temp
 from spillcast.engines.postgres.processes import (
     CALLS,
     WORKER_TITLE,
@@ -34,16 +33,12 @@ from spillcast.engines.postgres.processes import (
     postmaster,
     temp_directories,
 )
-from spillcast.errors import InputError, OptionMissing, QueryEnded
-from spillcast.interruptible import interrupts_reported
+from spillcast.errors import OptionMissing, QueryEnded
 from spillcast.recording import Recording
-from spillcast.recording.capture import AUTO, RecordOptions
+from spillcast.recording.capture import RecordOptions
 from spillcast.recording.live import Running
 from spillcast.recording.meta import EndedBy
 from spillcast.recording.record import Recorder, RunSoFar
-
-#: The interval of writes; the sampler has a clock of its own.
-TICK_S = 0.25
 
 Result = TypeVar("Result")
 
@@ -55,38 +50,24 @@ def sampler_connection(dsn: str) -> Iterator[Connection]:
         yield connection
 
 
-class LiveRecorder(Generic[Result]):
-    """A recorder of a server's processes and a sampler of its sessions, begun and ended together.
-
-    A subclass says what is recorded of which session.
-    """
+class SampledRecorder(LiveRecorder[Result]):
+    """A recorder with a sampler of the server's sessions."""
 
     sampler: Sampler
-    #: When what is recorded began (of ``time.monotonic``); None while it is waited for.
-    began_s: float | None = None
-    #: What is waited for until then.
-    awaited = ""
 
     def __init__(self, recorder: Recorder, connection: Connection) -> None:
-        self.recorder, self.connection = recorder, connection
+        super().__init__(recorder)
+        self.connection = connection
         #: When the capture was attached, by the server's clock.
         self.attached_s = 0.0
 
     def start(self) -> None:
-        """Let what is recorded begin."""
+        """Sample."""
         self.sampler.start()
 
-    def ended(self, timeout_s: float) -> EndedBy | None:
-        """Sleep until it has ended or the time is over; how it ended, None where it goes on."""
-        raise NotImplementedError
-
-    def look(self) -> dict[str, Any]:
-        """Take the rows since the last call; returns the sessions for the status line."""
-        raise NotImplementedError
-
-    def finish(self, ended_by: EndedBy) -> Result:
-        """End sampler and capture, and keep what was recorded."""
-        raise NotImplementedError
+    def stop(self) -> None:
+        """End sampling."""
+        self.sampler.stop()
 
     def sample(self, **sampled: Any) -> None:
         """Sample beside the capture, which is attached; ``sampled`` is for the ``Sampler``.
@@ -101,46 +82,10 @@ class LiveRecorder(Generic[Result]):
             self.recorder.abandon()
             raise
 
-    def until_the_end(self, on_status: OnStatus) -> Result:
-        """Record to the end, for the duration, or until Ctrl-C; keep what there is."""
-        try:
-            with interrupts_reported() as interrupted:
-                self.start()
-                return self.finish(self._follow(interrupted, on_status))
-        except BaseException:
-            self.sampler.stop()
-            self.recorder.abandon()
-            raise
-
     def collect(self) -> None:
         """Pass the samples since the last call to the recorder."""
-        self.recorder.collect()
+        super().collect()
         self.recorder.add_samples(self.sampler.take_samples())
-
-    def _follow(self, interrupted: Event, on_status: OnStatus) -> EndedBy:
-        limit_s, since_s = self.recorder.options.duration_s, time.monotonic()
-        # A query that ends at once is shown, too.
-        while (ended_by := self._shown_until(on_status, interrupted)) is None:
-            if interrupted.is_set():
-                if self.began_s is None:
-                    raise KeyboardInterrupt
-                return "interrupt"
-            if limit_s is not None and time.monotonic() - (self.began_s or since_s) >= limit_s:
-                if self.began_s is None:
-                    raise no_query_error(self.awaited, limit_s)
-                return "duration"
-        return ended_by
-
-    def _shown_until(self, on_status: OnStatus, interrupted: Event) -> EndedBy | None:
-        """Show what there is, then wait a moment; how it ended, None if it continues."""
-        self.collect()
-        counts = self.look()
-        try:
-            on_status(self.recorder, {**self.recorder.status(), **counts})
-        except KeyboardInterrupt:
-            # A key of the live view.
-            interrupted.set()
-        return self.ended(TICK_S)
 
 
 #: A session that ran a query and is idle for so long has ended it, as the first looks at it show.
@@ -181,7 +126,7 @@ def record_postgres(
         raise OptionMissing("give either a session to find or a statement to explain")
     recorder = Recorder(output, options, running)
     with sampler_connection(dsn) as connection, ExitStack() as stack:
-        absent_because = _prepare(recorder, connection, say)
+        absent_because = prepare(recorder, local_process(connection), say, CALLS)
         if wanted is not None:
             session = find(connection, wanted, say, recorder.options.duration_s)
             statement = WatchedStatement(dsn, session.database, connection)
@@ -201,38 +146,8 @@ def record_postgres(
         return session_recorder.until_the_end(on_status)
 
 
-def _prepare(recorder: Recorder, connection: Connection, say: Say) -> str | None:
-    """Make the capture ready, which may take a moment; why there can be none, or None."""
-    hint = "leave it out: perf events are used"
-    _core.check_attaches(recorder.options.capture, "a server", hint)
-    pid = connection.info.backend_pid
-    _, reason = local_process(connection)
-    if reason is None:
-        return _refusal(
-            recorder, lambda: recorder.prepare(pid, "the server's processes", CALLS), say
-        )
-    say(f"only waits are recorded, not the I/O of its processes: {reason}")
-    return reason
-
-
-def _refusal(recorder: Recorder, attempt: Callable[[], object], say: Say) -> str | None:
-    """The reason against a capture that was not requested by name; None if there is none."""
-    try:
-        attempt()
-    except InputError as error:
-        if recorder.options.capture != AUTO:
-            raise
-        say(f"only waits are recorded, not the I/O of its processes: {error.message}")
-        if error.hint:
-            say(f"  {error.hint}")
-        return error.message
-    return None
-
-
-class _SessionRecorder(LiveRecorder[Recording]):
-    """The recording of one session's query; to the recorder it is the target."""
-
-    exit_status: int | None = None
+class _SessionRecorder(SampledRecorder[Recording]):
+    """The recording of one session's query."""
 
     def __init__(
         self,
@@ -257,19 +172,13 @@ class _SessionRecorder(LiveRecorder[Recording]):
 
     def begin(self, absent_because: str | None, say: Say) -> None:
         """Attach to the session and the workers to come, and make the sampler ready."""
-        connection, recorder, self._say = self.connection, self.recorder, say
+        connection, self._say = self.connection, say
         if self._run is not None:
             self._settings = session_settings(self._run.connection)
         else:
             self._settings = settings_of(connection, self.pid)
         list_temp = may_list_temp(connection)
-        if absent_because is None:
-            absent_because = _refusal(recorder, self._observe, say)
-        if absent_because is not None:
-            recorder.observe_from_afar(self, absent_because)
-        for notice in recorder.new_notices():
-            say(notice)
-        rate_hz = RATE_HZ if absent_because is None else RATE_ALONE_HZ
+        rate_hz = RATE_HZ if self.attach(self._observe, absent_because, say) else RATE_ALONE_HZ
         self.sample(rate_hz=rate_hz, list_temp=list_temp, session=self.pid, on_worker=self._attach)
         [self._query] = self.sampler.queries()
 
@@ -299,17 +208,13 @@ class _SessionRecorder(LiveRecorder[Recording]):
             self._run.start()
             self.began_s = time.monotonic()
 
-    def wait(self, timeout_s: float) -> bool:
-        """Sleep until the query has ended or the time is over; True when it has ended."""
-        if self._run is not None:
-            return self._run.wait(timeout_s)
-        return self.sampler.done.wait(timeout_s)
-
     def ended(self, timeout_s: float) -> EndedBy | None:
         """Sleep until the query has ended, or sampling of a session's that is not ours."""
-        if not self.wait(timeout_s):
+        if self._run is not None:
+            return "end" if self._run.wait(timeout_s) else None
+        if not self.sampler.done.wait(timeout_s):
             return None
-        return "failure" if self.sampler.failure and self._run is None else "end"
+        return "failure" if self.sampler.failure else "end"
 
     def look(self) -> dict[str, Any]:
         """What was sampled so far; of a query that runs, its earlier calls are counted."""

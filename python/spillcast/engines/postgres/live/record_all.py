@@ -18,7 +18,7 @@ from spillcast.engines.postgres.live.account import (
     in_short,
     write,
 )
-from spillcast.engines.postgres.live.record import LiveRecorder, sampler_connection
+from spillcast.engines.postgres.live.record import SampledRecorder, sampler_connection
 from spillcast.engines.postgres.live.sampler import SessionQuery
 from spillcast.engines.postgres.live.sessions import may_list_temp, no_right
 from spillcast.engines.postgres.processes import (
@@ -104,7 +104,7 @@ def _may_see_all(connection: Connection) -> None:
         raise no_right(connection, "sessions of other roles")
 
 
-class _AllSessions(LiveRecorder[ServerRecording]):
+class _AllSessions(SampledRecorder[ServerRecording]):
     """The recording of a whole server."""
 
     def __init__(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spillcast._core import PeakMemory
+from spillcast.engines.live import GAP
 from spillcast.engines.postgres.connection import Connection
 from spillcast.engines.postgres.live.activity import (
     ACTIVE,
@@ -31,9 +32,6 @@ from spillcast.errors import SpillcastError
 from spillcast.recording.schema import SAMPLES
 from spillcast.tables import Table
 
-#: After a gap of so many intervals the sampler was kept from running, most likely by what it
-#: samples: what it sees then is not what was there meanwhile, and is not counted.
-GAP = 5
 #: A session is still shown so long after it did anything: longer than any gap that matters.
 SHOWN_S = 10.0
 #: How often temp files are listed.

@@ -1,9 +1,9 @@
 """Selects the session to record: by its process id, its query, or its spill."""
 
-import time
 from dataclasses import dataclass
 
 from spillcast.engines.engine import Say, SessionSelector
+from spillcast.engines.live import only_session, session_line, wait_for_session
 from spillcast.engines.postgres.connection import (
     SAMPLER,
     Connection,
@@ -18,17 +18,10 @@ from spillcast.errors import (
     OptionInvalid,
     PermissionDenied,
     ProcessMissing,
-    SessionAmbiguous,
-    SpillcastError,
     StatementRejected,
-    TimedOut,
 )
-from spillcast.redaction import struck_text
-from spillcast.units import format_duration
 
 LOOK_S = 0.05
-LISTED = 8
-LINE_MAX = 76
 HIDDEN = "<insufficient privilege>"
 
 _SESSIONS = """
@@ -73,9 +66,8 @@ class Session:
 
     def describe(self) -> str:
         """One line for a list of sessions."""
-        since = format_duration(self.running_s or 0.0)
-        query = " ".join(struck_text(self.query).split())
-        return f"{self.pid}  {self.user}@{self.database}  {since}  {query}"[:LINE_MAX]
+        user = f"{self.user}@{self.database}"
+        return session_line(self.pid, user, self.running_s or 0.0, self.query)
 
 
 def find(
@@ -88,28 +80,15 @@ def find(
     SpillcastError where none has come after ``within_s``.
     """
     check_text("--query", wanted.query or "")
-    may_list = may_list_temp(connection)
-    announced, began = False, time.monotonic()
-    while True:
+    may_list, remark = may_list_temp(connection), None
+    if wanted.spilling and not may_list:
+        remark = "pg_ls_tmpdir is for pg_monitor: a spill shows only by its waits"
+
+    def choose() -> Session | None:
         sessions = _sessions(connection, wanted)
-        session = _choose(sessions, wanted, _owners(connection) if may_list else set(), connection)
-        if session is not None:
-            return session
-        if not announced:
-            announced = True
-            say(f"waiting for {words_of(wanted)}; Ctrl-C ends it")
-            if wanted.spilling and not may_list:
-                say("pg_ls_tmpdir is for pg_monitor: a spill shows only by its waits")
-        if within_s is not None and time.monotonic() - began >= within_s:
-            raise no_query_error(words_of(wanted), within_s)
-        time.sleep(LOOK_S)
+        return _choose(sessions, wanted, _owners(connection) if may_list else set(), connection)
 
-
-def no_query_error(wanted: str, within_s: float) -> SpillcastError:
-    """The error for a query that did not begin in time."""
-    waited = format_duration(within_s)
-    hint = "a longer --duration waits longer, and without one it waits until Ctrl-C"
-    return TimedOut(f"waited {waited} for {wanted}: none came", hint)
+    return wait_for_session(choose, wanted, say, within_s=within_s, look_s=LOOK_S, remark=remark)
 
 
 def _named(sessions: list[Session], pid: int, connection: Connection) -> Session:
@@ -157,11 +136,7 @@ def _choose(
     ]
     if not matching and wanted.backend is None and any(session.hidden for session in sessions):
         raise no_right(connection, "sessions of other roles")
-    if len(matching) > 1:
-        lines = [f"{len(matching)} sessions match:", *(s.describe() for s in matching[:LISTED])]
-        lines += [f"and {len(matching) - LISTED} more"] * (len(matching) > LISTED)
-        raise SessionAmbiguous("\n    ".join(lines), "name one with --backend PID")
-    return matching[0] if matching else None
+    return only_session(matching, "name one with --backend PID")
 
 
 def _sessions(connection: Connection, wanted: SessionSelector) -> list[Session]:
@@ -200,10 +175,3 @@ def no_right(connection: Connection, wanted: str) -> InputError:
         f"role {user} may not see {wanted}",
         f"as a superuser: grant pg_monitor to {shown_name(user)} (or pg_read_all_stats)",
     )
-
-
-def words_of(wanted: SessionSelector) -> str:
-    """What is waited for."""
-    who = "a session" if wanted.backend is None else f"session {wanted.backend}"
-    pattern = "" if wanted.query is None else f" with a query like '{wanted.query}'"
-    return f"{who}{pattern}{' to spill' if wanted.spilling else ''}"
