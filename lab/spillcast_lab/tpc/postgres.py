@@ -154,10 +154,9 @@ class DebianTpch(PostgresTpch):
         name: value for name, value in SETTINGS.items() if name != "shared_buffers"
     }
 
-    @property
-    def label(self) -> str:
-        """Name and version, and what else is not as with ours."""
-        return f"{super().label} of Debian, default buffers"
+    def __init__(self, room: Path) -> None:
+        super().__init__(room)
+        self.label += " of Debian, default buffers"
 
     def before(self, workload: Workload) -> Sequence[str]:  # noqa: ARG002
         """No statements: this server relies on the page cache alone."""

@@ -108,7 +108,7 @@ def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
 
 
 def _servers_metrics(address: str) -> Iterator[str]:
-    from spillcast.engines.postgres.rank.command import request_of
+    from spillcast.engines.gains import request_of
     from spillcast.engines.postgres.rank.history import rank_looks
     from spillcast.report.openmetrics import servers_metrics
 

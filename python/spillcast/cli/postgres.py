@@ -137,8 +137,8 @@ def of_looks(
     confidence: float = 0.9,
 ) -> "list[ServerRanking]":
     """The ranking of each server whose looks are at an address, with its history."""
+    from spillcast.engines.gains import request_of
     from spillcast.engines.history import Rule
-    from spillcast.engines.postgres.rank.command import request_of
     from spillcast.engines.postgres.rank.history import rank_looks
     from spillcast.evidence.postgres.logs import read_logs
     from spillcast.units import parse_duration_s

@@ -140,6 +140,8 @@ class Lab(Protocol):
 
     #: The query of a demo.
     demo: ClassVar[Workload]
+    #: Name and version, for people.
+    label: str
     #: How much more memory a run may take than another, as a share.
     memory_spread: ClassVar[float] = 0.0
 
@@ -149,10 +151,6 @@ class Lab(Protocol):
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
         """The queries that a verification runs, by so many threads or processes together."""
-
-    @property
-    def label(self) -> str:
-        """Name and version, for people."""
 
     def build(self, rows: int) -> None:
         """Make the table of ``rows`` rows if it does not exist; takes seconds."""

@@ -8,9 +8,13 @@ from spillcast.evidence.counts import Counts
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.counted import timed_on
 from spillcast.forecast.project import interval_of
+from spillcast.forecast.running import known_target
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.storage import Storage
 from spillcast.storage.target import depends_on_recording, resolve
+
+#: So many statements get a forecast; the rest are listed with their counts.
+FORECAST_MAX = 12
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,13 @@ class RankRequest:
         if target not in self._known:
             self._known[target] = resolve(target, counts)
         return self._known[target]
+
+
+def request_of(targets: Sequence[str], origin: str | None, confidence: float) -> RankRequest:
+    """What is wanted to know of each statement. InputError for an unknown target."""
+    for target in targets:
+        known_target(target)
+    return RankRequest(targets, origin, confidence)
 
 
 def timed_counts(counts: Counts, request: RankRequest) -> Counts:

@@ -140,7 +140,8 @@ class Session(Protocol):
         """Run it to its end; its rows."""
 
     def scheduled(self) -> Scheduled:
-        """Scheduler times of all its processes and threads so far."""
+        """Scheduler times of all its processes and threads so far; by default of ``pid``."""
+        return scheduled(Path(f"/proc/{self.pid}/task").iterdir())
 
     def peak_buffer_bytes(self) -> int | None:
         """Peak size of its buffers; None if unknown."""

@@ -9,8 +9,8 @@ from bench.history import Load, problems
 from harness import spillcast
 from plans import INSTALLATIONS
 from postgres_rig import copied_cluster
+from spillcast.engines.gains import request_of
 from spillcast.engines.history import Rule
-from spillcast.engines.postgres.rank.command import request_of
 from spillcast.engines.postgres.rank.history import rank_looks
 from spillcast.fleet.fleet import fleet
 from spillcast.forecast.sizing.products import DAYS_PER_MONTH

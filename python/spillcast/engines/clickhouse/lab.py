@@ -81,16 +81,12 @@ class ClickHouseLab(Lab):
 
         self._room = room
         self._version = str(chdb.query("select version()", "TSV")).strip()
+        self.label = f"ClickHouse {self._version} (chdb)"
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
         """The queries of a verification."""
         return verified(threads)
-
-    @property
-    def label(self) -> str:
-        """Name and version."""
-        return f"ClickHouse {self._version} (chdb)"
 
     def build(self, rows: int) -> None:
         """Make the table in a folder of its own, if it is not there."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from chdb import session
 
-from spillcast.engines.held import Scheduled, Session, scheduled, serve
+from spillcast.engines.held import Session, serve
 
 
 class ChdbSession(Session):
@@ -35,10 +35,6 @@ class ChdbSession(Session):
         """Run the statements; the rows of the last one."""
         results = [self._connection.query(sql, "TSV") for sql in self._sql.split(";")]
         return str(results[-1]).splitlines()
-
-    def scheduled(self) -> Scheduled:
-        """All threads of this process."""
-        return scheduled(Path("/proc/self/task").iterdir())
 
 
 if __name__ == "__main__":

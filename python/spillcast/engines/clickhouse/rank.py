@@ -6,7 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-from spillcast.engines.gains import RankRequest, timed_counts, with_gains
+from spillcast.engines.gains import (
+    FORECAST_MAX,
+    RankRequest,
+    request_of,
+    timed_counts,
+    with_gains,
+)
 from spillcast.engines.ranking import Ranked, ServerRanking
 from spillcast.errors import InputError, OptionConflict, Refusal
 from spillcast.evidence.choice import Selection
@@ -18,11 +24,8 @@ from spillcast.evidence.clickhouse.counts import (
 )
 from spillcast.evidence.clickhouse.rows import LoggedQuery, read_rows
 from spillcast.evidence.clickhouse.server import QUERIES_MAX, LoggedWindow, logged_window
-from spillcast.forecast.running import known_target
 from spillcast.redaction import struck_text
 
-#: So many statements get a forecast.
-FORECAST_MAX = 12
 RECORD = "spillcast record --pid $(pidof -s clickhouse-server) -o run.spill"
 _PLACE = Path("system.query_log")
 _CONSTANT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\b\d+(?:\.\d+)?\b")
@@ -38,15 +41,13 @@ def rank_clickhouse(
     confidence: float = 0.9,
 ) -> ServerRanking:
     """Rank what spills on a server, by DSN, or in a file of rows of system.query_log."""
-    for target in targets:
-        known_target(target)
+    request = request_of(targets, origin, confidence)
     if "://" in source:
         log = logged_window(source, since_s or 86_400.0, cluster)
     elif (since_s, cluster) != (None, None):
         raise OptionConflict("--since and --cluster need a server, not an export of its log")
     else:
         log = _exported(Path(source))
-    request = RankRequest(targets, origin, confidence)
     by_statement: dict[str, list[LoggedQuery]] = {}
     for query in log.spilling:
         by_statement.setdefault(_statement(query), []).append(query)

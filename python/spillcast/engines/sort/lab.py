@@ -10,13 +10,12 @@ from random import Random
 from typing import Any, ClassVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import HeldQuery, Scheduled, Session, end_with_parent, scheduled, serve
+from spillcast.engines.held import HeldQuery, Scheduled, Session, end_with_parent, serve
 from spillcast.errors import ProgramMissing
 from spillcast.recording.meta import ObservedEngine
 
 PROGRAM = "sort"
 ROWS, MEMORY = 400_000, "2M"
-DEMO = Workload("sort", "", rows=3_000_000, memory="8M")
 #: Keys by name: lines as bytes, and keys of which each comparison takes more CPU time.
 KEYS = {
     "lines": "",
@@ -27,18 +26,10 @@ KEYS = {
 }
 
 
-def verified(threads: int) -> tuple[Workload, ...]:
-    """What a verification runs: 2,200 temp operations each."""
-    return tuple(
-        Workload(name, keys, ROWS, MEMORY, threads, cpu_s=0.5, operations=2200)
-        for name, keys in KEYS.items()
-    )
-
-
 class SortLab(Lab):
     """GNU sort of this machine. ProgramMissing where it is another or none."""
 
-    demo: ClassVar[Workload] = DEMO
+    demo: ClassVar[Workload] = Workload("sort", "", rows=3_000_000, memory="8M")
 
     def __init__(self, room: Path) -> None:
         self._room = room
@@ -48,16 +39,15 @@ class SortLab(Lab):
         if "GNU coreutils" not in words:
             raise ProgramMissing("sort of GNU coreutils is not on the PATH")
         self._version = words.partition("\n")[0].rpartition(" ")[2]
+        self.label = f"GNU sort {self._version}"
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
-        """The keys of a verification."""
-        return verified(threads)
-
-    @property
-    def label(self) -> str:
-        """Name and version."""
-        return f"GNU sort {self._version}"
+        """The keys of a verification: 2,200 temp operations each."""
+        return [
+            Workload(name, keys, ROWS, MEMORY, threads, cpu_s=0.5, operations=2200)
+            for name, keys in KEYS.items()
+        ]
 
     def build(self, rows: int) -> None:
         """Write the file of lines if it does not exist: two numbers each."""
@@ -115,7 +105,7 @@ class SortSession(Session):
 
     def scheduled(self) -> Scheduled:
         """The threads of the program."""
-        return self._ended or scheduled(Path(f"/proc/{self.pid}/task").iterdir())
+        return self._ended or super().scheduled()
 
 
 if __name__ == "__main__":

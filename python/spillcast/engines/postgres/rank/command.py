@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.gains import RankRequest
+from spillcast.engines.gains import RankRequest, request_of
 from spillcast.engines.postgres.connection import (
     Connection,
     open_session,
@@ -37,7 +37,6 @@ from spillcast.evidence.postgres.logs import Logs, counted, read_logs
 from spillcast.evidence.postgres.statement_rows import read_rows
 from spillcast.evidence.postgres.statements import LOOKS_MIN
 from spillcast.fleet.looks import keep_look
-from spillcast.forecast.running import known_target
 from spillcast.recording.calibration import MachineCalibration, kept_calibration
 from spillcast.redaction import struck_text
 from spillcast.text import shell_word
@@ -155,13 +154,6 @@ def rank_postgres(
         logged = logs or (None if since is not None else server_log(connection))
         enable = enabling(connection, shown, snapshot.settings)
     return _of_databases(shown, snapshot, logged, enable, request)
-
-
-def request_of(targets: Sequence[str], origin: str | None, confidence: float) -> RankRequest:
-    """What is wanted to know of each statement. InputError for an unknown target."""
-    for target in targets:
-        known_target(target)
-    return RankRequest(targets, origin, confidence)
 
 
 def save_look(server: str, address: str, *, redact: bool = False) -> dict[str, Any]:

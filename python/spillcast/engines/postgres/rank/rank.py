@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.gains import RankRequest, timed_counts, with_gains
+from spillcast.engines.gains import FORECAST_MAX, RankRequest, timed_counts, with_gains
 from spillcast.engines.postgres.rank.snapshot import Snapshot
 from spillcast.engines.ranking import Ranked, ServerRanking, SpillNode
 from spillcast.errors import InputError, Refusal, SpillcastError
@@ -26,8 +26,6 @@ from spillcast.redaction import struck_text
 from spillcast.storage.catalogue.prices import load_prices
 from spillcast.storage.target import depends_on_recording, resolve
 
-#: So many statements get a forecast; the rest are listed with their counts.
-FORECAST_MAX = 12
 _PLACE = Path("pg_stat_statements")
 #: What stands for spills of any size, and longer than they take on any storage.
 _BLOCKS, _LONG_MS = 1000, 1e6
