@@ -153,8 +153,8 @@ def test_only_recordings_are_told_apart(tmp_path):
     from spillcast.evidence.find import Evidence
     from spillcast.forecast.question import Question
 
-    with pytest.raises(OptionConflict, match="--temp is for recordings"):
-        Question(temp_dirs=[tmp_path]).check(Evidence(traces=[tmp_path]), events=True)
+    with pytest.raises(OptionConflict, match="--temp "):
+        Question(temp_dirs=[tmp_path]).check(Evidence(traces=[tmp_path]))
 
 
 SCRATCH = "/nowhere/scratch"

@@ -158,7 +158,7 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
     assert result.returncode == 2
     assert "run.toml: cut or damaged" in result.stderr
     result = spillcast("forecast", remote, "--to", "factor:2", "--method", "seed")
-    assert "--method is for traces and ASH exports" in result.stderr
+    assert "--method does not apply" in only_line(result, 2)
     result = spillcast("profile", remote)
     assert "figures of a run contain totals" in result.stderr
 

@@ -297,7 +297,7 @@ def test_json_is_the_meta_alone(newest, tmp_path):
     assert said == meta_of(output)
     assert result.stderr == ""
     documented = (ROOT / "docs" / "schema.md").read_text()
-    for key in ("postgres", "sampling"):
+    for key in ("server", "sampling"):
         assert [name for name in said[key] if f"{key}.{name}" not in documented] == []
 
 
