@@ -2,10 +2,9 @@
 
 import os
 import tempfile
-from pathlib import Path
 
 from spillcast.engines.engine import Engine, Workload
-from spillcast.engines.held import HeldQuery, Session, scheduled, serve
+from spillcast.engines.held import HeldQuery, Session, serve
 from spillcast.recording.meta import ObservedEngine
 
 BLOCK_BYTES = 16 << 10
@@ -48,9 +47,6 @@ class PaperQuery(Session):
                 os.pwrite(file.fileno(), os.urandom(BLOCK_BYTES), number * BLOCK_BYTES)
             parts = (os.pread(file.fileno(), BLOCK_BYTES, n * BLOCK_BYTES) for n in blocks)
             return [sum(map(len, parts))]
-
-    def scheduled(self):
-        return scheduled(Path("/proc/self/task").iterdir())
 
 
 ENGINE = Engine(name="paper", label="Paper", lab="paper_engine:PaperLab")

@@ -57,8 +57,8 @@ def with_gains(
 ) -> Ranked:
     """What each target saves of all calls; what not spilling saves is as on no latency.
 
-    From the least to the most that any of ``at_bounds`` tells: what is saved has bounds that tell
-    something also where those of the elapsed time are too far apart for a forecast.
+    From the smallest to the largest saving of any of ``at_bounds``: its bounds are useful even
+    where those of the elapsed time are too wide for a forecast.
     """
     if not request.targets:
         return ranked

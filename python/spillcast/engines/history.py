@@ -31,7 +31,7 @@ class Bucket:
     """An hour, a day or a few minutes of a history, in UTC."""
 
     start: str
-    #: How long the looks in it were apart.
+    #: The time between the looks in it.
     covered_s: float
     #: As the databases count them.
     temp_files: int
@@ -72,7 +72,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Alert:
-    """A rule, and the rate that it limits over the latest looks; None where nothing tells."""
+    """A rule, and the rate that it limits over the latest looks; None if unknown."""
 
     rule: str
     rate: float | None
@@ -127,7 +127,7 @@ class Rule:
     def alert(self, periods: Sequence[tuple[float, Mapping[str, float | None]]]) -> Alert:
         """Compare with the latest ``periods``, each a length (s) and sums by measure.
 
-        As many as cover the rule's time; where looks are farther apart, the last one.
+        As many as cover the rule's time; the last one if looks are less frequent.
         """
         covered_s, total, is_known = 0.0, 0.0, bool(periods)
         for length_s, sums in reversed(periods):

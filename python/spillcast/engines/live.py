@@ -1,9 +1,9 @@
 """Records queries of running servers: a capture of their processes beside looks at their sessions.
 
 ``LiveRecorder`` runs both until the query or the server ends. A server whose list of sessions is
-enough to follow a query is a ``ListedSessions``, which ``record_listed`` records: it lists its
-sessions, names the process of a session's thread, and says how well the list tells the end of a
-statement. An engine with a sampler of its own, such as PostgreSQL, derives from ``LiveRecorder``.
+enough to follow a query implements ``ListedSessions`` for ``record_listed``: it lists sessions with
+their threads, and declares whether the list shows when a statement ended. An engine with a sampler
+of its own, such as PostgreSQL, derives from ``LiveRecorder``.
 """
 
 import re

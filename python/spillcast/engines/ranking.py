@@ -12,7 +12,7 @@ from spillcast.fleet.looks import DatabaseCount
 from spillcast.forecast.sizing.result import Sizing
 
 DAY_S = 86_400.0
-#: Bounds of a time whose ratio is below this are too far apart for a value between them.
+#: Bounds of a time whose ratio is below this are too wide for a value between them.
 BOUNDS_RATIO_MIN = 0.05
 SCHEMA = "spillcast.server/1"
 
@@ -54,12 +54,12 @@ class Ranked:
     #: By target, and with work memory that nothing spills.
     gains: Mapping[str, Gain] = field(default_factory=dict)
     no_spill: Gain | None = None
-    #: What is enough for that, where a plan tells.
+    #: The work_mem that is enough for that, by a plan.
     work_mem_bytes: int | None = None
     #: Why there are no gains.
     refused: str | None = None
     #: Of a statement without a plan, bounds of what its largest temp files need in memory; the
-    #: upper one is None where no log tells which files are of one call.
+    #: upper one is None if no log shows which files are of one call.
     work_mem_between: tuple[int, int | None] | None = None
     #: Bounds of the memory with which no call spills, by its peak memory and what it wrote.
     memory_between: tuple[int, int] | None = None
@@ -71,7 +71,7 @@ class Ranked:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether only bounds of its temp I/O time are known, too far apart for an estimate."""
+        """Whether only bounds of its temp I/O time are known, too wide for an estimate."""
         return self.temp_s is not None and self.temp_s[0] <= BOUNDS_RATIO_MIN * self.temp_s[1]
 
     @property
@@ -91,7 +91,7 @@ class Ranked:
 class DatabaseSpill(DatabaseCount):
     """The same since a moment, and what the time of writing it may have been."""
 
-    #: Since when, as Unix time; None where nothing tells.
+    #: Since when, as Unix time; None if unknown.
     since_s: float | None
     #: How long statements ran in it: their temp I/O took no longer. None before PostgreSQL 14.
     active_s: float | None
@@ -143,7 +143,7 @@ class ServerRanking:
     asked_s: float | None = None
     #: Where it is of looks over time.
     history: History | None = None
-    #: Storage to buy for all statements: the frontier of price and time; None where nothing tells.
+    #: Storage to buy for all statements: the frontier of price and time; None if unknown.
     sizing: Sizing | None = None
     #: What the ranking is made of, for the sizing.
     counted: Sequence[Row] = internal(())

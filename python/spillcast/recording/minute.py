@@ -1,6 +1,6 @@
-"""A minute of a run that goes on: bursts at growing distances, put end to end; in between nothing.
+"""Records a minute of a long run: bursts at growing intervals, joined end to end.
 
-What was done before is that of the last burst, less what was seen in those before it.
+What the process did before is that of the last burst, less what earlier bursts observed.
 """
 
 import json

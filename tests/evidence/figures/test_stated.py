@@ -6,7 +6,7 @@ import pytest
 
 from cases import cases
 from evidence import storage
-from harness import spillcast
+from harness import only_line, spillcast
 from spillcast.errors import EvidenceContradictory, EvidenceUnsuited, InputError, TimesUnknown
 from spillcast.evidence.open import read_figures
 from spillcast.forecast import forecast

@@ -1,4 +1,4 @@
-"""DataFusion: queries in processes of our own, on a table in Parquet."""
+"""DataFusion: queries in processes of their own, on a table in Parquet."""
 
 from spillcast.engines.engine import Coverage, Engine, LikelyName, WorkMemory
 

@@ -1,4 +1,4 @@
-"""DuckDB: queries in processes of our own, on databases of ours or of the user's."""
+"""DuckDB: queries in processes of their own, on generated databases or the user's."""
 
 from spillcast.engines.engine import BY_PROCESS, Coverage, Engine, WorkMemory
 

@@ -26,8 +26,8 @@ from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.record import Recorder
 from spillcast.recording.server_meta import Server as ServerAddress
 
-#: Looks a second, by flavor. MariaDB makes a temporary table on disk for each, but tells the start
-#: and the end of a statement to the millisecond.
+#: Looks a second, by flavor. MariaDB makes a temporary table on disk for each, but reports the
+#: start and the end of a statement to the millisecond.
 RATE_HZ = {"mariadb": 10, "mysql": 50}
 _SESSIONS = {
     "mariadb": "select id, user, db, command, time_ms / 1000 seconds, state, info, query_id, "

@@ -1,4 +1,4 @@
-"""Sessions of ours on somebody's PostgreSQL server: named, and sure of whom they talk to.
+"""Sessions that spillcast opens on PostgreSQL servers: named, and verified to be of the server.
 
 Errors come in words, and passwords are never shown. Names and texts in statements can be pasted:
 no line of theirs ends a here-document or begins a command of psql, and no setting of the session

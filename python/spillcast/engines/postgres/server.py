@@ -170,7 +170,7 @@ def serve(
 
 
 def _handed_over(environment: Mapping[str, str], home: Path) -> tuple[dict[str, str], list[int]]:
-    """An environment of ours as the server's user can use it, and descriptors that go with it.
+    """An environment that the server's user can use, and descriptors that it refers to.
 
     Another user can neither open our descriptors by their path nor, perhaps, read our libraries.
     """

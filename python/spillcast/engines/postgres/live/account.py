@@ -136,7 +136,7 @@ def sampling_meta(query: SessionQuery, sampler: Sampler) -> Sampling:
 
 
 def session_settings(connection: Connection) -> dict[str, str]:
-    """The settings of a session of ours."""
+    """The settings of a session that spillcast opened."""
     return dict(connection.execute(_CURRENT, [list(NAMES)]).fetchall())
 
 

@@ -172,7 +172,7 @@ def _backend(row: list[str | None]) -> Backend:
     )
 
 
-#: A cursor's query goes on when the next rows are fetched; longer than this nobody fetches.
+#: A cursor's query continues when the next rows are fetched; no client waits longer than this.
 FETCH_S = 1.0
 #: Before the query that is waited for, shorter statements are passed over: BEGIN, SET and the like.
 PASSED_OVER_S = 0.1
@@ -224,7 +224,7 @@ class QueryLife:
 
     @property
     def active(self) -> bool:
-        """Whether it was at work at the last look, not waiting for its client to fetch rows."""
+        """Whether it was running at the last look, not waiting for its client to fetch rows."""
         return self._last is not None and self._last.state in ACTIVE
 
     @property

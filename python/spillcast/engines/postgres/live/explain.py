@@ -1,4 +1,4 @@
-"""EXPLAIN of statements in a session of ours; plan and earlier calls of a running one."""
+"""EXPLAIN of statements in a session of its own; plan and earlier calls of a running one."""
 
 import contextlib
 import re
@@ -197,7 +197,7 @@ TIMEOUT_MS = 5000
 _READS = re.compile(r"\s*(?:--[^\n]*\n\s*)*(?:select|with|values|table)\b", re.IGNORECASE)
 _PARAMETER = re.compile(r"\$\d")
 _GENERIC_SINCE = 160000
-#: Of a node, what tells its temp bytes; the rest may hold literals of the statement.
+#: Keys of a node that determine its temp bytes; others may hold literals of the statement.
 _KEPT = ("Node Type", "Strategy", "Plan Rows", "Plan Width", "Workers Planned")
 #: Of calls from within functions the session shows the outer statement.
 _COUNTED = (
@@ -220,7 +220,7 @@ def estimate(
 ) -> dict[str, Any] | str:
     """The plan without its conditions, or why there is none.
 
-    In a transaction of a session of ours that only reads, with the ``settings`` that the other
+    In a read-only transaction of a session of its own, with the ``settings`` that the other
     session began with; what that has set itself does not show.
     """
     import psycopg
@@ -270,7 +270,7 @@ def former_calls(dsn: str, database: str, queryid: str) -> list[dict[str, Any]]:
     """A row for each user who called it, with the settings that bound its processes.
 
     None where the server counts none, or may not tell.
-    Asked in a session of ours, in the DSN's database and then in the statement's, ``database``:
+    Asked in a session of its own, in the DSN's database and then in the statement's, ``database``:
     the extension counts all of them, and is in any one.
     """
     from psycopg.conninfo import make_conninfo
@@ -318,7 +318,7 @@ class WatchedStatement:
         self._counted_ns: int | None = None
 
     def documents(self, query: SessionQuery, settings: Mapping[str, str]) -> dict[str, object]:
-        """What may tell what is to come of it, by file."""
+        """Evidence of what remains of it, by file."""
         documents = {ESTIMATE_FILE: self._estimate(query, settings), FORMER_FILE: self.calls(query)}
         return {name: document for name, document in documents.items() if document}
 

@@ -45,7 +45,7 @@ Result = TypeVar("Result")
 
 @contextmanager
 def sampler_connection(dsn: str) -> Iterator[Connection]:
-    """A session of ours on the server, for the sampler. SpillcastError where it is ended."""
+    """Open a session for the sampler. SpillcastError if the server ends it."""
     with closing(open_session(dsn, SAMPLER)) as connection, while_it_answers():
         yield connection
 
@@ -92,7 +92,7 @@ class SampledRecorder(LiveRecorder[Result]):
 ENDED_S = 1.0
 #: Looks a second where samples are all there is.
 RATE_ALONE_HZ = 50
-#: Beside a capture, which tells the times: each look takes the server a millisecond.
+#: Beside a capture, which has the times: each look takes the server a millisecond.
 RATE_HZ = 10
 
 
@@ -111,16 +111,16 @@ def record_postgres(
 ) -> Recording:
     """Record the query of the session ``wanted``, or the statement ``explain``, to its end.
 
-    A session of ours runs the latter under EXPLAIN (ANALYZE, BUFFERS) with ``settings`` and takes
-    back what it changes; where it is not ``timed``, the plan has no times of its nodes, and takes
-    none for them. Returns when the query has ended, after ``options.duration_s``, or upon Ctrl-C,
-    which keeps what there is. ``say`` gets what the user should know meanwhile; ``on_status`` gets
-    the capture's counts with ``samples`` and ``processes`` a few times a second. Without an
-    ``output`` nothing is written; ``running`` can be asked meanwhile what there is so far.
+    A session of its own runs the latter under EXPLAIN (ANALYZE, BUFFERS) with ``settings``, and
+    rolls it back; unless it is ``timed``, the plan has no times of its nodes. Returns when the
+    query has ended, after ``options.duration_s``, or upon Ctrl-C, which keeps what there is.
+    ``say`` gets messages for the user; ``on_status`` gets the capture's counts with ``samples`` and
+    ``processes`` a few times a second. Without an ``output`` nothing is written; ``running`` has
+    what there is so far.
 
-    InputError for a server, a session or a right that is not there, and where the query ended
-    before anything was seen of it; SpillcastError where the server goes away, and where no query
-    began within ``options.duration_s``.
+    InputError for a server, a session or a right that is missing, and if the query ended before
+    it was seen; SpillcastError if the connection is lost, and if no query began within
+    ``options.duration_s``.
     """
     if (wanted is None) == (explain is None):
         raise OptionMissing("give either a session to find or a statement to explain")
@@ -171,7 +171,7 @@ class _SessionRecorder(SampledRecorder[Recording]):
         recorder.run_so_far = self.run_so_far
 
     def begin(self, absent_because: str | None, say: Say) -> None:
-        """Attach to the session and the workers to come, and make the sampler ready."""
+        """Attach to the session and to workers that it starts, and prepare the sampler."""
         connection, self._say = self.connection, say
         if self._run is not None:
             self._settings = session_settings(self._run.connection)
@@ -201,7 +201,7 @@ class _SessionRecorder(SampledRecorder[Recording]):
             self._unattached += 1
 
     def start(self) -> None:
-        """Sample, and let a statement of ours run."""
+        """Begin to sample, and start the statement of ``--explain``."""
         super().start()
         self._sampled_s = time.monotonic()
         if self._run is not None:
@@ -287,7 +287,7 @@ class _SessionRecorder(SampledRecorder[Recording]):
 
     @property
     def _documents(self) -> Mapping[str, object]:
-        """What may tell what is to come of a query that goes on, by file."""
+        """Evidence of what remains of a query that still runs, by file."""
         if self._statement is None:
             return {}
         return self._statement.documents(self._query, self._settings)

@@ -1,4 +1,4 @@
-"""A recorded SELECT run again for a while in a session of ours, its temp files elsewhere."""
+"""Runs a recorded SELECT again for a while, in a session of its own with temp files elsewhere."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Sampling a server's sessions, all of them or one, through one connection of ours."""
+"""Samples a server's sessions, all of them or one, through one connection."""
 
 import random
 import threading
@@ -38,11 +38,11 @@ SHOWN_S = 10.0
 LIST_S = 0.5
 #: How often the server's new children are looked at: some workers live no longer.
 CHILDREN_S = 0.02
-#: How many looks apart the run-queue delay of a query that has not spilled is read.
+#: The run-queue delay of a query that has not spilled is read at every so many looks.
 DELAY_TICKS = 5
 #: To within which the start of a process is known, twice.
 TICKS_NS = 20_000_000
-#: How long a child may take to set its title, and its leader to be seen at work.
+#: How long a child may take to set its title, and its leader to be seen running.
 UNPLACED_S = 2.0
 
 
@@ -333,7 +333,7 @@ class Sampler(threading.Thread):
                 self._give_held(query)
 
     def _give_held(self, query: SessionQuery) -> None:
-        """The query goes on: what was sampled while its client might have left it is of it too."""
+        """Count what was sampled while the client might have left the query, which still runs."""
         query.samples += len(query.held)
         self.samples += len(query.held)
         with self._lock:
