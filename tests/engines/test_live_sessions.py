@@ -1,4 +1,4 @@
-"""The recorder of sessions that a server lists, with a server on paper: no capture, states alone."""
+"""The recorder of sessions that a server lists, on a server on paper: no capture, states alone."""
 
 import pytest
 
