@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from harness import TIMEOUT_S, environment, spillcast, until
-from spillcast.engines.registry import engines
+from spillcast.engines.registry import engines, lab_of
 from spillcast.lab import machine
 from spillcast.recording.calibration import kept_calibration
 
@@ -80,7 +80,7 @@ def test_ctrl_c_leaves_nothing(tmp_path, state):
 
 
 def test_queries_of_a_calibration_are_not_those_of_a_verification():
-    labs = [engine.lab() for engine in engines("lab")]
+    labs = [lab_of(engine.name) for engine in engines("lab")]
     for lab in (lab for lab in labs if hasattr(lab, "calibrating")):
         verified = {" ".join(one.sql.split()) for one in lab.verified(1)}
         names = [one.name for one in lab.calibrating()]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.engines.engine import Calibrates, Engine, Workload
-from spillcast.engines.registry import engines
+from spillcast.engines.registry import engines, lab_of
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
 from spillcast.forecast.load import Load
 from spillcast.forecast.recorded_io import temp_load
@@ -260,10 +260,9 @@ def _opened(
     """The engines that there are, and why others are not."""
     opened, skipped = list[_Measured](), list[str]()
     for engine in engines("lab"):
-        assert engine.lab is not None
         try:
-            for lab in engine.lab().calibrators(room, server if engine.server else None):
-                opened.append(_Measured(engine, lab, lab.calibrating()[:queries]))
+            labs = lab_of(engine.name).calibrators(room, server if engine.server else None)
+            opened += [_Measured(engine, lab, lab.calibrating()[:queries]) for lab in labs]
         except InputError as error:
             if server is not None and engine.server:
                 raise
