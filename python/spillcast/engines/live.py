@@ -55,7 +55,7 @@ class Described(Protocol):
         """Return one line."""
 
 
-Found = TypeVar("Found", bound=Described)
+Listed = TypeVar("Listed", bound=Described)
 
 
 def session_line(number: int, user: str, running_s: float, query: str) -> str:
@@ -64,7 +64,7 @@ def session_line(number: int, user: str, running_s: float, query: str) -> str:
     return f"{number}  {user}  {format_duration(running_s)}  {text}"[:LINE_MAX]
 
 
-def only_session(matching: Sequence[Found], hint: str) -> Found | None:
+def only_session(matching: Sequence[Listed], hint: str) -> Listed | None:
     """The session that matches; None if there is none. SessionAmbiguous lists several."""
     if len(matching) > 1:
         lines = [f"{len(matching)} sessions match:", *(s.describe() for s in matching[:LISTED])]
@@ -74,14 +74,14 @@ def only_session(matching: Sequence[Found], hint: str) -> Found | None:
 
 
 def wait_for_session(
-    choose: Callable[[], Found | None],
+    choose: Callable[[], Listed | None],
     wanted: SessionSelector,
     say: Say,
     *,
     within_s: float | None,
     look_s: float,
     remark: str | None = None,
-) -> Found:
+) -> Listed:
     """Call ``choose`` every ``look_s`` until it returns a session. TimedOut after ``within_s``.
 
     ``remark`` is said with the announcement that a session is waited for.
