@@ -80,6 +80,7 @@ def test_what_the_client_prints_is_the_plan(tmp_path, text):
         json.dumps(SORTED)[:90],
         json.dumps(SORTED).replace("12", '"many"'),
         json.dumps(SORTED).replace("12", "0"),
+        "# Query_time: 9.0  Lock_time: 0.1 Rows_sent: 2 Sort_merge_passes: 512\nSELECT 1;\n",
         "-> Sort: t.a  (cost=61 rows=600) (actual time=0.4..0.5 rows=600 loops=1)\n",
     ],
 )

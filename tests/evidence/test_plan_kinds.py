@@ -285,3 +285,22 @@ def test_an_ide_quotes_lines_with_commas_also_those_without_figures(tmp_path):
         "Execution Time: 902.145 ms\n"
     )
     assert read_plan(path).writes.count == 5784 / 8
+
+
+JSON_PLAN = (
+    '[{ "Plan": {"Node Type": "Sort", "Actual Rows": 9, "Sort Method": "external merge",\n'
+    '  "Sort Space Used": 18432, "Sort Space Type": "Disk"}, "Execution Time": 1204.1}]'
+)
+TEXT_NODE = (
+    "Sort  (cost=1.0..2.0 rows=5 width=8) (actual time=6.9..900.2 rows=9 loops=1)\n"
+    "  Sort Method: external merge  Disk: 18432kB\nTotal runtime: 1204.100 ms\n"
+)
+
+
+@cases("text", [f"\tplan := []byte(`{JSON_PLAN}`)\n\tcheck(plan)\n",
+                f'    text = """{TEXT_NODE}    """\n'])  # fmt: skip
+def test_a_literal_in_a_program_is_the_plan(tmp_path, text):
+    path = tmp_path / "test.code"
+    path.write_text(text)
+    counts = read_plan(path)
+    assert (counts.writes.count, counts.elapsed_s) == (18432 / 8, 1.2041)

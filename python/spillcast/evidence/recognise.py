@@ -331,7 +331,7 @@ KINDS: Sequence[Kind] = (
         4.1,
         "a plan of MySQL or MariaDB",
         "mysql.plan.read",
-        _matching(r'"query_block"\s*:|^\W*-> .*\(cost=[\d.e+]+ rows=[\d.e+]+\)'),
+        _matching(r'"query_block"\s*:|^# Query_time: |^\W*-> .*\(cost=[\d.e+]+ rows=[\d.e+]+\)'),
     ),
     _report(4.0, "a profile of DuckDB", "figures.duckdb_profile.read", _profile),
     _report(3.75, "figures of a run", "figures.stated.read", _stated),

@@ -173,9 +173,10 @@ def _html(lines: Lines) -> Lines | None:
 
 
 def _fences(lines: Lines) -> Lines | None:
-    # A chat has its marks in the lines of the text.
-    inline = sum(line.count("```") for line in lines) > 1
-    parts = [part for line in lines for part in (line.split("```") if inline else [line])]
+    # A chat has its marks in the lines of the text, and so has a literal in a program.
+    marks = [mark for mark in ("```", '"""') if sum(line.count(mark) for line in lines) > 1]
+    inline = bool(marks)
+    parts = [part for line in lines for part in re.split("|".join(marks) or r"(?!)", line)]
     if not inline and not any(_FENCE.fullmatch(line) for line in lines):
         return None
     return [part for part in parts if not _FENCE.fullmatch(part)]

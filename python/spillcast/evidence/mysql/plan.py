@@ -24,6 +24,8 @@ MERGED, MERGED_LAST = 7, 15
 RUNS_MAX = 1 << 16
 #: A row in the buffer has a pointer beside it that is not written: a row has as many bytes or more.
 WRITTEN_MIN = 0.5
+#: What the slow log has above each statement.
+SLOW_LOG = "# Query_time: "
 _MEMBER = r'"[\w-]+"\s*:'
 
 
@@ -79,6 +81,11 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """
     [path] = paths
     text = text_of(path, HOW, bytes_max=JSON_LENGTH_MAX)
+    if SLOW_LOG in text:
+        raise EvidenceUnsuited(
+            f"{path}: a slow log counts merge passes and tables on disk, and no bytes of them",
+            _RECORD,
+        )
     if '"query_block"' not in text:
         raise EvidenceUnsuited(
             f"{path}: MySQL's EXPLAIN ANALYZE does not tell whether a sort or a temporary table "

@@ -31,6 +31,7 @@ _LOG = re.compile(
 )
 #: What auto_explain says of the statement: its text, and from version 16 on its parameters.
 _TEXT, _PARAMETERS = "Query Text:", "Query Parameters:"
+_LITERAL = re.compile(r"[\"'`](?P<plan>\[\s*\{\s*\"Plan\":)")
 _XML = re.compile(r"<explain\b.*?</explain>", re.DOTALL)
 _YAML = re.compile(r"^(?P<indent> *)(?:- )?(?:Plan: *$|Query Text: \")", re.MULTILINE)
 #: Keys of a node whose values are texts; lists of nodes and of processes; others that are read.
@@ -166,7 +167,11 @@ def _of_json(text: str, path: Path) -> Iterator[dict[str, Any]]:
     """Objects with a plan, wherever in the text they begin a line."""
     if '"Plan"' not in text:
         return
-    for value in json_values(text, path, HOW, '"Plan"'):
+    # A literal in a program begins behind other code.
+    literal = _LITERAL.search(text)
+    for value in json_values(
+        text[literal.start("plan") :] if literal else text, path, HOW, '"Plan"'
+    ):
         for record in value if isinstance(value, list) else [value]:
             if isinstance(record, dict) and isinstance(record.get("Plan"), dict):
                 yield record
@@ -261,7 +266,10 @@ def _value(text: str) -> Any:
 
 
 def _check_shape(document: Mapping[str, Any]) -> None:
-    """ValueError for a key of a plan that holds something else than PostgreSQL writes there."""
+    """ValueError for a key of a plan that holds something else than PostgreSQL writes there.
+
+    A node that was run, and does not say how often, ran once.
+    """
     if not all(isinstance(value, str) for value in _object(document, "Settings").values()):
         raise ValueError("Settings holds more than texts")
     if not isinstance(document.get("Execution Time", 0), int | float):
@@ -271,6 +279,8 @@ def _check_shape(document: Mapping[str, Any]) -> None:
         node = waiting.pop()
         if not isinstance(node, dict):
             raise ValueError("a node of the plan is not an object")
+        if "Actual Rows" in node:
+            node.setdefault("Actual Loops", 1)
         for name, value in node.items():
             _check_key(name, value)
         for name in NODES:
