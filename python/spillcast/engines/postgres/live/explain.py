@@ -4,7 +4,7 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -19,6 +19,7 @@ from spillcast.engines.postgres.connection import (
 )
 from spillcast.engines.postgres.live.sampler import SessionQuery
 from spillcast.errors import InputError, SpillcastError, StatementFailed, StatementRejected
+from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
 from spillcast.redaction import struck_document
@@ -136,28 +137,27 @@ def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:
     ``temp_read_s`` and ``temp_write_s`` are summed over all processes, null where the server did
     not time them.
     """
-    whole, root = plan[0], plan[0]["Plan"]
-    nodes = list(_nodes(root))
-    blocks = [_blocks_without_children(node) for node in nodes]
+    document, root = plan[0], plan[0]["Plan"]
+    nodes = list(nodes_of(root).walk())
     return {
         "file": PLAN_FILE,
-        "planning_s": _seconds(whole.get("Planning Time")),
-        "execution_s": _seconds(whole.get("Execution Time")),
+        "planning_s": _seconds(document.get("Planning Time")),
+        "execution_s": _seconds(document.get("Execution Time")),
         "temp_read_blocks": root.get("Temp Read Blocks"),
         "temp_written_blocks": root.get("Temp Written Blocks"),
         "temp_read_s": _seconds(root.get("Temp I/O Read Time")),
         "temp_write_s": _seconds(root.get("Temp I/O Write Time")),
-        "workers_planned": sum(node.get("Workers Planned", 0) for node in nodes),
-        "workers_launched": sum(node.get("Workers Launched", 0) for node in nodes),
+        "workers_planned": sum(node.values.get("Workers Planned", 0) for node in nodes),
+        "workers_launched": sum(node.values.get("Workers Launched", 0) for node in nodes),
         "spills": [
             {
-                "node": node["Node Type"],
-                "temp_read_blocks": read,
-                "temp_written_blocks": written,
-                **{name: node[key] for key, name in _DETAILS.items() if key in node},
+                "node": node.kind,
+                "temp_read_blocks": node.temp.read,
+                "temp_written_blocks": node.temp.written,
+                **{name: node.values[key] for key, name in _DETAILS.items() if key in node.values},
             }
-            for node, (read, written) in zip(nodes, blocks, strict=True)
-            if read or written
+            for node in nodes
+            if node.temp.blocks
         ],
     }
 
@@ -171,20 +171,6 @@ _DETAILS = {
     "HashAgg Batches": "batches",
     "Disk Usage": "disk_kib",
 }
-
-
-def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield node
-    for child in node.get("Plans", ()):
-        yield from _nodes(child)
-
-
-def _blocks_without_children(node: dict[str, Any]) -> list[int]:
-    """Blocks read and written by the node alone, for the plan shows them with those below."""
-    return [
-        int(node.get(key, 0) - sum(child.get(key, 0) for child in node.get("Plans", ())))
-        for key in ("Temp Read Blocks", "Temp Written Blocks")
-    ]
 
 
 def _seconds(milliseconds: float | None) -> float | None:
