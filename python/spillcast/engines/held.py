@@ -17,6 +17,8 @@ from spillcast.errors import ExperimentFailed, first_line
 
 #: A query that takes longer is given up: engines that lack memory may wait for it without end.
 TIMEOUT_S = 300.0
+#: A server that takes longer to start is given up.
+START_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,18 @@ def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> N
         )
     except failure as error:
         _say({"error": first_line(error)})
+
+
+def wait_until_ready(
+    process: "subprocess.Popen[bytes]", is_ready: Callable[[], bool], log: Path, mark: str
+) -> None:
+    """Wait for a server's start. ExperimentFailed with the first line of ``log`` with ``mark``."""
+    deadline_s = time.monotonic() + START_S
+    while not is_ready():
+        if process.poll() is not None or time.monotonic() > deadline_s:
+            errors = [line for line in log.read_text().splitlines() if mark in line]
+            raise ExperimentFailed(f"the server did not start: {(errors or ['it took too long'])[0]}")
+        time.sleep(0.02)
 
 
 def end_with_parent() -> None:

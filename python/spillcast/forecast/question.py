@@ -130,7 +130,9 @@ class Question:
         usable.update(*(kind.selects for kind in figures))
         for option, value in self._options().items():
             if value is not None and option not in usable:
-                words = [WORDS.get(kind, kind) for kind in kinds if kind != "figures"]
+                words = [
+                    WORDS.get(kind, kind) for kind in kinds if kind != "figures" or not figures
+                ]
                 words += dict.fromkeys(kind.words for kind in figures)
                 raise OptionConflict(
                     f"--{option.replace('_', '-')} does not apply to "

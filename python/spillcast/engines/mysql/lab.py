@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -10,11 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import HeldQuery, Session, end_with_parent, serve
+from spillcast.engines.held import HeldQuery, Session, end_with_parent, serve, wait_until_ready
 from spillcast.errors import ExperimentFailed, PackageMissing, ProgramMissing
 from spillcast.recording.meta import ObservedEngine
 
-START_S = 60.0
 READY = ": ready for connections."
 #: Rows of the wide table for each row of the narrow one.
 WIDE_SHARE = 1 / 200
@@ -164,7 +162,7 @@ class MariaDbLab(Lab):
                 preexec_fn=end_with_parent,
             )
         try:
-            _wait_until_ready(process, log)
+            wait_until_ready(process, lambda: READY in log.read_text(), log, "[ERROR]")
             yield PrivateServer(process.pid, socket)
         finally:
             process.terminate()
@@ -210,15 +208,6 @@ class MariaDbSession(Session):
         """Run the query; its rows."""
         self._cursor.execute(self._sql)
         return list(self._cursor.fetchall())
-
-
-def _wait_until_ready(process: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline_s = time.monotonic() + START_S
-    while READY not in (text := log.read_text()):
-        if process.poll() is not None or time.monotonic() > deadline_s:
-            errors = [line for line in text.splitlines() if "[ERROR]" in line]
-            raise ExperimentFailed(f"MariaDB did not start: {(errors or ['it took too long'])[0]}")
-        time.sleep(0.02)
 
 
 def _connect(socket: Path, database: str | None = None) -> Any:

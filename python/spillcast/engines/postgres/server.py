@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,16 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import (
-    ExperimentFailed,
-    PermissionDenied,
-    ProgramMissing,
-)
+from spillcast.engines.held import wait_until_ready
+from spillcast.errors import ExperimentFailed, PermissionDenied, ProgramMissing
 
 if TYPE_CHECKING:
     import psycopg
 
-START_S = 60.0
 #: Where Debian's packages put servers, by their version.
 DEBIAN = Path("/usr/lib/postgresql")
 SUPERUSER = "postgres"
@@ -160,7 +155,7 @@ def serve(
             pass_fds=descriptors,
         )
     try:
-        _wait_until_ready(process, log, data / "postmaster.pid")
+        wait_until_ready(process, lambda: _is_ready(data / "postmaster.pid"), log, "FATAL")
         dsn = f"host={home} user={SUPERUSER} dbname=postgres"
         yield PrivateServer(cluster.installation, dsn, process.pid, cluster.user)
     finally:
@@ -188,18 +183,9 @@ def _handed_over(environment: Mapping[str, str], home: Path) -> tuple[dict[str, 
     return handed, descriptors
 
 
-def _wait_until_ready(process: "subprocess.Popen[bytes]", log: Path, pid_file: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        lines = pid_file.read_text().splitlines() if pid_file.exists() else []
-        if len(lines) >= 8 and lines[7].strip() == "ready":
-            return
-        if process.poll() is not None or time.monotonic() > deadline:
-            fatal = [line for line in log.read_text().splitlines() if "FATAL" in line]
-            raise ExperimentFailed(
-                f"PostgreSQL did not start: {(fatal or ['it took too long'])[0]}"
-            )
-        time.sleep(0.02)
+def _is_ready(pid_file: Path) -> bool:
+    lines = pid_file.read_text().splitlines() if pid_file.exists() else []
+    return len(lines) >= 8 and lines[7].strip() == "ready"
 
 
 def _user() -> str:
