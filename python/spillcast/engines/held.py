@@ -185,7 +185,9 @@ def wait_until_ready(
     while not is_ready():
         if process.poll() is not None or time.monotonic() > deadline_s:
             errors = [line for line in log.read_text().splitlines() if mark in line]
-            raise ExperimentFailed(f"the server did not start: {(errors or ['it took too long'])[0]}")
+            raise ExperimentFailed(
+                f"the server did not start: {(errors or ['it took too long'])[0]}"
+            )
         time.sleep(0.02)
 
 

@@ -94,21 +94,18 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
         files.setdefault(key, []).append(file)
         sizes[key] = sizes.get(key, 0) + file.bytes
         texts.setdefault(key, (file.queryid, file.query))
-    plans = _plans_by_text(logs)
-    counts = {key: len(plans_of_statement) for key, plans_of_statement in _all_plans(logs).items()}
-    elapsed = {
-        key: sum(float(statement.get("Execution Time", 0.0)) for statement in plans_of_statement)
-        / 1e3
-        for key, plans_of_statement in _all_plans(logs).items()
-    }
-    for key, statement_plans in plans.items():
-        texts.setdefault(key, (None, struck_text(str(statement_plans.get("Query Text", "")))))
+    all_plans = _all_plans(logs)
+    for key, plans in all_plans.items():
+        text = str(max(plans, key=_blocks).get("Query Text", ""))
+        texts.setdefault(key, (None, struck_text(text)))
     ranked = []
     for number, key in enumerate(sorted(texts, key=lambda statement: -sizes.get(statement, 0))):
-        queryid, query = texts[key]
-        statement = Ranked(queryid, query, counts.get(key), elapsed.get(key), sizes.get(key, 0))
-        if (plan := plans.get(key)) is not None and number < 2 * FORECAST_MAX:
-            statement = _of_plan(statement, plan, counts[key], request)
+        statement = Ranked(*texts[key], None, None, sizes.get(key, 0))
+        if plans := all_plans.get(key, []):
+            elapsed_s = sum(float(plan.get("Execution Time", 0.0)) for plan in plans) / 1e3
+            statement = replace(statement, calls=len(plans), elapsed_s=elapsed_s)
+        if plans and number < 2 * FORECAST_MAX:
+            statement = _of_plan(statement, max(plans, key=_blocks), len(plans), request)
         elif key in files:
             statement = _of_files(statement, files[key])
         ranked.append(statement)
@@ -221,11 +218,6 @@ def _spilling(plan: Mapping[str, Any]) -> list[SpillNode]:
         )
         for node in nodes
     ]
-
-
-def _plans_by_text(logs: Logs) -> dict[str, dict[str, Any]]:
-    """Of each statement the plan with the most temp blocks."""
-    return {key: max(plans, key=_blocks) for key, plans in _all_plans(logs).items()}
 
 
 def _all_plans(logs: Logs) -> dict[str, list[dict[str, Any]]]:
