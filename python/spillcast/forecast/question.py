@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,51 +126,39 @@ class Question:
         if of_plan:
             kinds = ["plans of recordings"]
         figures = _kinds_of_figures(evidence)
-        usable = set[str]().union(*(_USED_BY.get(kind, _ORACLE) for kind in kinds or ["counts"]))
+        usable = set(_GENERAL).union(*(_USED_BY.get(kind, _ORACLE) for kind in kinds or ["counts"]))
         usable.update(*(kind.selects for kind in figures))
-        for option, value in self._options().items():
-            if value is not None and option not in usable:
-                words = [
-                    WORDS.get(kind, kind) for kind in kinds if kind != "figures" or not figures
-                ]
-                words += dict.fromkeys(kind.words for kind in figures)
-                raise OptionConflict(
-                    f"--{option.replace('_', '-')} does not apply to "
-                    f"{' and '.join(words) or 'these counts'}",
-                    f"it applies to {', '.join(_applies_to(option))}",
-                )
-
-    def _options(self) -> dict[str, object]:
-        """The options that belong to kinds of evidence; None where not given."""
-        estimate = self.known.user
-        return {
-            "block": self.block, "cores": self.cores, "cpu_quota": self.cpu_quota,
-            "cpus": self.cpus, "elapsed": self.elapsed_s, "exact": self.exact or None,
-            "exec_id": self.exec_id, "executors": self.executors, "from": self.origin,
-            "history": self.known.history or None, "item": self.item, "job": self.job,
-            "lenient": self.lenient or None, "memory": self.memory_bytes,
-            "method": None if self.method == "counts" else self.method,
-            "page_cache": self.page_cache_bytes, "progress": estimate.progress,
-            "queryid": self.queryid, "rehearse": self.rehearse, "since": self.since,
-            "sql": self.execution, "sql_id": self.sql_id, "temp": self.temp_dirs or None,
-            "temp_events": self.temp_events, "until": self.until,
-            "written": estimate.written_bytes,
-        }  # fmt: skip
+        for field in fields(self):
+            if field.name in usable or getattr(self, field.name) in (field.default, []):
+                continue
+            option = f"--{_OPTIONS.get(field.name, field.name.replace('_', '-'))}"
+            words = [WORDS.get(kind, kind) for kind in kinds if kind != "figures" or not figures]
+            words += dict.fromkeys(kind.words for kind in figures)
+            raise OptionConflict(
+                f"{self.known.options if field.name == 'known' else option} does not apply to "
+                f"{' and '.join(words) or 'these counts'}",
+                f"it applies to {', '.join(_applies_to(field.name))}",
+            )
 
 
-#: Options by the evidence that uses them; kinds of figures select by further ones.
-_ORACLE = {"elapsed", "temp_events", "method", "sql_id", "block", "lenient"}
+#: Fields whose options have other names, and fields for all evidence.
+_OPTIONS = {
+    "elapsed_s": "elapsed", "origin": "from", "execution": "sql", "memory_bytes": "memory",
+    "page_cache_bytes": "page-cache", "temp_dirs": "temp",
+}  # fmt: skip
+_GENERAL = {"confidence", "budget", "without", "watch", "reading"}
+#: Fields by the evidence that uses them; kinds of figures select by further ones.
+_ORACLE = {"elapsed_s", "temp_events", "method", "sql_id", "block", "lenient"}
 _USED_BY: Mapping[str, Set[str]] = {
-    "recordings": {
-        "elapsed", "temp", "cpus", "cpu_quota", "exact", "rehearse", "history", "progress",
-        "written",
+    "recordings": {"elapsed_s", "temp_dirs", "cpus", "cpu_quota", "exact", "rehearse", "known"},
+    "plans": {"elapsed_s", "origin", "item"},
+    "plans of recordings": {"elapsed_s", "origin", "rehearse"},
+    "statements": {"elapsed_s", "origin", "queryid"},
+    "figures": {"elapsed_s", "origin"},
+    "counts": {"origin"},
+    "spark": {
+        "origin", "execution", "job", "page_cache_bytes", "executors", "cores", "memory_bytes",
     },
-    "plans": {"elapsed", "from", "item"},
-    "plans of recordings": {"elapsed", "from", "rehearse"},
-    "statements": {"elapsed", "from", "queryid"},
-    "figures": {"elapsed", "from"},
-    "counts": {"from"},
-    "spark": {"from", "sql", "job", "page_cache", "executors", "cores", "memory"},
     "traces": _ORACLE,
     "ash": {*_ORACLE, "since", "until", "exec_id"},
 }  # fmt: skip
@@ -181,7 +169,7 @@ def _kinds_of_figures(evidence: Evidence) -> list[Kind]:
     return [recognised.kind for path in files if (recognised := recognise(path)) is not None]
 
 
-def _applies_to(option: str) -> list[str]:
-    """The evidence that uses an option, in words."""
-    words = [WORDS[kind] for kind in WORDS if option in _USED_BY.get(kind, ())]
-    return [*words, *dict.fromkeys(kind.words for kind in KINDS if option in kind.selects)]
+def _applies_to(field: str) -> list[str]:
+    """The evidence that uses a field, in words."""
+    words = [WORDS[kind] for kind in WORDS if field in _USED_BY.get(kind, ())]
+    return [*words, *dict.fromkeys(kind.words for kind in KINDS if field in kind.selects)]
