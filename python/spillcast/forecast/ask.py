@@ -1,8 +1,9 @@
 """Questions in the words of the command line: files and names of storages -> forecasts."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from spillcast.errors import EvidenceMixed, OptionConflict, Refusal
 from spillcast.evidence.counts import Counts
@@ -11,9 +12,9 @@ from spillcast.evidence.open import open_evidence
 from spillcast.forecast.counted import timed_on, workload_of_counts
 from spillcast.forecast.project import Projector
 from spillcast.forecast.projection import estimators_without
-from spillcast.forecast.question import CONFIDENCE, Question
+from spillcast.forecast.question import Question
 from spillcast.forecast.recorded import read_workload, too_unsure
-from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
+from spillcast.forecast.remaining import NO_HINTS
 from spillcast.forecast.result import Forecast, Warned
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.forecast.workload import Workload
@@ -29,36 +30,13 @@ Answer = tuple[Forecast, Storage | None]
 Target = Storage | str | Path
 
 
-def forecast(
-    evidence: Recording | Counts,
-    target: Storage,
-    *,
-    elapsed_s: float | None = None,
-    confidence: float = CONFIDENCE,
-    cpus: int | None = None,
-    cpu_quota: float | None = None,
-    without: Collection[str] = (),
-    known: RemainingWorkHints = NO_HINTS,
-    exact: bool = False,
-) -> Forecast:
+def forecast(evidence: Recording | Counts, target: Storage, **options: Any) -> Forecast:
     """Forecast the elapsed time of a run with its temp files on ``target``.
 
-    ``elapsed_s`` is the wall time of the whole query where the recording covers a part of it, and
-    ``known`` what else tells of the rest. The target has ``cpus`` CPUs, and a quota of
-    ``cpu_quota`` CPUs, where given, else those of the recording. ``without`` names estimators that
-    experiments leave out. A large recording is forecast from a sample of its waits unless
-    ``exact``. InputError when there was no temp I/O, Refusal when none could be recorded.
+    ``options`` are fields of ``Question``. InputError when there was no temp I/O, Refusal when none
+    could be recorded.
     """
-    question = Question(
-        elapsed_s=elapsed_s,
-        confidence=confidence,
-        cpus=cpus,
-        cpu_quota=cpu_quota,
-        without=without,
-        known=known,
-        exact=exact,
-    )
-    [(forecast, _)] = _forecasts(evidence, [target], question)
+    [(forecast, _)] = _forecasts(evidence, [target], Question(**options))
     return forecast
 
 
@@ -94,8 +72,7 @@ def ask(
     from spillcast.storage.target import is_place
 
     places_named = any(
-        not isinstance(target_given, Storage) and is_place(Path(target_given))
-        for target_given in targets
+        not isinstance(target, Storage) and is_place(Path(target)) for target in targets
     )
     events = read_evidence(files, question, name_statements=places_named)
     places = [target_of(target, events, question) for target in targets]

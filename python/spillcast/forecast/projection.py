@@ -12,12 +12,12 @@ from spillcast.forecast.cpu import (
     CpuSlope,
     blended,
     cpu_slope,
+    former_change,
     machine_change,
     rehearsed_change,
 )
 from spillcast.forecast.load import Latency, counts, latencies, operations, rehearsed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, Term
-from spillcast.forecast.threads.former import former_change
 from spillcast.forecast.threads.overlap import Overlap, Simulated, Threads
 from spillcast.forecast.threads.page_cache import missed, storage_share
 from spillcast.forecast.workload import CaptureOverhead, TempChanges, Workload

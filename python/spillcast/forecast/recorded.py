@@ -7,32 +7,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import EvidenceContradictory, QueryEnded
-from spillcast.forecast.assumptions import (
-    BUSY_MAX,
-    SHARE_REPORTED,
-    SHORTER,
-    UNREAD,
-    WHOLE,
-)
+from spillcast.forecast.assumptions import BUSY_MAX, SHARE_REPORTED, SHORTER, UNREAD, WHOLE
+from spillcast.forecast.cpu import FormerRun, former_runs, spinning_s
 from spillcast.forecast.duckdb import compression
 from spillcast.forecast.interval import check_elapsed
 from spillcast.forecast.load import Load
 from spillcast.forecast.question import Question
 from spillcast.forecast.recorded_io import nothing_left, quota_exceeded, recorded_cpus, recorded_io
-from spillcast.forecast.remaining import NO_HINTS, Extrapolation, RemainingWorkHints
+from spillcast.forecast.remaining import Extrapolation
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spill_spread import spill_spread
-from spillcast.forecast.threads.former import FormerRun, former_runs, spinning_s
 from spillcast.forecast.threads.overlap import RecordedThreads
 from spillcast.forecast.threads.page_cache import memory_ns
 from spillcast.forecast.work_memory.advice import plan_spills
-from spillcast.forecast.workload import (
-    CpuTime,
-    Quality,
-    WaitSample,
-    Workload,
-    cpu_between_s,
-)
+from spillcast.forecast.workload import CpuTime, Quality, WaitSample, Workload, cpu_between_s
 from spillcast.recording import Recording
 from spillcast.recording.bursts import TempOperations
 from spillcast.recording.cached_reads import PageCacheRoom
@@ -63,37 +51,22 @@ def read_workload(
     """
     exact = question.exact or question.rehearse is not None
     sample = recording if exact else sample_of(recording, max_rows)
-    workload = workload_of_recording(
-        sample,
-        elapsed_s=question.elapsed_s,
-        cpus=question.cpus,
-        cpu_quota=question.cpu_quota,
-        hints=question.known,
-        rehearsed=question.rehearse is not None or (recording.path / KEPT).exists(),
-    )
+    workload = workload_of_recording(sample, question)
     # What remains of a part is reads of what it wrote, where it has none itself.
     return workload, sample if workload.remaining is None else read_back(recording)
 
 
-def workload_of_recording(
-    recording: Recording,
-    *,
-    elapsed_s: float | None = None,
-    cpus: int | None = None,
-    cpu_quota: float | None = None,
-    hints: RemainingWorkHints = NO_HINTS,
-    rehearsed: bool = False,
-) -> Workload:
+def workload_of_recording(recording: Recording, question: Question | None = None) -> Workload:
     """The workload of a recording, or of a sample of its waits.
 
-    ``elapsed_s`` is that of the entire query, by default as the recording tells; ``hints`` are what
-    else tells of a query that was recorded in part. The target has ``cpus`` CPUs and a quota of
-    ``cpu_quota`` CPUs, by default those of the recording. ``rehearsed`` keeps what a rehearsal is
-    compared with. NotSpilled if there was no temp I/O; Refusal if none could be recorded.
+    NotSpilled if there was no temp I/O; Refusal if none could be recorded.
     """
+    question = question or Question()
     recording.need_io()
-    meta = recording.meta
-    io = recorded_io(recording, target=recorded_cpus(meta).but(cpus, cpu_quota))
+    meta, elapsed_s, hints = recording.meta, question.elapsed_s, question.known
+    rehearsed = question.rehearse is not None or (recording.path / KEPT).exists()
+    cpus = recorded_cpus(meta).but(question.cpus, question.cpu_quota)
+    io = recorded_io(recording, target=cpus)
     loads = io.loads
     check_elapsed(elapsed_s, recording.elapsed_s, WHOLE if went_on(meta) else SHORTER)
     part = Part.of(meta) if elapsed_s is None else None
@@ -244,22 +217,18 @@ def _kind(recording: Recording, loads: Sequence[Load], is_part: bool) -> str:
 def _io_ns_by_stretch(recording: Recording) -> NDArray[np.float64]:
     """Time (ns) in temp I/O: a row a slice, or a second where one stretch was recorded."""
     if not recording.meta.raw.slices_of_all:
-        return _io_ns_by_second(recording)
+        last = max(int(recording.elapsed_s), recording.seconds["second"].max() or 0)
+        table = np.zeros((last + 1, len(OPS)))
+        seconds = recording.temp_seconds
+        ops = seconds["op"].equals("write").astype(int)
+        np.add.at(table, (seconds["second"].to_numpy(), ops), seconds["total_ns"].to_numpy())
+        return table
     starts_ns = np.array([start_s * 1e9 for start_s, _ in recording.meta.raw.slices_s or ()])
     table = np.zeros((len(starts_ns), len(OPS)))
     waits = recording.temp_columns("start_ns", "elapsed_ns", "op")
     number = np.searchsorted(starts_ns, waits["start_ns"].to_numpy(), side="right") - 1
     written = waits["op"].equals("write")
     np.add.at(table, (number, written.astype(int)), waits["elapsed_ns"].to_numpy())
-    return table
-
-
-def _io_ns_by_second(recording: Recording) -> NDArray[np.float64]:
-    last = max(int(recording.elapsed_s), recording.seconds["second"].max() or 0)
-    table = np.zeros((last + 1, len(OPS)))
-    seconds = recording.temp_seconds
-    ops = seconds["op"].equals("write").astype(int)
-    np.add.at(table, (seconds["second"].to_numpy(), ops), seconds["total_ns"].to_numpy())
     return table
 
 
@@ -295,7 +264,7 @@ def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
 def too_unsure(forecast: Forecast) -> bool:
     """Whether a forecast from a sample is to be made of all waits instead."""
     sample = forecast.sampled
-    return sample is not None and (sample.error > ERROR_MOST and sample.of_waits <= EXACT_ROWS_MOST)
+    return sample is not None and sample.error > ERROR_MOST and sample.of_waits <= EXACT_ROWS_MOST
 
 
 def _fast_share(recording: Recording) -> float:

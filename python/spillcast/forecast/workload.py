@@ -25,9 +25,9 @@ from spillcast.recording.observed import TempPlace
 from spillcast.recording.server_meta import Statement
 
 if TYPE_CHECKING:
+    from spillcast.forecast.cpu import FormerRun
     from spillcast.forecast.duckdb import Compression
     from spillcast.forecast.remaining.model import RemainingWork
-    from spillcast.forecast.threads.former import FormerRun
 
 #: Kinds of evidence: of an entire query; of a part of it, in slices of all of it, in one stretch,
 #: or in one that hardly read again what it wrote; counts alone; of a part whose whole is told

@@ -12,6 +12,7 @@ from evidence import storage
 from harness import spillcast
 from spillcast.errors import NotSpilled
 from spillcast.forecast import forecast
+from spillcast.forecast.question import Question
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.forecast.recorded_io import recorded_threads
 from spillcast.forecast.remaining import RemainingWorkHints, UserEstimate
@@ -92,7 +93,7 @@ def test_time_beside_temp_io_that_grows_goes_on_to_grow(tmp_path):
     shares = []
     for name, factor in (("even", 1.0), ("slower", 1.5)):
         part = slower(recorded(tmp_path / name, operations), factor)
-        left_s = workload_of_recording(part, elapsed_s=5 * part.elapsed_s).remaining
+        left_s = workload_of_recording(part, Question(elapsed_s=5 * part.elapsed_s)).remaining
         rest = left_s.rest_s / left_s.elapsed_s
         shares.append((float(np.median(rest)), float(np.quantile(rest, 0.95))))
         seen = progress_of(part, recorded_threads(part))
@@ -286,7 +287,8 @@ def test_a_hash_aggregate_writes_a_block_twice_and_reads_it_once(tmp_path, writt
     whole = [{"Plan": {**node, "Plans": [scan]}, "Settings": {"work_mem": "64kB"}}]
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(whole))
-    coming = workload_of_recording(written, hints=RemainingWorkHints(history=[path])).remaining
+    question = Question(known=RemainingWorkHints(history=[path]))
+    coming = workload_of_recording(written, question).remaining
     assert coming.whole_bytes("write") == pytest.approx(800 * BLOCK, rel=0.15)
     assert coming.whole_bytes("read") == pytest.approx(400 * BLOCK, rel=0.15)
 
@@ -301,7 +303,8 @@ def test_what_a_process_has_written_is_surer_than_its_plan(tmp_path):
         temp_before=[SizedFile(FILE, 1000 * BLOCK)],
         before=DoneBefore(5.2, 5.2, 1300 * BLOCK, 300 * BLOCK, 1000 * BLOCK),
     )
-    coming = workload_of_recording(part, hints=RemainingWorkHints(history=[path])).remaining
+    question = Question(known=RemainingWorkHints(history=[path]))
+    coming = workload_of_recording(part, question).remaining
     low, high = (float(one) for one in np.quantile(coming.bytes["write"], (0.05, 0.95)) / BLOCK)
     assert low == pytest.approx(1000, rel=0.1)
     assert high > 1400

@@ -31,7 +31,7 @@ from spillcast.forecast.oracle.parts import Part, Target, parts_of
 from spillcast.forecast.oracle.rest import TargetRest, latency_error, target_rest
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term, Warned
-from spillcast.forecast.storage_warnings import about_measuring, about_provenance
+from spillcast.forecast.warnings import about_measuring, about_provenance
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import resampled_means
 from spillcast.storage import Storage
