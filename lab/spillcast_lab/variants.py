@@ -18,9 +18,7 @@ from spillcast.storage import Storage
 
 #: What a forecast can be made without, and what each is.
 LEFT_OUT: Mapping[str, str] = {
-    estimator.name: estimator.summary
-    for estimator in ESTIMATORS
-    if estimator not in (REHEARSAL, FORMER)
+    name: summary for name, summary in ESTIMATORS.items() if name not in (REHEARSAL, FORMER)
 }
 #: With what else a forecast can be made, by name.
 REHEARSED, FORMER_RUN = "rehearsed", "former run"
@@ -105,7 +103,7 @@ def _variant(
     *names: str,
     known: RemainingWorkHints = NO_HINTS,
 ) -> Variant:
-    if SPINNING_ESTIMATE.name in names:
+    if SPINNING_ESTIMATE in names:
         recording = with_spinning_as_work(recording)
     try:
         return Variant.of(forecast(recording, storage, known=known, without=names))

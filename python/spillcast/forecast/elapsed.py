@@ -9,8 +9,7 @@ docs/method.md derives it and says what breaks it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import hypot, inf, log, sqrt
+from math import hypot, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,30 +46,9 @@ REPEATED_RUN = 0.04
 OVERHEAD_OFF = 0.3
 
 
-@dataclass(frozen=True)
-class Elapsed:
-    """The elapsed time on a storage."""
-
-    forecast_s: float
-    uncertainty: Uncertainty
-    sample: Sampled | None = None
-
-    def at_most(self, other_s: float) -> "Elapsed":
-        """No longer than ``other_s``: nothing is faster than what takes no time."""
-        if self.forecast_s <= other_s:
-            return self
-        uncertainty = replace(self.uncertainty, forecast_s=other_s)
-        return replace(self, forecast_s=other_s, uncertainty=uncertainty)
-
-    def interval_s(self, confidence: float, max_lower_s: float = inf) -> tuple[float, float]:
-        """Bounds that hold the number; the lower one is at most ``max_lower_s``."""
-        low_s, high_s = self.uncertainty.bounds_s(confidence)
-        return min(low_s, self.forecast_s, max_lower_s), max(high_s, self.forecast_s)
-
-
-def zero_latency(baseline: Baseline) -> Elapsed:
+def zero_latency(baseline: Baseline) -> Uncertainty:
     """The elapsed time on storage of no latency, which no other storage can beat."""
-    return elapsed_on(baseline, ZERO_LATENCY, projection(baseline, ZERO_LATENCY))
+    return elapsed_on(baseline, ZERO_LATENCY, projection(baseline, ZERO_LATENCY))[0]
 
 
 def elapsed_on(
@@ -81,8 +59,8 @@ def elapsed_on(
     cached: bool = False,
     uncached_s: float | None = None,
     measured: Rehearsal | None = None,
-) -> Elapsed:
-    """The elapsed time with temp I/O as projected.
+) -> tuple[Uncertainty, Sampled | None]:
+    """The elapsed time with temp I/O as projected, and the sample that it is estimated from.
 
     ``uncached_s`` is the elapsed time without the page cache that the target is taken to have, and
     ``measured`` the rehearsal in which the entire query ran there.
@@ -94,14 +72,8 @@ def elapsed_on(
         drawn_s = _drawn_s(baseline, storage, projected, uncached_s, sample)
     else:
         drawn_s = _drawn_run_s(measured)
-    uncertainty = Uncertainty.of(
-        forecast_s,
-        forecast_s - sum(projected.io_s),
-        drawn_s,
-        workload.kind,
-        speeds,
-    )
-    return Elapsed(forecast_s, uncertainty, sample)
+    rest_s = forecast_s - sum(projected.io_s)
+    return Uncertainty.of(forecast_s, rest_s, drawn_s, workload.kind, speeds), sample
 
 
 def _drawn_s(
@@ -130,7 +102,7 @@ def _drawn_s(
         noise=hypot(
             LATENCY_NOISE,
             storage.source.noise * projected.storage_share,
-            _disturbed(storage),
+            DISTURBED_ERROR * (storage.facts.get("others_cpu_share") or 0.0),
             0.0 if workload.spill_spread is None else workload.spill_spread.added,
         ),
         factors=_factors(workload, draws),
@@ -148,11 +120,6 @@ def _drawn_s(
     if sample is not None:
         drawn_s *= np.exp(draws.normal(0, sample.error, DRAWS))
     return drawn_s
-
-
-def _disturbed(storage: Storage) -> float:
-    """The relative error of latencies that were measured beside other programs."""
-    return DISTURBED_ERROR * (storage.facts.get("others_cpu_share") or 0.0)
 
 
 def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Generator) -> Array:

@@ -1,8 +1,8 @@
 """How sure a forecast is: what is known of the workload, and how far forecasts like it were off."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import exp, hypot, log
+from dataclasses import dataclass, replace
+from math import exp, hypot, inf, log
 from statistics import NormalDist
 
 import numpy as np
@@ -42,7 +42,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """What the interval of a forecast follows from, whatever its confidence."""
+    """A forecast of an elapsed time, and what its interval of any confidence follows from."""
 
     forecast_s: float
     #: One of the kinds of evidence, and ``slow to fast`` or so.
@@ -68,6 +68,10 @@ class Uncertainty:
         share = min(max(rest_s / forecast_s, 0.0), 1.0)
         return cls(forecast_s, kind, direction, share, below / NINE_IN_TEN, above / NINE_IN_TEN)
 
+    def at_most(self, max_s: float) -> "Uncertainty":
+        """The same for an elapsed time of at most ``max_s``."""
+        return replace(self, forecast_s=min(self.forecast_s, max_s))
+
     def spreads(self, residuals: Residuals) -> tuple[float, float]:
         """Standard deviations of the logarithm below and above, with what experience adds."""
         factor = self.residual_share * residuals.category(self.kind, self.direction).factor
@@ -91,6 +95,11 @@ class Uncertainty:
         least = exp(-times * below)
         low_s = self.forecast_s * least if least > NOTHING else 0.0
         return low_s, self.forecast_s * exp(times * above)
+
+    def interval_s(self, confidence: float, max_lower_s: float = inf) -> tuple[float, float]:
+        """Bounds on both sides of the forecast; the lower one is at most ``max_lower_s``."""
+        low_s, high_s = self.bounds_s(confidence)
+        return min(low_s, self.forecast_s, max_lower_s), max(high_s, self.forecast_s)
 
 
 def drawn_totals(

@@ -4,7 +4,7 @@ Where the workload has only bounds of a quantity, the forecast is that of its mi
 interval over those at either bound.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import inf
@@ -12,12 +12,11 @@ from math import inf
 from spillcast.errors import CpuTimeUnknown, IntervalTooWide, RecordingInsufficient, Refusal
 from spillcast.forecast.assumptions import IO_MAX, SEEN_MIN, SHARE_REPORTED, THROTTLED_REPORTED
 from spillcast.forecast.binding import Binding, Outcome, binding_of
-from spillcast.forecast.elapsed import Elapsed, elapsed_on, run_s, zero_latency
-from spillcast.forecast.interval import too_wide
+from spillcast.forecast.elapsed import elapsed_on, run_s, zero_latency
+from spillcast.forecast.interval import Uncertainty, too_wide
 from spillcast.forecast.projection import (
     ESTIMATORS,
     Baseline,
-    Estimator,
     Projection,
     baseline_of,
     projection,
@@ -34,14 +33,14 @@ from spillcast.units import format_duration
 class Projector:
     """Forecasts of a workload on storages. What no storage changes is worked out once."""
 
-    def __init__(self, workload: Workload, estimators: Sequence[Estimator] = ESTIMATORS) -> None:
+    def __init__(self, workload: Workload, estimators: Collection[str] = ESTIMATORS) -> None:
         self.workload, self.baseline = workload, baseline_of(workload, estimators)
         #: The same at each bound of what has only bounds.
         self.at_bounds = [Projector(bound, estimators) for bound in workload.at_bounds]
         self._refusal = _refusal(self.baseline)
 
     @cached_property
-    def zero_latency(self) -> Elapsed:
+    def zero_latency(self) -> Uncertainty:
         """The elapsed time on storage of no latency."""
         return zero_latency(self.baseline)
 
@@ -55,9 +54,13 @@ class Projector:
         forecast = self._between_bounds(storage, confidence, cached=storage.source.uncached)
         if self.workload.counted and forecast.without_cache_s is not None:
             # No count tells how much memory there is, so the page cache may hold nothing.
-            without = self._between_bounds(storage, confidence, cached=False)
-            forecast = _with_and_without(forecast, without)
-        if explain and _has_binding(forecast, storage):
+            without = interval_of(self._between_bounds(storage, confidence, cached=False))
+            interval_s = interval_of(forecast)
+            if forecast.forecast_s is not None and interval_s is not None and without is not None:
+                either_s = _around([interval_s, without])
+                forecast = replace(forecast, interval_s=either_s, uncertainty=None)
+        simulated = forecast.forecast_s is not None and forecast.rehearsed is None
+        if explain and simulated and storage.limits:
             forecast = replace(forecast, binding=self.binding(storage))
         return forecast
 
@@ -136,10 +139,9 @@ class Projector:
             text = "all of the time recorded was temp I/O: nothing is left of it"
             return forecast.refused_by(RecordingInsufficient(text))
         zero = zero.at_most(forecast_s)
-        elapsed = elapsed_on(
+        uncertainty, sample = elapsed_on(
             baseline, storage, projected, cached=cached, uncached_s=uncached_s, measured=measured
         )
-        uncertainty = elapsed.uncertainty
         if rehearsed is not None:
             uncertainty = replace(uncertainty, residual_share=1 - rehearsed.share)
         low_s, high_s = uncertainty.bounds_s(confidence)
@@ -147,7 +149,7 @@ class Projector:
             forecast,
             uncertainty=uncertainty,
             causes_s=projected.causes_s,
-            sampled=elapsed.sample,
+            sampled=sample,
             without_cache_s=_without_cache_s(projected, uncached_s),
             warnings=warnings_of(baseline, storage, projected, zero.forecast_s, uncached_s),
         )
@@ -187,20 +189,6 @@ class Projector:
             warm=_warm(baseline, None),
             spill_spread=workload.spill_spread,
         )
-
-
-def _has_binding(forecast: Forecast, storage: Storage) -> bool:
-    """Whether the limits of a storage decide a forecast."""
-    simulated = forecast.forecast_s is not None and forecast.rehearsed is None
-    return simulated and bool(storage.limits)
-
-
-def _with_and_without(cached: Forecast, without: Forecast) -> Forecast:
-    """The forecast with a page cache, with an interval over both answers."""
-    intervals = interval_of(cached), interval_of(without)
-    if cached.forecast_s is None or intervals[0] is None or intervals[1] is None:
-        return cached
-    return replace(cached, interval_s=_around([intervals[0], intervals[1]]), uncertainty=None)
 
 
 def interval_of(forecast: Forecast) -> Interval | None:
@@ -268,7 +256,7 @@ def _unknown_cpu_limits(workload: Workload, throttled_share: float) -> str | Non
     return None
 
 
-def _with_ceiling(forecast: Forecast, zero: Elapsed) -> Forecast:
+def _with_ceiling(forecast: Forecast, zero: Uncertainty) -> Forecast:
     interval_s = zero.interval_s(forecast.confidence)
     return replace(forecast, ceiling_s=zero.forecast_s, ceiling_interval_s=interval_s)
 

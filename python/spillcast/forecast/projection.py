@@ -1,6 +1,6 @@
 """The temp I/O of a workload today and on another storage: latencies, overlap, limits, CPU time."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import hypot
 
@@ -30,79 +30,28 @@ from spillcast.storage.storage import Storage
 ZERO_LATENCY = Storage("zero-latency storage", INSTANT, [])
 
 
-@dataclass(frozen=True)
-class Target:
-    """What estimates of CPU time on a target start from."""
-
-    baseline: "Baseline"
-    latencies: Sequence[Latency]
-    rehearsal: Rehearsal | None
-    #: CPU time that compressing takes more there. It is a change of its own.
-    compressing_s: float
-
-
-@dataclass(frozen=True)
-class Estimator:
-    """An estimate that a forecast can be made without. Experiments measure what each brings."""
-
-    name: str
-    summary: str
-    #: CPU time that operations take more on a target; None if this tells nothing of it.
-    cpu_change: Callable[[Target], CpuChange | None] = lambda _target: None
+MACHINE, WITHIN_RUN, REHEARSAL, FORMER = "machine", "recording", "rehearsal", "history"
+CAPTURE_COST, REPLAY, SPINNING = "cost", "replay", "spinning"
+#: Estimates that a forecast can be made without, by name. Experiments measure what each brings.
+ESTIMATORS: Mapping[str, str] = {
+    MACHINE: "what a wait costs on this machine",
+    WITHIN_RUN: "what a wait costs in this recording",
+    REHEARSAL: "what the query did in a rehearsal on the target",
+    FORMER: "what former runs on other storage tell",
+    CAPTURE_COST: "what recording cost, taken off",
+    REPLAY: "how long a replay of all threads took on the target",
+    SPINNING: "CPU bursts that may be waits for temp I/O of others",
+}
 
 
-def _by_machine(target: Target) -> CpuChange | None:
-    workload = target.baseline.workload
-    if workload.cpu.wait_cost is None and not workload.cpu.caches:
-        return None
-    cores = workload.threads.cores_per_thread
-    return machine_change(workload.cpu, workload.loads, target.latencies, cores)
-
-
-def _within_run(target: Target) -> CpuChange | None:
-    slope, loads = target.baseline.cpu_slope, target.baseline.workload.loads
-    return None if slope is None else slope.change(loads, target.latencies)
-
-
-def _by_rehearsal(target: Target) -> CpuChange | None:
-    if target.rehearsal is None:
-        return None
-    workload = target.baseline.workload
-    return rehearsed_change(workload.cpu, workload.loads, target.rehearsal, target.compressing_s)
-
-
-def _by_former_runs(target: Target) -> CpuChange | None:
-    workload = target.baseline.workload
-    return former_change(workload.cpu.former, workload.cpu, workload.loads, target.latencies)
-
-
-MACHINE = Estimator("machine", "what a wait costs on this machine", _by_machine)
-WITHIN_RUN = Estimator("recording", "what a wait costs in this recording", _within_run)
-REHEARSAL = Estimator("rehearsal", "what the query did in a rehearsal on the target", _by_rehearsal)
-FORMER = Estimator("history", "what former runs on other storage tell", _by_former_runs)
-CAPTURE_COST = Estimator("cost", "what recording cost, taken off")
-REPLAY = Estimator("replay", "how long a replay of all threads took on the target")
-SPINNING = Estimator("spinning", "CPU bursts that may be waits for temp I/O of others")
-ESTIMATORS: Sequence[Estimator] = (
-    MACHINE,
-    WITHIN_RUN,
-    REHEARSAL,
-    FORMER,
-    CAPTURE_COST,
-    REPLAY,
-    SPINNING,
-)
-
-
-def estimators_without(names: Collection[str]) -> Sequence[Estimator]:
+def estimators_without(names: Collection[str]) -> Collection[str]:
     """All estimators but those of these names. OptionInvalid for a name that none has."""
-    known = {estimator.name for estimator in ESTIMATORS}
-    if unknown := sorted(set(names) - known):
+    if unknown := sorted(set(names) - ESTIMATORS.keys()):
         raise OptionInvalid(
             f"without {', '.join(unknown)}: no such estimator",
-            f"the estimators are {', '.join(sorted(known))}",
+            f"the estimators are {', '.join(sorted(ESTIMATORS))}",
         )
-    return [estimator for estimator in ESTIMATORS if estimator.name not in names]
+    return ESTIMATORS.keys() - set(names)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,7 +63,7 @@ class Baseline:
 
     workload: Workload
     #: What forecasts of it are made with.
-    estimators: Sequence[Estimator]
+    estimators: Collection[str]
     #: Temp I/O, by load.
     io_s: Sequence[float]
     #: Calls that make, resize, sync or remove temp files.
@@ -164,7 +113,7 @@ class Baseline:
         return storage.rehearsal if REHEARSAL in self.estimators else None
 
 
-def baseline_of(workload: Workload, estimators: Sequence[Estimator] = ESTIMATORS) -> Baseline:
+def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) -> Baseline:
     """Break down the elapsed time of a workload."""
     overlap, loads = workload.threads.recorded, workload.loads
     overhead = workload.capture_overhead if CAPTURE_COST in estimators else CaptureOverhead()
@@ -353,8 +302,7 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     compression = workload.compression
     compressed = compression.on_target(target_latencies) if compression else None
     compressing_s = compressed.cpu_s if compressed else 0.0
-    target = Target(baseline, target_latencies, rehearsal, compressing_s)
-    cpu = blended(loads, [estimator.cpu_change(target) for estimator in baseline.estimators])
+    cpu = _cpu_change(baseline, target_latencies, rehearsal, compressing_s)
     overlap = threads.overlap(simulated, loads, cpu.each_s, replayed_s)
     done = compressed.loads if compressed else loads
     io_wait_s = workload.io_scale * overlap.of_waits
@@ -383,6 +331,27 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
         throttled_share=threads.throttled_share(simulated),
         spinning_s=workload.scale * threads.spinning_s(simulated) if spinning else 0.0,
     )
+
+
+def _cpu_change(
+    baseline: Baseline,
+    latencies: Sequence[Latency],
+    rehearsal: Rehearsal | None,
+    compressing_s: float,
+) -> CpuChange:
+    """CPU time that operations take more on a target, by all estimates that are known."""
+    workload, loads, cpu = baseline.workload, baseline.workload.loads, baseline.workload.cpu
+    changes = list[CpuChange | None]()
+    if MACHINE in baseline.estimators and (cpu.wait_cost is not None or cpu.caches):
+        cores = workload.threads.cores_per_thread
+        changes.append(machine_change(cpu, loads, latencies, cores))
+    if WITHIN_RUN in baseline.estimators and baseline.cpu_slope is not None:
+        changes.append(baseline.cpu_slope.change(loads, latencies))
+    if rehearsal is not None:
+        changes.append(rehearsed_change(cpu, loads, rehearsal, compressing_s))
+    if FORMER in baseline.estimators:
+        changes.append(former_change(cpu.former, cpu, loads, latencies))
+    return blended(loads, changes)
 
 
 def _saturated(storage: Storage, limited: Sequence[float]) -> str | None:

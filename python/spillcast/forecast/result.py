@@ -367,6 +367,28 @@ class Forecast(Tabular):
         floor = floor_s((self, *beside))
         return f"{words}, and none can bring it under {format_duration(floor)}" if floor else words
 
+    def figures(self) -> dict[str, Any]:
+        """The forecast as one row of a table: bounds have columns of their own."""
+        low_s, high_s = self.interval_s or (None, None)
+        ceiling_low_s, ceiling_high_s = self.ceiling_interval_s or (None, None)
+        return {
+            "target": self.target,
+            "baseline_s": self.baseline_s,
+            "forecast_s": self.forecast_s,
+            "low_s": low_s,
+            "high_s": high_s,
+            "confidence": self.confidence,
+            "ceiling_s": self.ceiling_s,
+            "ceiling_low_s": ceiling_low_s,
+            "ceiling_high_s": ceiling_high_s,
+            "speedup": self.speedup,
+            "ceiling_share": self.ceiling_share,
+            "method": self.method,
+            "refused": self.refused,
+            "cost": self.cost,
+            "best_value": self.best_value,
+        }
+
     def to_arrow(self) -> "Table":
         """A row for each term: name, op, bytes, count, baseline_s and forecast_s."""
         from spillcast.columns import TEXT, fields_of
@@ -409,17 +431,9 @@ class Forecasts(list[Forecast], Tabular):
             *("baseline_s", "forecast_s", "low_s", "high_s"),
             *("ceiling_s", "ceiling_low_s", "ceiling_high_s", "speedup"),
         )
-        types = {"target": TEXT, **dict.fromkeys(names, "float64")}
-        rows = [
-            {
-                **{name: getattr(forecast, name, None) for name in types},
-                **_ends("", forecast.interval_s),
-                **_ends("ceiling_", forecast.ceiling_interval_s),
-                "refused": forecast.refused,
-            }
-            for forecast in self
-        ]
-        return Table.from_rows(rows, fields_of({**types, "refused": TEXT}))
+        types = {"target": TEXT, **dict.fromkeys(names, "float64"), "refused": TEXT}
+        rows = [{name: forecast.figures().get(name) for name in types} for forecast in self]
+        return Table.from_rows(rows, fields_of(types))
 
     def display(self) -> Display:
         """The verdict, and a row for today and for each target."""
@@ -445,11 +459,6 @@ def floor_s(forecasts: Iterable[Forecast]) -> float:
         for forecast in forecasts
         if forecast.ceiling_interval_s is not None
     )
-
-
-def _ends(of: str, interval_s: tuple[float, float] | None) -> dict[str, float | None]:
-    low_s, high_s = interval_s or (None, None)
-    return {f"{of}low_s": low_s, f"{of}high_s": high_s}
 
 
 def _cells(terms: Sequence[Term]) -> list[str]:

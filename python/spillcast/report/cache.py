@@ -94,7 +94,7 @@ def cache_page(
     """
     parts = [] if simulation is None else _simulation_parts(simulation, curve, devices, cells)
     parts += [Drawn(partial(_curve_text, curve)), Words(_curve_words(curve))]
-    parts += [Words([f"  note: {note}" for note in notes])] if notes else []
+    parts.append(Words([f"  note: {note}" for note in notes]))
     return Page(parts, _points(curve) if simulation is None else _accounts_data(simulation))
 
 
@@ -114,7 +114,7 @@ def _accounts_data(simulation: Simulation) -> Table:
         for number, run in enumerate(simulation.runs, 1)
         for account in run.accounts
     ]
-    return Table.of([Column(None, key) for key in keys], records)
+    return Table.of_records(records, keys)
 
 
 def _simulation_parts(

@@ -93,15 +93,14 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
     days = [asdict(row) | {"bar": bar(row.temp_s / max_s, BAR)} for row in fleet.days]
     more = len(fleet.rows) - top
     below = [f"... and {more:,} more, see --top and --json"] if more > 0 else []
-    warnings = [f"warning: {text}" for text in fleet.warnings]
     return Page(
         [
             Words([_sentence(fleet)], ""),
             Table.of(_STATEMENTS, statements[:top]),
-            *([Words(below)] if below else []),
+            Words(below),
             Table.of(_DATABASES, databases),
             Table.of(_DAYS, days),
-            *([Words(warnings)] if warnings else []),
+            Words([f"warning: {text}" for text in fleet.warnings]),
         ],
         Table.of(_STATEMENTS, statements),
     )

@@ -62,18 +62,16 @@ def forecast_page(
         parts.append(targets_table(order))
         if unknown_share(first) is not None:
             parts.append(Words([f"  {BOUNDS_ORDER}"]))
-    if bound := bound_by(order):
-        parts.append(Words([f"  {text}" for text in bound]))
+    parts.append(Words([f"  {text}" for text in bound_by(order)]))
     if first.spilled is not None:
         parts.append(Words([f"  {text}" for text in spilled_sentences(first.spilled)]))
     parts += to_come_parts(first)
-    if steps := advice(order):
-        parts.append(Words([f"  to do: {step}" for step in steps]))
+    parts.append(Words([f"  to do: {step}" for step in advice(order)]))
     if warnings := _notes(order):
         parts.append(Words([*warnings, *([] if in_full else [MORE])]))
     return Page(
         [*parts, *(details(order) if in_full else [])],
-        Table(_TARGET_COLUMNS, [_cells(f) for f in forecasts]),
+        Table.of_records([forecast.figures() for forecast in forecasts]),
     )
 
 
@@ -121,26 +119,18 @@ def targets_table(order: Sequence[Forecast]) -> Table:
 
     rows = []
     for forecast in order:
-        cells = row(
-            forecast.target,
-            forecast.forecast_s,
-            forecast.interval_s,
-            forecast.cost,
-            _remark(forecast),
-        )
+        times = forecast.forecast_s, forecast.interval_s
+        cells = row(forecast.target, *times, forecast.cost, _remark(forecast))
         rows.append((rank(forecast), cells))
-    if first.work_memory is not None:
-        more = work_memory_fix(first.work_memory, bounds_only=bounds_only)
-        room = "if the plan stays" if first.work_memory.fits else "more than is free"
-        cells = row(more.target, more.forecast_s, more.interval_s, None, room)
-        rows.append((more.rank, cells))
-    if first.without_spills is not None:
-        memory = without_spills_fix(first.without_spills, bounds_only=bounds_only)
-        remark = f"no spills; today {format_bytes(first.without_spills.current_bytes)}"
-        if not first.without_spills.fits:
-            remark += ", if the nodes have it"
-        cells = row(memory.target, memory.forecast_s, memory.interval_s, None, remark)
-        rows.append((memory.rank, cells))
+    fixes = []
+    if (memory := first.work_memory) is not None:
+        remark = "if the plan stays" if memory.fits else "more than is free"
+        fixes.append((work_memory_fix(memory, bounds_only=bounds_only), remark))
+    if (spills := first.without_spills) is not None:
+        remark = f"no spills; today {format_bytes(spills.current_bytes)}"
+        remark += "" if spills.fits else ", if the nodes have it"
+        fixes.append((without_spills_fix(spills, bounds_only=bounds_only), remark))
+    rows += [(f.rank, row(f.target, f.forecast_s, f.interval_s, None, text)) for f, text in fixes]
     cells = row(NO_LATENCY, first.ceiling_s, first.ceiling_interval_s, None, "")
     floor = (first.ceiling_s, first.ceiling_s)
     rows.append((first.ceiling_interval_s or floor if bounds_only else floor, cells))
@@ -197,32 +187,6 @@ def _notes(order: Sequence[Forecast]) -> list[str]:
     return lines
 
 
-#: A row a target, in the order in which they were given.
-_TARGET_COLUMNS = (
-    Column(None, "target"),
-    *(Column(None, key, "s") for key in ("baseline_s", "forecast_s", "low_s", "high_s")),
-    Column(None, "confidence", "share"),
-    *(Column(None, key, "s") for key in ("ceiling_s", "ceiling_low_s", "ceiling_high_s")),
-    Column(None, "speedup", "ratio"),
-    Column(None, "ceiling_share", "share"),
-    Column(None, "method"),
-    Column(None, "refused"),
-    Column(None, "cost", "number"),
-    Column(None, "best_value"),
-)
-
-
-def _cells(forecast: Forecast) -> list[Any]:
-    low_s, high_s = forecast.interval_s or (None, None)
-    limit_low_s, limit_high_s = forecast.ceiling_interval_s or (None, None)
-    return [
-        *(forecast.target, forecast.baseline_s, forecast.forecast_s, low_s, high_s),
-        *(forecast.confidence, forecast.ceiling_s, limit_low_s, limit_high_s),
-        *(forecast.speedup, forecast.ceiling_share, forecast.method, forecast.refused),
-        *(forecast.cost, forecast.best_value),
-    ]
-
-
 #: Share of the elapsed time below which the term of a size is shown with others.
 SMALL = 0.005
 #: A spread of the spill that adds less than this to the interval is not shown.
@@ -233,13 +197,11 @@ ROUNDED = 0.0005
 
 def details(forecasts: Sequence[Forecast]) -> list[Part]:
     """Target by target, the best first; then warnings common to all."""
-    common = common_warnings(forecasts)
-    shared = common if len(forecasts) > 1 else []
+    shared = common_warnings(forecasts) if len(forecasts) > 1 else []
     parts = [
         part for forecast in forecasts for part in _forecast_parts(forecast, forecasts, shared)
     ]
-    if len(forecasts) > 1 and common:
-        parts.append(Words([line for warning in common for line in _warned(warning)]))
+    parts.append(Words([line for warning in shared for line in _warned(warning)]))
     if forecasts[0].work_memory is not None:
         parts.append(Words(work_memory_text(forecasts[0])))
     return parts
@@ -290,7 +252,7 @@ def _forecast_parts(
         lines.insert(0, f"  with its data in memory: {today} today, {then} on this target")
     if forecast.rehearsed is not None:
         lines.insert(0, f"  {_rehearsed(forecast.rehearsed)}")
-    return [*parts, *([Words(lines)] if lines else [])]
+    return [*parts, Words(lines)]
 
 
 def _bounds(forecast: Forecast) -> str:

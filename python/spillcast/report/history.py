@@ -28,7 +28,7 @@ def history_parts(ranking: ServerRanking, history: History) -> list[Part]:
     """What exceeds a limit, what changed, and the sums by time."""
     lines = [f"  {alert_text(alert)}" for alert in history.alerts]
     lines += [f"  {change_text(change)}" for change in history.changes[:CHANGES_MAX]]
-    parts: list[Part] = [Words(lines)] if lines else []
+    parts: list[Part] = [Words(lines)]
     if history.buckets:
         parts.append(bucket_table(ranking, history, bars=True))
     return parts
@@ -124,6 +124,4 @@ def saved_page(saved: Mapping[str, Any]) -> Page:
         *(f"  not available: {text}" for text in saved["unseen"]),
     ]
     keys = ("server", "path", "bytes", "statements", "asked_s")
-    return Page(
-        [Words(lines)], Table([Column(None, name) for name in keys], [[saved[k] for k in keys]])
-    )
+    return Page([Words(lines)], Table.of_records([saved], keys))

@@ -82,7 +82,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Page:
-    """Parts with an empty line between them; ``data`` is what --csv prints."""
+    """Parts with an empty line between them, but for empty ones; ``data`` is what --csv prints."""
 
     parts: Sequence[Part]
     data: Table

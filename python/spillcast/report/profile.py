@@ -98,8 +98,7 @@ def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
         Words([profile.elapsed_words()]),
         _table(profile, [row for row in profile.rows if not row["idle"]], people=True),
     ]
-    if profile.words:
-        parts.append(Words([f"  {text}" for text in profile.words]))
+    parts.append(Words([f"  {text}" for text in profile.words]))
     if idle:
         parts += [Words(["  idle"]), _table(profile, idle)]
     if histogram:
@@ -114,7 +113,7 @@ def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
     ]
     if (more := len(profile.damaged) - DAMAGED_NAMED) > 0:
         lines.append(f"  ... and {more:,} more, see --json")
-    return Page([*parts, *([Words(lines)] if lines else [])], _table(profile, profile.rows))
+    return Page([*parts, Words(lines)], _table(profile, profile.rows))
 
 
 def folded_page(recording: str, profile: Profile) -> Page:
@@ -137,7 +136,7 @@ def functions_page(profile: Profile, top: int | None) -> Page:
         lines.insert(
             0, f"  and {more:,} more with {share:.1%} of the time: --top {len(table.rows)}"
         )
-    return Page([Words(profile.words), shown, *([Words(lines)] if lines else [])], table)
+    return Page([Words(profile.words), shown, Words(lines)], table)
 
 
 def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, people: bool = False) -> Table:

@@ -1,7 +1,7 @@
 """What to buy: the answer in words, the frontier of price and time, the value of each setting."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from spillcast.forecast.sizing import WORTH
@@ -19,10 +19,10 @@ def size_page(sizing: Sizing) -> Page:
     parts: list[Part] = [Words(answer(sizing), indent="")]
     if sizing.frontier:
         parts.append(frontier_table(sizing))
-    if knobs := knob_words(sizing):
-        parts.append(Words([f"  {text}" for text in knobs]))
+    parts.append(Words([f"  {text}" for text in knob_words(sizing)]))
     parts.append(Words([f"  {text}" for text in remarks(sizing)]))
-    return Page(parts, Table.of(_DATA, [asdict(row) for row in sizing.frontier]))
+    keys = [field.name for field in fields(SizeRow)]
+    return Page(parts, Table.of_records([asdict(row) for row in sizing.frontier], keys))
 
 
 def answer(sizing: Sizing) -> list[str]:
@@ -151,18 +151,3 @@ def money(amount: float | None, currency: str) -> str:
 
 def _hours(hours: float) -> str:
     return format_duration(3600 * hours) if hours >= 0 else f"-{format_duration(-3600 * hours)}"
-
-
-_DATA = (
-    Column(None, "target"),
-    Column(None, "provider"),
-    Column(None, "settings"),
-    Column(None, "cost_per_month", "number"),
-    Column(None, "elapsed_s", "s"),
-    Column(None, "interval_s", "interval"),
-    Column(None, "meets"),
-    Column(None, "saved_h_per_month", "number"),
-    Column(None, "cost_per_saved_h", "number"),
-    Column(None, "price_of"),
-    Column(None, "remark"),
-)

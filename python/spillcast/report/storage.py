@@ -152,8 +152,7 @@ def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
 def iolog_page(log: Iolog) -> Page:
     """The exported log, and the fio command that replays it."""
     keys = ("path", "reads", "writes", "read_bytes", "write_bytes")
-    data = Table.of([Column(None, key, "raw") for key in keys], [log.to_json()])
-    return Page([Drawn(lambda _width: _iolog_text(log))], data)
+    return Page([Drawn(lambda _: _iolog_text(log))], Table.of_records([log.to_json()], keys))
 
 
 def _iolog_text(log: Iolog) -> str:
@@ -188,13 +187,13 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
         for op in ops:
             parts += _op_parts(storage, op, size_bytes)
     if size_bytes is not None:
-        lines = [text for op in ops if (text := _size_words(storage, op, size_bytes))]
-        parts += [Words(lines)] if lines else []
+        lines = list(filter(None, (_size_words(storage, op, size_bytes) for op in ops)))
+        parts.append(Words(lines))
     if limits := limits_words(storage):
         parts.append(Words([f"limits: {limits}"], "  "))
     if not storage.source.stated:
-        words = [text for op in ops if (text := ability_words(op, ability(storage, op)))]
-        parts += [Words(words, "  ")] if words else []
+        abilities = (ability_words(op, ability(storage, op)) for op in ops)
+        parts.append(Words(list(filter(None, abilities)), "  "))
     return Page(parts, figures(only))
 
 
@@ -246,7 +245,7 @@ def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:
     named = f"{', '.join(letters)}: " if letters else ""
     causes = [f"  {op_shape.cause}"] if op_shape.cause else []
     lines = [f"  {named}{op_shape.words}", *causes, *_others(storage, op, group)]
-    return [Drawn(draw), *([Words(lines)] if lines else [])]
+    return [Drawn(draw), Words(lines)]
 
 
 def _group_title(group: Group) -> str:

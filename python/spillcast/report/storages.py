@@ -23,24 +23,17 @@ ERROR_MAX = 0.5
 
 _SHOWN = (Column("", None), Column("p50", None, "s", spare=1), Column("mean", None, "s"),
           Column("p99", None, "s", spare=2), Column("speed-up", None, "ratio"))  # fmt: skip
-#: Every row and storage, however little is known of it.
+#: Columns of CSV, which has a row for every size and storage, however little is known of it.
 _DATA = (
-    Column(None, "op"),
-    Column(None, "size_class_bytes", "bytes"),
-    Column(None, "pattern"),
-    Column(None, "storage"),
-    *(Column(None, key, "s") for key in ("p50_s", "mean_s", "p99_s")),
-    Column(None, "speedup", "ratio"),
-    Column(None, "measured"),
-    Column(None, "extrapolated"),
-    Column(None, "error", "share"),
+    *("op", "size_class_bytes", "pattern", "storage", "p50_s", "mean_s", "p99_s", "speedup"),
+    *("measured", "extrapolated", "error"),
 )
 
 
 def comparison_page(comparison: Comparison) -> Page:
     """A legend, a line for each storage by op and size, and a sentence for each storage."""
     legend = [
-        f"{_letter(at)}  {name}: {origin_words(storage)}"
+        f"{ascii_uppercase[at]}  {name}: {origin_words(storage)}"
         for at, (name, storage) in enumerate(
             zip(comparison.names, comparison.storages, strict=True)
         )
@@ -58,11 +51,10 @@ def comparison_page(comparison: Comparison) -> Page:
     parts: list[Part] = [
         Words(legend, "   "),
         Table([*keys, *_SHOWN], lines, grouped=len(keys)),
+        Words(_notes(rows, len(comparison.rows) - len(rows))),
         Words(sentences, "  "),
     ]
-    if notes := _notes(rows, len(comparison.rows) - len(rows)):
-        parts.insert(2, Words(notes))
-    return Page(parts, Table.of(_DATA, _records(comparison)))
+    return Page(parts, Table.of_records(_records(comparison), _DATA))
 
 
 def _records(comparison: Comparison) -> list[dict[str, Any]]:
@@ -74,18 +66,14 @@ def _records(comparison: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _letter(at: int) -> str:
-    return ascii_uppercase[at]
-
-
 def _line(row: ComparedRow, at: int, patterns: bool) -> list[Any]:
     key = [row.op, row.size_class_bytes, *([row.pattern] if patterns else [])]
     estimate = row.estimates[at]
     if estimate is None:
-        return [*key, _letter(at), None, None, None, None]
+        return [*key, ascii_uppercase[at], None, None, None, None]
     mark = "" if estimate.measured else " ?" if estimate.extrapolated else " ~"
     times_s = estimate.quantile_s(0.5), estimate.mean_s, estimate.quantile_s(0.99)
-    return [*key, _letter(at) + mark, *times_s, (row.speedup(at) or None) if at else None]
+    return [*key, ascii_uppercase[at] + mark, *times_s, (row.speedup(at) or None) if at else None]
 
 
 def _notes(rows: Sequence[ComparedRow], left_out: int) -> list[str]:
@@ -184,8 +172,7 @@ def managed_page(services: Sequence[Managed]) -> Page:
             lines.append(f"  like: {rows}")
         lines.append(f"  source, read {service.read}: {service.source}")
     records = [asdict(service) for service in services]
-    columns = [Column(None, key) for key in records[0]]
-    return Page([Words(lines)], Table.of(columns, records))
+    return Page([Words(lines)], Table.of_records(records))
 
 
 def managed_document(services: Sequence[Managed]) -> dict[str, Any]:

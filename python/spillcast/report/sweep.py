@@ -41,8 +41,7 @@ def io_size_page(sweep: IoSizeSweep) -> Page:
         parts.append(
             Words([f"  {advice.engine}: {advice.text}.", *(f"    {s}" for s in advice.statements)])
         )
-    if sweep.warnings:
-        parts.append(Words([f"  note: {warning['message']}" for warning in sweep.warnings]))
+    parts.append(Words([f"  note: {warning['message']}" for warning in sweep.warnings]))
     return Page(parts, _io_size_data(sweep))
 
 
@@ -104,15 +103,15 @@ def _seconds(seconds: float) -> str:
 def _io_size_data(sweep: IoSizeSweep) -> Table:
     """A row a setting."""
     keys = ("min_bytes", "max_bytes", "levels", "total_s")
-    of_op = ("count", "mean_us", "total_s")
-    columns = [Column(None, key, "raw") for key in keys]
-    columns += [Column(None, f"{op}_{key}", "raw") for op in OPS for key in of_op]
-    columns += [Column(None, key, "raw") for key in ("low_s", "high_s")]
-    rows = []
-    for row in sweep.to_json()["rows"]:
-        waits = [row[f"{op}s"][key] for op in OPS for key in of_op]
-        rows.append([*(row[key] for key in keys), *waits, *(row["interval_s"] or (None, None))])
-    return Table(columns, rows)
+    of_op = [(op, key) for op in OPS for key in ("count", "mean_us", "total_s")]
+    records = [
+        row
+        | {f"{op}_{key}": row[f"{op}s"][key] for op, key in of_op}
+        | dict(zip(("low_s", "high_s"), row["interval_s"] or (), strict=False))
+        for row in sweep.to_json()["rows"]
+    ]
+    names = (f"{op}_{key}" for op, key in of_op)
+    return Table.of_records(records, [*keys, *names, "low_s", "high_s"])
 
 
 def _io_size_chart(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]], width: int) -> str:
@@ -177,8 +176,7 @@ def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
     latencies = _latency_table(sweep)
     if latencies.rows:
         parts.append(latencies)
-    if lines := _sentences(sweep, advice):
-        parts.append(Words([f"  {sentence}" for sentence in lines]))
+    parts.append(Words([f"  {sentence}" for sentence in _sentences(sweep, advice)]))
     return Page(parts, _memory_data(sweep))
 
 
@@ -250,14 +248,15 @@ def _latency_table(sweep: MemorySweep) -> Table:
 
 def _memory_data(sweep: MemorySweep) -> Table:
     """A row for each storage and size."""
-    keys = ("storage", "memory_bytes", "measured", "elapsed_s")
-    more = ("reads", "writes", "spilled_bytes", "state", "passes", "batches")
-    columns = [Column(None, key, "raw") for key in (*keys, "low_s", "high_s", *more)]
-    rows = []
-    for point in sweep_document(sweep)["points"]:
-        low_s, high_s = point["interval_s"] or (None, None)
-        rows.append([*(point[k] for k in keys), low_s, high_s, *(point[k] for k in more)])
-    return Table(columns, rows)
+    keys = (
+        *("storage", "memory_bytes", "measured", "elapsed_s", "low_s", "high_s"),
+        *("reads", "writes", "spilled_bytes", "state", "passes", "batches"),
+    )
+    records = [
+        point | dict(zip(("low_s", "high_s"), point["interval_s"] or (), strict=False))
+        for point in sweep_document(sweep)["points"]
+    ]
+    return Table.of_records(records, keys)
 
 
 def _sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:

@@ -10,7 +10,7 @@ of 5,000 rows.
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from textwrap import fill, wrap
@@ -116,6 +116,13 @@ class Table:
     def of(cls, columns: Sequence[Column], records: Sequence[Mapping[str, Any]]) -> "Table":
         """A table of records by the keys of the columns; a missing key is None."""
         return cls(columns, [[record.get(c.key or "") for c in columns] for record in records])
+
+    @classmethod
+    def of_records(
+        cls, records: Sequence[Mapping[str, Any]], keys: Iterable[str] | None = None
+    ) -> "Table":
+        """A table for CSV only, of some keys; by default those of the first record."""
+        return cls.of([Column(None, key) for key in keys or records[0]], records)
 
     def text(self, width: int) -> str:
         """Aligned lines of at most ``width`` columns."""

@@ -193,7 +193,9 @@ class Threads:
             return self._unwaited(self.target)
         trace, share = self.trace, min(1.0, self._operations / total_operations)
         wait_ns = np.where(trace.temp, 0, trace.wait_ns)
-        wait_ns[trace.change] = trace.wait_ns[trace.change] * self._times_as_long(changes)
+        wait_ns[trace.change] = trace.wait_ns[trace.change] * np.array(
+            [changes.get(event, 1.0) for event in self._of.change_events]
+        )
         return self._simulated(wait_ns, self.target, behaviour, share, page_cache)
 
     def page_cache(self, loads: Sequence[Load]) -> PageCache | None:
@@ -211,10 +213,6 @@ class Threads:
         waits_ns = np.where(trace.temp, 0, trace.wait_ns)
         simulated = self._simulated(waits_ns, self.source, ANY_STORAGE, page_cache=tried)
         return page_cache_of(trace, simulated.storage_ns, room_bytes)
-
-    def _times_as_long(self, changes: Mapping[str, float]) -> Seconds:
-        """Of each call that changes a file; 1 where nothing is known."""
-        return np.array([changes.get(event, 1.0) for event in self._of.change_events])
 
     def mean_s(self, simulated: Simulated, loads: Sequence[Load]) -> list[float | None]:
         """Mean wait of each load's operations; None of a load of which the trace has none."""

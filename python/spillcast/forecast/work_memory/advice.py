@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.assumptions import MEMORY_SPREAD
-from spillcast.forecast.elapsed import Elapsed
+from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.project import Projector
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import Forecast
@@ -104,8 +104,7 @@ def _without_spill(
 ) -> WorkMemorySetting:
     """With what is enough: as on storage of no latency, as far as other memory is no other work."""
 
-    def bounds_s(elapsed: Elapsed) -> tuple[float, float]:
-        uncertainty = elapsed.uncertainty
+    def bounds_s(uncertainty: Uncertainty) -> tuple[float, float]:
         below, above = (
             hypot(spread, MEMORY_SPREAD) for spread in (uncertainty.below, uncertainty.above)
         )

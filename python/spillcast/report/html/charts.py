@@ -169,15 +169,8 @@ def bars(
     ]  # fmt: skip
     max_value = max([*ends, *(interval[1] for interval in intervals if interval)]) or 1.0
     ticks = percent_ticks(max_value) if shares else ticks_of(max_value)
-    axis = Axis("", ticks, lambda value: value / max_value)
-    grid = "".join(
-        f'<line class="grid" x1="{share(value / max_value)}" x2="{share(value / max_value)}" '
-        'y2="100%"/>'
-        for value, _ in ticks
-    )
     entries = [(part, colour, "square") for part, colour in colours.items()]
-    legend = legend_html(entries if any(len(row.parts) > 1 for row in rows) else [])
-    lines = [f'{legend}<div class="bars">']
+    drawn = []
     for row, unit, interval in zip(rows, units, intervals, strict=True):
         begins = accumulate(row.parts.values(), initial=0.0)
         shapes = "".join(
@@ -187,42 +180,55 @@ def bars(
         )
         if interval is not None:
             shapes += _interval(*(share(end / max_value) for end in interval))
-        lines.append(
-            f'<span class="name">{words(row.name)}</span>'
-            f'<span class="value">{words(row.text)}</span>'
-            f'<svg class="track" aria-hidden="true">{grid}{shapes}</svg>'
-        )
-    lines.append(f'<div class="axis">{_labels(axis)}</div></div>')
-    label = "; ".join(f"{row.name}: {row.text}" for row in rows) + "."
-    return Chart(Markup("\n".join(lines)), label)
+        drawn.append(shapes)
+    shown = entries if any(len(row.parts) > 1 for row in rows) else []
+    titles = [(row.name, row.text) for row in rows]
+    return _tracks(titles, drawn, ticks, max_value, shown)
 
 
 def spans(rows: Sequence[Span], colours: Mapping[str, str]) -> Chart:
     """Spans on one axis of time: of each row the span before above that after."""
     max_s = max(span[1] for row in rows for span in (row.before, row.after)) or 1.0
-    ticks = durations(max_s)
-    grid = "".join(
-        f'<line class="grid" x1="{share(s / max_s)}" x2="{share(s / max_s)}" y2="100%"/>'
-        for s, _ in ticks
-    )
     shown = {span[2] for row in rows for span in (row.before, row.after)}
     entries = [(name, colour, "square") for name, colour in colours.items() if name in shown]
-    lines = [f'{legend_html(entries)}<div class="bars">']
-    for row in rows:
-        shapes = "".join(
+    drawn = [
+        "".join(
             f'<rect class="bar" x="{share(begin_s / max_s)}" y="{y}" height="9" '
             f'width="{share((end_s - begin_s) / max_s)}" fill="var(--{colours[bound]})"/>'
             for y, (begin_s, end_s, bound) in ((4, row.before), (15, row.after))
         )
-        lines.append(
-            f'<span class="name">{words(row.name)}</span>'
-            f'<span class="value">{words(row.text)}</span>'
-            f'<svg class="track" aria-hidden="true">{grid}{shapes}</svg>'
-        )
-    axis = Axis("", ticks, lambda s: s / max_s)
-    lines.append(f'<div class="axis">{_labels(axis)}</div></div>')
-    label = "; ".join(f"{row.name}: {row.text}" for row in rows) + "."
-    return Chart(Markup("\n".join(lines)), label)
+        for row in rows
+    ]
+    titles = [(row.name, row.text) for row in rows]
+    return _tracks(titles, drawn, durations(max_s), max_s, entries)
+
+
+def _tracks(
+    titles: Sequence[tuple[str, str]],
+    drawn: Sequence[str],
+    ticks: Sequence[Tick],
+    max_value: float,
+    legend: Sequence[Entry],
+) -> Chart:
+    """A legend; for each row its name, its value and a track of shapes; and an axis from 0."""
+    axis = Axis("", ticks, lambda value: value / max_value)
+    grid = "".join(
+        f'<line class="grid" x1="{share(at)}" x2="{share(at)}" y2="100%"/>'
+        for at in (axis.scale(value) for value, _ in ticks)
+    )
+    lines = [
+        f'<span class="name">{words(name)}</span>'
+        f'<span class="value">{words(text)}</span>'
+        f'<svg class="track" aria-hidden="true">{grid}{shapes}</svg>'
+        for (name, text), shapes in zip(titles, drawn, strict=True)
+    ]
+    html = [
+        f'{legend_html(legend)}<div class="bars">',
+        *lines,
+        f'<div class="axis">{_labels(axis)}</div></div>',
+    ]
+    label = "; ".join(f"{name}: {text}" for name, text in titles) + "."
+    return Chart(Markup("\n".join(html)), label)
 
 
 def _interval(low: str, high: str) -> str:

@@ -23,7 +23,7 @@ from spillcast.gate import reading
 from spillcast.report.html.inputs import AGAIN, Document, Inputs
 from spillcast.report.html.page import Cells, Page, Section, Weakness, sentence
 from spillcast.report.html.redact import redacted
-from spillcast.report.html.sections import documents, forecasts, runs, servers, size
+from spillcast.report.html.sections import documents, forecasts, runs, servers
 from spillcast.report.size import answer_text
 from spillcast.report.table import glued
 from spillcast.workspace import whole_file
@@ -118,7 +118,7 @@ def compose(inputs: Inputs) -> Page:
     latencies = {document["name"]: document["groups"] for document in inputs.latencies}
     kinds: list[list[Section]] = [
         forecasts.sections(known, [answer_text(sizing) for sizing in sizings if sizing.chosen]),
-        [size.section(sizing) for sizing in sizings],
+        [documents.purchase(sizing) for sizing in sizings],
         [section for server in ranked_servers for section in servers.sections(server)],
         [documents.fleet(document) for document in inputs.fleets],
         [documents.sweep(document) for document in inputs.sweeps],

@@ -1,4 +1,4 @@
-"""Documents of other verbs: profiles, storages, sweeps, caches, fleets, verifications.
+"""Documents of other verbs: profiles, storages, sweeps, caches, fleets, verifications, purchases.
 
 Each is a section, whose answer in a sentence or two heads a page that has no forecast.
 """
@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from spillcast.forecast.sizing.result import SizeRow, Sizing
 from spillcast.profile.result import elapsed_words
 from spillcast.recording.event_names import OPS
 from spillcast.report.html import charts
+from spillcast.report.html.axes import money_ticks
 from spillcast.report.html.page import (
     MINUS,
     NOTHING,
@@ -21,11 +23,14 @@ from spillcast.report.html.page import (
     percent,
     percent1,
     seconds,
+    sentence,
     size,
     table_of,
 )
 from spillcast.report.html.sections.forecasts import place
 from spillcast.report.html.sections.runs import events_table, histogram
+from spillcast.report.size import answer as purchase_answer
+from spillcast.report.size import frontier_table, knob_words, remarks
 from spillcast.report.table import Column, Table
 from spillcast.units import format_count, interval_name
 
@@ -351,3 +356,31 @@ def verification(verifications: Sequence[Document]) -> Section:
     caption = "Each point is a case; on the line both agree, the dashed lines are 10 % off."
     figure = Figure("Forecast against measured time", caption, charts.scatter(points), table)
     return Section(title, figures=[figure], answer=[answer])
+
+
+def purchase(sizing: Sizing) -> Section:
+    """The answer, the chart of all rows that cost something, and the table of all."""
+    words = [*purchase_answer(sizing), *map(sentence, [*knob_words(sizing), *remarks(sizing)])]
+    if not sizing.frontier:
+        return Section("What to buy", words, answer=purchase_answer(sizing))
+    table = frontier_table(sizing)
+    bought = [row for row in sizing.frontier if row.cost_per_month]
+    figures = [_frontier_chart(sizing, bought)] if len(bought) > 1 else []
+    return Section("What to buy", words, figures, [("", table)], answer=purchase_answer(sizing))
+
+
+def _frontier_chart(sizing: Sizing, bought: Sequence[SizeRow]) -> Figure:
+    """Elapsed time over price."""
+    series = {"cheapest storage for its time": [_point(row) for row in bought]}
+    if sizing.chosen in bought:
+        series["chosen"] = [_point(row) for row in bought if row == sizing.chosen]
+    title = f"price, {sizing.currency} a month"
+    chart = charts.lines_by_size(
+        series, title, "elapsed time", logarithmic=True, x_ticks=money_ticks
+    )
+    caption = "Each line across a point is its interval."
+    return Figure("Price and time", caption, chart, frontier_table(sizing))
+
+
+def _point(row: SizeRow) -> charts.Point:
+    return row.cost_per_month or 0.0, row.elapsed_s, row.interval_s, True

@@ -26,7 +26,7 @@ from spillcast.report.html.page import (
     size,
     texts,
 )
-from spillcast.report.html.sections.size import section as size_section
+from spillcast.report.html.sections.documents import purchase
 from spillcast.report.page import Words
 from spillcast.report.ranking import cure_texts, ranking_page, window_text
 from spillcast.report.size import answer_text
@@ -80,7 +80,7 @@ def sections(server: ServerRanking) -> list[Section]:
         table = texts(("statement", "node", "temp I/O of a call", "memory"), rows)
         made.append(Section("Nodes that spill", words, tables=[("", table)]))
     if server.sizing is not None:
-        made.append(size_section(server.sizing))
+        made.append(purchase(server.sizing))
     return made
 
 
