@@ -96,11 +96,11 @@ class Column:
         return column if type is None else column.cast(type)
 
     @classmethod
-    def lists(cls, rows: Sequence[NDArray[Any]], type: str = "list of int64") -> "Column":
-        """A column of lists, each given as an array."""
+    def lists(cls, rows: Sequence[NDArray[Any]]) -> "Column":
+        """A column of lists of whole numbers, each given as an array."""
         ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         items = np.concatenate(rows) if len(rows) else np.empty(0)
-        return cls(type, ends, items=cls.of(items).cast(type.removeprefix(_LIST)))
+        return cls(f"{_LIST}int64", ends, items=cls.of(items).cast("int64"))
 
     @classmethod
     def nulls(cls, rows: int, type: str) -> "Column":
@@ -229,19 +229,14 @@ class Column:
         """One value, or the column of some rows: numpy's ways to index, without steps in slices."""
         if isinstance(at, int | np.integer):
             return self[np.array([at])].to_pylist()[0]
-        if self.items is not None:
-            return self._lists_at(at)
         valid = None if self.valid is None else self.valid[at]
+        if self.items is not None:
+            begin, length = self.values[:-1][at], np.diff(self.values)[at]
+            ends = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
+            places = np.repeat(begin - ends[:-1], length) + np.arange(ends[-1])
+            return replace(self, values=ends, valid=valid, items=self.items[places])
         members = {name: member[at] for name, member in self.members.items()}
         return replace(self, values=self.values[at], valid=valid, members=members)
-
-    def _lists_at(self, at: Any) -> "Column":
-        assert self.items is not None
-        begin, length = self.values[:-1][at], np.diff(self.values)[at]
-        ends = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
-        rows = np.repeat(begin - ends[:-1], length) + np.arange(ends[-1])
-        valid = None if self.valid is None else self.valid[at]
-        return replace(self, values=ends, valid=valid, items=self.items[rows])
 
     @property
     def lengths(self) -> Integers:

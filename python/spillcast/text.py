@@ -116,10 +116,10 @@ def near_path(path: Path) -> Path | None:
     return path.with_name(names_near[0]) if names_near and path.name else None
 
 
-def mended(path: Path, hint: str | None = None) -> str | None:
-    """The hint for a missing path: a similar path, or else the given hint."""
+def path_hint(path: Path) -> str | None:
+    """The hint for a missing path: a similar path; None where there is none."""
     near = near_path(path)
-    return hint if near is None else f"do you mean {near}?"
+    return None if near is None else f"do you mean {near}?"
 
 
 def plan_line_words(operation: str, plan_line: int | None) -> str:

@@ -21,7 +21,7 @@ from spillcast.evidence.spark.log import is_log_folder
 from spillcast.evidence.text import HEAD_BYTES, head_of
 from spillcast.gate import check_kind
 from spillcast.recording.meta import is_recording
-from spillcast.text import mended, shell_word
+from spillcast.text import path_hint, shell_word
 
 TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")
 #: Documents of other verbs begin so.
@@ -171,7 +171,7 @@ def _expand(argument: str) -> list[Path]:
         return [path]
     if lines := sorted(glob.glob(argument, recursive=True)):
         return [Path(name) for name in lines]
-    raise PathMissing(f"{argument}: there is no such file or folder", mended(path))
+    raise PathMissing(f"{argument}: there is no such file or folder", path_hint(path))
 
 
 def _kind_of(path: Path, evidence: Evidence) -> list[Any]:

@@ -41,7 +41,7 @@ INSIDE_ERROR = 0.25
 #: and measured again minutes later they differ by as much.
 OBSERVED_ERROR = 0.5
 #: Recording is never taken to be more than this share of the time outside temp I/O.
-OBSERVED_MOST = 0.5
+OVERHEAD_MAX = 0.5
 #: Where threads did so much of something else in the time of temp I/O that is under way by itself,
 #: they do not wait for it, and how long they would wait elsewhere is not known.
 BUSY_MAX = 0.1

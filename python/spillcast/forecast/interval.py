@@ -21,7 +21,7 @@ DRAWS = 4000
 NINE_IN_TEN = NormalDist().inv_cdf(0.95)
 #: The least share of a forecast that a drawn total is taken to be: what is below says nothing. A
 #: bound at so small a share is none.
-LEAST, NOTHING = 1e-9, 1e-3
+SHARE_MIN, NO_BOUND = 1e-9, 1e-3
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Uncertainty:
         if forecast_s <= 0:
             return cls(forecast_s, kind, direction, 1.0, 0.0, 0.0)
         low, high = np.quantile(drawn_s, [0.05, 0.95]) / forecast_s
-        below, above = -log(min(max(low, LEAST), 1.0)), log(max(high, 1.0))
+        below, above = -log(min(max(low, SHARE_MIN), 1.0)), log(max(high, 1.0))
         share = min(max(rest_s / forecast_s, 0.0), 1.0)
         return cls(forecast_s, kind, direction, share, below / NINE_IN_TEN, above / NINE_IN_TEN)
 
@@ -93,7 +93,7 @@ class Uncertainty:
         times = normal + self.residual_share * (times - normal)
         below, above = self.spreads(residuals)
         least = exp(-times * below)
-        low_s = self.forecast_s * least if least > NOTHING else 0.0
+        low_s = self.forecast_s * least if least > NO_BOUND else 0.0
         return low_s, self.forecast_s * exp(times * above)
 
     def interval_s(self, confidence: float, max_lower_s: float = inf) -> tuple[float, float]:

@@ -144,13 +144,17 @@ class Projector:
         )
         if rehearsed is not None:
             uncertainty = replace(uncertainty, residual_share=1 - rehearsed.share)
+        without_cache_s = None
+        if uncached_s is not None and (projected.missed or 0.0) <= SHARE_REPORTED:
+            # Memory is never slower than the storage behind it, whatever a model says of that.
+            without_cache_s = max(forecast_s, uncached_s)
         low_s, high_s = uncertainty.bounds_s(confidence)
         forecast = replace(
             forecast,
             uncertainty=uncertainty,
             causes_s=projected.causes_s,
             sampled=sample,
-            without_cache_s=_without_cache_s(projected, uncached_s),
+            without_cache_s=without_cache_s,
             warnings=warnings_of(baseline, storage, projected, zero.forecast_s, uncached_s),
         )
         # What is refused for its interval keeps its warnings: they tell why it is so wide.
@@ -259,14 +263,6 @@ def _unknown_cpu_limits(workload: Workload, throttled_share: float) -> str | Non
 def _with_ceiling(forecast: Forecast, zero: Uncertainty) -> Forecast:
     interval_s = zero.interval_s(forecast.confidence)
     return replace(forecast, ceiling_s=zero.forecast_s, ceiling_interval_s=interval_s)
-
-
-def _without_cache_s(projected: Projection, uncached_s: float | None) -> float | None:
-    """The elapsed time without a page cache that holds the temp files; None if none does."""
-    if uncached_s is None or projected.missed is None or projected.missed > SHARE_REPORTED:
-        return None
-    # Memory is never slower than the storage behind it, whatever a model says of that storage.
-    return max(projected.total_s, uncached_s)
 
 
 def _rehearsed(baseline: Baseline, storage: Storage) -> Rehearsed | None:

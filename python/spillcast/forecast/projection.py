@@ -5,7 +5,12 @@ from dataclasses import dataclass, replace
 from math import hypot
 
 from spillcast.errors import FiguresMissing, OptionInvalid
-from spillcast.forecast.assumptions import COLD_SHOWN, COMPRESSING_SPREAD, LIMITED, OBSERVED_MOST
+from spillcast.forecast.assumptions import (
+    COLD_SHOWN,
+    COMPRESSING_SPREAD,
+    LIMITED,
+    OVERHEAD_MAX,
+)
 from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE
 from spillcast.forecast.cpu import (
     CpuChange,
@@ -129,7 +134,7 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
         else 0.0
         for load, recorded_s in zip(loads, recorded_io_s, strict=True)
     ]
-    outside_s = min(scale * overlap.of_cpu * overhead.outside_s, OBSERVED_MOST * recorded_rest_s)
+    outside_s = min(scale * overlap.of_cpu * overhead.outside_s, OVERHEAD_MAX * recorded_rest_s)
     remainder_s = recorded_rest_s - outside_s
     cpu_s = _query_cpu_s(workload, remainder_s, outside_s)
     others_s = _others_s(workload)

@@ -13,7 +13,7 @@ from spillcast.forecast.duckdb import compression
 from spillcast.forecast.interval import check_elapsed
 from spillcast.forecast.load import Load
 from spillcast.forecast.question import Question
-from spillcast.forecast.recorded_io import nothing_left, quota_exceeded, recorded_cpus, recorded_io
+from spillcast.forecast.recorded_io import quota_exceeded, recorded_cpus, recorded_io
 from spillcast.forecast.remaining import Extrapolation
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spill_spread import spill_spread
@@ -74,7 +74,9 @@ def workload_of_recording(recording: Recording, question: Question | None = None
     if total_s is None:
         total_s = whole_s(meta) or recording.elapsed_s
     if total_s <= 0:
-        raise EvidenceContradictory(nothing_left(recording))
+        raise EvidenceContradictory(
+            f"{recording.path}: an elapsed time of 0 leaves nothing to forecast"
+        )
     cpu, threads = cpu_time(recording, rehearsed=rehearsed), io.threads
     if went_on(meta):
         by_hints, spread = hints.extrapolate(recording, threads, elapsed_s), None
@@ -236,9 +238,9 @@ def _io_ns_by_stretch(recording: Recording) -> NDArray[np.float64]:
 WHOLE_ROWS, SAMPLE_ROWS = 1_000_000, 256_000
 #: Where more than this share of the temp operations were as fast as memory, a page cache may have
 #: answered them.
-FAST_MOST = 0.005
+FAST_MAX = 0.005
 #: With a larger error a recording is taken whole after all, if it has no more waits than these.
-ERROR_MOST, EXACT_ROWS_MOST = 0.05, 20_000_000
+ERROR_MAX, EXACT_ROWS_MAX = 0.05, 20_000_000
 
 
 def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
@@ -256,7 +258,7 @@ def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
     if went_on(recording.meta) or (recording.path / KEPT).exists():
         return recording
     room_bytes, room = engine_cache_bytes(recording), None
-    if room_bytes is not None and _fast_share(recording) > FAST_MOST:
+    if room_bytes is not None and _fast_share(recording) > FAST_MAX:
         room = PageCacheRoom(room_bytes, lambda took_ns, size: took_ns <= memory_ns(size))
     return sampled(recording, max_rows or SAMPLE_ROWS, room)
 
@@ -264,7 +266,7 @@ def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
 def too_unsure(forecast: Forecast) -> bool:
     """Whether a forecast from a sample is to be made of all waits instead."""
     sample = forecast.sampled
-    return sample is not None and sample.error > ERROR_MOST and sample.of_waits <= EXACT_ROWS_MOST
+    return sample is not None and sample.error > ERROR_MAX and sample.of_waits <= EXACT_ROWS_MAX
 
 
 def _fast_share(recording: Recording) -> float:

@@ -51,7 +51,9 @@ def recorded_io(recording: Recording, target: Cpus | None = None) -> RecordedIo:
     if not loads:
         raise NotSpilled(f"{recording.path}: {unspilled(recording)}")
     if recording.elapsed_s <= 0:
-        raise EvidenceContradictory(nothing_left(recording))
+        raise EvidenceContradictory(
+            f"{recording.path}: an elapsed time of 0 leaves nothing to forecast"
+        )
     return RecordedIo(
         loads=loads,
         threads=recorded_threads(recording, target),
@@ -59,11 +61,6 @@ def recorded_io(recording: Recording, target: Cpus | None = None) -> RecordedIo:
         data_reads=data_reads(recording),
         capture_overhead=capture_overhead(recording, loads),
     )
-
-
-def nothing_left(recording: Recording) -> str:
-    """Why a recording of no time has no forecast."""
-    return f"{recording.path}: an elapsed time of 0 leaves nothing to forecast"
 
 
 def temp_load(recording: Recording) -> list[Load]:
@@ -207,7 +204,9 @@ def capture_overhead(recording: Recording, loads: Sequence[Load]) -> CaptureOver
     if call_s is None or calls is None or capture.overhead_s is None:
         return CaptureOverhead()
     count = operations(loads)
-    operation_s = INSIDE * call_s + _blocked_share(recording) * (capture.switch_cost_s or 0.0)
+    blocked = recording.temp_columns("blocked")["blocked"].drop_null()
+    blocked_share = float(blocked.values.mean()) if len(blocked) else 0.0
+    operation_s = INSIDE * call_s + blocked_share * (capture.switch_cost_s or 0.0)
     outside_s = max(capture.overhead_s - operation_s * count, 0.0)
     low_s, high_s = capture.overhead_low_s, capture.overhead_high_s
     spread_s = 0.0 if low_s is None or high_s is None else (high_s - low_s) / QUARTILES
@@ -215,12 +214,6 @@ def capture_overhead(recording: Recording, loads: Sequence[Load]) -> CaptureOver
     share = outside_s / capture.overhead_s if capture.overhead_s else 0.0
     error_s = hypot(share * spread_s, OBSERVED_ERROR * outside_s, moved_s)
     return CaptureOverhead(operation_s, outside_s, error_s)
-
-
-def _blocked_share(recording: Recording) -> float:
-    """Of the temp operations, those in which the thread left the CPU."""
-    blocked = recording.temp_columns("blocked")["blocked"].drop_null()
-    return float(blocked.values.mean()) if len(blocked) else 0.0
 
 
 def data_reads(recording: Recording) -> DataReads | None:

@@ -16,7 +16,7 @@ from spillcast.recording import sums
 from spillcast.recording.meta import META_FILE, Meta, ObservedEngine, check_name
 from spillcast.recording.sums import AGAIN
 from spillcast.tabular import Display, Displayed, polars_of
-from spillcast.text import mended
+from spillcast.text import path_hint
 from spillcast.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Recording(Displayed):
         check_name(path)
         meta_path = path / META_FILE
         if not path.exists():
-            raise PathMissing(f"{path}: no such recording", mended(path))
+            raise PathMissing(f"{path}: no such recording", path_hint(path))
         try:
             is_whole = meta_path.is_file()
         except PermissionError as error:

@@ -56,10 +56,10 @@ def ingested_text(done: Ingested) -> str:
         lines.append(f"  {len(done.set_aside):,} set aside")
     if done.unread:
         lines.append(f"  {len(done.unread):,} could not be read, and are tried again next time")
-    lines += _listed(
-        f"{format_count(done.damaged_lines, 'damaged line')} skipped",
-        [f"{damage['file']}:{damage['line']}: {damage['what']}" for damage in done.damaged],
-    )
+    if done.damaged:
+        lines.append(f"  {format_count(done.damaged_lines, 'damaged line')} skipped")
+        places = [f"{damage['file']}:{damage['line']}: {damage['what']}" for damage in done.damaged]
+        lines += (f"    {line}" for line in _first(places))
     return "\n".join(lines)
 
 
@@ -69,17 +69,12 @@ def not_taken(done: Ingested) -> list[str]:
     lines += [
         f"{rejected['file']}: could not be read: {rejected['what']}" for rejected in done.unread
     ]
-    more = [f"... and {len(lines) - _LISTED:,} more, see --json"] if len(lines) > _LISTED else []
-    return lines[:_LISTED] + more
+    return _first(lines)
 
 
-def _listed(title: str, items: Sequence[str]) -> list[str]:
-    if not items:
-        return []
-    more = (
-        [f"    ... and {len(items) - _LISTED:,} more, see --json"] if (len(items) > _LISTED) else []
-    )
-    return [f"  {title}", *(f"    {item}" for item in items[:_LISTED]), *more]
+def _first(lines: Sequence[str]) -> list[str]:
+    more = len(lines) - _LISTED
+    return [*lines[:_LISTED], *([f"... and {more:,} more, see --json"] if more > 0 else [])]
 
 
 def fleet_page(fleet: Fleet, top: int) -> Page:

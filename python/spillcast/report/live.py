@@ -74,14 +74,13 @@ class Glimpse:
         ]
         waits = self.running.waits().items()
         rows += [{"event": event, "temp": None, **_figures(tally)} for event, tally in waits]
+        nothing = dict.fromkeys(("count", "mean_us", "p50_us", "p99_us"))
         if not rows:
-            nothing = dict.fromkeys(("count", "mean_us", "p50_us", "p99_us"))
             rows = [
                 {"event": event, "temp": None, "total_us": total_us, **nothing}
                 for event, total_us in self.running.sampled_us.items()
             ]
         elif self.status["cpu_ns"] is not None:
-            nothing = dict.fromkeys(("count", "mean_us", "p50_us", "p99_us"))
             cpu_us = round(self.status["cpu_ns"] / 1e3)
             rows.append({"event": "CPU", "temp": None, "total_us": cpu_us, **nothing})
         spent_us = max(sum(row["total_us"] for row in rows), self.elapsed_s * 1e6)

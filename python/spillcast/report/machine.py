@@ -35,8 +35,8 @@ def doctor_page(diagnosis: Diagnosis) -> Page:
         if finding.mend is not None
     ]
     # A command is copied, so it keeps its line however wide that is.
-    mended = [Drawn(lambda _: "\n".join(["fixes", *mends]))] if mends else []
-    return Page([Words([version]), works, *mended], Table((*_WORKS, _FIX), rows))
+    fixes = [Drawn(lambda _: "\n".join(["fixes", *mends]))] if mends else []
+    return Page([Words([version]), works, *fixes], Table((*_WORKS, _FIX), rows))
 
 
 #: What the cost is told for.

@@ -7,12 +7,7 @@ from spillcast.lab.check import Check
 from spillcast.lab.demo import Demo
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
-from spillcast.units import (
-    format_bytes,
-    format_duration,
-    format_speedup,
-    interval_name,
-)
+from spillcast.units import format_bytes, format_duration, format_speedup, interval_name
 
 
 def percent(error: float | None) -> str:
@@ -52,11 +47,10 @@ def demo_page(demo: Demo) -> Page:
     )
 
 
-_DATA = (
-    *(Column(None, key) for key in ("engine", "workload", "threads", "evidence", "from", "to")),
-    *(Column(None, key) for key in ("direction", "measured_from_s", "measured_to_s")),
-    *(Column(None, key) for key in ("forecast_s", "low_s", "high_s", "confidence", "ceiling_s")),
-    *(Column(None, key) for key in ("seed_formula_s", "refused")),
+_KEYS = (
+    *("engine", "workload", "threads", "evidence", "from", "to", "direction", "measured_from_s"),
+    *("measured_to_s", "forecast_s", "low_s", "high_s", "confidence", "ceiling_s"),
+    *("seed_formula_s", "refused"),
 )
 
 
@@ -67,7 +61,7 @@ def cases_table(cases: Sequence[Case]) -> Table:
         forecast = case["forecast"]
         low_s, high_s = forecast["interval_s"] or (None, None)
         records.append({**case, **forecast, "low_s": low_s, "high_s": high_s})
-    return Table.of(_DATA, records)
+    return Table.of_records(records, _KEYS)
 
 
 _TERMS = (

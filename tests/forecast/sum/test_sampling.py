@@ -45,7 +45,7 @@ def test_a_sample_says_what_all_waits_say(tmp_path, seed):
         if said.sampled is None:
             assert said == known
             continue
-        assert said.sampled.error <= recorded.ERROR_MOST
+        assert said.sampled.error <= recorded.ERROR_MAX
         assert said.sampled.of_waits == Recording.open(path).meta.raw.rows
         assert abs(log(said.forecast_s / known.forecast_s)) <= 3 * said.sampled.error + 1e-9
         low_s, high_s = said.interval_s
@@ -84,7 +84,7 @@ def test_of_a_page_cache_a_sample_says_what_all_waits_say(tmp_path, monkeypatch,
     monkeypatch.setattr(recorded, "WHOLE_ROWS", waits // 2)
     monkeypatch.setattr(recorded, "SAMPLE_ROWS", waits // 4)
     # However unsure it is, it is not made of all waits instead.
-    monkeypatch.setattr(recorded, "ERROR_MOST", inf)
+    monkeypatch.setattr(recorded, "ERROR_MAX", inf)
     path = write_varied_recording(tmp_path / "run.spill", waits, 3, wait_us=3)
     room = int(share * Recording.open(path).meta.temp.bytes / 2)
     recording = edited(path, machine={"memory_available_bytes": room})

@@ -42,7 +42,6 @@ def size(
     within_s: float | None = None,
     confidence: float = CONFIDENCE,
     free_memory_bytes: int | None = None,
-    today: date | None = None,
     steps: Mapping[str, float] = STEPS,
     products: Collection[str] | None = None,
 ) -> Sizing:
@@ -100,7 +99,7 @@ def size(
                 for c in priced
                 if c.product and c.name in {r.target for r in rows}
             ],
-            today or date.today(),
+            date.today(),
         ),
         statements=len(statements),
         bounds_only=any(s.projector.workload.quality.time_unknown for s in statements),

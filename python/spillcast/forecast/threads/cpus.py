@@ -22,7 +22,7 @@ from spillcast.tables import covered_by_stretch_s, spread_by_stretch
 #: The kernel's period of a quota, as it comes.
 PERIOD_S = 0.1
 #: The kernel's least quota in its longest period.
-LEAST_QUOTA_CPUS = 0.001
+QUOTA_CPUS_MIN = 0.001
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Cpus:
         """The same with what is asked for in its place. InputError for what no CPU can give."""
         if cpus is not None and cpus < 1:
             raise OptionInvalid(f"--cpus {cpus}: not a number of CPUs", "give 1 or more")
-        if quota_cpus is not None and not LEAST_QUOTA_CPUS <= quota_cpus < inf:
+        if quota_cpus is not None and not QUOTA_CPUS_MIN <= quota_cpus < inf:
             raise OptionInvalid(
                 f"--cpu-quota {quota_cpus:g}: not a CPU quota",
-                f"give {LEAST_QUOTA_CPUS} CPUs or more, such as 0.4; those of the machine mean no "
+                f"give {QUOTA_CPUS_MIN} CPUs or more, such as 0.4; those of the machine mean no "
                 "quota",
             )
         cores = self.cores if cpus is None else cpus

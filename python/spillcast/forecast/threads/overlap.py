@@ -56,7 +56,7 @@ class Simulated:
 
 
 #: Models of threads that are further apart than this say nothing either way.
-APART_MOST = 100.0
+MAX_APART = 100.0
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ class Overlap:
         """How many times as long the longest of them is as the shortest."""
         models_s = [s for s in (self.moving_s, self.fixed_s, self.replayed_s) if s is not None]
         # Of a short part of a run a model may leave no time at all.
-        return min(max(max(models_s), 1e-9) / max(min(models_s), 1e-9), APART_MOST)
+        return min(max(max(models_s), 1e-9) / max(min(models_s), 1e-9), MAX_APART)
 
 
 Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]
 #: Of a second of latency this much adds to the elapsed time, however many others overlap with it.
-LEAST_SHARE = 1e-3
+SHARE_MIN = 1e-3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -169,7 +169,7 @@ class Threads:
     @property
     def of_waits(self) -> float:
         """Seconds of elapsed time for a second of latency of its temp I/O, as it was recorded."""
-        return min(max(self.recorded.of_waits, LEAST_SHARE), 1.0)
+        return min(max(self.recorded.of_waits, SHARE_MIN), 1.0)
 
     @cached_property
     def recorded(self) -> Overlap:

@@ -4,7 +4,7 @@
 """
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,7 @@ from spillcast.profile import Profile, profile, timeline
 from spillcast.recording import Recording
 from spillcast.recording.capture import SOURCES
 from spillcast.recording.derived import with_temp
-from spillcast.recording.meta import (
-    NOBODY,
-    CaptureAccount,
-    KeptWaits,
-)
+from spillcast.recording.meta import NOBODY, CaptureAccount, KeptWaits
 from spillcast.recording.observed import CpuLimits
 from spillcast.redaction import struck_document
 from spillcast.report.html.flame import functions_of
@@ -234,30 +230,23 @@ def _about_ash(paths: Sequence[Path], samples: Profile) -> list[dict[str, str]]:
 def _trace_statements(paths: Sequence[Path], *, lenient: bool) -> list[dict[str, Any]]:
     """The statements of traces that take the longest, with their texts and shares."""
     from spillcast.interruptible import run_interruptibly
+    from spillcast.tables import Table
 
     texts: dict[str, str] = {}
     reader, watch = open_reader(paths, lenient, None)
 
     def take(*tables: Any) -> None:
-        for sql_id, text in _texts(tables[2]):
-            texts.setdefault(sql_id, text[:_TEXT_MAX])
+        for row in Table.from_arrow(tables[2]).select(["sql_id", "text"]).to_pylist():
+            texts.setdefault(row["sql_id"], row["text"][:_TEXT_MAX])
 
     with ReadFailures():
         run_interruptibly(lambda: reader.rows(take), reader.cancel, watch)
-    shares: dict[str, float] = {}
-    for row in profile(*paths, by=["sql"], lenient=lenient).rows:
-        shares[row["sql"] or ""] = row["share"]
+    by_statement = profile(*paths, by=["sql"], lenient=lenient)
+    shares = {row["sql"] or "": row["share"] for row in by_statement.rows}
     ranked = sorted(texts, key=lambda sql_id: -(shares.get(sql_id) or 0.0))[:_STATEMENTS_MAX]
     return [
         {"sql_id": sql_id, "text": texts[sql_id], "share": shares.get(sql_id)} for sql_id in ranked
     ]
-
-
-def _texts(statements: Any) -> Iterator[tuple[str, str]]:
-    from spillcast.tables import Table
-
-    for row in Table.from_arrow(statements).select(["sql_id", "text"]).to_pylist():
-        yield row["sql_id"], row["text"]
 
 
 def _time_s(line: timeline.Timeline, elapsed_s: float) -> float:
