@@ -15,7 +15,7 @@ again and again whether others had done their I/O. Waits cost no more than the m
 says, within its error: CPU time beyond that follows the time of temp I/O, and is a wait.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,11 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.evidence.counts import Counts
 from spillcast.forecast.assumptions import WITHIN_RUN_BEYOND, WITHIN_RUN_SPREAD
 from spillcast.forecast.load import NO_LATENCY, Latency, Load, counts
 from spillcast.forecast.workload import CpuTime
-from spillcast.recording import Recording
 from spillcast.recording.bursts import Bursts, TempOperations
 from spillcast.recording.calibration import WaitCost, weights_of
 from spillcast.recording.event_names import OPS
@@ -193,7 +191,7 @@ class CpuSlope:
         """CPU time that operations take more with these latencies."""
         count = counts(loads)
         target_weights = weights_of(np.array([latency.mean_s for latency in latencies]))
-        weights = target_weights - [self._recorded_weight(load) for load in loads]
+        weights = target_weights - [self._recordedweight_of_waits(load) for load in loads]
         change_s = self.slope_s * weights
         outside_s = WITHIN_RUN_BEYOND * self.cpu_s * float(count @ self._outside(target_weights))
         errors_s = (
@@ -203,7 +201,7 @@ class CpuSlope:
         )
         return CpuChange("recording", change_s, count, float(np.linalg.norm(errors_s)))
 
-    def _recorded_weight(self, load: Load) -> float:
+    def _recordedweight_of_waits(self, load: Load) -> float:
         """Mean weight of the waits of a load's op; of its own mean wait where there was none."""
         weight = self.mean_after.get(load.op)
         return float(weights_of(np.array([load.mean_s]))[0]) if weight is None else weight
@@ -368,10 +366,6 @@ def _prefix(recorded: TempOperations, by_gaps: bool, target: int) -> tuple[_Oper
     return operations.first(before), True
 
 
-#: Runs that differ by more of their temp operations did other work.
-SAME_OPERATIONS = 0.2
-#: Waits of two runs whose mean weights differ by less tell nothing: 0.5 is 1 and 1.7 ms.
-WEIGHT_MIN = 0.5
 #: Standard errors beyond which CPU time is no cost of waits.
 SURE = 2.0
 
@@ -388,36 +382,8 @@ class FormerRun:
         return [replace(NO_LATENCY, mean_s=self.wait_s.get(load.op, load.mean_s)) for load in loads]
 
 
-def former_runs(runs: Iterable[Recording | Counts], recording: Recording) -> list[FormerRun]:
-    """Of other runs of its query, those that tell something of a recording's CPU time."""
-    former = [_former_run(run, recording) for run in runs if isinstance(run, Recording)]
-    return [run for run in former if run is not None]
-
-
-def _former_run(former: Recording, recording: Recording) -> FormerRun | None:
-    """None where it did other temp I/O, or took about as long for it."""
-    # Rows of a recording become threads, which become a workload: this file is below all of them.
-    from spillcast.forecast.recorded_io import temp_load
-
-    if former.meta.cpu_s is None:
-        return None
-    loads, recorded = temp_load(former), temp_load(recording)
-    operations, recorded_operations = (
-        sum(load.count for load in each) for each in (loads, recorded)
-    )
-    if abs(operations - recorded_operations) > SAME_OPERATIONS * recorded_operations:
-        return None
-    wait_s = {}
-    for op in {load.op for load in loads}:
-        of_op = [load for load in loads if load.op == op]
-        wait_s[op] = sum(load.total_s for load in of_op) / sum(load.count for load in of_op)
-    run = FormerRun(former.meta.cpu_s, wait_s)
-    apart = abs(_weight(recorded, run.latencies(recorded)) - _weight(recorded))
-    return None if apart < WEIGHT_MIN * recorded_operations else run
-
-
-def _weight(loads: Sequence[Load], latencies: Sequence[Latency] | None = None) -> float:
-    """The sum of the weights of waits, as recorded or with these latencies."""
+def weight_of_waits(loads: Sequence[Load], latencies: Sequence[Latency] | None = None) -> float:
+    """The sum of the weights of waits, as recorded or with these latencies instead."""
     means_s = [load.mean_s for load in loads]
     if latencies is not None:
         means_s = [latency.mean_s for latency in latencies]
@@ -431,7 +397,7 @@ def spinning_s(
     spun_s = 0.0
     for run in runs:
         latencies = run.latencies(loads)
-        if cpu.total_s is None or _weight(loads, latencies) >= _weight(loads):
+        if cpu.total_s is None or weight_of_waits(loads, latencies) >= weight_of_waits(loads):
             continue
         change = machine_change(cpu, loads, latencies, cores_per_thread)
         excess_s = cpu.total_s + change.total_s - run.cpu_s
@@ -463,7 +429,7 @@ def former_change(
     moved = float(count @ (target - recorded))
     changes = []
     for run in runs:
-        former = _weight(loads, run.latencies(loads)) - _weight(loads)
+        former = weight_of_waits(loads, run.latencies(loads)) - weight_of_waits(loads)
         slope_s, share = (run.cpu_s - cpu.total_s) / former, moved / former
         outside = max(-share, share - 1, 0.0) / max(abs(share), 1e-9)
         errors_s = (

@@ -1,19 +1,25 @@
 """A recording -> a workload. All that a forecast needs of the files is read here, once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import EvidenceContradictory, QueryEnded
+from spillcast.evidence.counts import Counts
 from spillcast.forecast.assumptions import BUSY_MAX, SHARE_REPORTED, SHORTER, UNREAD, WHOLE
-from spillcast.forecast.cpu import FormerRun, former_runs, spinning_s
+from spillcast.forecast.cpu import FormerRun, spinning_s, weight_of_waits
 from spillcast.forecast.duckdb import compression
 from spillcast.forecast.interval import check_elapsed
 from spillcast.forecast.load import Load
 from spillcast.forecast.question import Question
-from spillcast.forecast.recorded_io import quota_exceeded, recorded_cpus, recorded_io
+from spillcast.forecast.recorded_io import (
+    quota_exceeded,
+    recorded_cpus,
+    recorded_io,
+    temp_load,
+)
 from spillcast.forecast.remaining import Extrapolation
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spill_spread import spill_spread
@@ -144,6 +150,37 @@ def _with_former_runs(
     spun_s = spinning_s(former, cpu, loads, threads.simulation.cores_per_thread)
     shorter = threads.with_spinning(spun_s) if spun_s else None
     return (cpu, threads) if shorter is None else (replace(cpu, spun_s=spun_s), shorter)
+
+
+#: Runs that differ by more of their temp operations did other work.
+SAME_OPERATIONS = 0.2
+#: Waits of two runs whose mean weights differ by less tell nothing: 0.5 is 1 and 1.7 ms.
+WEIGHT_MIN = 0.5
+
+
+def former_runs(runs: Iterable[Recording | Counts], recording: Recording) -> list[FormerRun]:
+    """Of other runs of its query, those that tell something of a recording's CPU time."""
+    former = [_former_run(run, recording) for run in runs if isinstance(run, Recording)]
+    return [run for run in former if run is not None]
+
+
+def _former_run(former: Recording, recording: Recording) -> FormerRun | None:
+    """None where it did other temp I/O, or took about as long for it."""
+    if former.meta.cpu_s is None:
+        return None
+    loads, recorded = temp_load(former), temp_load(recording)
+    operations, recorded_operations = (
+        sum(load.count for load in each) for each in (loads, recorded)
+    )
+    if abs(operations - recorded_operations) > SAME_OPERATIONS * recorded_operations:
+        return None
+    wait_s = {}
+    for op in {load.op for load in loads}:
+        of_op = [load for load in loads if load.op == op]
+        wait_s[op] = sum(load.total_s for load in of_op) / sum(load.count for load in of_op)
+    run = FormerRun(former.meta.cpu_s, wait_s)
+    apart = abs(weight_of_waits(recorded, run.latencies(recorded)) - weight_of_waits(recorded))
+    return None if apart < WEIGHT_MIN * recorded_operations else run
 
 
 def _of_part(workload: Workload, part: Recording) -> Workload:

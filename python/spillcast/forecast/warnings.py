@@ -56,11 +56,7 @@ def warnings_of(
     ceiling_s: float,
     uncached_s: float | None,
 ) -> list[Warned]:
-    """Everything a reader of the number should know.
-
-    ``ceiling_s`` is the elapsed time on storage of no latency, and ``uncached_s`` that without the
-    page cache; None where no page cache is taken to be there.
-    """
+    """All warnings of a forecast; its times are those of ``_Case``."""
     case = _Case(baseline, storage, projected, ceiling_s, uncached_s)
     return [warned for check in _CHECKS for warned in check(case)]
 
