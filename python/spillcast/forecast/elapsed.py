@@ -1,8 +1,8 @@
-"""The elapsed time of a workload on a storage, and how sure it is: what is known of it, drawn.
+"""The elapsed time of a workload on a storage and its uncertainty, by Monte Carlo draws.
 
     T_B = T_A - w_A * IO_A + D + w_B * sum over (op, size) of N * L_B(op, size)
 
-Calls that make, resize, sync or remove temp files are operations too, with a kind for a size.
+Calls that create, resize, sync or remove temp files are operations too, by kind instead of size.
 N, T_A and IO_A come from the workload, L_B from the storage. w is the weight of a wait, 1 for one
 thread and less where several overlap; D is the CPU time that colder or warmer caches make.
 docs/method.md derives it and says what breaks it.
@@ -32,17 +32,16 @@ from spillcast.storage.source import LATENCY_NOISE
 from spillcast.storage.storage import Storage
 
 Array = NDArray[np.float64]
-#: Of a query that was seen in part, the time outside temp I/O is never less than this share of what
-#: it is taken to be.
+#: Of a query recorded in part, the least time outside temp I/O as a share of its estimate.
 MIN_REST = 0.05
-#: No sample is taken to be surer: what its windows have in common its parts do not show.
+#: Least sampling error: the parts of a sample do not show what all its windows have in common.
 MIN_SAMPLE_ERROR = 0.0025
 #: Of Student's distribution with three degrees of freedom, for the four parts of a sample: the 95 %
 #: quantile, over that of a normal distribution.
 FEW_PARTS = 2.353 / NORMAL_95
-#: Standard deviation of the logarithm of what a run takes when it is repeated.
+#: Standard deviation of the logarithm of the elapsed time of repeated runs.
 REPEATED_RUN = 0.04
-#: What recording a run costs it is known to within this share.
+#: Relative standard error of the measured cost of recording.
 OVERHEAD_OFF = 0.3
 
 
@@ -83,7 +82,7 @@ def _drawn_s(
     uncached_s: float | None,
     sample: Sampled | None,
 ) -> Array:
-    """Elapsed times in which what is known to vary does."""
+    """Draws of the elapsed time, from the errors of everything that it is computed from."""
     draws, workload = np.random.default_rng(0), baseline.workload
     rest_s = _drawn_rest_s(baseline, projected, draws)
     if projected.changes_s:
@@ -125,8 +124,8 @@ def _drawn_s(
 def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Generator) -> Array:
     """Draws of the time outside temp I/O.
 
-    CPU time changes by its drift, with a standard error; any part of the time without a CPU may
-    go, and what recording cost is only known as far as it was measured.
+    They vary the change of CPU time and the cost of recording by their standard errors, and take
+    off any share of the time that threads waited for a CPU.
     """
     drift_s = projected.drift_s + projected.drift_error_s * draws.standard_normal(DRAWS)
     rest_s: Array = baseline.remainder_s + np.maximum(drift_s, baseline.min_drift_s)
@@ -143,9 +142,9 @@ def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Ge
 
 
 def _factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Array] | None:
-    """Draws of how much of each op the entire query does, over what it is taken to.
+    """Draws of the I/O of the entire query over its estimate, by op; None if it is known.
 
-    None where that is known. What the capture has missed may be temp I/O, all of it or nothing.
+    Calls that the capture missed may be temp I/O, all or none of them.
     """
     if workload.remaining is not None:
         factors: Mapping[str, Array] | None = workload.remaining.factors()
@@ -159,10 +158,10 @@ def _factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Arr
 
 
 def _part_factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Array] | None:
-    """Draws of each op's true share of the time, over the share that was seen.
+    """Draws of each op's true share of the time over the recorded share; None if all is recorded.
 
-    None for an entire query. What was seen is put together anew from its slices or seconds; the
-    part that was not looked at may do more or less than that.
+    The recorded share is resampled from slices or seconds. The unrecorded part of the query may do
+    more or less.
     """
     parts = workload.io_ns_by_stretch
     if parts is None:
@@ -175,11 +174,11 @@ def _part_factors(workload: Workload, draws: np.random.Generator) -> Mapping[str
 
 
 def _sampled(baseline: Baseline, storage: Storage, *, cached: bool) -> Sampled | None:
-    """What a sample leaves open; None where all waits were taken, or the workload is such a part.
+    """The sampling error of a forecast; None if it uses all waits, or is for a part of a sample.
 
-    Its error is how far apart the forecasts of its parts are, each of which rests on a share of
-    the waits. What all parts have in common is that threads of a window seem to work less side by
-    side at its ends, where what one of them does lies outside.
+    It is the scatter of the forecasts of the sample's parts, each from a share of the waits, and an
+    error that all parts share: threads seem to overlap less at the ends of a sampled window,
+    because some of their waits lie outside.
     """
     sample, parts = baseline.workload.sample, baseline.sample_parts
     if sample is None or not parts:
@@ -194,12 +193,12 @@ def _sampled(baseline: Baseline, storage: Storage, *, cached: bool) -> Sampled |
 
 
 def run_s(rehearsal: Rehearsal) -> float:
-    """What a query that ended in its rehearsal takes there when it is not recorded."""
+    """The elapsed time without the cost of recording of a query that ended in its rehearsal."""
     return max(rehearsal.elapsed_s - rehearsal.overhead_s, rehearsal.elapsed_s / 2)
 
 
 def _drawn_run_s(rehearsal: Rehearsal) -> Array:
-    """Draws of the same, as it varies when it is repeated."""
+    """Draws of that time over repeated runs."""
     draws = np.random.default_rng(0)
     off_s = OVERHEAD_OFF * rehearsal.overhead_s * draws.standard_normal(DRAWS)
     again = np.exp(draws.normal(0, REPEATED_RUN, DRAWS))
@@ -208,7 +207,7 @@ def _drawn_run_s(rehearsal: Rehearsal) -> Array:
 
 
 def _direction(loads: Sequence[Load], latencies: Sequence[Latency]) -> str:
-    """From the storage of the workload to one of these latencies: ``slow to fast`` or so."""
+    """From today's storage to one of these latencies, such as ``slow to fast``."""
     count = operations(loads)
     target_s = sum(
         load.count * latency.mean_s for load, latency in zip(loads, latencies, strict=True)

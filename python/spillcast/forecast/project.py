@@ -1,7 +1,7 @@
 """The forecast of a workload on a storage.
 
-Where the workload has only bounds of a quantity, the forecast is that of its middle, with an
-interval over those at either bound.
+If the workload has only bounds of a quantity, the forecast is for the middle of them, and its
+interval covers the forecasts at both bounds.
 """
 
 from collections.abc import Collection, Sequence
@@ -31,11 +31,11 @@ from spillcast.units import format_duration
 
 
 class Projector:
-    """Forecasts of a workload on storages. What no storage changes is worked out once."""
+    """Forecasts of a workload on storages. What does not depend on the storage is computed once."""
 
     def __init__(self, workload: Workload, estimators: Collection[str] = ESTIMATORS) -> None:
         self.workload, self.baseline = workload, baseline_of(workload, estimators)
-        #: The same at each bound of what has only bounds.
+        #: Projectors of the workload at each bound of a quantity that has only bounds.
         self.at_bounds = [Projector(bound, estimators) for bound in workload.at_bounds]
         self._refusal = _refusal(self.baseline)
 
@@ -49,11 +49,12 @@ class Projector:
     ) -> Forecast:
         """The elapsed time with the temp files on a storage.
 
-        Where ``explain``, with what temp I/O waits for, which takes a few more simulations.
+        With ``explain`` it names the limits that temp I/O waits for, at the cost of a few more
+        simulations.
         """
         forecast = self._between_bounds(storage, confidence, cached=storage.source.uncached)
         if self.workload.counted and forecast.without_cache_s is not None:
-            # No count tells how much memory there is, so the page cache may hold nothing.
+            # Counts do not show how much memory was free, so the page cache may hold nothing.
             without = interval_of(self._between_bounds(storage, confidence, cached=False))
             interval_s = interval_of(forecast)
             if forecast.forecast_s is not None and interval_s is not None and without is not None:
@@ -65,16 +66,16 @@ class Projector:
         return forecast
 
     def binding(self, storage: Storage) -> Binding:
-        """What temp I/O waits for on a storage with limits."""
+        """The limits of a storage that temp I/O waits for."""
         return binding_of(storage, self.outcome)
 
     def outcome(self, storage: Storage) -> Outcome:
-        """The elapsed time on a storage without an interval, and temp I/O by what it waits for."""
+        """The elapsed time on a storage without an interval, and its temp I/O by cause of waits."""
         projected = projection(self.baseline, storage, cached=storage.source.uncached)
         return projected.total_s, projected.causes_s
 
     def refused(self, target: str, confidence: float, reason: Refusal) -> Forecast:
-        """A forecast that gives no number for a target, and the reason."""
+        """A forecast without a number for a target, with the reason."""
         forecast = self._unprojected(target, confidence)
         if self._refusal is None:
             forecast = _with_ceiling(forecast, self.zero_latency)
@@ -103,7 +104,7 @@ class Projector:
         )
         quality = self.workload.quality
         unknown = quality.unknown
-        # Of times that are not known bounds are the answer, however wide.
+        # If the time of temp I/O is unknown, its bounds are the answer, however wide.
         if unknown is None or quality.time_unknown or too_wide(low_s, high_s) is None:
             return replace(central, interval_s=(low_s, high_s))
         reason = (
@@ -115,7 +116,7 @@ class Projector:
         return central.refused_by(IntervalTooWide(reason))
 
     def _central(self, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
-        """The forecast without regard to bounds, through the page cache or not."""
+        """The forecast of this workload alone, with or without the page cache."""
         workload, baseline = self.workload, self.baseline
         forecast = self._unprojected(storage.name, confidence)
         try:
@@ -157,7 +158,7 @@ class Projector:
             without_cache_s=without_cache_s,
             warnings=warnings_of(baseline, storage, projected, zero.forecast_s, uncached_s),
         )
-        # What is refused for its interval keeps its warnings: they tell why it is so wide.
+        # A forecast that is refused for its interval keeps the warnings, which explain the width.
         if (reason := too_wide(low_s, high_s, workload.total_s)) is not None:
             return forecast.refused_by(reason)
         return replace(
@@ -173,7 +174,7 @@ class Projector:
         )
 
     def _unprojected(self, target: str, confidence: float) -> Forecast:
-        """What is known of the workload whatever the target."""
+        """The fields of a forecast that do not depend on the target."""
         workload, baseline = self.workload, self.baseline
         remaining = workload.remaining
         recorded_s = workload.elapsed_s if workload.part is None and workload.is_part else None
@@ -196,7 +197,7 @@ class Projector:
 
 
 def interval_of(forecast: Forecast) -> Interval | None:
-    """The interval, also one that was too wide for a number; None where nothing is known."""
+    """The interval, even if it is too wide for a number; None if unknown."""
     if forecast.interval_s is not None or forecast.uncertainty is None:
         return forecast.interval_s
     return forecast.uncertainty.bounds_s(forecast.confidence)
@@ -209,7 +210,7 @@ def _around(intervals: Sequence[Interval], max_s: float = inf) -> Interval:
 
 
 def _refusal(baseline: Baseline) -> str | None:
-    """Why a workload carries no number for the query; None where it does."""
+    """Why no forecast is possible for any storage; None if one is."""
     workload = baseline.workload
     quality, total_s = workload.quality, workload.total_s
     if quality.unseen.excessive:
@@ -240,9 +241,9 @@ def _refusal(baseline: Baseline) -> str | None:
 
 
 def _unknown_cpu_limits(workload: Workload, throttled_share: float) -> str | None:
-    """Why CPU limits leave no number for a target; None where they do.
+    """Why CPU limits prevent a forecast for a target; None if they do not.
 
-    Where it was not seen how much CPU time threads had between waits, it may be all the time.
+    Unless the CPU time of threads between waits was recorded, it may be all the time between them.
     """
     threads = workload.threads
     limited = threads.source.quota_ns or threads.target.quota_ns or threads.source != threads.target
@@ -266,7 +267,7 @@ def _with_ceiling(forecast: Forecast, zero: Uncertainty) -> Forecast:
 
 
 def _rehearsed(baseline: Baseline, storage: Storage) -> Rehearsed | None:
-    """What was rehearsed on the target; None where nothing was, or it is not to be used."""
+    """The rehearsal on the target as part of a forecast; None without one that is to be used."""
     rehearsal, workload = baseline.rehearsal_on(storage), baseline.workload
     if rehearsal is None:
         return None
@@ -278,7 +279,7 @@ def _rehearsed(baseline: Baseline, storage: Storage) -> Rehearsed | None:
 
 
 def _warm(baseline: Baseline, forecast_s: float | None) -> Warm | None:
-    """A run on warm data, which takes ``forecast_s`` on the target as it is."""
+    """The same run with cached data files; ``forecast_s`` is its time on the target without."""
     if (cold := baseline.cold_data) is None:
         return None
     target_s = None if forecast_s is None else max(forecast_s - cold.forecast_s, 0.0)
@@ -302,9 +303,9 @@ def _terms(baseline: Baseline, projected: Projection) -> list[Term]:
 
 
 def _with_drift(rest: Sequence[Term], drift_s: float) -> list[Term]:
-    """The first term, which holds the CPU time, as it is on the target.
+    """The terms with the change of CPU time added to the first one.
 
-    Where CPU time is had at the rate of a quota, less of it is less of that wait, too.
+    Under a CPU quota less CPU time also shortens the wait for the quota.
     """
     cpu, *others = rest
     moved_s = drift_s

@@ -31,7 +31,7 @@ from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import INSTANT
 from spillcast.storage.storage import Storage
 
-#: The storage that none can be faster than.
+#: No storage is faster than this one.
 ZERO_LATENCY = Storage("zero-latency storage", INSTANT, [])
 
 
@@ -61,36 +61,35 @@ def estimators_without(names: Collection[str]) -> Collection[str]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Baseline:
-    """A workload's elapsed time today in parts, s: what every projection starts from.
+    """Today's elapsed time of a workload in parts, s: the start of every projection.
 
-    What recording cost is in none of the parts but ``cost_s``.
+    Only ``cost_s`` contains the cost of recording.
     """
 
     workload: Workload
-    #: What forecasts of it are made with.
+    #: Names of the estimators in use.
     estimators: Collection[str]
     #: Temp I/O, by load.
     io_s: Sequence[float]
-    #: Calls that make, resize, sync or remove temp files.
+    #: Calls that create, resize, sync or remove temp files.
     changes_s: float
-    #: The time outside of all calls on temp files.
+    #: Time outside all calls on temp files.
     remainder_s: float
-    #: What recording cost, the part of it outside of temp operations, and the standard error of
-    #: that part.
+    #: Cost of recording, its part outside temp operations, and the standard error of that part.
     cost_s: float
     outside_cost_s: float
     cost_error_s: float
-    #: Of the time that threads were ready without a CPU, the most that others caused; and of the
-    #: remainder, the most of it that may go away with them.
+    #: The most time that threads were runnable without a CPU because of other processes, and the
+    #: most of the remainder that this explains.
     others_s: float
     ready_s: float
-    #: Reads of data files that memory did not answer; None if negligible.
+    #: Reads of data files that the page cache did not serve; None if negligible.
     cold_data: Term | None
-    #: The terms of the remainder and of what recording cost, today and on the target.
+    #: The terms of the remainder and of the cost of recording, today and on the target.
     rest: Sequence[Term]
-    #: What waits cost in CPU time within the run; None where the run does not tell it.
+    #: CPU cost of waits within the run; None if the run does not show it.
     cpu_slope: CpuSlope | None
-    #: The same by each part of a sample.
+    #: The baseline by each part of a sample.
     sample_parts: "Sequence[Baseline]"
 
     @property
@@ -105,16 +104,16 @@ class Baseline:
 
     @property
     def limits_s(self) -> float:
-        """What other CPUs on the target than today's make longer; below 0 shorter."""
+        """Change of the elapsed time because of the target's CPUs."""
         return sum(t.forecast_s - t.baseline_s for t in self.rest if t.name != RECORDING)
 
     @property
     def min_drift_s(self) -> float:
-        """The most that CPU time may shrink by: cold caches never are most of what it takes."""
+        """The largest decrease of CPU time: cold caches never cause most of it."""
         return -self.remainder_s / 2
 
     def rehearsal_on(self, storage: Storage) -> Rehearsal | None:
-        """The rehearsal on a storage; None if there is none, or it is not to be used."""
+        """The rehearsal on a storage; None if there is none, or the estimator is left out."""
         return storage.rehearsal if REHEARSAL in self.estimators else None
 
 
@@ -126,7 +125,7 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
     recorded_io_s = [io_scale * load.total_s for load in loads]
     changes_s = scale * overlap.of_waits * sum(change.total_s for change in workload.changes)
     recorded_rest_s = max(workload.total_s - sum(recorded_io_s) - changes_s, 0.0)
-    # Recording cost nothing within operations of a kind that was not recorded.
+    # Operations of a kind that was not recorded contain no cost of recording.
     recorded_kinds = {load.kind for load in workload.recorded_loads}
     inside_s = [
         min(io_scale * (overhead.operation_s * load.count), recorded_s)
@@ -160,9 +159,9 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
 
 
 def _others_s(workload: Workload) -> float:
-    """Of the time that threads were ready without a CPU, the most that other processes caused.
+    """The most time that threads were runnable without a CPU because of other processes.
 
-    While a quota holds a CPU back, all threads that wait for it wait for the quota.
+    While a quota throttles the run, all runnable threads wait for the quota.
     """
     cpu, threads = workload.cpu, workload.threads
     if not (throttled_s := cpu.throttled_s):
@@ -172,7 +171,7 @@ def _others_s(workload: Workload) -> float:
 
 
 def _query_cpu_s(workload: Workload, remainder_s: float, outside_cost_s: float) -> float | None:
-    """CPU time of the remainder; None where it cannot be told from waits."""
+    """CPU time of the remainder; None if it cannot be separated from waits."""
     if workload.cpu.total_s is None or workload.recorded_threads.threads > 1:
         return None
     cpu_s = max(workload.cpu.total_s * workload.scale - outside_cost_s, 0.0)
@@ -180,7 +179,7 @@ def _query_cpu_s(workload: Workload, remainder_s: float, outside_cost_s: float) 
 
 
 def _cold_data(workload: Workload, remainder_s: float, cpu_s: float | None) -> Term | None:
-    """Reads of data files, which take as long wherever temp files are."""
+    """The term of reads of data files, which do not depend on the storage of temp files."""
     reads, scale = workload.data_reads, workload.scale
     if reads is None:
         return None
@@ -194,10 +193,9 @@ def _cold_data(workload: Workload, remainder_s: float, cpu_s: float | None) -> T
 def _rest(
     workload: Workload, remainder_s: float, cpu_s: float | None, cold: Term | None, cost_s: float
 ) -> list[Term]:
-    """The terms of CPU time, other waits and cold data; CPU time has its own for one thread.
+    """The terms of CPU time, other waits and cold data; one thread has a term for CPU time alone.
 
-    They are the same on the target, except for what its CPUs change. What recording cost is not
-    there.
+    On the target only its CPUs change them, and there is no cost of recording.
     """
 
     def unchanged(name: str, s: float) -> Term:
@@ -226,34 +224,33 @@ def _rest(
 
 @dataclass(frozen=True, kw_only=True)
 class Projection:
-    """The elapsed time on a storage in parts, s, and what they rest on."""
+    """The elapsed time on a storage in parts, s, and the intermediate results behind them."""
 
     latencies: Sequence[Latency]
     #: Temp I/O, by load.
     io_s: Sequence[float]
-    #: Calls that change temp files, and those of them for which the target has no figures.
+    #: Calls that change temp files, and their part for which the target has no figures.
     changes_s: float
     changes_kept_s: float
     #: Time outside temp I/O, without ``drift_s``.
     rest_s: float
-    #: CPU time that caches and compression likely make more, and its standard error.
+    #: Change of CPU time by caches and compression, and its standard error.
     drift_s: float
     drift_error_s: float
     overlap: Overlap
-    #: Of the blocks of an engine that compresses some, how many would be; None where not known.
+    #: Share of an engine's blocks that would be compressed; None if unknown.
     compressed: float | None
-    #: The limit of the storage that the run would wait for.
+    #: The limit of the storage that saturates.
     saturated: str | None
-    #: Temp I/O by what it waits for, s.
+    #: Temp I/O by cause of waits, s.
     causes_s: Mapping[str, float]
-    #: Where a page cache lies before the storage, the share of the operations that it leaves to it;
-    #: None where there is none.
+    #: Share of the operations that miss the page cache; None without one.
     missed: float | None
-    #: Share of the temp I/O's time that the storage takes.
+    #: Share of the time of temp I/O that the storage takes.
     storage_share: float
-    #: Share of the run in which a CPU quota holds threads back.
+    #: Share of the run in which a CPU quota throttles threads.
     throttled_share: float
-    #: What the run is shorter by if long bursts of CPU time beside temp I/O of others are waits.
+    #: Time that the run is shorter by if long CPU bursts during other threads' temp I/O are waits.
     spinning_s: float
 
     @property
@@ -267,7 +264,7 @@ class Projection:
         return self.rest_s + self.drift_s + self.temp_s
 
     def with_total(self, total_s: float) -> "Projection":
-        """The same with a measured elapsed time, to which the time outside temp I/O is fitted."""
+        """The projection with a measured elapsed time; the time outside temp I/O is fitted."""
         temp_s = self.temp_s
         factor = min(1.0, total_s / temp_s) if temp_s else 1.0
         return replace(
@@ -280,9 +277,9 @@ class Projection:
 
 
 def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) -> Projection:
-    """The workload on a storage, with its temp I/O through the page cache or not.
+    """The workload on a storage, with or without the page cache in front of it.
 
-    FiguresMissing where the storage has none for what the workload does.
+    FiguresMissing if the storage has none for an op of the workload.
     """
     workload = baseline.workload
     loads, threads = workload.loads, workload.threads
@@ -360,7 +357,7 @@ def _cpu_change(
 
 
 def _saturated(storage: Storage, limited: Sequence[float]) -> str | None:
-    """The limit that temp I/O waits for most, if it does for a notable share of its time."""
+    """The limit that temp I/O waits for most, if for a notable share of its time."""
     number = max(range(len(storage.limits)), key=lambda at: limited[at], default=None)
     if number is None or limited[number] <= LIMITED:
         return None
@@ -370,7 +367,7 @@ def _saturated(storage: Storage, limited: Sequence[float]) -> str | None:
 def _causes_s(
     storage: Storage, simulated: Simulated, io_s: float, storage_share: float
 ) -> dict[str, float]:
-    """Temp I/O by cause: the simulation tells each cause's part of what the storage takes."""
+    """Temp I/O by cause of waits, in proportion to the causes in the simulation."""
     causes_ns = {LATENCY: simulated.latency_ns, QUEUE: simulated.queued_ns}
     for limit, ns in zip(storage.limits, simulated.at_limits_ns, strict=False):
         causes_ns[limit.name] = causes_ns.get(limit.name, 0.0) + ns
@@ -390,9 +387,9 @@ def _causes_s(
 class _Changes:
     """Calls that change temp files, on a storage."""
 
-    #: Latency on the target over the recorded one, by call; what is absent is not known.
+    #: Latency on the target over the recorded one, by call; calls without figures are missing.
     times: dict[str, float]
-    #: Seconds of all calls, and of those without figures, which take what they took.
+    #: Seconds of all calls, and of those without figures, which keep their recorded time.
     total_s: float
     kept_s: float
 
@@ -422,7 +419,7 @@ def _check_figures(workload: Workload, storage: Storage) -> None:
 
 
 def _replayed_s(workload: Workload, storage: Storage) -> float | None:
-    """How long a replay of the whole recording took on the target, as long as nothing was cut."""
+    """Elapsed time of a replay of the entire recording on the target; None without one."""
     facts = storage.facts
     complete = (
         storage.source.replayed

@@ -1,7 +1,7 @@
-"""A workload: what a forecast needs to know of a run, read once from its evidence.
+"""A workload: everything that a forecast needs from the evidence of a run, read once.
 
-Everything below is plain values and arrays. Nothing in it names a file to read or an engine, so
-that ``project`` works alike on recordings, plans, reports and stated figures.
+It holds plain values and arrays. It names no file to read and no engine, so ``project`` treats
+recordings, plans, reports and stated figures alike.
 """
 
 from collections.abc import Sequence
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from spillcast.forecast.duckdb import Compression
     from spillcast.forecast.remaining.model import RemainingWork
 
-#: Kinds of evidence: of an entire query; of a part of it, in slices of all of it, in one stretch,
-#: or in one that hardly read again what it wrote; counts alone; of a part whose whole is told
-#: neither by its elapsed time nor by a previous run.
+#: Kinds of evidence, by which verified forecasts are looked up: a recording of an entire query; a
+#: recording of a part in slices spread over the run, in one stretch, or in one stretch that read
+#: back little of what it wrote; counts only; a part whose entire query is only estimated.
 KINDS = ("recording", "slices", "stretch", "unread", "plan", "part")
 #: Nothing is known to be missing.
 NOTHING_UNSEEN = Unseen(0.0, 0.0, (), "")
 
 
 def cpu_between_s(cpu_s: float | None, elapsed_s: float, io_s: float, operations: int) -> float:
-    """CPU time between two temp operations; where it was not measured, all time between them."""
+    """Mean CPU time between two temp operations; if not measured, all time between them."""
     if cpu_s is None:
         cpu_s = max(elapsed_s - io_s, 0.0)
     return cpu_s / max(operations, 1)
@@ -46,9 +46,9 @@ def cpu_between_s(cpu_s: float | None, elapsed_s: float, io_s: float, operations
 
 @dataclass(frozen=True)
 class TempChanges:
-    """Calls of one kind that make, resize, sync or remove temp files, over the recorded time."""
+    """Calls of one kind that create, resize, sync or remove temp files, over the recorded time."""
 
-    #: None where the kind is not known.
+    #: None if unknown.
     event: str | None
     count: int
     total_s: float
@@ -56,91 +56,90 @@ class TempChanges:
 
 @dataclass(frozen=True)
 class DataReads:
-    """Reads of data files that memory did not answer, over the recorded time."""
+    """Reads of data files that the page cache did not serve, over the recorded time."""
 
-    #: Calls, and bytes they moved; None where there was none, and others or page faults read.
+    #: Calls and their bytes; None if only page faults or other processes read.
     count: int | None
     bytes: int | None
-    #: Elapsed time that they took: that of all threads, where these worked side by side.
+    #: Their part of the elapsed time; of concurrent threads, the time divided by their number.
     elapsed_s: float
 
 
 @dataclass(frozen=True)
 class CaptureOverhead:
-    """Seconds that the observed threads lost to the capture, all together."""
+    """Time that the capture cost all observed threads together."""
 
-    #: Within the timed interval of a temp operation.
+    #: Within the timed interval of one temp operation.
     operation_s: float = 0.0
-    #: Outside of these, and its standard error.
+    #: Outside all timed intervals, and its standard error.
     outside_s: float = 0.0
     error_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class CpuTime:
-    """CPU time of a run, and what is known of how waits change it."""
+    """CPU time of a run, and measurements of how waits change it."""
 
-    #: Of all threads outside I/O calls; None where it was not measured.
+    #: Of all threads outside I/O calls; None if not measured.
     total_s: float | None = None
-    #: As of ``cpu_between_s``.
+    #: See ``cpu_between_s``.
     between_s: float = 0.0
-    #: What a wait costs on the machine; None where it was not calibrated.
+    #: CPU cost of a wait on this machine; None if it was not calibrated.
     wait_cost: WaitCost | None = None
     caches: Sequence[CpuCache] = ()
-    #: From each kept temp operation to the next of its thread; None where it was not recorded.
+    #: CPU time from each kept temp operation to the next of its thread; None if not recorded.
     bursts: Bursts | None = None
     #: Runs of the same query on other storage.
     former: "Sequence[FormerRun]" = ()
-    #: Of ``total_s``, what former runs tell to be spinning.
+    #: The part of ``total_s`` that is spinning, by comparison with former runs.
     spun_s: float = 0.0
-    #: The kept temp operations in their order, where a rehearsal is set beside them.
+    #: The kept temp operations in order, if a rehearsal is compared with them.
     operations: TempOperations | None = None
-    #: Time that threads were ready without a CPU, and the most of it that other processes caused.
+    #: Time that threads were runnable without a CPU, and the most that other processes caused.
     run_queue_s: float = 0.0
     run_queue_others_s: float = 0.0
     #: Time that a CPU quota throttled the run; None without a quota.
     throttled_s: float | None = None
-    #: A quota that was not in force, for the run had more CPU time.
+    #: A configured quota that was not in force, because the run had more CPU time.
     exceeded_quota_cpus: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
-    """What weakens the evidence."""
+    """Weaknesses of the evidence."""
 
     unseen: Unseen = NOTHING_UNSEEN
     contradictions: Sequence[Check] = ()
-    #: Requests of io_uring at once, and other work of the threads while these were under way; 0
-    #: where that is a small part of their time.
+    #: Concurrent io_uring requests, and CPU time of their threads meanwhile; 0 if negligible.
     io_uring_depth: int = 0
     io_uring_busy_s: float = 0.0
-    #: Page faults that read files, of which it is not known how long they took; 0 if negligible.
+    #: Page faults that read files for an unknown time; 0 if negligible.
     file_faults: int = 0
-    #: Why a spill may not have been recognised.
+    #: Why a spill may have gone unrecognised.
     unrecognised: str | None = None
-    #: I/O on other files, where it took more than temp I/O and a notable time.
+    #: Time of I/O on other files, if longer than temp I/O and notable.
     other_io_s: float | None = None
-    #: Whether it was recorded which threads wait for each other.
+    #: Whether wake-ups between threads were recorded.
     wakings_seen: bool = False
-    #: Whether single waits were kept of the entire recording.
+    #: Whether every single wait of the recording was kept.
     all_waits: bool = False
-    #: What the source of counts does not contain, in sentences.
+    #: Gaps of the source of counts, in sentences.
     notes: Sequence[str] = ()
-    #: The storage whose latencies are assumed.
+    #: The storage whose latencies are assumed for today's temp files.
     timed_on: str | None = None
     #: Why no I/O was recorded.
     absent_because: str | None = None
-    #: The quantity that has only bounds.
+    #: The quantity of which only bounds are known.
     unknown: Unknown | None = None
-    #: Whether the time of temp I/O has only bounds, which are far apart.
+    #: Whether it is the time of temp I/O, with bounds far apart.
     time_unknown: bool = False
-    #: Whether the number of processes that shared temp I/O has only bounds.
+    #: Whether it is the number of processes that shared temp I/O.
     processes_unknown: bool = False
 
 
 @dataclass(frozen=True)
 class WaitSample:
-    """Which of the single waits of a large recording are in the workload."""
+    """The sample of a large recording's waits that the workload is made of."""
 
     rows: int
     of_rows: int
@@ -149,46 +148,46 @@ class WaitSample:
 
 @dataclass(frozen=True)
 class PlanSpills:
-    """The nodes of a plan that spill, and the work memory that they had and could have."""
+    """The plan nodes that spill, their work memory, and the memory available on the machine."""
 
     spills: Sequence[Spill]
-    #: None where it is not known.
+    #: None if unknown.
     current_bytes: int | None
     available_bytes: int | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Workload:
-    """A run on the storage of today. The evidence may cover a part of the query."""
+    """A run on today's storage. The evidence may cover only a part of the query."""
 
-    #: The name of the evidence.
+    #: Name of the evidence.
     name: str
-    #: Elapsed time that the evidence covers, and that of the entire query.
+    #: Elapsed time covered by the evidence, and that of the entire query.
     elapsed_s: float
     total_s: float
-    #: One of KINDS, by which verified forecasts like it are looked up.
+    #: One of KINDS.
     kind: str
-    #: The temp I/O of the evidence, extrapolated where something tells what remains.
+    #: Temp I/O, extrapolated to the entire query if an estimate of what remains is known.
     loads: Sequence[Load]
     recorded_loads: Sequence[Load]
     recorded_threads: RecordedThreads
-    #: What was recorded of a run whose entire time is not known; None where it is.
+    #: The recorded part of a query of unknown elapsed time; None if that is known.
     part: Part | None = None
     remaining: "RemainingWork | None" = None
-    #: What was given to tell the entire query and is not used, and why.
+    #: Hints about the entire query that are not used, and why.
     unused_hints: Sequence[str] = ()
-    #: How far its spill differs from run to run; None where nothing shows it.
+    #: Variation of the spill from run to run; None if unknown.
     spill_spread: SpillSpread | None = None
-    #: What is at least to come of a query whose entire work is not known.
+    #: Lower bound of what remains, if there is no estimate of it.
     min_remaining: Remaining | None = None
-    #: Of a part: time (ns) in temp I/O, a row for each slice or second, a column for each op.
+    #: Of a part: time (ns) in temp I/O, a row per slice or second, a column per op.
     io_ns_by_stretch: NDArray[np.float64] | None = None
     cpu: CpuTime = CpuTime()
     changes: Sequence[TempChanges] = ()
     data_reads: DataReads | None = None
     capture_overhead: CaptureOverhead = CaptureOverhead()
     compression: "Compression | None" = None
-    #: Size of the temp files, and bytes written to them; None where that is not known.
+    #: Size of the temp files, and bytes written to them; None if unknown.
     held_bytes: int = 0
     written_bytes: int | None = None
     #: Devices that held temp files, and the host.
@@ -197,15 +196,15 @@ class Workload:
     quality: Quality = Quality()
     statement: Statement | None = None
     plan: PlanSpills | None = None
-    #: The workload at each bound of what has only bounds.
+    #: The workload at each bound of ``quality.unknown``.
     at_bounds: "Sequence[Workload]" = ()
     sample: WaitSample | None = None
-    #: The same by each part of the sample.
+    #: The workload by each part of the sample.
     sample_parts: "Sequence[Workload]" = ()
 
     @property
     def counted(self) -> bool:
-        """Whether only counts are known, and no single waits."""
+        """Whether only counts are known, no single waits."""
         return self.recorded_threads.counted
 
     @property
@@ -220,12 +219,12 @@ class Workload:
 
     @property
     def scale(self) -> float:
-        """The entire query over what was recorded."""
+        """Elapsed time of the entire query over that of the evidence."""
         return self.total_s / self.elapsed_s
 
     @property
     def io_scale(self) -> float:
-        """The temp I/O of the entire query over that of its loads."""
+        """Temp I/O of the entire query over that of ``loads``."""
         return self.scale if self.remaining is None else 1.0
 
     def moved_bytes(self, op: str) -> int:
