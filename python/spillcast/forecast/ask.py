@@ -1,4 +1,4 @@
-"""Questions in the words of the command line: files and names of storages -> forecasts."""
+"""Evidence and targets as the command line names them -> forecasts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,10 +23,9 @@ from spillcast.storage import Storage
 from spillcast.storage.rehearse import check_room, kept_rehearsal
 from spillcast.units import format_duration
 
-#: A forecast, and the storage that it is for where it was not refused nor taken from traces.
+#: A forecast and its storage; None if the storage was refused or is known from traces only.
 Answer = tuple[Forecast, Storage | None]
-#: A storage, or a word for one: a directory (probed now), a file, ``catalogue:NAME``,
-#: ``latency:150us`` and so on.
+#: A storage or its name: a directory (probed now), a file, ``catalogue:NAME``, ``latency:150us``.
 Target = Storage | str | Path
 
 
@@ -45,10 +44,10 @@ def ask(
     targets: Sequence[Target],
     question: Question | None = None,
 ) -> list[Answer]:
-    """A forecast for each target, from a recording, Oracle's evidence, or counts.
+    """A forecast for each target, from any evidence.
 
-    InputError for evidence or targets that cannot be used; where the evidence carries no number a
-    forecast is refused and says why.
+    InputError for evidence or targets that cannot be used. If the evidence does not allow a
+    forecast, the forecasts are refused with the reason.
     """
     question = question or Question()
     if isinstance(baseline, Counts):
@@ -80,9 +79,9 @@ def ask(
 
 
 def _of_application(files: Evidence, targets: Sequence[Target], question: Question) -> list[Answer]:
-    """Forecasts of a Spark application, whose stages and nodes are simulated.
+    """Forecasts of a Spark application by a simulation of its stages and nodes.
 
-    Recordings of its executors, if given, tell how long its tasks waited for temp files.
+    Recordings of its executors, if given, contain the waits of its tasks for temp files.
     """
     from spillcast.evidence.spark.application import read_application
     from spillcast.forecast.spark.forecast import forecast_application
@@ -109,7 +108,7 @@ def _of_application(files: Evidence, targets: Sequence[Target], question: Questi
 
 
 def with_origin(evidence: Recording | Counts, question: Question) -> Recording | Counts:
-    """Counts without times, with the latencies of the storage that they are from."""
+    """Evidence in which counts without times have the latencies of ``--from``."""
     if question.origin is None or isinstance(evidence, Recording):
         return evidence
     from spillcast.storage.target import resolve
@@ -122,7 +121,7 @@ def with_origin(evidence: Recording | Counts, question: Question) -> Recording |
 def forecasts_of(
     recording: Recording, targets: Sequence[str], question: Question
 ) -> list[Forecast]:
-    """Forecasts of one recording of several: what refuses it is the reason of each of them."""
+    """Forecasts of one recording of several; a refusal becomes the reason of each forecast."""
     try:
         return [forecast for forecast, _ in ask([recording.path], targets, question)]
     except Refusal as error:
@@ -137,7 +136,7 @@ def _forecasts(
     evidence: Recording | Counts, targets: Sequence[Target], question: Question
 ) -> list[Answer]:
     if isinstance(evidence, Counts):
-        # What the evidence says is worked out once for all targets, and before any is probed.
+        # The workload is computed once for all targets, before any of them is probed.
         counted = workload_of_counts(evidence)
         return _answers(counted, _resolved_all(targets, evidence, question), question)
     evidence.need_io()
@@ -156,7 +155,7 @@ def _forecasts(
 def _answers(
     workload: Workload, storages: Sequence[tuple[str, Storage | Refusal]], question: Question
 ) -> list[Answer]:
-    """A forecast for each target, by its name; or why there is none."""
+    """A forecast, or a refused one, for each target by name."""
     confidence, answers = question.confidence, list[Answer]()
     projector = Projector(workload, estimators_without(question.without))
     memory = work_memory(projector, confidence)
@@ -173,7 +172,7 @@ def _answers(
 def _from_former(
     former: Recording | Counts, part: Recording, targets: Sequence[Target], question: Question
 ) -> list[Answer]:
-    """Of a query that did no temp I/O while a part of it was recorded: for a previous run of it."""
+    """Forecasts of a previous run of a query that did no temp I/O in its recorded part."""
     message = (
         f"there was no temp I/O in the {format_duration(part.elapsed_s)} that were recorded: "
         f"the forecast is for the previous run, {former.path.name}"
@@ -193,7 +192,7 @@ def _resolved_all(
 
 
 def _resolved(target: Target, like: Recording | Counts, question: Question) -> Storage | Refusal:
-    """The storage, probed now where it is a directory; or why no forecast for it is possible."""
+    """The storage, probed now if it is a directory; or why there is no forecast for it."""
     if isinstance(target, Storage):
         return target
     from spillcast.storage.target import is_place, resolve

@@ -1,4 +1,4 @@
-"""Counts -> a workload, and the same at each bound of what has only bounds."""
+"""Counts -> a workload, and the workload at each bound of a quantity that has only bounds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,12 +25,12 @@ from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage import Storage
 from spillcast.units import format_duration
 
-#: An operation that the page cache answers takes at least so long.
+#: Least time of an operation that the page cache serves.
 MEMORY_OPERATION_S = 1e-6
 
 
 def workload_of_counts(counts: Counts) -> Workload:
-    """The workload of counts, and the same at each bound of what has only bounds.
+    """The workload of counts, and that at each bound of a quantity that has only bounds.
 
     EvidenceContradictory for an elapsed time of 0; NotSpilled without temp I/O.
     """
@@ -84,7 +84,7 @@ def _workload(counts: Counts) -> Workload:
 
 
 def loads_of(counts: Counts) -> list[Load]:
-    """A load for each op: nothing tells other sizes than the mean."""
+    """A load for each op, of its mean size."""
     return [
         Load(op, _core.size_class_bytes(its.bytes // its.count), its.count, its.bytes,
              its.total_ns / 1e9)
@@ -93,10 +93,10 @@ def loads_of(counts: Counts) -> list[Load]:
 
 
 def timed_on(counts: Counts, storage: Storage) -> Counts:
-    """The counts as if their temp I/O had the latencies that ``storage`` was measured to have.
+    """The counts with the latencies of ``storage`` as the times of their temp I/O.
 
-    Where that would take longer than the whole run, the page cache answered at least in part: then
-    there are bounds, from memory's speed to the whole run.
+    If that would take longer than the run, the page cache served at least a part of it. Then the
+    times have bounds, from the speed of memory to the entire run.
     """
     loads, shared = loads_of(counts), counts.processes_bounds
     mean_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
@@ -116,7 +116,7 @@ def timed_on(counts: Counts, storage: Storage) -> Counts:
 
 
 def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Counts:
-    """The run with bounds of its temp I/O, as the page cache answered what ``name`` did not."""
+    """The counts with bounds of temp I/O that the page cache served in part."""
     shared = counts.processes_bounds
     processes = max_processes if shared is None else middle_processes(shared)
     time = Bounds(
@@ -152,16 +152,16 @@ def _threads(counts: Counts, loads: Sequence[Load]) -> RecordedThreads:
     )
 
 
-#: So many steps say what a storage's limits and servers make of all.
+#: Simulated operations that suffice to find the effect of a storage's limits and servers.
 STEPS_MAX = 100_000
-#: Fewer do for many threads, of which a simulation looks at each in each step.
+#: The same times threads, because each step of a simulation looks at every thread.
 LOOKS_MAX = 6_400_000
 
 
 def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> ThreadTrace:
-    """Operations one after the other in a file of each thread, with equal CPU time between them.
+    """Sequential operations in one file per thread, with equal CPU time between them.
 
-    ``think_s`` is all the CPU time of one thread.
+    ``think_s`` is the total CPU time of one thread.
     """
     total = operations(loads)
     kept = min(1.0, STEPS_MAX / total, LOOKS_MAX / threads / total) / threads

@@ -1,4 +1,4 @@
-"""The temp I/O of a run as loads, and the latency of a load's operations on a storage."""
+"""Loads: temp I/O by op and size, and the latency of their operations on a storage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class Load:
 
     @property
     def mean_s(self) -> float:
-        """Mean latency seen."""
+        """Mean recorded latency."""
         return self.total_s / self.count
 
     @property
@@ -49,25 +49,25 @@ def operations(loads: Sequence[Load]) -> int:
     return sum(load.count for load in loads)
 
 
-#: Fewer rehearsed operations of a size do not stand for the others.
+#: Least number of rehearsed operations of a size that represent the others.
 REHEARSED_MIN = 100
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Mean latency for one load, and the measured blocks it comes from."""
+    """Mean latency of one load, and the measured blocks that it is computed from."""
 
     mean_s: float
-    #: Count and mean (s) of consecutive stretches of the measurement.
+    #: Count and mean (s) of consecutive blocks of the measurement.
     blocks: NDArray[np.float64]
-    #: Relative standard error where the size or depth was not measured; 0 where it was.
+    #: Relative standard error if the size or depth was not measured, else 0.
     error: float
     measured: bool
-    #: The size or depth lies outside of what was measured.
+    #: Whether the size or depth lies outside the measured range.
     extrapolated: bool
 
     def at(self, mean_s: float) -> "Latency":
-        """The same with another mean, as where operations wait for each other."""
+        """The latency with another mean, such as that of operations that queue."""
         factor = mean_s / self.mean_s if self.mean_s else 1.0
         return replace(self, mean_s=mean_s, blocks=self.blocks * [1.0, factor])
 
@@ -79,13 +79,13 @@ NO_LATENCY = Latency(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapolat
 def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Latency]:
     """Latency of each load with ``depth`` operations in flight.
 
-    Refusal where the storage has no figures for an op.
+    Refusal if the storage has no figures for an op.
     """
     if storage.source.instant:
         return [NO_LATENCY] * len(loads)
     model = Model(storage)
     latencies = [_latency(model, load, depth) for load in loads]
-    # Figures of a formula lie on its line; how far off they are is the row's own spread.
+    # Figures of a formula have no error of interpolation; the storage has a spread of its own.
     return (
         [replace(latency, error=0.0) for latency in latencies]
         if storage.source.any_size
@@ -96,10 +96,10 @@ def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Lat
 def rehearsed(
     latencies: Sequence[Latency], loads: Sequence[Load], rehearsal: Rehearsal
 ) -> list[Latency]:
-    """Latencies with what the query itself saw there, by the share of its operations that it did.
+    """Latencies of a probe and of a rehearsal, weighted by the share of operations rehearsed.
 
-    What comes after a rehearsal may be slower, as where a page cache has filled up: a probe does
-    all of it.
+    Later operations may be slower, for example once the page cache is full, and a probe does them
+    all.
     """
     mixed = []
     for latency, load in zip(latencies, loads, strict=True):
@@ -113,7 +113,7 @@ def rehearsed(
 
 
 def _latency(model: Model, load: Load, depth: float) -> Latency:
-    """Sequential and random operations in the share that the recording has of each."""
+    """The latency of sequential and random operations in their recorded shares."""
     shares = [(True, load.sequential), (False, 1 - load.sequential)]
     weighted = [
         (

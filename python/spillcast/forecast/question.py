@@ -1,4 +1,4 @@
-"""What is asked of evidence besides its targets, and which options fit which kind of evidence."""
+"""The options of a forecast besides its evidence and targets, and the evidence that each fits."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from spillcast.storage.probe import Progress
 
 CONFIDENCE = 0.9
-#: What watches a probe, given the name of what is probed.
+#: Shows the progress of a probe; the argument is the name of the storage.
 Watch = Callable[[str], "AbstractContextManager[Progress]"]
-#: What runs the query of a recording for a while on a directory.
+#: Runs the query of a recording on a directory for a limited time.
 Rehearse = Callable[[Recording, Path], Rehearsal]
-#: What watches files being read, given them; it is told the bytes read so far.
+#: Shows the progress of reading files, from the bytes read so far.
 Reading = Callable[[Sequence[str | Path]], AbstractContextManager[Callable[[int], None]]]
 
 
@@ -33,70 +33,70 @@ def _unwatched(_name: str) -> "AbstractContextManager[Progress]":
     return nullcontext(lambda _done, _total, _bytes: None)
 
 
-def _unseen(_files: Sequence[str | Path]) -> AbstractContextManager[Callable[[int], None]]:
+def _unseen(
+    _files: Sequence[str | Path],
+) -> AbstractContextManager[Callable[[int], None]]:
     return nullcontext(lambda _bytes: None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """The options of a forecast.
+    """The options of a forecast."""
 
-    ``elapsed_s`` is the wall time of the whole query, if the evidence covers only a part or has
-    none. ``temp_events`` (a pattern), ``sql_id``, ``block`` (size of a block) and ``method``
-    (``counts`` or ``seed``) are for Oracle's evidence, ``lenient`` for damaged traces; ``exec_id``,
-    ``since`` and ``until`` choose samples of ASH; ``queryid`` picks a row of pg_stat_statements or
-    system.query_log, ``item`` one of several runs in a file,
-    ``origin`` is the storage of counts without times, and of an event log of Spark, of which
-    ``execution`` is the SQL execution or ``job`` the job meant, and ``page_cache_bytes`` the memory
-    of each node that temp files may occupy. ``executors`` of ``cores`` and ``memory_bytes`` each
-    are supposed instead of those of the log. If ``temp_dirs`` are given, the temp files of
-    a recording are those under them. The target has ``cpus`` CPUs and a quota of ``cpu_quota``
-    CPUs, by default those of the recording. A directory is probed within ``budget``, a time, bytes
-    or both (``60s,4G``).
-
-    Before that ``rehearse`` runs the query there. ``known`` tells the whole of a query that was
-    recorded in part. ``exact`` takes all waits of a large recording, not a sample. ``without``
-    names estimators that experiments leave out (``projection.ESTIMATORS``, ``rest`` of Oracle).
-    """
-
+    #: Wall time of the entire query, if the evidence covers only a part or has none.
     elapsed_s: float | None = None
+    #: Oracle: pattern of wait events that take less time on the target, a statement, one execution
+    #: of it in ASH or a report, a time span of ASH, the block size, and ``counts`` or ``seed``.
     temp_events: str | None = None
     sql_id: str | None = None
     exec_id: int | None = None
-    item: int | None = None
     since: str | None = None
     until: str | None = None
     block: str | None = None
     method: str = "counts"
+    #: Number of the run in a file of several.
+    item: int | None = None
+    #: A row of pg_stat_statements or system.query_log.
     queryid: str | None = None
+    #: Present storage of temp files, for counts without times and event logs of Spark.
     origin: str | None = None
+    #: Spark: a SQL execution, a job, and the memory of each node that temp files may occupy.
     execution: int | None = None
     job: int | None = None
     page_cache_bytes: int | None = None
+    #: Spark: executors, their cores and memory in place of those of the event log.
     executors: int | None = None
     cores: int | None = None
     memory_bytes: int | None = None
+    #: Directories of temp files of a recording; by default those that were recognised.
     temp_dirs: Sequence[str | Path] = ()
+    #: Whether damaged traces are read.
     lenient: bool = False
+    #: Whether to use all waits of a large recording instead of a sample.
     exact: bool = False
+    #: CPUs and CPU quota of the target; by default those of the recording.
     cpus: int | None = None
     cpu_quota: float | None = None
     confidence: float = CONFIDENCE
+    #: Time and bytes that a probe of a directory may take (``60s,4G``).
     budget: str = "60s"
+    #: Estimators that experiments leave out (``projection.ESTIMATORS``, ``rest`` of Oracle).
     without: Collection[str] = ()
+    #: Hints about the entire query, if it was recorded in part.
     known: RemainingWorkHints = NO_HINTS
+    #: Runs the query on a directory before that is probed.
     rehearse: Rehearse | None = None
     watch: Watch = _unwatched
     reading: Reading = _unseen
 
     @cached_property
     def probe_budget(self) -> Budget:
-        """What a probe may take. InputError where ``budget`` says nothing of the kind."""
+        """What a probe may take. InputError for an invalid ``budget``."""
         return parse_budget(self.budget)
 
     @property
     def selection(self) -> Selection:
-        """Which run of the evidence is meant."""
+        """The run to select from the evidence."""
         return Selection(
             elapsed_s=self.elapsed_s,
             timed=self.origin is None,
@@ -110,7 +110,7 @@ class Question:
 
     @property
     def chosen(self) -> "Chosen":
-        """Which samples of ASH are meant."""
+        """The samples to select from ASH."""
         from spillcast.evidence.oracle.ash.reader import Chosen
 
         return Chosen(sql_id=self.sql_id, exec_id=self.exec_id, since=self.since, until=self.until)

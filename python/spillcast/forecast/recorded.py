@@ -1,4 +1,4 @@
-"""A recording -> a workload. All that a forecast needs of the files is read here, once."""
+"""A recording -> a workload. A forecast reads no file of the recording after this."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -143,7 +143,10 @@ def workload_of_recording(recording: Recording, question: Question | None = None
 def _with_former_runs(
     cpu: CpuTime, threads: RecordedThreads, former: Sequence[FormerRun], loads: Sequence[Load]
 ) -> tuple[CpuTime, RecordedThreads]:
-    """The same with what former runs tell; where samples tell spinning from work, only its cost."""
+    """CPU time and threads with what former runs show: the cost of waits, and spinning.
+
+    Samples of the threads separate spinning from work; then former runs show only the cost.
+    """
     cpu = replace(cpu, former=former)
     if threads.sampled or not former:
         return cpu, threads
@@ -159,13 +162,13 @@ WEIGHT_MIN = 0.5
 
 
 def former_runs(runs: Iterable[Recording | Counts], recording: Recording) -> list[FormerRun]:
-    """Of other runs of its query, those that tell something of a recording's CPU time."""
+    """The other runs of the query that show the cost of its waits in CPU time."""
     former = [_former_run(run, recording) for run in runs if isinstance(run, Recording)]
     return [run for run in former if run is not None]
 
 
 def _former_run(former: Recording, recording: Recording) -> FormerRun | None:
-    """None where it did other temp I/O, or took about as long for it."""
+    """None for a run of different temp I/O, or of about the same latencies."""
     if former.meta.cpu_s is None:
         return None
     loads, recorded = temp_load(former), temp_load(recording)
@@ -184,7 +187,7 @@ def _former_run(former: Recording, recording: Recording) -> FormerRun | None:
 
 
 def _of_part(workload: Workload, part: Recording) -> Workload:
-    """The same run by the waits of a part of a sample."""
+    """The workload by a part of the sampled waits."""
     io = recorded_io(part, target=workload.recorded_threads.target)
     return replace(
         workload,
@@ -254,7 +257,7 @@ def _kind(recording: Recording, loads: Sequence[Load], is_part: bool) -> str:
 
 
 def _io_ns_by_stretch(recording: Recording) -> NDArray[np.float64]:
-    """Time (ns) in temp I/O: a row a slice, or a second where one stretch was recorded."""
+    """Time (ns) in temp I/O: a row per slice, or per second of a single recorded stretch."""
     if not recording.meta.raw.slices_of_all:
         last = max(int(recording.elapsed_s), recording.seconds["second"].max() or 0)
         table = np.zeros((last + 1, len(OPS)))
@@ -271,23 +274,22 @@ def _io_ns_by_stretch(recording: Recording) -> NDArray[np.float64]:
     return table
 
 
-#: Recordings of fewer waits are taken whole; others by about so many of them.
+#: Recordings of fewer waits are used entirely; of larger ones a sample of about so many.
 WHOLE_ROWS, SAMPLE_ROWS = 1_000_000, 256_000
-#: Where more than this share of the temp operations were as fast as memory, a page cache may have
-#: answered them.
+#: If more than this share of the temp operations were as fast as memory, the page cache may have
+#: served them.
 FAST_MAX = 0.005
-#: With a larger error a recording is taken whole after all, if it has no more waits than these.
+#: With a larger sampling error all waits are used after all, up to so many.
 ERROR_MAX, EXACT_ROWS_MAX = 0.05, 20_000_000
 
 
 def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
-    """A sample of a recording's waits; the recording itself where that is small, or all count.
+    """A sample of a recording's waits, or the recording itself if it is small or all waits count.
 
-    It is small with at most ``max_rows`` waits, by default below WHOLE_ROWS.
-
-    All count of a query that went on, for what is to come of it is told by all that was done; and
-    where one that was rehearsed is set beside it. Where a page cache may have answered temp I/O, it
-    is asked what it held of some regions of the files.
+    It is small with at most ``max_rows`` waits, by default below WHOLE_ROWS. All waits count for a
+    query that went on, because the rest is extrapolated from them, and for a comparison with a
+    rehearsal. If the page cache may have served temp I/O, its contents are simulated for some
+    regions of the files.
     """
     rows = recording.meta.raw.rows
     if recording.waits_in_memory or rows < (WHOLE_ROWS if max_rows is None else max_rows + 1):
@@ -301,13 +303,13 @@ def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
 
 
 def too_unsure(forecast: Forecast) -> bool:
-    """Whether a forecast from a sample is to be made of all waits instead."""
+    """Whether the sampling error of a forecast is too large, so that all waits are needed."""
     sample = forecast.sampled
     return sample is not None and sample.error > ERROR_MAX and sample.of_waits <= EXACT_ROWS_MAX
 
 
 def _fast_share(recording: Recording) -> float:
-    """Of the temp operations, those that took no longer than memory does."""
+    """Share of the temp operations that were as fast as memory."""
     seconds = recording.temp_seconds
     count = seconds["count"].to_numpy()
     if not count.sum():
