@@ -51,7 +51,7 @@ def page() -> str:
     for name, call in CALLS.items():
         parts += [f"### {name}\n", *(code(one) for one in signatures(name, call)), said(call)]
         if name == "forecast":
-            parts += ["Its options:\n", code("\n".join(options())), options_said()]
+            parts += ["Its options:\n", code("\n".join(options()))]
     parts.append("## Results and errors\n")
     for kind in RESULTS:
         parts += [f"### {kind.__name__}\n", said(kind), *members(kind)]
@@ -69,19 +69,20 @@ def signatures(name: str, call: Any) -> list[str]:
 
 
 def options() -> list[str]:
-    """The options of a forecast with their types and defaults."""
-    return [
-        f"{one.name}: {typed(one.type)} = {default(one.default)}"
-        for one in dataclasses.fields(Question)
-        if one.name not in INTERNAL
-    ]
-
-
-def options_said() -> str:
-    """What ``Question`` says of them, without the paragraph on what is internal."""
-    _, *parts = said(Question).split("\n\n")
-    told = [part for part in parts if not any(f"``{name}``" in part for name in INTERNAL)]
-    return "\n\n".join(told).strip() + "\n"
+    """The options of a forecast with their types and defaults, below the comments on them."""
+    fields = {one.name: one for one in dataclasses.fields(Question)}
+    lines, comments = [], list[str]()
+    for line in map(str.strip, inspect.getsource(Question).splitlines()):
+        name = line.partition(":")[0]
+        if line.startswith("#:"):
+            comments.append(line.replace("#:", "#"))
+        elif name in fields and name not in INTERNAL:
+            one = fields[name]
+            lines += [*comments, f"{name}: {typed(one.type)} = {default(one.default)}"]
+            comments = []
+        elif name in fields:
+            comments = []
+    return lines
 
 
 def members(kind: type) -> Iterator[str]:
