@@ -270,8 +270,11 @@ def _check_shape(document: Mapping[str, Any]) -> None:
 
     A node that was run, and does not say how often, ran once.
     """
-    if not all(isinstance(value, str) for value in _object(document, "Settings").values()):
-        raise ValueError("Settings holds more than texts")
+    settings = document.get("Settings", {})
+    if not isinstance(settings, dict) or not all(
+        isinstance(text, str) for text in settings.values()
+    ):
+        raise ValueError("Settings is not an object of texts")
     if not isinstance(document.get("Execution Time", 0), int | float):
         raise ValueError("Execution Time is not a number")
     waiting = [document["Plan"]]
@@ -285,13 +288,6 @@ def _check_shape(document: Mapping[str, Any]) -> None:
             _check_key(name, value)
         for name in NODES:
             waiting += node.get(name, ())
-
-
-def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = document.get(name, {})
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} is not an object")
-    return value
 
 
 def _check_key(name: str, value: Any) -> None:

@@ -1,9 +1,9 @@
 """What a run took by its plan, or by the counts of its statement, whether it spilled or not."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from spillcast.errors import Refusal, SelectionEmpty
 from spillcast.evidence.counts import Counts
@@ -58,22 +58,21 @@ def executed_plan(
         matching = [
             candidate
             for candidate in documents
-            if queryid is not None and _queryid(candidate) == queryid
+            if queryid is not None and str(candidate.get("Query Identifier")) == queryid
         ]
         if item is not None:
             matching = [picked(path, documents, item)]
-        document = max(matching or documents, key=lambda candidate: _weight(path, candidate))
+        document = max(
+            matching or documents,
+            key=lambda candidate: (blocks_of(candidate["Plan"]), elapsed_of(path, candidate)),
+        )
         call_s = elapsed_s or elapsed_of(path, document)
         blocks = blocks_of(document["Plan"])
     if "Temp Written Blocks" not in document["Plan"]:
         return Executed(call_s, None)
-    counts = None
-    try:
-        if blocks:
-            counts = _timed(counts_of_plan(document, path=path, elapsed_s=elapsed_s))
-    except Refusal:
-        counts = None
-    return Executed(call_s, blocks, counts)
+    return _executed(
+        call_s, blocks, lambda: counts_of_plan(document, path=path, elapsed_s=elapsed_s)
+    )
 
 
 def executed_statement(
@@ -90,24 +89,13 @@ def executed_statement(
 def executed_row(row: Row, path: Path, elapsed_s: float | None = None) -> Executed:
     """The mean call of a row, which has some."""
     call_s = elapsed_s or row.elapsed_s / row.calls
+    blocks = round(row.blocks / row.calls)
+    return _executed(call_s, blocks, lambda: counts_of_row(path, row, elapsed_s=elapsed_s))
+
+
+def _executed(elapsed_s: float, blocks: int, read: Callable[[], Counts]) -> Executed:
+    """With the counts that are read, unless the time of temp I/O has only bounds."""
     counts = None
-    try:
-        if row.spills:
-            counts = _timed(counts_of_row(path, row, elapsed_s=elapsed_s))
-    except Refusal:
-        counts = None
-    return Executed(call_s, round(row.blocks / row.calls), counts)
-
-
-def _timed(counts: Counts) -> Counts | None:
-    """The counts; None where the time of temp I/O has only bounds."""
-    return None if counts.time_bounds else counts
-
-
-def _weight(path: Path, document: Mapping[str, Any]) -> tuple[int, float]:
-    return blocks_of(document["Plan"]), elapsed_of(path, document)
-
-
-def _queryid(document: Mapping[str, Any]) -> str | None:
-    queryid = document.get("Query Identifier")
-    return None if queryid is None else str(queryid)
+    with suppress(Refusal):
+        counts = read() if blocks else None
+    return Executed(elapsed_s, blocks, None if counts is None or counts.time_bounds else counts)

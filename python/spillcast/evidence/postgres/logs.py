@@ -10,12 +10,17 @@ from typing import Any
 
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.choice import ambiguous_items, item_of
-from spillcast.evidence.counts import Counts
+from spillcast.evidence.counts import Bounds, Counts
 from spillcast.evidence.postgres import MARK
-from spillcast.evidence.postgres.counted import counts_of_blocks, untimed_bounds
 from spillcast.evidence.postgres.document import LOGGED, logged_plan, pasted_documents
 from spillcast.evidence.postgres.log_entries import TIME, Entry, entries_of
-from spillcast.evidence.postgres.nodes import BLOCK_BYTES, MEMORY_BLOCK_S, TempIO, nodes_of
+from spillcast.evidence.postgres.nodes import (
+    BLOCK_BYTES,
+    MEMORY_BLOCK_S,
+    TempIO,
+    counts_of_blocks,
+    nodes_of,
+)
 from spillcast.evidence.postgres.plan import check_sums
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.text import blocks_of, head_of
@@ -415,17 +420,16 @@ def counts_of_files(
             "give it with --elapsed, or set log_min_duration_statement = 0",
         )
     blocks = max(1, round(sum(file.bytes for file in files) / BLOCK_BYTES))
-    reason = "the log tells only how long the call took"
-    time_bounds = untimed_bounds(2 * blocks, took_s, 0.0, 1.0, reason, _TIMES)
     query = files[0].query
     return counts_of_blocks(
         path,
         took_s,
         TempIO(blocks, blocks, None, None),
         ObservedEngine("postgresql", query=query),
+        Bounds(1.0, 1.0, "the log has one process"),
+        ("the log tells only how long the call took", _TIMES) if timed else None,
         files=len(files),
         statement=Statement(files[0].queryid, query, 1, len(calls)),
-        time_bounds=time_bounds if timed else None,
         notes=["each temp file is assumed to be written once and read once"],
     )
 

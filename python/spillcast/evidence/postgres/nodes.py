@@ -1,10 +1,13 @@
-"""The nodes of a plan: what each did itself, and in how many processes."""
+"""Temp blocks of a query, and the nodes of its plan: what each did, and in how many processes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from spillcast.evidence.counts import Bounds, Counts, OpCounts, middle, middle_processes
 from spillcast.gate import COUNT_MAX
+from spillcast.recording.meta import ObservedEngine
 
 BLOCK_BYTES = 8192
 #: One in the page cache takes at least so long.
@@ -55,6 +58,45 @@ class TempIO:
             _left(self.read_s, [other.read_s for other in others]),
             _left(self.write_s, [other.write_s for other in others]),
         )
+
+
+def counts_of_blocks(
+    path: Path,
+    elapsed_s: float,
+    temp: TempIO,
+    engine: ObservedEngine,
+    shared: Bounds[float],
+    untimed: tuple[str, str] | None,
+    *,
+    other_s: float = 0.0,
+    **more: Any,
+) -> Counts:
+    """The counts of one query, whose processes ``shared`` the I/O; ``more`` are fields of Counts.
+
+    Times that were not taken have bounds, unless ``untimed``, a reason and a remedy, is None: from
+    memory's speed to all of the run but ``other_s``. Then all blocks take equally long.
+    """
+    processes, time_bounds = middle_processes(shared), None
+    # Left out of a text, a time of 0 and one that was not taken look alike.
+    if temp.total_s == 0:
+        temp = TempIO(temp.read, temp.written, None, None)
+    if untimed is not None and elapsed_s and not temp.total_s:
+        upper_s = max(elapsed_s - other_s, 0.1 * elapsed_s) * processes
+        time_bounds = Bounds(min(temp.blocks * MEMORY_BLOCK_S, upper_s), upper_s, *untimed)
+        block_s = middle(time_bounds) / temp.blocks
+        temp = TempIO(temp.read, temp.written, temp.read * block_s, temp.written * block_s)
+    return Counts(
+        path=path,
+        elapsed_s=elapsed_s,
+        reads=OpCounts.timed(temp.read, temp.read * BLOCK_BYTES, temp.read_s),
+        writes=OpCounts.timed(temp.written, temp.written * BLOCK_BYTES, temp.write_s),
+        source="explain",
+        engine=engine,
+        processes=round(processes, 6),
+        processes_bounds=None if shared.lower == shared.upper else shared,
+        time_bounds=time_bounds,
+        **{"held_bytes": temp.written * BLOCK_BYTES, **more},
+    )
 
 
 @dataclass(frozen=True)

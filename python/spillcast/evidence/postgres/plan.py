@@ -12,15 +12,14 @@ from spillcast.errors import (
     TimesContradictory,
 )
 from spillcast.evidence.choice import ambiguous_items, item_of
-from spillcast.evidence.counts import Bounds, Counts, feasible_processes, middle_processes
+from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.figures.numbers import Held, Number, hold
-from spillcast.evidence.postgres.counted import counts_of_blocks, untimed_bounds
 from spillcast.evidence.postgres.document import HOW, read_documents, read_log
 from spillcast.evidence.postgres.nodes import (
     BLOCK_BYTES,
     Node,
-    TempIO,
     amount,
+    counts_of_blocks,
     elapsed_share,
     nodes_of,
     shared_read_s,
@@ -41,6 +40,7 @@ TIMED = (
     "set track_io_timing = on and make it again: PostgreSQL 15 or newer times temp I/O; "
     "or name the storage with --from"
 )
+_UNTIMED = "the plan has no times of it, so it took from the speed of memory to the whole run"
 _SPLIT = "EXPLAIN (ANALYZE, BUFFERS, VERBOSE) counts the blocks of each process"
 _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
 
@@ -147,9 +147,6 @@ def counts_of_plan(
         temp = top.all_temp
     if not temp.blocks:
         raise NoTempIo(f"{path}: this query does not spill: {_why_not(top)}")
-    # Left out of a text, a time of 0 and one that was not taken look alike.
-    if temp.total_s == 0:
-        temp = TempIO(temp.read, temp.written, None, None)
     with reading(path, HOW):
         shared = _shared(top)
         if temp.total_s and plan_s and shared.lower < shared.upper:
@@ -157,27 +154,22 @@ def counts_of_plan(
                 shared = feasible_processes(shared, plan_s, temp.total_s)
             except Refusal as refusal:
                 raise TimesContradictory(f"{path}: {refusal}", _SPLIT) from refusal
-        time_bounds = None
-        if timed and plan_s and not temp.total_s:
-            time_bounds = untimed_bounds(
-                temp.blocks, plan_s, _data_read_s(top, plan_s), middle_processes(shared),
-                "the plan has no times of it, so it took from the speed of memory to the whole run",
-                TIMED,
-            )  # fmt: skip
+        engine = ObservedEngine(
+            "postgresql", document=document, settings=dict(document.get("Settings", {}))
+        )
+        data_read_s = _data_read_s(top, plan_s)
         return counts_of_blocks(
             path,
             plan_s,
             temp,
-            ObservedEngine(
-                "postgresql", document=document, settings=dict(document.get("Settings", {}))
-            ),
-            processes=round(middle_processes(shared), 6),
-            processes_bounds=None if shared.lower == shared.upper else shared,
-            time_bounds=time_bounds,
+            engine,
+            shared,
+            (_UNTIMED, TIMED) if timed else None,
+            other_s=data_read_s,
             held_bytes=_held_bytes(top),
             files=_files(top),
             notes=_notes(document, top),
-            data_read_s=_data_read_s(top, plan_s),
+            data_read_s=data_read_s,
         )
 
 
@@ -284,7 +276,7 @@ def _shared(top: Node) -> Bounds[float]:
     return Bounds(round(total / upper, 6), round(total / lower, 6), because)
 
 
-def _held_bytes(top: Node) -> int | None:
+def _held_bytes(top: Node) -> int:
     """What the temp files held: of each node that spills, what it wrote, but sorts only once."""
     held_bytes = 0
     for node in top.walk():
@@ -296,7 +288,7 @@ def _held_bytes(top: Node) -> int | None:
             if process.get("Sort Space Type") == "Disk"
         ]
         held_bytes += min(sum(disk), written) if disk else written
-    return held_bytes or None
+    return held_bytes or top.all_temp.written * BLOCK_BYTES
 
 
 def _files(top: Node) -> int:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from spillcast.errors import InputError, NoTempIo, Refusal, SelectionEmpty, TimesContradictory
 from spillcast.evidence.choice import LISTED, TEXT_MAX, ambiguous
-from spillcast.evidence.counts import Bounds, Counts, feasible_processes, middle_processes
-from spillcast.evidence.postgres.counted import counts_of_blocks, untimed_bounds
-from spillcast.evidence.postgres.nodes import BLOCK_BYTES, TempIO
+from spillcast.evidence.counts import Bounds, Counts, feasible_processes
+from spillcast.evidence.postgres.nodes import BLOCK_BYTES, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER, Row, read_rows
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.server_meta import Statement
@@ -16,6 +15,7 @@ from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration
 
 _FROM = "or name the storage with --from"
+_NOT_TIMED = "its times are 0 or missing, so it took from the speed of memory to the whole call"
 #: Of a server that could have timed it.
 _UNTIMED = (
     "set track_io_timing = on, call pg_stat_statements_reset(), and export it again after some "
@@ -67,29 +67,20 @@ def counts_of_row(
 ) -> Counts:
     """The same of one row, which spills; ``path`` is what an error names."""
     temp = _temp_of_a_call(row)
-    if temp.total_s == 0:
-        temp = TempIO(temp.read, temp.written, None, None)
     elapsed_s = elapsed_s or row.elapsed_s / row.calls
     other_s = row.other_s / row.calls
     try:
         shared = feasible_processes(processes_of(row), elapsed_s, temp.total_s, other_s)
     except Refusal as refusal:
         raise TimesContradictory(f"{path}: {refusal}", _MORE_PROCESSES) from refusal
-    time_bounds = None
-    if timed and not temp.total_s:
-        time_bounds = untimed_bounds(
-            temp.blocks, elapsed_s, other_s / shared.upper, middle_processes(shared),
-            "its times are 0 or missing, so it took from the speed of memory to the whole call",
-            _NO_TIMES if row.read_s is None else _UNTIMED,
-        )  # fmt: skip
     return counts_of_blocks(
         path,
         elapsed_s,
         temp,
         ObservedEngine("postgresql", query=row.query),
-        processes=middle_processes(shared),
-        processes_bounds=None if shared.lower == shared.upper else shared,
-        time_bounds=time_bounds,
+        shared,
+        (_NOT_TIMED, _NO_TIMES if row.read_s is None else _UNTIMED) if timed else None,
+        other_s=other_s / shared.upper,
         statement=Statement(row.queryid, row.query, row.calls, 1, row.spread),
     )
 
