@@ -88,7 +88,7 @@ def grouped(cases: Iterable[Case], key: Callable[[Case], str]) -> dict[str, list
 
 
 #: Evidence of an entire run.
-ENTIRE = ("recording", "event_log")
+ENTIRE = ("recording", "event_log", "event_log+recording")
 
 
 def of_evidence(cases: Iterable[Case], *names: str) -> list[Case]:

@@ -28,6 +28,7 @@ _SUMMARY = (Column("", None), *(Column(name, None, "raw") for name in SUMMARY_HE
 EVIDENCE = {
     "recording": "whole recording",
     "event_log": "event log",
+    "event_log+recording": "event log and recording",
     "slices": "ten slices of 0.3 s",
     "first_fifth": "first fifth",
     "first_fifth_alone": "first fifth, elapsed time unknown",

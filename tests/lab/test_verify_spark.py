@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,15 @@ from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast_lab.accuracy import write_accuracy
 from spillcast_lab.kernel_slowed import BLKIO
 from spillcast_lab.spark import volumes
-from spillcast_lab.spark.verify import EVIDENCE, NAIVE, SPARKLENS, jobs_of, naive_s, sparklens_s
+from spillcast_lab.spark.verify import (
+    LOG,
+    LOG_AND_RECORDING,
+    NAIVE,
+    SPARKLENS,
+    jobs_of,
+    naive_s,
+    sparklens_s,
+)
 
 HOLD = """
 import sys
@@ -86,18 +95,28 @@ def test_the_page_is_made_from_the_file_of_cases(application, tmp_path):
         name: Variant(other_s, (other_s, other_s), 11.0, None)
         for name, other_s in ((NAIVE, 30), (SPARKLENS, 25))
     }
-    evidence = Evidence(EVIDENCE, 11.0, 0.0, 0.0, None, None)
-    case = Case(
-        "Spark 4.0.1", "sort", 2, "tmpfs", "100 MB/s", "fast to slow", *runs, answer, None,
-        evidence, variants=others,
-    )  # fmt: skip
+    recorded = replace(answer, forecast_s=22.0)
+    cases = [
+        Case(
+            "Spark 4.0.1", "sort", 2, "tmpfs", "100 MB/s", "fast to slow", *runs, forecast, None,
+            Evidence(name, 11.0, 0.0, 0.0, None, None, 0.11), variants=others,
+        )
+        for name, forecast in ((LOG, answer), (LOG_AND_RECORDING, recorded))
+    ]  # fmt: skip
     storages = [{"name": name, "what": name} for name in ("tmpfs", "100 MB/s")]
     about = {
         "seed": 1, "repeat": 1, "started_at": "", "machine": {"cpus": 2, "kernel": "6"},
         "page_cache_bytes": 1 << 30, "storages": storages[:1], "left_out": [],
     }  # fmt: skip
-    write_truth(tmp_path / "cases.parquet", Truth([case], about))
+    write_truth(tmp_path / "cases.parquet", Truth(cases, about))
     write_accuracy(read_truth(tmp_path / "cases.parquet"), tmp_path / "page.md")
     page = (tmp_path / "page.md").read_text()
     [row] = [line for line in page.splitlines() if line.startswith("| sort") and "100 MB/s" in line]
-    assert row.split("|")[-3:-1] == [" +50.0 % ", " +25.0 % "]
+    *_, recorded_error, naive_error, sparklens_error, _ = row.split("|")
+    assert [cell.strip() for cell in (recorded_error, naive_error, sparklens_error)] == [
+        "+10.0 % !",
+        "+50.0 %",
+        "+25.0 %",
+    ]
+    # 0.11 s of 11 s.
+    assert "1.00 %" in page

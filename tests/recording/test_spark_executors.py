@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cases import cases
-from evidence import known, waits
+from evidence import change, known, waits
 from harness import spillcast
 from spark_logs import BEGIN_MS, text, two_stages
 from spillcast.engines.spark.local_dirs import local_dirs_notice
@@ -134,6 +134,35 @@ def test_waits_are_those_of_the_tasks_that_ran(application):
 def test_calls_that_never_left_the_cpu_waited_for_no_storage(application):
     recorded = observed(application, [executor(ROWS, blocked=False)])
     assert recorded.observed.waits_s == [0.0, 0.0, 0.0]
+
+
+def test_what_faster_storage_would_not_save_is_no_wait(application):
+    """A queue for a core at the end of waits, and cores that other threads need meanwhile."""
+    recording = executor(ROWS)
+    # The first three waits were of 0.7 s, 0.4 s and 0.5 s.
+    change(recording, capture=replace(recording.meta.capture, run_queue_delay_s=1.0, switches=10))
+    recorded = observed(application, [recording])
+    assert recorded.observed.waits_s == pytest.approx([0.6 * 3 / 7 + 0.3, 0.6 * 4 / 7, 0.4])
+    # The last task took 5 s, in which two cores had 9.4 s of work.
+    busy = executor([*ROWS, ("write", "shuffle_0_2_0.data", 0, 9.9, 0.0)])
+    change(busy, machine=replace(busy.meta.machine, cpus=2))
+    busy.waits = busy.waits.with_column("cpu_before_ns", [0, 0, 0, 0, 9_400_000_000])
+    assert observed(application, [busy]).observed.waits_s == pytest.approx([0.7, 0.4, 0.3])
+
+
+def test_threads_that_only_remove_files_are_no_tasks(application):
+    recording = executor([*ROWS, (None, "shuffle_0_0_0.data", 0, 7.0, 2.0)])
+    recording.waits = recording.waits.with_column("session", [7] * len(ROWS) + [8])
+    assert observed(application, [recording]).observed.waits_s == pytest.approx([0.7, 0.4, 0.5])
+
+
+def test_more_memory_saves_the_waits_for_spills_alone(application):
+    """The last task waits for 400 MB of a shuffle, and for 300 MB that it writes and reads."""
+    recorded = observed(application, [executor(ROWS)])
+    question = Question(page_cache_bytes=1 << 40)
+    [(forecast, _)] = forecast_application(recorded, ["tmpfs"], question)
+    assert forecast.without_spills.forecast_s == pytest.approx(11.0 - 0.5 * 600 / 1000)
+    assert forecast.forecast_s == pytest.approx(11.0 - 0.5)
 
 
 def test_one_executor_of_two_stands_for_both(application):

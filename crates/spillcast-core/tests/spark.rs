@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use spillcast_core::spark::{
-    Application, Executor, Job, Metrics, NodeStorage, Stage, Task, least_work_s, read_event_logs,
-    simulate, unpacked, work_s,
+    self, Application, Executor, Job, Metrics, NodeStorage, Outcome, Stage, Task, least_work_s,
+    read_event_logs, unpacked,
 };
 
 const MB: f64 = 1e6;
@@ -66,6 +66,14 @@ fn device(mb_per_s: f64, cache_mb: f64, dirty_mb: f64) -> NodeStorage {
     }
 }
 
+fn simulate(application: &Application, storage: &NodeStorage, work_s: &[f64]) -> Outcome {
+    spark::simulate(application, storage, work_s, &mut || true).unwrap()
+}
+
+fn work_s(application: &Application, storage: &NodeStorage, waits: f64) -> Vec<f64> {
+    spark::work_s(application, storage, waits, &mut || true).unwrap()
+}
+
 fn elapsed_s(application: &Application, storage: &NodeStorage) -> f64 {
     let work = work_s(application, &NodeStorage::unlimited(), 1.0);
     simulate(application, storage, &work).elapsed_s
@@ -82,6 +90,47 @@ fn tasks_fill_slots_in_order() {
     let application = application(2, &[tasks.to_vec(), vec![metrics(1.0, 0, 0, 0)]]);
     // One slot: 3, 2; the other: 1, 1. Then the second stage.
     assert_close(elapsed_s(&application, &NodeStorage::unlimited()), 4.0 + 1.0);
+}
+
+#[test]
+fn executors_come_and_go_as_far_into_a_stage_as_in_the_log() {
+    // Stages of 4 tasks of 1 s. An executor comes 0.5 s into the first one, which ends after 2.5 s,
+    // and goes as the second one begins.
+    let stages = [vec![metrics(1.0, 0, 0, 0); 4], vec![metrics(1.0, 0, 0, 0); 4]];
+    let mut application = application(1, &stages);
+    let mut second = application.executors[0].clone();
+    (second.host, second.added_ms, second.removed_ms) = ("b".to_owned(), 500, Some(2501));
+    application.executors.push(second);
+    application.stages[0].completed_ms = Some(2500);
+    for stage in &mut application.stages[1..] {
+        (stage.submitted_ms, stage.completed_ms) = (Some(2500), Some(6500));
+    }
+    application.jobs[0].completed_ms = Some(6500);
+    application.ended_ms = Some(6500);
+    let memory = NodeStorage::unlimited();
+    assert_close(elapsed_s(&application, &memory), 2.5 + 1.0 + 2.0);
+    // With tasks of half the time it goes as early in the second stage.
+    for task in &mut application.tasks {
+        (task.finished_ms, task.metrics.cpu_ns) = (500, 500_000_000);
+    }
+    assert_close(elapsed_s(&application, &memory), 1.5 + 0.5 + 1.0);
+    // Where none is left, the last ones stay.
+    application.executors.truncate(1);
+    application.executors[0].removed_ms = Some(2400);
+    assert_close(elapsed_s(&application, &memory), 2.0 + 2.0);
+}
+
+#[test]
+fn a_simulation_ends_when_it_is_told() {
+    let application = application(1, &[vec![metrics(0.1, 0, 0, 0); 5000]]);
+    let (memory, work) = (NodeStorage::unlimited(), vec![0.1; 5000]);
+    let mut questions = 0;
+    let mut once = || {
+        questions += 1;
+        questions < 2
+    };
+    assert!(spark::simulate(&application, &memory, &work, &mut once).is_none());
+    assert_eq!(questions, 2);
 }
 
 #[test]

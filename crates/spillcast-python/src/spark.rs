@@ -102,8 +102,9 @@ impl SparkApplication {
     /// The work of its tasks, if it ran with its temp files on a storage and waited for it `waits` times
     /// as long as simulated; None: on one without waits.
     #[pyo3(signature = (figures, waits))]
-    fn work(&self, py: Python<'_>, figures: Option<Figures>, waits: f64) -> SparkWork {
-        SparkWork(py.detach(|| work_s(&self.0, &storage_of(figures), waits)))
+    fn work(&self, py: Python<'_>, figures: Option<Figures>, waits: f64) -> PyResult<SparkWork> {
+        let storage = storage_of(figures);
+        interruptibly(py, |go_on| work_s(&self.0, &storage, waits, go_on)).map(SparkWork)
     }
 
     /// The least work of its tasks, whatever storage it ran on.
@@ -146,13 +147,29 @@ impl SparkApplication {
         if work.0.len() != self.0.tasks.len() {
             return Err(PyValueError::new_err("the work is that of another application"));
         }
+        let storage = storage_of(figures);
         let Outcome { elapsed_s, stages, executions, jobs, .. } =
-            py.detach(|| simulate(&self.0, &storage_of(figures), &work.0));
+            interruptibly(py, |go_on| simulate(&self.0, &storage, &work.0, go_on))?;
         let row = |stage: spillcast_core::spark::StageOutcome| {
             (stage.begin_s, stage.end_s, stage.work_s, stage.read_wait_s, stage.write_wait_s)
         };
         Ok((elapsed_s, stages.into_iter().map(row).collect(), executions, jobs))
     }
+}
+
+/// Simulates without Python's lock; a signal ends it.
+fn interruptibly<T: Send>(
+    py: Python<'_>,
+    simulate: impl FnOnce(&mut dyn FnMut() -> bool) -> Option<T> + Send,
+) -> PyResult<T> {
+    let mut raised = None;
+    let outcome = py.detach(|| {
+        simulate(&mut || {
+            raised = Python::attach(|py| py.check_signals()).err();
+            raised.is_none()
+        })
+    });
+    outcome.ok_or_else(|| raised.expect("only a signal ends a simulation"))
 }
 
 fn storage_of(figures: Option<Figures>) -> NodeStorage {

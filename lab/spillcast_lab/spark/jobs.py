@@ -1,10 +1,11 @@
 """One job of Spark in a process of its own: ``python -m spillcast_lab.spark.jobs SETTINGS``.
 
-The settings are a JSON object: the job, its rows, the master, Spark's properties, and the folder of
-the tables of TPC-H and TPC-DS, as Parquet.
+The settings are a JSON object: the job, its rows, the master, Spark's properties, the file for its
+output, and the folder of the tables of TPC-H and TPC-DS, as Parquet.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -97,4 +98,8 @@ def main(settings: Mapping[str, Any]) -> None:
 
 if __name__ == "__main__":
     end_with_parent()
-    main(json.loads(sys.argv[1]))
+    chosen = json.loads(sys.argv[1])
+    with open(chosen["output"], "wb") as output:
+        for descriptor in (1, 2):
+            os.dup2(output.fileno(), descriptor)
+    main(chosen)

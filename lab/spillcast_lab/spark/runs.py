@@ -1,23 +1,25 @@
-"""Runs of Spark on a volume, in a memory cgroup; each gives an event log."""
+"""Recorded runs of Spark on a volume, in a memory cgroup; each gives an event log."""
 
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from spillcast.errors import ExperimentFailed
 from spillcast.evidence.spark.application import Application, read_application
 from spillcast.lab.case import SUITES
-from spillcast.recording.observed import meminfo_bytes
+from spillcast.recording import Recording
+from spillcast.recording.capture import RecordOptions
+from spillcast.recording.observed import held_command, meminfo_bytes
+from spillcast.recording.record import Recorder, StartAgain
 from spillcast.storage.probe import memory_group
-from spillcast_lab.kernel_slowed import WATCH_S, held_in, moved
+from spillcast_lab.kernel_slowed import held_in
 from spillcast_lab.spark.volumes import clear
 
 #: Memory of temp files on a node, and of it what may be dirty: Linux's vm.dirty_ratio.
@@ -42,6 +44,8 @@ PROPERTIES = {
     "spark.executor.extraJavaOptions": "-XX:+AlwaysPreTouch",
 }
 TIMEOUT_S = 300.0
+#: Between two looks at the memory of a job, which is in use from its begin on.
+WATCH_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,16 @@ class Job:
         return (self.words, suite) if suite in SUITES else (self.words,)
 
 
+@dataclass(frozen=True)
+class JobRun:
+    """A run of a job, as its event log and its recording show it."""
+
+    application: Application
+    recording: Recording
+    #: Memory that it took besides the page cache.
+    memory_bytes: int
+
+
 def run_job(
     job: Job,
     directory: Path,
@@ -72,78 +86,81 @@ def run_job(
     tables: Path,
     memory_bytes: int | None,
     on_tick: Callable[[], None] = lambda: None,
-) -> tuple[Application, int]:
-    """Run a job with its local directories on a volume, its event log in ``folder``.
+) -> JobRun:
+    """Run a job with its local directories on a volume; log and recording go to ``folder``.
 
-    Returns the application and the memory that it took besides the page cache.
-    ``memory_bytes`` limits both together; None sets no limit.
+    ``memory_bytes`` limits the memory of its processes and their page cache together; None sets no
+    limit. The recorder is this process, whose memory does not count.
     """
     clear(directory)
-    folder.mkdir(parents=True)
+    logs = folder / "logs"
+    logs.mkdir(parents=True)
+    output = folder / "output.txt"
     settings = {
         "job": job.name,
         "rows": job.rows,
         "seed": job.seed,
         "master": MASTERS[job.master],
         "tables": str(tables),
+        "output": str(output.resolve()),
         "properties": {
             **PROPERTIES,
             "spark.local.dir": str(directory),
-            "spark.eventLog.dir": folder.resolve().as_uri(),
+            "spark.eventLog.dir": logs.resolve().as_uri(),
         },
     }
+    command = [sys.executable, "-m", "spillcast_lab.spark.jobs", json.dumps(settings)]
     limit_bytes = memory_bytes or meminfo_bytes()["MemTotal"]
     with memory_group(limit_bytes) as group, _watched(group) as peak:
-        _run(job, settings, group, folder, on_tick)
+        status, recording = _recorded(command, group, folder / "run.spill", on_tick)
     clear(directory)
-    logs = [path for path in folder.iterdir() if path.name != "output.txt"]
-    if len(logs) != 1:
-        raise ExperimentFailed(f"{job.words}: Spark wrote {len(logs)} event logs")
-    return read_application(logs[0]), max(peak)
-
-
-def _run(
-    job: Job,
-    settings: Mapping[str, Any],
-    group: Path,
-    folder: Path,
-    on_tick: Callable[[], None],
-) -> None:
-    output = folder / "output.txt"
-    with output.open("wb") as file:
-        with moved(group, "memory"):
-            process = subprocess.Popen(
-                [sys.executable, "-m", "spillcast_lab.spark.jobs", json.dumps(settings)],
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        try:
-            waited_s = 0.0
-            while waited_s < TIMEOUT_S:
-                try:
-                    status = process.wait(0.1)
-                    break
-                except subprocess.TimeoutExpired:
-                    waited_s += 0.1
-                    on_tick()
-            else:
-                raise ExperimentFailed(f"{job.words}: it took more than {TIMEOUT_S:.0f} s")
-        finally:
-            _end_all(process, group)
-    if status:
+    if status != 0:
         lines = output.read_text(errors="replace").strip().splitlines()
         raise ExperimentFailed(f"{job.words}: {lines[-1] if lines else f'status {status}'}")
+    written = list(logs.iterdir())
+    if len(written) != 1:
+        raise ExperimentFailed(f"{job.words}: Spark wrote {len(written)} event logs")
+    return JobRun(read_application(written[0]), recording, max(peak))
 
 
-def _end_all(process: "subprocess.Popen[bytes]", group: Path) -> None:
+def _recorded(
+    command: Sequence[str], group: Path, output: Path, on_tick: Callable[[], None]
+) -> tuple[int | None, Recording]:
+    """Record a command in a memory cgroup; returns its exit status too."""
+    recorder = Recorder(output, RecordOptions())
+    environment = recorder.prepare()
+    while True:
+        target = held_command(command, {**os.environ, **environment})
+        try:
+            (group / "cgroup.procs").write_text(str(target.pid))
+            recorder.observe(target, command)
+            break
+        except BaseException as error:
+            target.abandon()
+            if not isinstance(error, StartAgain):
+                raise
+            environment = error.environment
+    try:
+        target.release()
+        ends_s = time.monotonic() + TIMEOUT_S
+        while not recorder.poll():
+            on_tick()
+            if time.monotonic() > ends_s:
+                raise ExperimentFailed(f"the job took more than {TIMEOUT_S:.0f} s")
+        return target.exit_status, recorder.finish()
+    except BaseException:
+        recorder.abandon()
+        raise
+    finally:
+        _end_all(group)
+        target.wait(1.0)
+
+
+def _end_all(group: Path) -> None:
     """End the processes of the group: the job's, its JVM's, and those of its executors."""
     for pid in (group / "cgroup.procs").read_text().split():
-        try:
+        with suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    process.wait()
 
 
 @contextmanager

@@ -1,14 +1,15 @@
-"""Jobs of Spark on every volume: the event log of each run is forecast for the other volumes.
+"""Jobs of Spark on every volume: each run is forecast for the other volumes.
 
-Each run is both: its log is evidence, and its elapsed time is what forecasts from other volumes are
-compared with. Beside a forecast stand two other ways, as its variants: ``naive`` multiplies all
-time in which tasks were not on a CPU by the ratio of bandwidths, ``sparklens`` does so task by task
-and puts the tasks into slots again.
+Each run is both: its event log and its recording are evidence, and its elapsed time is what
+forecasts from other volumes are compared with. One forecast is made from the log alone, which has
+to be told the storage of the run, and one from log and recording. Beside them stand two other ways,
+as variants: ``naive`` multiplies all time in which tasks were not on a CPU by the ratio of
+bandwidths, ``sparklens`` does so task by task and puts the tasks into slots again.
 """
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -29,6 +30,8 @@ from spillcast.errors import (
     TargetUnknown,
 )
 from spillcast.evidence.spark.application import Application
+from spillcast.evidence.spark.observed import observed
+from spillcast.forecast import Forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.spark.forecast import figures_of, forecast_application
 from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant
@@ -42,12 +45,19 @@ from spillcast.storage.storage import Limit
 from spillcast.units import format_bytes
 from spillcast.workspace import workspace
 from spillcast_lab.spark.jobs import OWN_JOBS, SUITE_JOBS
-from spillcast_lab.spark.runs import CORES, DIRTY_BYTES, PAGE_CACHE_BYTES, Job, run_job
+from spillcast_lab.spark.runs import (
+    CORES,
+    DIRTY_BYTES,
+    PAGE_CACHE_BYTES,
+    Job,
+    JobRun,
+    run_job,
+)
 from spillcast_lab.spark.volumes import VOLUMES, Volume, mounted
 from spillcast_lab.tpc.suite import TPCDS, TPCH
 from spillcast_lab.verify import about_run
 
-EVIDENCE = "event_log"
+LOG, LOG_AND_RECORDING = "event_log", "event_log+recording"
 NAIVE, SPARKLENS = "naive", "sparklens"
 NEED_BYTES = 12 << 30
 #: Rows of a job of our own, 1 GB of text, and between which factors of it chance draws.
@@ -199,8 +209,8 @@ class _Runs:
         self._memory_bytes = dict[str, int]()
         self._count = 0
 
-    def of(self, job: Job) -> list[list[Application]]:
-        """By volume, the application of each run, the fastest first."""
+    def of(self, job: Job) -> list[list[JobRun]]:
+        """By volume, each run, the fastest first."""
         tables = self._room
         if (suite := SUITES.get(job.name.split()[0])) is not None:
             self._stage.step(f"{job.words}: tables generated")
@@ -208,24 +218,21 @@ class _Runs:
         on_device = [made for made in self._made if not made.volume.in_memory]
         if job.master not in self._memory_bytes:
             self._stage.step(f"{job.words}: once, to see what memory it takes")
-            _, taken_bytes = self._run(job, on_device[0], tables, None)
-            self._memory_bytes[job.master] = taken_bytes
+            first = self._run(job, on_device[0], tables, None)
+            self._memory_bytes[job.master] = first.memory_bytes
         limit_bytes = self._memory_bytes[job.master] + PAGE_CACHE_BYTES
-        applications: list[list[Application]] = [[] for _ in self._made]
+        runs: list[list[JobRun]] = [[] for _ in self._made]
         for number in range(self._repeat):
-            for made, of_volume in zip(self._made, applications, strict=True):
+            for made, of_volume in zip(self._made, runs, strict=True):
                 self._stage.step(f"{job.words}: {made.volume.name}, run {number + 1}")
                 # Files in memory are no page cache, and would count.
                 bounded = made in on_device
-                application, _ = self._run(job, made, tables, limit_bytes if bounded else None)
-                of_volume.append(application)
-        return [sorted(done, key=lambda run: run.elapsed_s) for done in applications]
+                of_volume.append(self._run(job, made, tables, limit_bytes if bounded else None))
+        return [sorted(done, key=lambda run: run.application.elapsed_s) for done in runs]
 
-    def _run(
-        self, job: Job, made: _Made, tables: Path, memory_bytes: int | None
-    ) -> tuple[Application, int]:
+    def _run(self, job: Job, made: _Made, tables: Path, memory_bytes: int | None) -> JobRun:
         self._count += 1
-        folder = self._room / f"log-{self._count}"
+        folder = self._room / f"run-{self._count}"
         return run_job(job, made.directory, folder, tables, memory_bytes, self._stage.tick)
 
 
@@ -247,40 +254,55 @@ def _storage(volume: Volume, directory: Path, stage: Stage) -> Storage | None:
 
 
 def _cases(
-    engine: str, job: Job, made: Sequence[_Made], applications: Sequence[Sequence[Application]]
+    engine: str, job: Job, made: Sequence[_Made], job_runs: Sequence[Sequence[JobRun]]
 ) -> list[Case]:
-    """From every volume to every other; the evidence is the log of the median run."""
-    runs = [Runs([_run_result(run) for run in done], len(done)) for done in applications]
+    """From every volume to every other, by each evidence of the median run."""
+    runs = [Runs([_run_result(run) for run in done], len(done)) for done in job_runs]
     cases = []
     for source, target in permutations(range(len(made)), 2):
         origin, goal = made[source], made[target]
-        application = applications[source][(len(applications[source]) - 1) // 2]
-        question = Question(origin=origin.target, page_cache_bytes=PAGE_CACHE_BYTES)
-        [(answer, _)] = forecast_application(application, [goal.target], question)
+        run = job_runs[source][(len(job_runs[source]) - 1) // 2]
         ratio = origin.write_bytes_per_s / goal.write_bytes_per_s
-        others_s = {NAIVE: naive_s(application, ratio), SPARKLENS: sparklens_s(application, ratio)}
+        others_s = {
+            NAIVE: naive_s(run.application, ratio),
+            SPARKLENS: sparklens_s(run.application, ratio),
+        }
         speeds = ["fast" if place.volume.is_fast else "slow" for place in (origin, goal)]
-        case = Case(
-            engine=engine,
-            workload=job.words,
-            threads=CORES,
-            source=origin.volume.name,
-            target=goal.volume.name,
-            direction=" to ".join(speeds),
-            on_source=runs[source],
-            on_target=runs[target],
-            forecast=replace(answer, target=goal.volume.name),
-            seed_formula_s=None,
-            evidence=Evidence(EVIDENCE, application.elapsed_s, 0.0, 0.0, None, None),
-            source_means=origin.volume.means,
-            target_means=goal.volume.means,
-            variants={
-                name: Variant(other_s, (other_s, other_s), answer.ceiling_s, None)
-                for name, other_s in others_s.items()
-            },
-        )
-        cases.append(case)
+        for evidence, answer in _forecasts(run, origin, goal):
+            case = Case(
+                engine=engine,
+                workload=job.words,
+                threads=CORES,
+                source=origin.volume.name,
+                target=goal.volume.name,
+                direction=" to ".join(speeds),
+                on_source=runs[source],
+                on_target=runs[target],
+                forecast=replace(answer, target=goal.volume.name),
+                seed_formula_s=None,
+                evidence=evidence,
+                source_means=origin.volume.means,
+                target_means=goal.volume.means,
+                variants={
+                    name: Variant(other_s, (other_s, other_s), answer.ceiling_s, None)
+                    for name, other_s in others_s.items()
+                },
+            )
+            cases.append(case)
     return cases
+
+
+def _forecasts(run: JobRun, origin: _Made, goal: _Made) -> Iterator[tuple[Evidence, Forecast]]:
+    """By the log and the name of its storage, and by log and recording."""
+    known = Question(page_cache_bytes=PAGE_CACHE_BYTES)
+    log, capture = run.application, run.recording.meta.capture
+    for name, application, question, delay_s in (
+        (LOG, log, replace(known, origin=origin.target), 0.0),
+        (LOG_AND_RECORDING, observed(log, [run.recording]), known, capture.run_queue_delay_s),
+    ):
+        [(answer, _)] = forecast_application(application, [goal.target], question)
+        overhead_s = capture.overhead_s
+        yield Evidence(name, log.elapsed_s, delay_s, 0.0, None, None, overhead_s), answer
 
 
 def naive_s(application: Application, ratio: float) -> float:
@@ -316,9 +338,10 @@ def _cpu_s(log: Path) -> dict[tuple[int, int], float]:
     return cpu_s
 
 
-def _run_result(application: Application) -> RunResult:
+def _run_result(run: JobRun) -> RunResult:
+    application, capture = run.application, run.recording.meta.capture
     cpu_s = sum(stage.cpu_ns for stage in application.log.stages) / 1e9
-    return RunResult(application.elapsed_s, "", 0.0, cpu_s)
+    return RunResult(application.elapsed_s, "", capture.run_queue_delay_s, cpu_s)
 
 
 def _named(job: Job) -> dict[str, Any]:

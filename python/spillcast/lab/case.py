@@ -113,8 +113,8 @@ class Runs:
 class Evidence:
     """What a forecast was made from: its name, how much it saw, what its probe took.
 
-    ``name`` is ``recording``, ``plan`` (of EXPLAIN), ``slices`` (ten of 0.3 s), ``first_fifth``, or
-    one of ``spillcast_lab.partial_runs``.
+    ``name`` is ``recording``, ``event_log`` or ``event_log+recording`` (of Spark), ``plan`` (of
+    EXPLAIN), ``slices`` (ten of 0.3 s), ``first_fifth``, or one of ``spillcast_lab.partial_runs``.
     """
 
     name: str
@@ -126,15 +126,18 @@ class Evidence:
     #: Mean time of a temp operation, as recorded and as probed; None where it was not timed.
     operation_from_s: float | None
     operation_to_s: float | None
+    #: What recording cost the run; None without a recording, and where it was not measured.
+    overhead_s: float | None = None
 
 
 def evidence_of(name: str, evidence: TempEvidence, target: Storage | None) -> Evidence:
     """What a forecast was made from, and its probe, None where there was nothing to probe with."""
     groups = target.groups if target else []
     temp: Temp | Counts = evidence.meta.temp if isinstance(evidence, Recording) else evidence
-    delay_s = 0.0
+    delay_s, overhead_s = 0.0, None
     if isinstance(evidence, Recording):
-        delay_s = evidence.meta.capture.run_queue_delay_s
+        capture = evidence.meta.capture
+        delay_s, overhead_s = capture.run_queue_delay_s, capture.overhead_s
     probed = sum(group.count for group in groups)
     probed_s = sum(group.total_ns for group in groups) / 1e9
     return Evidence(
@@ -144,6 +147,7 @@ def evidence_of(name: str, evidence: TempEvidence, target: Storage | None) -> Ev
         float(target.facts.get("elapsed_ns", 0)) / 1e9 if target else 0.0,
         temp.total_s / temp.operations if temp.operations and temp.total_s else None,
         probed_s / probed if probed else None,
+        overhead_s,
     )
 
 

@@ -64,6 +64,7 @@ COLUMNS = (
     Described("recorded_s", "float64", False, "elapsed time of the recorded run", 3.75),
     Described("evidence_s", "float64", False, "time of that run which the evidence covers", 3.0),
     Described("evidence_delay_s", "float64", False, "time runnable but not scheduled in it", 0.02),
+    Described("overhead_s", "float64", True, "what recording cost that run", 0.03),
     Described("operation_from_s", "float64", True, "mean time of a temp operation", 0.00103),
     Described("operation_to_s", "float64", True, "the same, as the probe measured it", 0.000004),
     Described("probe_s", "float64", False, "how long the probe took", 2.1),
@@ -90,6 +91,7 @@ COLUMNS = (
 #: Columns that a file may lack: they are null then.
 NOT_NEEDED = {
     "ceiling_low_s", "ceiling_high_s", "uncertainty", "from_means", "to_means", "variants",
+    "overhead_s",
 }  # fmt: skip
 
 
@@ -146,6 +148,7 @@ def _row(case: Case) -> dict[str, Any]:
         "recorded_s": forecast.baseline_s,
         "evidence_s": evidence.covers_s,
         "evidence_delay_s": evidence.run_queue_delay_s,
+        "overhead_s": evidence.overhead_s,
         "operation_from_s": evidence.operation_from_s,
         "operation_to_s": evidence.operation_to_s,
         "probe_s": evidence.probe_s,
@@ -216,6 +219,7 @@ def _case(row: Mapping[str, Any]) -> Case:
         row["probe_s"],
         row["operation_from_s"],
         row["operation_to_s"],
+        row.get("overhead_s"),
     )
     return Case(
         row["engine"],

@@ -1,4 +1,5 @@
-//! What begins after what: executions, jobs and stages, and the driver's time between them.
+//! What begins after what: executions, jobs and stages, the driver's time between them, and when
+//! executors come and go.
 
 use super::application::Application;
 
@@ -11,6 +12,8 @@ pub(super) enum Point {
     JobEnd(usize),
     StageBegin(usize),
     StageEnd(usize),
+    ExecutorAdded(usize),
+    ExecutorRemoved(usize),
 }
 
 /// A point, how many it waits for, the latest of these so far, and how long after that it comes.
@@ -41,6 +44,7 @@ pub(super) struct Order {
 struct Places {
     jobs: usize,
     stages: usize,
+    executors: usize,
 }
 
 impl Places {
@@ -52,6 +56,8 @@ impl Places {
             Point::JobEnd(at) => self.jobs + 2 * at + 1,
             Point::StageBegin(at) => self.stages + 2 * at,
             Point::StageEnd(at) => self.stages + 2 * at + 1,
+            Point::ExecutorAdded(at) => self.executors + 2 * at,
+            Point::ExecutorRemoved(at) => self.executors + 2 * at + 1,
         }
     }
 }
@@ -68,11 +74,6 @@ struct Span {
 impl Order {
     pub fn of(application: &Application) -> Order {
         Builder::new(application).order()
-    }
-
-    /// When the application began.
-    pub fn begin_ms(&self) -> i64 {
-        self.begin_ms
     }
 
     /// The stages whose shuffles a stage reads.
@@ -123,13 +124,21 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn new(application: &'a Application) -> Builder<'a> {
-        let Application { executions, jobs, stages, .. } = application;
-        let places =
-            Places { jobs: 2 * executions.len(), stages: 2 * (executions.len() + jobs.len()) };
+        let Application { executions, jobs, stages, executors, .. } = application;
+        let of_stages = 2 * (executions.len() + jobs.len());
+        let places = Places {
+            jobs: 2 * executions.len(),
+            stages: of_stages,
+            executors: of_stages + 2 * stages.len(),
+        };
         let points = (0..executions.len())
             .flat_map(|at| [Point::ExecutionBegin(at), Point::ExecutionEnd(at)])
             .chain((0..jobs.len()).flat_map(|at| [Point::JobBegin(at), Point::JobEnd(at)]))
-            .chain((0..stages.len()).flat_map(|at| [Point::StageBegin(at), Point::StageEnd(at)]));
+            .chain((0..stages.len()).flat_map(|at| [Point::StageBegin(at), Point::StageEnd(at)]))
+            .chain(
+                (0..executors.len())
+                    .flat_map(|at| [Point::ExecutorAdded(at), Point::ExecutorRemoved(at)]),
+            );
         let entries = points.map(|point| Entry {
             point,
             waits_for: 0,
@@ -166,15 +175,19 @@ impl<'a> Builder<'a> {
             self.end_after(*job, &stages);
         }
         let ended_ms = self.application.ended_ms.unwrap_or(self.application.last_ms);
+        self.executors(&executions, &jobs);
         let last_ms = jobs.iter().chain(&executions).map(|span| span.end_ms).max();
         self.order.rest_s = seconds(ended_ms - last_ms.unwrap_or(self.order.begin_ms)).max(0.0);
-        let stage_ends = self.order.places.stages;
         let entries = self.order.entries.iter().enumerate();
-        // The ends of stages come with their last tasks.
-        self.order.ready = entries
-            .filter(|(at, entry)| entry.waits_for == 0 && !(*at >= stage_ends && at % 2 == 1))
-            .map(|(at, _)| at)
-            .collect();
+        let ready = entries.filter(|(_, entry)| match entry.point {
+            // The ends of stages come with their last tasks.
+            Point::StageEnd(_) => false,
+            Point::ExecutorRemoved(at) if self.application.executors[at].removed_ms.is_none() => {
+                false
+            }
+            _ => entry.waits_for == 0,
+        });
+        self.order.ready = ready.map(|(at, _)| at).collect();
         self.order
     }
 
@@ -223,6 +236,28 @@ impl<'a> Builder<'a> {
             end: Point::StageEnd(at),
             begin_ms: stage.submitted_ms.unwrap_or(self.order.begin_ms),
             end_ms: stage.completed_ms.unwrap_or(self.application.last_ms),
+        }
+    }
+
+    /// Executors come and go so long after the last point before that in the log as they did.
+    fn executors(&mut self, executions: &[Span], jobs: &[Span]) {
+        let stages: Vec<Span> =
+            (0..self.application.stages.len()).map(|at| self.stage_span(at)).collect();
+        let spans = executions.iter().chain(jobs).chain(&stages);
+        let mut points: Vec<(i64, Point)> =
+            spans.flat_map(|span| [(span.begin_ms, span.begin), (span.end_ms, span.end)]).collect();
+        points.sort_unstable();
+        for (at, executor) in self.application.executors.iter().enumerate() {
+            let changes = [
+                (Point::ExecutorAdded(at), Some(executor.added_ms)),
+                (Point::ExecutorRemoved(at), executor.removed_ms),
+            ];
+            for (point, time_ms) in changes {
+                let Some(time_ms) = time_ms else { continue };
+                let earlier = points.partition_point(|(ms, _)| *ms < time_ms);
+                let last = earlier.checked_sub(1).map(|at| (points[at].1, points[at].0));
+                self.wait_for(point, time_ms, last.as_slice());
+            }
         }
     }
 

@@ -13,6 +13,8 @@ use super::application::{Application, Task};
 use super::node::{File, Node, NodeStorage, Phase, Read};
 use super::order::{Order, Point};
 
+/// Events between two questions whether to go on: some hundredths of a second.
+const EVENTS_AT_ONCE: u32 = 1 << 10;
 /// The share of a task's work that is done before its spill is read back.
 const BEFORE_SPILL: f64 = 0.5;
 
@@ -46,9 +48,16 @@ pub struct StageOutcome {
 ///
 /// The waits are not simulated again with that work: where the device was always busy, any work
 /// explains the log, and each round would take the model's error for more of it.
-pub fn work_s(application: &Application, storage: &NodeStorage, waits: f64) -> Vec<f64> {
+///
+/// None where `go_on` ended the simulation.
+pub fn work_s(
+    application: &Application,
+    storage: &NodeStorage,
+    waits: f64,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Option<Vec<f64>> {
     let least_s = least_work_s(application);
-    let waits_s = simulate(application, storage, &least_s).waits_s;
+    let waits_s = simulate(application, storage, &least_s, go_on)?.waits_s;
     let tasks = application.tasks.iter().zip(waits_s).zip(least_s);
     let work_s = tasks.map(|((task, (read_s, write_s)), least_s)| {
         let mut wait_s = waits * (read_s + write_s);
@@ -58,7 +67,7 @@ pub fn work_s(application: &Application, storage: &NodeStorage, waits: f64) -> V
         }
         (took_s(task) - wait_s).max(least_s)
     });
-    work_s.collect()
+    Some(work_s.collect())
 }
 
 /// CPU time and pauses of the JVM.
@@ -90,9 +99,15 @@ fn took_s(task: &Task) -> f64 {
     (task.finished_ms - task.launched_ms) as f64 / 1e3
 }
 
-/// The application with its temp files on `storage`, each task with so much work.
-pub fn simulate(application: &Application, storage: &NodeStorage, work_s: &[f64]) -> Outcome {
-    Cluster::new(application, storage, work_s).run()
+/// The application with its temp files on `storage`, each task with so much work. None where `go_on`,
+/// which is asked now and then, ended it.
+pub fn simulate(
+    application: &Application,
+    storage: &NodeStorage,
+    work_s: &[f64],
+    go_on: &mut dyn FnMut() -> bool,
+) -> Option<Outcome> {
+    Cluster::new(application, storage, work_s).run(go_on)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,7 +118,6 @@ enum Event {
         version: u64,
     },
     Point(Point),
-    Executor(usize),
 }
 
 /// Seconds in order.
@@ -131,6 +145,7 @@ struct Cluster<'a> {
     nodes: Vec<Node>,
     versions: Vec<u64>,
     node_of_executor: Vec<usize>,
+    is_there: Vec<bool>,
     free_slots: Vec<u32>,
     /// Tasks that wait for a slot, by job and stage, the first first.
     queues: BTreeMap<(usize, u32), VecDeque<u32>>,
@@ -169,6 +184,7 @@ impl<'a> Cluster<'a> {
             nodes: hosts.iter().map(|_| Node::new(*storage)).collect(),
             versions: vec![0; hosts.len()],
             node_of_executor,
+            is_there: vec![false; application.executors.len()],
             free_slots: vec![0; application.executors.len()],
             queues: BTreeMap::new(),
             tasks_left: tasks_of_stage.iter().map(Vec::len).collect(),
@@ -186,30 +202,35 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    fn run(mut self) -> Outcome {
-        let begin_ms = self.order.begin_ms();
-        for (at, executor) in self.application.executors.iter().enumerate() {
-            let added_s = (executor.added_ms - begin_ms).max(0) as f64 / 1e3;
-            self.events.push(Reverse((Time(added_s), Event::Executor(at))));
-        }
+    fn run(mut self, go_on: &mut dyn FnMut() -> bool) -> Option<Outcome> {
         self.schedule(0.0);
-        while let Some(Reverse((Time(now_s), event))) = self.events.pop() {
-            match event {
-                Event::Node { node, version } => {
-                    if version == self.versions[node] {
-                        self.advance(node, now_s);
-                        self.dispatch(now_s);
+        let (mut last_s, mut events) = (0.0, 0);
+        loop {
+            while let Some(Reverse((Time(now_s), event))) = self.events.pop() {
+                events += 1;
+                if events % EVENTS_AT_ONCE == 0 && !go_on() {
+                    return None;
+                }
+                last_s = now_s;
+                match event {
+                    Event::Node { node, version } => {
+                        if version == self.versions[node] {
+                            self.advance(node, now_s);
+                            self.dispatch(now_s);
+                        }
                     }
+                    Event::Point(point) => self.reach(point, now_s),
                 }
-                Event::Executor(at) => {
-                    self.free_slots[at] = self.slots(at);
-                    self.dispatch(now_s);
-                }
-                Event::Point(point) => self.reach(point, now_s),
             }
+            // Where tasks took longer than in the log, executors may be gone before their last tasks.
+            let absent: Vec<usize> =
+                (0..self.is_there.len()).filter(|&at| !self.is_there[at]).collect();
+            if self.queues.is_empty() || absent.is_empty() {
+                self.outcome.elapsed_s = self.order.elapsed_s();
+                return Some(self.outcome);
+            }
+            absent.into_iter().for_each(|at| self.reach(Point::ExecutorAdded(at), last_s));
         }
-        self.outcome.elapsed_s = self.order.elapsed_s();
-        self.outcome
     }
 
     fn slots(&self, executor: usize) -> u32 {
@@ -238,6 +259,15 @@ impl<'a> Cluster<'a> {
                 self.queues.insert((self.order.job_of_stage(at), at as u32), tasks);
             }
             Point::StageEnd(at) => self.outcome.stages[at].end_s = now_s,
+            Point::ExecutorAdded(at) => {
+                (self.is_there[at], self.free_slots[at]) = (true, self.slots(at));
+                return self.dispatch(now_s);
+            }
+            // Its tasks go on to their ends.
+            Point::ExecutorRemoved(at) => {
+                (self.is_there[at], self.free_slots[at]) = (false, 0);
+                return;
+            }
         }
         self.order.reached(point, now_s);
         self.schedule(now_s);
@@ -375,7 +405,8 @@ impl<'a> Cluster<'a> {
         }
         self.nodes[node].remove(File::Spill(task));
         self.nodes[node].remove(File::Partitions(task));
-        self.free_slots[self.executor_of_task[task as usize] as usize] += 1;
+        let executor = self.executor_of_task[task as usize] as usize;
+        self.free_slots[executor] += u32::from(self.is_there[executor]);
         self.tasks_left[stage] -= 1;
         if self.tasks_left[stage] == 0 {
             self.reach(Point::StageEnd(stage), now_s);

@@ -1,4 +1,9 @@
-"""Recordings of executors beside an event log: how long each task waited for its temp files."""
+"""Recordings of executors beside an event log: how long each task waited for its temp files.
+
+That is the time that faster storage can save. The queue for a core at the end of a wait is none of
+it, nor is time in which all cores are needed by the CPU time of the executor's threads: what the
+compiler and the garbage collector do while tasks wait delays tasks that do not wait.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,7 +40,7 @@ def observed(application: Application, recordings: Sequence[Recording]) -> Appli
     launched_ms, finished_ms, moved = (
         np.array(column, dtype=np.float64) for column in application.core.local_io()
     )
-    waited_ms, waits_s = _waits(recordings)
+    waits, bursts = map(_joined, zip(*map(_waits_and_cpu, recordings), strict=True))
     spans_ms = [_span_ms(recording.meta) for recording in recordings]
     begin_ms, end_ms = min(begin for begin, _ in spans_ms), max(end for _, end in spans_ms)
     recorded = (launched_ms >= begin_ms) & (finished_ms <= end_ms)
@@ -47,9 +52,14 @@ def observed(application: Application, recordings: Sequence[Recording]) -> Appli
             f"{paths}: recorded no temp files of {application.log.id}",
             f"give the recordings of its executors, made while {application.path} was written",
         )
-    task_waits_s = _divided(waited_ms, waits_s, launched_ms, finished_ms, moved)
+    task_waits_s = _divided(*waits, launched_ms, finished_ms, moved)
     # Other executors waited as long for a byte.
     task_waits_s /= min(covered, 1.0)
+    # Without waits, the cores would still be busy for so long.
+    cores = sum(recording.meta.machine.cpus or np.inf for recording in recordings)
+    busy_s = (_until(*bursts, finished_ms) - _until(*bursts, launched_ms)) / cores
+    took_s = (finished_ms - launched_ms) / 1e3
+    task_waits_s = np.minimum(task_waits_s, np.maximum(took_s - busy_s, 0.0))
     s_per_byte = task_waits_s[recorded].sum() / moved[recorded].sum()
     task_waits_s = np.where(recorded, task_waits_s, s_per_byte * moved)
     caches = [_page_cache_bytes(recording.meta) for recording in recordings]
@@ -58,20 +68,50 @@ def observed(application: Application, recordings: Sequence[Recording]) -> Appli
     return replace(application, observed=tasks)
 
 
-def _waits(recordings: Sequence[Recording]) -> tuple[Floats, Floats]:
-    """The middle of each wait for a temp file, in ms since 1970, and its time in s; in order."""
-    middles, waits = [np.zeros(0)], [np.zeros(0)]
-    for recording in recordings:
-        begin_ms, _ = _span_ms(recording.meta)
-        for rows in recording.whole.batches("waits"):
-            # A call that did not leave the CPU copied from or to the page cache.
-            rows = rows.filter(rows["temp"].values & (rows["blocked"].filled(True) != 0))
-            elapsed_ns = rows["elapsed_ns"].values
-            middles.append(begin_ms + (rows["start_ns"].values + elapsed_ns / 2) / 1e6)
-            waits.append(elapsed_ns / 1e9)
-    middle_ms, wait_s = np.concatenate(middles), np.concatenate(waits)
-    order = np.argsort(middle_ms, kind="stable")
-    return middle_ms[order], wait_s[order]
+def _waits_and_cpu(recording: Recording) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """The middle of each wait for a temp file, in ms since 1970, and its time in s; the end of each
+    burst of CPU time of any thread, and its length.
+    """
+    begin_ms, _ = _span_ms(recording.meta)
+    capture = recording.meta.capture
+    # A wait ends when its thread gets a core again.
+    queue_s = capture.run_queue_delay_s / max(capture.switches or 0, 1)
+    waits, bursts = list[tuple[Floats, Floats]](), list[tuple[Floats, Floats]]()
+    movers = _movers(recording)
+    for rows in recording.whole.batches("waits"):
+        start_ms = begin_ms + rows["start_ns"].values / 1e6
+        bursts.append((start_ms, rows["cpu_before_ns"].filled(0) / 1e9))
+        # A call that did not leave the CPU copied from or to the page cache.
+        is_wait = rows["temp"].values & (rows["blocked"].filled(True) != 0)
+        is_wait &= np.isin(rows["session"].values, movers)
+        elapsed_s = rows["elapsed_ns"].values[is_wait] / 1e9
+        middle_ms = start_ms[is_wait] + 1e3 * elapsed_s / 2
+        waits.append((middle_ms, np.maximum(elapsed_s - queue_s, 0.0)))
+    return _joined(waits), _joined(bursts)
+
+
+def _movers(recording: Recording) -> NDArray[np.int64]:
+    """Threads that read or write temp files: others, such as Spark's cleaners, only remove them."""
+    sessions = [np.zeros(0, dtype=np.int64)]
+    for rows in recording.whole.batches("waits"):
+        sessions.append(rows["session"].values[rows["temp"].values & rows["op"].is_valid()])
+    return np.unique(np.concatenate(sessions))
+
+
+def _joined(parts: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    """Times and lengths of several parts, in the order of time."""
+    times, lengths = (
+        np.concatenate([np.zeros(0), *columns]) for columns in zip(*parts, strict=True)
+    )
+    order = np.argsort(times, kind="stable")
+    return times[order], lengths[order]
+
+
+def _until(times: Floats, lengths: Floats, until: Floats) -> Floats:
+    """The sums of the lengths up to some times."""
+    sums = np.concatenate([[0.0], np.cumsum(lengths)])
+    total: Floats = sums[np.searchsorted(times, until, side="right")]
+    return total
 
 
 def _divided(
@@ -86,9 +126,8 @@ def _divided(
     # What is left of sums when no task runs is a rounding error.
     runs = rate_then > 1e-9 * rate.max(initial=0.0)
     s_per_rate = np.divide(waits_s, rate_then, out=np.zeros(len(waits_s)), where=runs)
-    until = np.concatenate([[0.0], np.cumsum(s_per_rate)])
-    begin, end = (np.searchsorted(waited_ms, ms, side="right") for ms in (launched_ms, finished_ms))
-    divided: Floats = rate * (until[end] - until[begin])
+    begin, end = (_until(waited_ms, s_per_rate, ms) for ms in (launched_ms, finished_ms))
+    divided: Floats = rate * (end - begin)
     return divided
 
 

@@ -239,15 +239,18 @@ def _storage(text: str | Storage, option: str) -> Storage | None:
 def _assumptions(scope: _Scope, question: Question) -> Sequence[_Assumption]:
     """Both ends of each quantity that is not known."""
     core, assumptions = scope.application.core, list[_Assumption]()
-    origin = None if question.origin is None else _storage(question.origin, "--from")
+    observed = scope.application.observed
+    is_named = question.origin is not None and observed is None
+    origin = _storage(question.origin or "tmpfs", "--from") if is_named else None
     for cache_bytes in _page_caches(question):
         figures = None if origin is None else figures_of(origin, cache_bytes)
         all_work = core.work(figures, 1.0)
         source = scope.run(core, figures, all_work)
         scale = scope.measured_s / source.elapsed_s
         if scope.resources.changed:
-            source = scope.run(scope.core, _figures(scope, origin, cache_bytes), all_work)
-        if (observed := scope.application.observed) is not None:
+            work = _work_today(scope, scope.core) or all_work
+            source = scope.run(scope.core, _figures(scope, origin, cache_bytes), work)
+        if observed is not None:
             # The source is the recorded run, whose waits are a part of all its work.
             works = [core.work_beside(observed.waits_s)]
         elif question.origin is None:
@@ -263,6 +266,23 @@ def _assumptions(scope: _Scope, question: Question) -> Sequence[_Assumption]:
             ceiling = source if in_memory else scope.run(scope.core, None, work)
             assumptions.append(_Assumption(cache_bytes, origin, work, scale, source, ceiling))
     return assumptions
+
+
+def _work_today(scope: _Scope, core: _core.SparkApplication) -> _core.SparkWork | None:
+    """Work of the tasks of ``core`` with the waits of the recorded storage, as long for a byte.
+
+    None without a recording.
+    """
+    observed = scope.application.observed
+    if observed is None:
+        return None
+    *_, recorded_bytes = scope.application.core.local_io()
+    *_, moved_bytes = core.local_io()
+    saved_s = [
+        wait_s * (1 - now / before) if before else 0.0
+        for wait_s, before, now in zip(observed.waits_s, recorded_bytes, moved_bytes, strict=True)
+    ]
+    return core.work_beside(saved_s)
 
 
 def _misfit(scope: _Scope, assumptions: Sequence[_Assumption]) -> Warned | None:
@@ -305,14 +325,14 @@ def _without_spills(
     more_bytes = (memory_bytes - resources.today.memory_bytes) * resources.by_node
     known_bytes = question.page_cache_bytes
     fits = None if known_bytes is None else more_bytes <= known_bytes
-    cases = []
+    cases, work = [], _work_today(scope, fitting)
     for assumption in assumptions:
         figures = None
         if assumption.origin is not None:
             # Nodes whose page cache cannot give the memory get more.
             left_bytes = assumption.cache_bytes - more_bytes * (fits is True)
             figures = figures_of(assumption.origin, left_bytes)
-        cases.append(_Case(assumption, scope.run(fitting, figures, assumption.work)))
+        cases.append(_Case(assumption, scope.run(fitting, figures, work or assumption.work)))
     _, forecast_s, interval_s = _ends(scope, cases, question)
     return WithoutSpills(
         memory_bytes=memory_bytes,
