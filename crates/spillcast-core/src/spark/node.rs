@@ -60,6 +60,8 @@ pub(super) enum File {
     Partitions(u32),
     /// What a stage has read and nobody reads again.
     Consumed(u32),
+    /// By task, what was being written back as its file was removed.
+    Removed(u32),
 }
 
 /// Bytes that a phase reads of a file, which is read so many times in all.
@@ -175,15 +177,46 @@ impl Node {
         missed.sum()
     }
 
-    /// Removes a file: what of it was not written back never is.
-    pub fn remove(&mut self, file: File) {
+    /// Removes a file of a task. What of it writeback has begun with is still written, and is waited
+    /// for by a phase of `File::Removed`: the oldest dirty bytes beyond the background limit. The rest
+    /// never is written.
+    pub fn remove(&mut self, file: File, task: u32) {
         self.unread.remove(&file);
         if let Some(at) = self.dirty.iter().position(|(dirty, _)| *dirty == file) {
-            self.dirty_bytes = (self.dirty_bytes - self.dirty.remove(at).1).max(0.0);
+            let older: f64 = self.dirty[..at].iter().map(|(_, bytes)| bytes).sum();
+            let begun = self.dirty_bytes - self.storage.background_bytes() - older;
+            let (name, bytes) = &mut self.dirty[at];
+            let dropped = *bytes - begun.clamp(0.0, *bytes);
+            *name = File::Removed(task);
+            *bytes -= dropped;
+            self.dirty_bytes = (self.dirty_bytes - dropped).max(0.0);
+            self.dirty.retain(|(_, bytes)| *bytes > 0.0);
         }
         if let Some(at) = self.cached.iter().position(|(cached, _)| *cached == file) {
             self.cached_bytes -= self.cached.remove(at).1;
         }
+    }
+
+    /// The phase in which a task waits for what is still written of the files that it removed.
+    pub fn removal(&self, task: u32, stage: u32) -> Option<Phase> {
+        let phase = Phase {
+            task,
+            stage,
+            work_s: 0.0,
+            reads: Vec::new(),
+            written_bytes: 0.0,
+            file: File::Removed(task),
+            left: 1.0,
+            read_wait_s: 0.0,
+            write_wait_s: 0.0,
+        };
+        (self.bytes_before_removal(task) > 0.0).then_some(phase)
+    }
+
+    /// Bytes that are written back before nothing is left of the removed files of a task.
+    fn bytes_before_removal(&self, task: u32) -> f64 {
+        let last = self.dirty.iter().rposition(|(file, _)| *file == File::Removed(task));
+        last.map_or(0.0, |last| self.dirty[..=last].iter().map(|(_, bytes)| bytes).sum())
     }
 
     /// When the rates change next, if nothing is started before: a phase ends, a limit is reached.
@@ -305,7 +338,9 @@ impl Node {
         let storage = self.storage;
         let (limit, background) = (storage.throttled_bytes(), storage.background_bytes());
         let near = if limit.is_finite() { AT_LIMIT * (limit - background) } else { 0.0 };
-        let saturated = limit.is_finite() && self.dirty_bytes > background + near;
+        let removes = |phase: &Phase| matches!(phase.file, File::Removed(_));
+        let saturated = limit.is_finite()
+            && (self.dirty_bytes > background + near || self.running.iter().any(removes));
         let contended = saturated && storage.shared;
         let missed_bytes: Vec<f64> =
             self.running.iter().map(|phase| self.missed_bytes(phase)).collect();
@@ -328,13 +363,20 @@ impl Node {
             throttle(&self.running, &mut phase_s, drain_max);
             inflow = drain_max;
         }
-        let drain = if !limit.is_finite() || self.dirty_bytes < background * (1.0 - NOTHING) {
-            0.0
-        } else if saturated {
+        let drain = if saturated {
             drain_max
+        } else if !limit.is_finite() || self.dirty_bytes < background * (1.0 - NOTHING) {
+            0.0
         } else {
             inflow.min(drain_max)
         };
+        for at in 0..self.running.len() {
+            if let File::Removed(task) = self.running[at].file {
+                self.running[at].left = 1.0;
+                let wait_s = (self.bytes_before_removal(task) / drain).max(PHASE_MIN_S);
+                phase_s[at] = (wait_s, 0.0, wait_s);
+            }
+        }
         let growth = if limit.is_finite() { inflow - drain } else { 0.0 };
         self.rates = Rates { phase_s, missed_bytes, growth, drain };
     }

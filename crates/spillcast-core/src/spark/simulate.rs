@@ -395,16 +395,22 @@ impl<'a> Cluster<'a> {
         sums.work_s += phase.work_s;
         sums.read_wait_s += phase.read_wait_s;
         sums.write_wait_s += phase.write_wait_s;
-        if !matches!(phase.file, File::Shuffle(_)) {
-            if matches!(phase.file, File::Partitions(_)) {
-                self.nodes[node].remove(File::Spill(task));
+        let next = match phase.file {
+            File::Spill(_) => Some(self.phase_after(task, Some(phase.file))),
+            File::Partitions(_) => {
+                self.nodes[node].remove(File::Spill(task), task);
+                Some(self.phase_after(task, Some(phase.file)))
             }
-            let next = self.phase_after(task, Some(phase.file));
-            self.nodes[node].start(next);
-            return;
+            File::Shuffle(_) => {
+                self.nodes[node].remove(File::Spill(task), task);
+                self.nodes[node].remove(File::Partitions(task), task);
+                self.nodes[node].removal(task, stage as u32)
+            }
+            File::Removed(_) | File::Consumed(_) => None,
+        };
+        if let Some(next) = next {
+            return self.nodes[node].start(next);
         }
-        self.nodes[node].remove(File::Spill(task));
-        self.nodes[node].remove(File::Partitions(task));
         let executor = self.executor_of_task[task as usize] as usize;
         self.free_slots[executor] += u32::from(self.is_there[executor]);
         self.tasks_left[stage] -= 1;
