@@ -14,7 +14,7 @@ import pytest
 
 from cases import cases
 from evidence import change, known, waits
-from harness import spillcast
+from harness import spillcast, until
 from spark_logs import BEGIN_MS, text, two_stages
 from spillcast.engines.spark.local_dirs import local_dirs_notice
 from spillcast.errors import EvidenceMixed
@@ -203,6 +203,8 @@ def test_local_directories_of_a_running_executor(tmp_path, variables, argument, 
     executor = subprocess.Popen([*command, "org.apache.spark.executor.X"], env=environment)
     other = subprocess.Popen(command, env=environment)
     try:
+        # Its arguments are there a moment after it has begun.
+        until(lambda: local_dirs_notice(executor.pid) is not None, "the arguments")
         notice = local_dirs_notice(executor.pid)
         assert setting in notice
         assert [place in notice for place in places] == [number in used for number in (0, 1)]

@@ -210,13 +210,7 @@ impl Node {
             read_wait_s: 0.0,
             write_wait_s: 0.0,
         };
-        (self.bytes_before_removal(task) > 0.0).then_some(phase)
-    }
-
-    /// Bytes that are written back before nothing is left of the removed files of a task.
-    fn bytes_before_removal(&self, task: u32) -> f64 {
-        let last = self.dirty.iter().rposition(|(file, _)| *file == File::Removed(task));
-        last.map_or(0.0, |last| self.dirty[..=last].iter().map(|(_, bytes)| bytes).sum())
+        (bytes_before_removal(&self.dirty, task) > 0.0).then_some(phase)
     }
 
     /// When the rates change next, if nothing is started before: a phase ends, a limit is reached.
@@ -370,11 +364,11 @@ impl Node {
         } else {
             inflow.min(drain_max)
         };
-        for at in 0..self.running.len() {
-            if let File::Removed(task) = self.running[at].file {
-                self.running[at].left = 1.0;
-                let wait_s = (self.bytes_before_removal(task) / drain).max(PHASE_MIN_S);
-                phase_s[at] = (wait_s, 0.0, wait_s);
+        for (phase, times_s) in self.running.iter_mut().zip(&mut phase_s) {
+            if let File::Removed(task) = phase.file {
+                phase.left = 1.0;
+                let wait_s = (bytes_before_removal(&self.dirty, task) / drain).max(PHASE_MIN_S);
+                *times_s = (wait_s, 0.0, wait_s);
             }
         }
         let growth = if limit.is_finite() { inflow - drain } else { 0.0 };
@@ -397,6 +391,12 @@ impl Node {
         }
         reader
     }
+}
+
+/// Dirty bytes that are written back before nothing is left of the removed files of a task.
+fn bytes_before_removal(dirty: &[(File, f64)], task: u32) -> f64 {
+    let last = dirty.iter().rposition(|(file, _)| *file == File::Removed(task));
+    last.map_or(0.0, |last| dirty[..=last].iter().map(|(_, bytes)| bytes).sum())
 }
 
 /// Adds bytes to those of a file, or to the end.
