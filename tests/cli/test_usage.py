@@ -66,7 +66,8 @@ def options_by_heading(verb):
     ("verb", "heading", "expected"),
     [
         ("forecast", ORACLE, {"--sql-id", "--since", "--until", "--block", "--method"}),
-        ("forecast", POSTGRES, {"--queryid", "--from"}),
+        ("forecast", POSTGRES, {"--queryid"}),
+        ("forecast", "Options", {"--to", "--from"}),
         ("record", POSTGRES, {"--postgres", "--query", "--explain", "--all"}),
     ],
 )
@@ -209,9 +210,10 @@ def test_an_old_recording_is_replaced_only_by_a_whole_one(spilled, tmp_path):
     assert (spilled.path / "meta.json").read_bytes() == kept
 
 
-def test_what_is_missing_is_told_in_the_words_of_the_help():
-    """Whose list of figures goes on."""
-    assert "figures:elapsed=773s,...; see: " in spillcast("forecast").stderr
+def test_a_missing_argument_is_explained_with_an_example():
+    hint = spillcast("forecast").stderr.splitlines()[1]
+    assert "figures:elapsed=773s,...; " in hint
+    assert "spillcast forecast run.spill --to " in hint
 
 
 def test_a_time_that_is_none_is_told_before_a_server_is_asked():

@@ -5,10 +5,7 @@ from spillcast.cli.options import Work
 from spillcast.cli.usage import Answer
 
 
-def demo(
-    engine: Engine = DEFAULT,
-    work: Work = None,
-) -> Answer:
+def demo(engine: Engine = DEFAULT, work: Work = None) -> Answer:
     """Run the whole loop on an engine, and compare.
 
     A query spills to slow temp storage and is recorded; fast storage is probed; the forecast is
@@ -21,7 +18,4 @@ def demo(
 
     with TerminalStage(STEPS) as stage:
         result = run_demo(stage, work, engine=engine)
-    return Answer(
-        lambda: document([result.case]),
-        lambda: demo_page(result),
-    )
+    return Answer(lambda: document([result.case]), lambda: demo_page(result))

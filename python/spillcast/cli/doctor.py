@@ -16,7 +16,4 @@ def doctor() -> Answer:
     from spillcast.report.machine import doctor_page
 
     diagnosis = diagnose()
-    return Answer(
-        lambda: written(diagnosis),
-        lambda: doctor_page(diagnosis),
-    )
+    return Answer(lambda: written(diagnosis), lambda: doctor_page(diagnosis))

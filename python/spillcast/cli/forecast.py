@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import (
-    ORACLE,
-    RECORDING,
-    REHEARSAL,
-    TARGET,
-)
+from spillcast.cli.options import ORACLE, RECORDING, REHEARSAL, TARGET
 from spillcast.cli.question import with_question
 from spillcast.cli.usage import Answer
 
@@ -79,9 +74,7 @@ def forecast(
     cpus: Annotated[
         int | None,
         typer.Option(
-            help="CPUs on the target machine (default: as recorded).",
-            min=1,
-            rich_help_panel=TARGET,
+            help="CPUs on the target machine (default: as recorded).", min=1, rich_help_panel=TARGET
         ),
     ] = None,
     cpu_quota: Annotated[
@@ -145,12 +138,7 @@ def forecast(
     from spillcast.errors import Refusal
     from spillcast.evidence.find import recordings_in
     from spillcast.forecast.ask import ask, forecasts_of
-    from spillcast.forecast.verdict import (
-        forecasts_document,
-        parse_costs,
-        priced,
-        refusal_document,
-    )
+    from spillcast.forecast.verdict import forecasts_document, parse_costs, priced, refusal_document
     from spillcast.forecast.work_memory.advice import cheapest, memory_cells, memory_document
     from spillcast.recording import Recording
     from spillcast.report.forecast import forecast_each_document, forecast_each_page, forecast_page
@@ -161,13 +149,7 @@ def forecast(
     check_options(rehearse, command, server, to)
     costs = parse_costs(cost or (), to)
     within_s = None if within is None else parse_duration_s(within, "--within")
-    question = replace(
-        question,
-        method=method,
-        exact=exact,
-        cpus=cpus,
-        cpu_quota=cpu_quota,
-    )
+    question = replace(question, method=method, exact=exact, cpus=cpus, cpu_quota=cpu_quota)
     with ExitStack() as stack:
         if rehearse is not None:
             duration_s = parse_duration_s(rehearse, "--rehearse")

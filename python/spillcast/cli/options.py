@@ -29,8 +29,8 @@ Budget = Annotated[
     str,
     typer.Option(
         metavar="LIMIT",
-        help="Time and bytes that a probe may take: 60s, 4G or 60s,4G; by default at most 10 % of "
-        "the free space.",
+        help="Limit of a probe in time and bytes: 60s, 4G or 60s,4G. It writes at most 10 % of the "
+        "free space unless bytes are given.",
     ),
 ]
 Work = Annotated[
@@ -134,51 +134,7 @@ Origin = Annotated[
     typer.Option(
         "--from",
         metavar="STORAGE",
-        help="Present storage of the temp files, if the evidence has no I/O times.",
-        rich_help_panel=POSTGRES,
-    ),
-]
-Execution = Annotated[
-    int | None,
-    typer.Option(
-        "--sql",
-        metavar="ID",
-        help="Only the SQL execution with this id, as in Spark's history server.",
-        min=0,
-        rich_help_panel=SPARK,
-    ),
-]
-Job = Annotated[
-    int | None,
-    typer.Option(
-        "--job", metavar="ID", help="Only the job with this id.", min=0, rich_help_panel=SPARK
-    ),
-]
-Executors = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="As if the application had so many executors, on nodes like today's.",
-        min=1,
-        rich_help_panel=SPARK,
-    ),
-]
-Cores = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="As if each executor had so many cores.",
-        min=1,
-        rich_help_panel=SPARK,
-    ),
-]
-ExecutorMemory = Annotated[
-    str | None,
-    typer.Option(
-        "--memory",
-        metavar="SIZE",
-        help="As if each executor had this heap, such as 16g, taken from the page cache.",
-        rich_help_panel=SPARK,
+        help="Storage that temp files are on now, if the evidence has no I/O times.",
     ),
 ]
 PageCache = Annotated[
@@ -230,6 +186,5 @@ Lenient = Annotated[
     ),
 ]
 Where = Annotated[
-    str | None,
-    typer.Option(metavar="CONDITION", help="Only waits that meet this SQL condition."),
+    str | None, typer.Option(metavar="CONDITION", help="Only waits that meet this SQL condition.")
 ]

@@ -6,16 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from spillcast.cli.options import (
-    Block,
-    ExecId,
-    Lenient,
-    RecordedTemp,
-    Since,
-    SqlId,
-    Until,
-    Where,
-)
+from spillcast.cli.options import Block, ExecId, Lenient, RecordedTemp, Since, SqlId, Until, Where
 from spillcast.cli.usage import Answer
 
 
@@ -136,10 +127,7 @@ def profile(
     result = result.top(top)
     if by_function:
         return Answer(result.to_json, lambda: functions_page(result, top))
-    return Answer(
-        result.to_json,
-        lambda: profile_page(result, histogram=histogram),
-    )
+    return Answer(result.to_json, lambda: profile_page(result, histogram=histogram))
 
 
 def _query(query: str, evidence: list[str], *, lenient: bool) -> Answer:

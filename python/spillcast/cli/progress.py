@@ -25,10 +25,7 @@ WIDE = 80
 
 
 class Show(Protocol):
-    """Progress of a bar: done, total (None: unknown), and bytes moved.
-
-    Without ``moved``, ``done`` itself is what is told, in the unit of the bar.
-    """
+    """Progress of a bar: done, total (None: unknown), and bytes moved (default: ``done``)."""
 
     def __call__(self, done: int, total: int | None = None, moved: int | None = None, /) -> None:
         """Report progress."""
@@ -46,40 +43,36 @@ def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
         yield lambda _text: None
         return
 
-    def write(text: str) -> None:
-        import shutil
-
-        width = shutil.get_terminal_size().columns - 1
-        write_over(text, width)
-
     try:
-        yield write
+        yield lambda text: write_over(text, _columns())
     finally:
         write_over("", 0)
 
 
+def _columns() -> int:
+    """Columns of the terminal, without the last, at which a line would wrap."""
+    import shutil
+
+    return shutil.get_terminal_size().columns - 1
+
+
 @contextmanager
 def reading_bar(evidence: Sequence[str | Path]) -> Iterator[Callable[[int], None]]:
-    """A bar that is fed with the bytes read of some files, or moves by itself where it is not."""
-    total = _bytes_of(evidence)
+    """A bar for reading files; its function takes the number of bytes read so far."""
+    paths = [Path(name) for name in evidence]
+    total = None
+    if all(path.is_file() for path in paths):
+        total = sum(path.stat().st_size for path in paths)
     more = f" and {len(evidence) - 1:,} more" if len(evidence) > 1 else ""
     with progress_bar(f"reading {evidence[0]}{more}") as show:
         yield lambda count: show(count, total)
-
-
-def _bytes_of(evidence: Sequence[str | Path]) -> int | None:
-    """Bytes of some files; None where one is no plain file."""
-    paths = [Path(name) for name in evidence]
-    if not all(path.is_file() for path in paths):
-        return None
-    return sum(path.stat().st_size for path in paths)
 
 
 @contextmanager
 def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
     """A bar with rate and time left on stderr, on a terminal, once work takes half a second.
 
-    What is never fed shows that it goes on, and for how long.
+    Without updates it shows the elapsed time.
     """
     if not _is_drawn_on():
         yield lambda _done, _total=None, _moved=None, /: None
@@ -124,7 +117,6 @@ class _Bar:
         from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
         from rich.text import Text
 
-        from spillcast.report.table import shortened
         from spillcast.text import visible
 
         bar = self
@@ -162,7 +154,7 @@ def progress_text(
     done: int, total: int | None, moved: int | None, unit: str, elapsed_s: float
 ) -> str:
     """``41 %  1.2 GiB  210 MiB/s  12 s left``: as much of it as is known."""
-    from spillcast.units import format_bytes, format_duration
+    from spillcast.units import format_bytes
 
     count = done if moved is None else moved
     rate = count / max(elapsed_s, 1e-3)
@@ -190,7 +182,7 @@ class TerminalStage:
         self._number = 0
         self._title = ""
         self._since = 0.0
-        self._alive = sys.stderr.isatty()
+        self._alive = _is_drawn_on()
 
     def __enter__(self) -> "TerminalStage":
         return self
@@ -227,16 +219,12 @@ class TerminalStage:
     def _show(self, detail: str) -> None:
         if not self._alive:
             return
-        import shutil
-
-        width = shutil.get_terminal_size().columns - 1
-        left = ""
+        width, left = _columns(), ""
         if self._end_s is not None:
             left_s = max(self._end_s - time.monotonic(), 0.0)
             left = f"  ({format_duration(round(left_s))} left at most)"
         room = max(width - len(detail) - len(left) - 2, 12)
-        line = f"{shortened(self._title, room)}  {detail}{left}"
-        write_over(line, width)
+        write_over(f"{shortened(self._title, room)}  {detail}{left}", width)
 
     def _finish(self, *, done: bool) -> None:
         if not self._title:

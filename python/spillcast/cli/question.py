@@ -3,62 +3,52 @@
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from spillcast.cli.options import (
-    Block,
-    Budget,
-    Confidence,
-    Cores,
-    Elapsed,
-    ExecId,
-    Execution,
-    ExecutorMemory,
-    Executors,
-    History,
-    Item,
-    Job,
-    Lenient,
-    Origin,
-    PageCache,
-    Progress,
-    Queryid,
-    RecordedTemp,
-    Since,
-    SqlId,
-    TempEvents,
-    Until,
-    Written,
-)
+import typer
+
+from spillcast.cli import options as shared
 
 if TYPE_CHECKING:
     from spillcast.forecast.question import Question
 
+_EXECUTION = "Only the SQL execution with this id, as in Spark's history server."
+_EXECUTORS = "Forecast for this number of executors, on nodes like today's."
+_MEMORY = "Forecast for this heap of each executor, such as 16g, taken from the page cache."
+
+
+def _of_spark(kind: Any, help_: str, *names: str, metavar: str = "N", **more: Any) -> Any:
+    """The type of an option for event logs of Spark."""
+    panel = shared.SPARK
+    option = typer.Option(*names, metavar=metavar, help=help_, rich_help_panel=panel, **more)
+    return Annotated[kind | None, option]
+
+
 #: Name, type and default of each option.
 _OPTIONS: tuple[tuple[str, Any, Any], ...] = (
-    ("item", Item, None),
-    ("confidence", Confidence, 0.9),
-    ("budget", Budget, "60s"),
-    ("temp", RecordedTemp, None),
-    ("elapsed", Elapsed, None),
-    ("history", History, None),
-    ("progress", Progress, None),
-    ("written", Written, None),
-    ("queryid", Queryid, None),
-    ("origin", Origin, None),
-    ("temp_events", TempEvents, None),
-    ("sql_id", SqlId, None),
-    ("exec_id", ExecId, None),
-    ("since", Since, None),
-    ("until", Until, None),
-    ("block", Block, None),
-    ("lenient", Lenient, False),
-    ("execution", Execution, None),
-    ("job", Job, None),
-    ("page_cache", PageCache, None),
-    ("executors", Executors, None),
-    ("cores", Cores, None),
-    ("memory", ExecutorMemory, None),
+    ("item", shared.Item, None),
+    ("confidence", shared.Confidence, 0.9),
+    ("budget", shared.Budget, "60s"),
+    ("temp", shared.RecordedTemp, None),
+    ("elapsed", shared.Elapsed, None),
+    ("history", shared.History, None),
+    ("progress", shared.Progress, None),
+    ("written", shared.Written, None),
+    ("queryid", shared.Queryid, None),
+    ("origin", shared.Origin, None),
+    ("temp_events", shared.TempEvents, None),
+    ("sql_id", shared.SqlId, None),
+    ("exec_id", shared.ExecId, None),
+    ("since", shared.Since, None),
+    ("until", shared.Until, None),
+    ("block", shared.Block, None),
+    ("lenient", shared.Lenient, False),
+    ("execution", _of_spark(int, _EXECUTION, "--sql", metavar="ID", min=0), None),
+    ("job", _of_spark(int, "Only the job with this id.", "--job", metavar="ID", min=0), None),
+    ("page_cache", shared.PageCache, None),
+    ("executors", _of_spark(int, _EXECUTORS, min=1), None),
+    ("cores", _of_spark(int, "Forecast for this number of cores per executor.", min=1), None),
+    ("memory", _of_spark(str, _MEMORY, "--memory", metavar="SIZE"), None),
 )
 _NAMES = {name for name, _, _ in _OPTIONS}
 

@@ -27,10 +27,7 @@ def check_options(
 
 
 def check_rehearse(
-    directories: Sequence[Path] | None,
-    pid: int | None,
-    explain: str | None,
-    server: str | None,
+    directories: Sequence[Path] | None, pid: int | None, explain: str | None, server: str | None
 ) -> None:
     """InputError for targets that `record` cannot run again, and for a missing directory."""
     from spillcast.errors import OptionConflict, PathMissing

@@ -36,10 +36,7 @@ def list_storages(
     from spillcast.storage.catalogue import matching, rows
 
     listed = rows() if pattern is None else matching(pattern)
-    return Answer(
-        lambda: catalogue_document(listed),
-        lambda: catalogue_page(listed),
-    )
+    return Answer(lambda: catalogue_document(listed), lambda: catalogue_page(listed))
 
 
 def managed() -> Answer:
@@ -80,10 +77,7 @@ def show(
     ops = _ops(storage, shown, op)
     groups = [group for op_ in ops for group in shown.of(op_) if group.count]
     groups = [group for group in groups if size_bytes in (None, group.size_class_bytes)]
-    return Answer(
-        lambda: described(shown, groups),
-        lambda: show_page(shown, ops, size_bytes),
-    )
+    return Answer(lambda: described(shown, groups), lambda: show_page(shown, ops, size_bytes))
 
 
 def _ops(text: str, storage: "Storage", op: str | None) -> list[str]:
@@ -120,7 +114,4 @@ def compare(
     compared = [resolve_storage(text) for text in storages]
     names = [storage.name for storage in compared]
     result = compare_storages(compared, names if len(set(names)) == len(names) else storages)
-    return Answer(
-        result.to_json,
-        lambda: comparison_page(result),
-    )
+    return Answer(result.to_json, lambda: comparison_page(result))

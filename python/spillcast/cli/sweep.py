@@ -125,8 +125,7 @@ def memory(
         int | None, typer.Option(min=2, help="Sizes in the range; powers of two by default.")
     ] = None,
     measure: Annotated[
-        int | None,
-        typer.Option(min=2, help="Sizes to measure; the others are forecast."),
+        int | None, typer.Option(min=2, help="Sizes to measure; the others are forecast.")
     ] = None,
     on: Annotated[
         list[str] | None,
@@ -205,10 +204,7 @@ def memory(
             sweep = sweep_memory(stage, opened, plan, places)
     cells = [point.cell for point in sweep.points]
     advice = None if within_s is None else cheapest(cells, within_s, costs)
-    return Answer(
-        lambda: sweep_document(sweep, advice),
-        lambda: memory_page(sweep, advice),
-    )
+    return Answer(lambda: sweep_document(sweep, advice), lambda: memory_page(sweep, advice))
 
 
 def _lab(name: str, *, named: bool) -> "Callable[[Path, Path | None], Lab]":

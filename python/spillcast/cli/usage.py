@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typer import Exit, Typer
-from typer._click.exceptions import NoArgsIsHelpError, NoSuchOption, UsageError
+from typer._click.exceptions import (
+    MissingParameter,
+    NoArgsIsHelpError,
+    NoSuchOption,
+    UsageError,
+)
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from spillcast.errors import UsageInvalid
@@ -150,11 +155,11 @@ def _mended(error: UsageError) -> str:
     sentence = re.split(r"(?<=\.) |\. ", help_text)[0]
     # Three dots say that more may follow.
     sentence = sentence if sentence.endswith("...") else sentence.rstrip(".")
-    lines = [f"{param.opts[-1]}: {sentence[0].lower()}{sentence[1:]}"] if sentence else []
+    parts = [f"{param.opts[-1]}: {sentence[0].lower()}{sentence[1:]}"] if sentence else []
     example = re.search(r"Example: (.+?)(?:\n\n|$)", _help_of(error), re.DOTALL)
-    if param is not None and example is not None:
-        lines.append(f"for example: {' '.join(example[1].split())}")
-    return "\n  ".join([*lines, see])
+    if isinstance(error, MissingParameter) and example is not None:
+        parts.append(f"as in: {' '.join(example[1].split())}")
+    return "; ".join([*parts, see])
 
 
 def _help_of(error: UsageError) -> str:
