@@ -21,6 +21,8 @@ atexit.register(CACHE.cleanup)
 os.environ["XDG_CACHE_HOME"] = CACHE.name
 os.environ["XDG_STATE_HOME"] = str(Path(CACHE.name) / "state")
 Path(CACHE.name).chmod(0o777)
+#: As workers of pytest-xdist have it, also without them: else output is as wide as their terminal.
+os.environ["COLUMNS"] = "80"
 
 # The first recording of a user names its capture source. Of those of the tests none is the first:
 # how the core was built and what the kernel allows changes nothing that they print.
