@@ -304,3 +304,12 @@ def test_a_literal_in_a_program_is_the_plan(tmp_path, text):
     path.write_text(text)
     counts = read_plan(path)
     assert (counts.writes.count, counts.elapsed_s) == (18432 / 8, 1.2041)
+
+
+def test_a_frame_needs_no_margin(tmp_path):
+    path = tmp_path / "plan.txt"
+    rule = f"+{'-' * 90}+\n"
+    rows = "".join(f"|{line:90}|\n" for line in ("QUERY PLAN", *TEXT_NODE.splitlines()))
+    path.write_text(rule + rows.replace("\n", "\n" + rule, 1) + rule)
+    counts = read_plan(path)
+    assert (counts.writes.count, counts.elapsed_s) == (18432 / 8, 1.2041)

@@ -351,3 +351,14 @@ def test_limits_that_spills_met_are_shown(tmp_path):
         read_plan(path)
     page = rank_postgres(str(path), [])
     assert [failure.calls for failure in page.exceeded] == [1, 1, 1]
+
+
+def test_a_plan_that_a_shipper_cut_is_named_and_the_rest_is_read(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_text(
+        TEXT + "2026-11-23 10:31:00.000 UTC [44] LOG:  duration: 5098.147 ms  plan:\n"
+        '\t{\n\t  "Query Text": "select 3",\n\t  "Plan": {\n\t    "Node Type": "Sort", ...\n'
+    )
+    logs = read_logs(path)
+    assert (len(logs.temp), len(logs.damaged)) == (3, 1)
+    assert "a.log" in logs.notes[0]

@@ -258,13 +258,15 @@ def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
 
 
 def _one_column(body: list[str], framed: bool) -> list[str]:
-    closed = all(line.rstrip()[-1:] in tuple(_BARS) for line in body if line.strip())
+    bars = tuple(_BARS)
+    if framed:
+        body = [line.lstrip()[1:] if line.lstrip()[:1] in bars else line for line in body]
+    if all(line.rstrip()[-1:] in bars for line in body if line.strip()):
+        body = [line.rstrip()[:-1] for line in body]
     # The column before the text is blank, or has the mark of a line that goes on.
-    blank = all(line.startswith((" ", *_WRAPS, *_BARS)) for line in body if line.strip())
+    blank = all(line.startswith((" ", *_WRAPS)) for line in body if line.strip())
     lines: list[str] = []
     for line in body:
-        line = line.lstrip()[1:] if framed and line.lstrip()[:1] in tuple(_BARS) else line
-        line = line.rstrip()[:-1] if closed else line
         mark = line[:1]
         line = _without_mark(line[1:] if blank or mark in _WRAPS else line)
         # psql's format "wrapped" ends a line that goes on, and begins the next, with a mark.

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, NoTempIo
+from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, InputError, NoTempIo
 from spillcast.evidence.choice import ambiguous_items, item_of
 from spillcast.evidence.counts import Bounds, Counts
 from spillcast.evidence.postgres import MARK
@@ -161,6 +161,14 @@ class Logs:
     times: Sequence[str] = ()
     #: Calls that failed at a limit of temp files.
     exceeded: Sequence[Exceeded] = ()
+    #: Errors of plans that are cut or damaged, and left out.
+    damaged: Sequence[InputError] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out."""
+        plans = format_count(len(self.damaged), "plan")
+        return [f"{plans} left out: {error.message}" for error in self.damaged[:1]]
 
 
 @dataclass
@@ -197,8 +205,12 @@ def _merged(path: Path, logs_by_file: Sequence[Logs]) -> Logs:
     plans = [plan for logs in logs_by_file for plan in logs.plans]
     times = [time for logs in logs_by_file for time in logs.times]
     exceeded = [failure for logs in logs_by_file for failure in logs.exceeded]
+    damaged = [error for logs in logs_by_file for error in logs.damaged]
     untimed = not any(file.elapsed_s for file in temp)
-    if not plans and not exceeded and untimed and path.is_file() and (pasted := _pasted(path)):
+    if damaged and not temp and not plans:
+        raise damaged[0]
+    is_pasted = not plans and not exceeded and not damaged and untimed and path.is_file()
+    if is_pasted and (pasted := _pasted(path)):
         _check_counted(path, pasted)
         return Logs(1, [], pasted, None)
     if not temp and not plans and not exceeded:
@@ -214,7 +226,7 @@ def _merged(path: Path, logs_by_file: Sequence[Logs]) -> Logs:
         )
     if not temp and not exceeded:
         _check_counted(path, plans)
-    return Logs(len(logs_by_file), temp, plans, _window_s(times), times, exceeded)
+    return Logs(len(logs_by_file), temp, plans, _window_s(times), times, exceeded, damaged)
 
 
 def _check_counted(path: Path, plans: Sequence[Mapping[str, Any]]) -> None:
@@ -239,10 +251,10 @@ def _of_blocks(file: Path, blocks: Iterator[bytes]) -> Logs:
     times: list[str] = []
     limits = ExceededLimits()
     with reading(file, HOW):
-        temp, plans = _read(file, entries_of(blocks, times), limits)
+        temp, plans, damaged = _read(file, entries_of(blocks, times), limits)
     temp = [temp_file for temp_file in temp if MARK not in (temp_file.query or "")]
     plans = [plan for plan in plans if MARK not in str(plan.get("Query Text", ""))]
-    return Logs(1, temp, plans, _window_s(times), times, limits.failures)
+    return Logs(1, temp, plans, _window_s(times), times, limits.failures, damaged)
 
 
 def _each_once(folder: Path) -> list[Path]:
@@ -274,9 +286,10 @@ def normal(query: str) -> str:
 
 def _read(
     file: Path, entries: Iterator[Entry], limits: ExceededLimits
-) -> tuple[list[TempFile], list[dict[str, Any]]]:
-    """Temp files with their statements and calls; plans, each of what it did itself."""
+) -> tuple[list[TempFile], list[dict[str, Any]], list[InputError]]:
+    """Temp files with their statements and calls; plans, each of what it did itself; damage."""
     temp: list[TempFile] = []
+    damaged: list[InputError] = []
     plans: list[tuple[str, dict[str, Any]]] = []
     sessions: dict[str, _Session] = {}
     session = ""
@@ -302,7 +315,11 @@ def _read(
         elif entry.level not in _BESIDE:
             its.unnamed = False
         if (match := LOGGED.match(entry.message)) is not None:
-            plan = logged_plan(entry.message, file)
+            plan = None
+            try:
+                plan = logged_plan(entry.message, file)
+            except InputError as error:
+                damaged.append(error)
             if plan is not None:
                 named = {"Query Text": entry.query} if entry.query else {"Query Text": ""}
                 plans.append((session, {**named, **plan, **_context(entry)}))
@@ -311,7 +328,7 @@ def _read(
             its.end_call(temp, _Call(seconds, duration["query"], _moment(entry.at or "")))
     for its in sessions.values():
         its.end(temp)
-    return temp, _without_inner(plans)
+    return temp, _without_inner(plans), damaged
 
 
 def _session(entry: Entry) -> str:
@@ -430,7 +447,7 @@ def counts_of_files(
         ("the log tells only how long the call took", _TIMES) if timed else None,
         files=len(files),
         statement=Statement(files[0].queryid, query, 1, len(calls)),
-        notes=["each temp file is assumed to be written once and read once"],
+        notes=["each temp file is assumed to be written once and read once", *logs.notes],
     )
 
 

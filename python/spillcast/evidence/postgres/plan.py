@@ -70,7 +70,8 @@ def read_plan(
         selected = picked(path, documents, item)
         spilling = sum(blocks_of(document["Plan"]) > 0 for document in documents)
     counts = counts_of_plan(selected, path=path, elapsed_s=elapsed_s, timed=timed)
-    return replace(counts, statement=_statement(selected, spilling))
+    notes = [*counts.notes, *([] if logs is None else logs.notes)]
+    return replace(counts, statement=_statement(selected, spilling), notes=notes)
 
 
 def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:

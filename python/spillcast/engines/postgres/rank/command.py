@@ -247,7 +247,7 @@ def _of_databases(
 def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
     logs = read_logs(path)
     statements = of_logs(logs, request)
-    unseen = []
+    unseen = [f"plans: {note}" for note in logs.notes]
     timed = any(statement.elapsed_s for statement in statements)
     if not logs.plans and timed:
         unseen.append(
