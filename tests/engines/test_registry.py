@@ -11,7 +11,14 @@ import pytest
 
 from cases import cases
 from spillcast import _core
-from spillcast.engines.registry import engine_of, engines, known_as, lab_of, work_memory_of
+from spillcast.engines.registry import (
+    engine_of,
+    engines,
+    feature_of,
+    known_as,
+    lab_of,
+    work_memory_of,
+)
 from spillcast.errors import ChoiceUnknown, EngineUnsupported
 from spillcast.lab.truth_file import read_truth
 
@@ -30,6 +37,16 @@ def test_who_offers_what():
     assert offered["move"] >= {"oracle", "duckdb", "postgres"}
     assert "oracle" in offered["collect"] - offered["lab"]
     assert "postgres" in {engine.name for engine in engines() if engine.server}
+
+
+def test_each_feature_can_be_imported():
+    offered = [
+        feature_of(engine, name)
+        for name in ("lab", "record", "move", "collect", "notice")
+        for engine in engines(name)
+    ]
+    assert all(map(callable, offered))
+    assert len(offered) >= 15
 
 
 def test_the_page_is_as_it_is_generated():

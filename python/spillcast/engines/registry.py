@@ -35,6 +35,15 @@ PACKAGES = {
     "sqlserver": "spillcast.engines.small:SQLSERVER",
 }
 
+#: What engines offer, by the name of the field, in words.
+_FEATURES = {
+    "lab": "experiments are made on it",
+    "record": "session of it is recorded",
+    "move": "move of its temp files is known",
+    "collect": "script collects its evidence",
+    "notice": "notice about its processes is known",
+}
+
 
 def engine_of(name: str) -> Engine:
     """The engine of a name. InputError where there is none."""
@@ -59,7 +68,7 @@ def feature_of(engine: Engine, name: str) -> Any:
     reference = getattr(engine, name)
     if reference is None:
         raise EngineUnsupported(
-            f"--engine {engine.name}: {engine.label} does not support this: it has no {name}"
+            f"--engine {engine.name}: {engine.label} does not support this: no {_FEATURES[name]}"
         )
     return _imported(reference)
 
