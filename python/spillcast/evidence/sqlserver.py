@@ -25,8 +25,8 @@ from spillcast.evidence.choice import Selection, ambiguous_items, item_of
 from spillcast.evidence.counts import Bounds, Counts, OpCounts, middle
 from spillcast.evidence.figures.figures import THREADS_MAX, counts_of_figures, with_io_bounds
 from spillcast.evidence.figures.numbers import number_of
-from spillcast.evidence.oracle.spooled import normal_name, spooled_of
-from spillcast.evidence.tables import BLANKS
+from spillcast.evidence.oracle.report_tables import table_lines
+from spillcast.evidence.oracle.spooled import Row, normal_name, rows_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, damaged, xml_of
@@ -260,20 +260,12 @@ FILE_STATS = (*_NEEDED_OF_FILES, "database_id", "database_name", "file_id", "typ
 HOW_QUERIES = f"export {', '.join(QUERY_STATS[:6])} of sys.dm_exec_query_stats"
 HOW_FILES = "export all columns of sys.dm_io_virtual_file_stats(2, NULL)"
 _FEEDBACK = re.compile(r"\s*\(\d+ rows? affected\)|Completion time:")
-Row = dict[str, str | None]
 
 
 def _rows(path: Path, names: Sequence[str], needed: Sequence[str], hint: str) -> list[Row]:
     """Rows of a view in CSV, or as SSMS copies or prints them."""
-    lines = unwrapped(text_of(path, hint)).translate(BLANKS).splitlines()
-    lines = [line for line in lines if not _FEEDBACK.match(line)]
-    spooled = spooled_of(path, lines, {normal_name(name): name for name in names})
-    for name in needed:
-        if name not in spooled.columns:
-            raise EvidenceIncomplete(f"{path}: it lacks the column {name}", hint)
-    for damage in spooled.damaged:
-        raise EvidenceDamaged(f"{path}: line {damage.line}: {damage.text}", hint)
-    return list(spooled.rows)
+    lines = [line for line in table_lines(path, hint) if not _FEEDBACK.match(line)]
+    return rows_of(path, lines, {normal_name(name): name for name in names}, needed, hint)
 
 
 def _number(path: Path, row: Row, name: str, hint: str) -> float:

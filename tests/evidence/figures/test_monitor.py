@@ -44,7 +44,8 @@ def test_the_published_case_in_each_form(written):
     share, samples = 430 / 773, 773
     error = 1.645 * (share * (1 - share) / samples) ** 0.5
     assert temp.time_bounds.lower == pytest.approx((share - error) * 773, rel=1e-3)
-    assert temp.time_bounds.upper == pytest.approx((share + error) * 773, rel=1e-3)
+    # No more than all waits for I/O, of which the report has 435 s to the second.
+    assert temp.time_bounds.upper == pytest.approx(min((share + error) * 773, 435.5), rel=1e-3)
     there = storage({("read", IO_BYTES): 310_000, ("write", IO_BYTES): 310_000})
     said = forecast(found, there)
     # The seed's sum with sizes matched, as both reads and writes take 310 us there.

@@ -3,7 +3,7 @@
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
@@ -134,7 +134,7 @@ def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
         writes=writes,
         time_bounds=times.within,
         cpu_s=report.cpu_s,
-        notes=notes + _notes_on_sizes(report),
+        notes=notes,
     )
 
 
@@ -179,7 +179,7 @@ def _of_statement(path: Path, report: Report, sql: Sql, selection: Selection) ->
         time_bounds=None if within.lower == within.upper else within,
         counts_follow_time=True,
         statement=Statement(selection.sql_id, None, round(runs), 1),
-        notes=notes + _notes_on_sizes(report),
+        notes=notes,
     )
 
 
@@ -187,22 +187,10 @@ def _moved(
     report: Report, share: float, times: TempTimes, selection: Selection
 ) -> tuple[OpCounts, OpCounts]:
     """Reads and writes of so large a share of all waits."""
-    counts, sizes = {}, {}
-    for op in OPS:
-        waits = report.waits[op].count.value if op in report.waits else 0.0
-        counts[op] = round(waits * share) or (1 if waits else 0)
-        sizes[op] = counts[op] * report.sizes.get(
-            op, float(OPERATION_BLOCKS * selection.block_bytes)
-        )
-    return times.moved(counts, sizes)
-
-
-def _notes_on_sizes(report: Report) -> list[str]:
-    if report.sizes:
-        return []
-    return [
-        f"there is no I/O by type of file: each I/O is assumed to move {OPERATION_BLOCKS} blocks"
-    ]
+    waits = {op: report.waits[op].count.value if op in report.waits else 0.0 for op in OPS}
+    counts = {op: round(count * share) or (1 if count else 0) for op, count in waits.items()}
+    size = float(OPERATION_BLOCKS * selection.block_bytes)
+    return times.moved(counts, {op: counts[op] * report.sizes.get(op, size) for op in OPS})
 
 
 def report_of(path: Path, text: str, hint: str) -> Report:
@@ -236,6 +224,12 @@ def report_of(path: Path, text: str, hint: str) -> Report:
         notes.append("the DB time follows from a wait's percentage of it")
     if database_s is None or database_s.value <= 0:
         raise EvidenceIncomplete(f"{path}: it has no DB time, and no percentages of it", hint)
+    sizes = _sizes(tables, span_s)
+    if not sizes:
+        notes.append(
+            "there is no I/O by type of file: "
+            f"each I/O is assumed to move {OPERATION_BLOCKS} blocks"
+        )
     left_out = _left_out(lists, waits)
     if left_out.high:
         (op,) = set(OPS) - waits.keys()
@@ -248,7 +242,7 @@ def report_of(path: Path, text: str, hint: str) -> Report:
         value_of(cpu),
         value_of(classes.get("User I/O")),
         waits,
-        _sizes(tables, span_s),
+        sizes,
         _statements(tables),
         notes,
         left_out,
@@ -339,9 +333,7 @@ def _by_op(waits: Iterator[Wait]) -> dict[str, Wait]:
         if wait.mean is not None and wait.count.value:
             product = wait.count * wait.mean
             if product.low <= wait.total.high and wait.total.low <= product.high:
-                wait = Wait(
-                    wait.event, wait.count, surer(wait.total, product), wait.mean, wait.share
-                )
+                wait = replace(wait, total=surer(wait.total, product))
         op = wait.event.lower().split()[2]
         former = chosen.get(op)
         if former is None or _fuller(wait.total, former.total):

@@ -53,7 +53,11 @@ def block_size(
     """
     if option is not None:
         return BlockSize(parse_block(option), "--block")
-    sizes = {size: path for path in parameters if (size := _spooled(path))}
+    sizes = {
+        size: path
+        for path in parameters
+        if (size := _possible(bytes_of(read_parameters(path), _PARAMETER)))
+    }
     if len(sizes) > 1:
         sizes_text = " and ".join(f"{format_bytes(size)} in {path}" for size, path in sizes.items())
         raise EvidenceMixed(f"{_PARAMETER} is {sizes_text}", "give the parameters of one database")
@@ -71,11 +75,6 @@ def header_of(path: Path) -> bytes:
     with suppress(InputError), opened(path) as file:
         return file.read(_HEADER_BYTES)
     return b""
-
-
-def _spooled(path: Path) -> int:
-    """The parameter as ``spillcast collect oracle`` spools it; 0 where it is missing or damaged."""
-    return _possible(parse_integer(read_parameters(path).get(_PARAMETER, "")))
 
 
 def _possible(size: int | None) -> int:

@@ -1,11 +1,10 @@
 """Rows of V$SQL_MONITOR and V$SQL_PLAN_MONITOR, exported as a table: one execution's figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from spillcast.errors import (
-    EvidenceDamaged,
     EvidenceIncomplete,
     NoTempIo,
     SelectionEmpty,
@@ -15,7 +14,7 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.oracle.ash.values import parse_integer
 from spillcast.evidence.oracle.monitored import Line, Monitored, counts_of_monitored
 from spillcast.evidence.oracle.report_tables import table_lines
-from spillcast.evidence.oracle.spooled import spooled_of
+from spillcast.evidence.oracle.spooled import Row, rows_of
 from spillcast.recording.event_names import OPS
 
 _NAMES = (
@@ -29,7 +28,6 @@ HOW = (
     "export both: select * from v$sql_monitor and select * from v$sql_plan_monitor where "
     "sql_id = '...', with set markup csv on"
 )
-Row = Mapping[str, str | None]
 
 
 def read(paths: Sequence[Path], selection: Selection) -> Counts:
@@ -59,14 +57,11 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
 
 
 def _rows(path: Path) -> list[Row]:
-    spooled = spooled_of(path, table_lines(path, HOW), {name: name for name in _NAMES})
-    lacks = [name for name in ("sql_id", "sql_exec_id") if name not in spooled.columns]
-    if lacks or not {_PLAN, _RUN} & spooled.columns.keys():
-        raise EvidenceIncomplete(f"{path}: it lacks the column {(lacks or [_RUN])[0].upper()}", HOW)
-    if spooled.damaged:
-        damage = spooled.damaged[0]
-        raise EvidenceDamaged(f"{path}: line {damage.line}: {damage.text}", HOW)
-    return list(spooled.rows)
+    names, needed = {name: name for name in _NAMES}, ("sql_id", "sql_exec_id")
+    rows = rows_of(path, table_lines(path, HOW), names, needed, HOW)
+    if rows and not {_PLAN, _RUN} & rows[0].keys():
+        raise EvidenceIncomplete(f"{path}: it lacks the column {_RUN}", HOW)
+    return rows
 
 
 def _by(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:

@@ -61,9 +61,6 @@ def _monitored(path: Path, report: "Element") -> Monitored:
     if target is None or stats is None:
         raise EvidenceIncomplete(f"{path}: it lacks its target or its stats", HOW)
     totals = _stats(stats)
-    database_s = totals.get("elapsed_time", 0) / 1e6
-    duration = target.findtext("duration") or "0"
-    lines = [_line(element) for element in report.iterfind("plan_monitor/operation")]
     text = target.findtext("sql_fulltext")
     return Monitored(
         path=path,
@@ -71,13 +68,13 @@ def _monitored(path: Path, report: "Element") -> Monitored:
         exec_id=target.get("sql_exec_id"),
         plan=target.get("sql_plan_hash") or target.findtext("plan_hash"),
         sql_text=None if text is None else struck_text(text),
-        elapsed_s=max(float(duration), 0.0),
-        database_s=database_s,
+        elapsed_s=max(float(target.findtext("duration") or "0"), 0.0),
+        database_s=totals.get("elapsed_time", 0) / 1e6,
         cpu_s=totals.get("cpu_time", 0) / 1e6,
         io_s=totals.get("user_io_wait_time", 0) / 1e6,
         requests={op: totals.get(f"{op}_reqs", 0) for op in OPS},
         bytes={op: totals.get(f"{op}_bytes", 0) for op in OPS},
-        lines=lines,
+        lines=[_line(element) for element in report.iterfind("plan_monitor/operation")],
         running=(target.findtext("status") or "").startswith("EXECUTING"),
     )
 
@@ -102,12 +99,8 @@ def _line(operation: "Element") -> Line:
 
 def _stats(stats: "Element") -> dict[str, int]:
     """Those that are numbers; others are times of day."""
-    stats_by_name = {}
-    for element in stats.iterfind("stat"):
-        text = (element.text or "").strip()
-        if re.fullmatch(r"\d+", text):
-            stats_by_name[element.get("name", "")] = _count(text)
-    return stats_by_name
+    texts = {its.get("name", ""): (its.text or "").strip() for its in stats.iterfind("stat")}
+    return {name: _count(text) for name, text in texts.items() if re.fullmatch(r"\d+", text)}
 
 
 def _count(text: str | None) -> int:

@@ -3,12 +3,13 @@
 import codecs
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
 
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
 from spillcast.gate import damaged, reading
 from spillcast.units import format_count
 
@@ -31,6 +32,8 @@ _QUOTED = re.compile(r"(?:> ?)+")
 _NULLS = {"", "null", "(null)"}
 
 _Split = Callable[[str], list[str]]
+#: Cells by column.
+Row = dict[str, str | None]
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Spooled:
     damaged: list[Damage]
 
     @property
-    def rows(self) -> Iterator[dict[str, str | None]]:
+    def rows(self) -> Iterator[Row]:
         """The rows by column."""
         for values in zip(*self.columns.values(), strict=True):
             yield dict(zip(self.columns, values, strict=True))
@@ -89,6 +92,19 @@ def spooled_of(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spo
         heading = split(head[at]) if head else []
         rows = enumerate(chain(head[at + 1 :], lines), start=at + 2)
         return _read_rows(path, heading, split, rows, names)
+
+
+def rows_of(
+    path: Path, lines: Iterable[str], names: Mapping[str, str], needed: Sequence[str], hint: str
+) -> list[Row]:
+    """The rows of a table. InputError where a column lacks or a line is damaged."""
+    spooled = spooled_of(path, lines, names)
+    for name in needed:
+        if name not in spooled.columns:
+            raise EvidenceIncomplete(f"{path}: it lacks the column {name}", hint)
+    for damage in spooled.damaged:
+        raise EvidenceDamaged(f"{path}: line {damage.line}: {damage.text}", hint)
+    return list(spooled.rows)
 
 
 def _unquoted(line: str) -> str:

@@ -120,34 +120,19 @@ def temp_on_flash(statistics: Statistics) -> TempOnFlash:
     for temp are taken as the share of blocks that was. A write to flash counts once for each of
     its mirrors, which is why a share is cut at 1.
     """
+
+    def share(op: str, flash: str) -> float | None:
+        blocks = statistics.total(f"physical {op}s")
+        temp_blocks = statistics.total(f"physical {op}s direct temporary tablespace")
+        temp_requests = statistics.total(f"physical {op} IO requests") * temp_blocks
+        if blocks <= 0 or temp_requests <= 0:
+            return None
+        return min(1.0, statistics.total(flash) * blocks / temp_requests)
+
     return TempOnFlash(
-        read=_share(
-            statistics,
-            flash="cell flash cache read hits for temp IO",
-            requests="physical read IO requests",
-            temp_blocks="physical reads direct temporary tablespace",
-            blocks="physical reads",
-        ),
-        write=_share(
-            statistics,
-            flash="cell writes to flash cache for temp IO",
-            requests="physical write IO requests",
-            temp_blocks="physical writes direct temporary tablespace",
-            blocks="physical writes",
-        ),
+        share("read", "cell flash cache read hits for temp IO"),
+        share("write", "cell writes to flash cache for temp IO"),
     )
-
-
-def _share(
-    statistics: Statistics, *, flash: str, requests: str, temp_blocks: str, blocks: str
-) -> float | None:
-    all_blocks = statistics.total(blocks)
-    if all_blocks <= 0:
-        return None
-    temp_requests = statistics.total(requests) * statistics.total(temp_blocks) / all_blocks
-    if temp_requests <= 0:
-        return None
-    return min(1.0, statistics.total(flash) / temp_requests)
 
 
 def _numbers(spooled: Spooled, name: str, damaged: list[Damage]) -> list[int | None]:

@@ -71,8 +71,8 @@ class Section:
     @property
     def temp(self) -> dict[str, tuple[int, Number, Number]]:
         """Waits for temp files by op."""
-        named = {event.split()[2]: wait for event, wait in self.waits.items() if _is_temp(event)}
-        return {op: wait for op, wait in named.items() if op in OPS}
+        temp = {event: wait for event, wait in self.waits.items() if is_like(event, TEMP_EVENTS)}
+        return {op: wait for event, wait in temp.items() if (op := event.split()[2]) in OPS}
 
     @property
     def runs(self) -> int:
@@ -108,9 +108,9 @@ def read(paths: list[Path], selection: Selection) -> Counts:
     (path,) = paths
     lines = list(_whole_lines(report_text(path, HOW).splitlines()))
     sections = list(_sections(path, lines))
-    spilling = [(section, spilled(path, section.lines, HOW)) for section in sections]
+    known = ((section, spilled(path, section.lines, HOW)) for section in sections)
     spilling = [
-        (section, blocks) for section, blocks in spilling if section.temp or blocks.written_blocks
+        (section, blocks) for section, blocks in known if section.temp or blocks.written_blocks
     ]
     if not spilling:
         if not any(section.has_waits or section.lines for section in sections):
@@ -142,10 +142,8 @@ def _figures(
         "the client's time between calls is not a part of the elapsed time here",
     ]
     elapsed = section.elapsed
-    moved = {
-        "read": blocks.read_blocks * section.runs,
-        "write": blocks.written_blocks * section.runs,
-    }
+    blocks_of_run = {"read": blocks.read_blocks, "write": blocks.written_blocks}
+    moved = {op: count * section.runs for op, count in blocks_of_run.items()}
     counts = {
         op: section.temp[op][0] if op in section.temp else -(-moved[op] // OPERATION_BLOCKS)
         for op in OPS
@@ -192,9 +190,7 @@ def _times(section: Section, counts: dict[str, int]) -> TempTimes:
     """Of the waits; where blocks have none, no longer than neither CPU time nor another wait."""
     listed = {op: wait[2] for op, wait in section.temp.items()}
     times = printed(listed.get("read"), listed.get("write"))
-    if all(op in listed or not counts[op] for op in OPS):
-        return times
-    if "total" not in section.calls:
+    if "total" not in section.calls or all(op in listed or not counts[op] for op in OPS):
         return times
     _, cpu, elapsed, _ = section.calls["total"]
     others_s = sum(total.value for _, _, total in section.waits.values())
@@ -229,17 +225,11 @@ def _of_coordinator(section: Section) -> tuple[float, float]:
 def _check(path: Path, section: Section, blocks: Spilled) -> None:
     """InputError for figures that contradict each other."""
     comparisons = []
-    if section.disk is not None:
+    if (disk := section.disk) is not None:
         read = blocks.read_blocks * section.runs
-        comparisons.append(
-            Held(
-                "sources-of-disk",
-                Number.exact(read),
-                f"{read:,} temp blocks read by row sources",
-                Number.exact(section.disk),
-                f"{section.disk:,} blocks in the column disk",
-            )
-        )
+        words, whole = f"{read:,} temp blocks read by row sources", Number.exact(disk)
+        disk_words = f"{disk:,} blocks in the column disk"
+        comparisons.append(Held("sources-of-disk", Number.exact(read), words, whole, disk_words))
     for op, (count, longest, total) in section.temp.items():
         name = f"direct path {op} temp"
         words = f"{format_duration(total.value)} of {name} in all"
@@ -333,7 +323,3 @@ def _event(line: str) -> tuple[str, int, Number, Number] | None:
 def _statement(head: list[str]) -> str:
     left_out = ("SQL ID", "TKPROF", "error", "Trace file", "Sort options", "--")
     return "\n".join(line for line in head if line.strip() and not line.startswith(left_out))
-
-
-def _is_temp(event: str) -> bool:
-    return is_like(event, TEMP_EVENTS)

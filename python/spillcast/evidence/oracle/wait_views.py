@@ -10,7 +10,7 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.figures.figures import OPERATION_BLOCKS, counts_of_figures, printed
 from spillcast.evidence.figures.numbers import ZERO, Held, Number, hold, number_of, rounded_number
 from spillcast.evidence.oracle.report_tables import FIGURES, table_lines
-from spillcast.evidence.oracle.spooled import spooled_of
+from spillcast.evidence.oracle.spooled import Row, spooled_of
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
 
@@ -25,7 +25,6 @@ _NAMES = (
 #: Columns of a session, or of all sessions of an instance.
 _OWNERS = ("inst_id", "sid", "session_id")
 _RULE = re.compile(r"\s*-+(\s+-+)+\s*")
-Row = Mapping[str, str | None]
 #: Waits and their seconds.
 Waited = tuple[float, Number]
 

@@ -1,6 +1,7 @@
 """Oracle's evidence of one run: traces of it, ASH, a flash cache's statistics, what spilled."""
 
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,6 +47,8 @@ from spillcast.tables import Table
 
 #: STAT lines stand at the end of a trace, which is read once more for them; not of a larger one.
 _TRACES_BYTES_MAX = 64 << 20
+#: The SQL_ID and number of a line of a plan.
+_Key = tuple[str | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -212,9 +215,12 @@ def read_traces(
         elapsed_s = sum(session["elapsed_us"] for session in read.sessions()) / 1e6
         wall_s = _wall_s(read)
     by_event: dict[str, list[dict[str, Any]]] = {}
+    calls = Counter[str]()
     for group in groups:
         if group["event"] is not None:
             by_event.setdefault(group["event"], []).append(group)
+        else:
+            calls[group["call"]] += group["count"]
     events = {name: _latency(name, event_groups) for name, event_groups in by_event.items()}
     names = [path.name for path in read.paths]
     return TraceEvidence(
@@ -223,7 +229,7 @@ def read_traces(
         elapsed_s,
         events,
         read.damaged_count(),
-        calls=_calls(groups) if sql_id is None else None,
+        calls=calls if sql_id is None else None,
         unmeasured=read.unmeasured(),
         notes=repeated_words(read.repeated),
     )
@@ -245,11 +251,11 @@ def _of_statement(groups: list[dict[str, Any]], sql_id: str) -> list[dict[str, A
     """The groups of one statement; InputError names those there are, the longest first."""
     matching_groups = [group for group in groups if group["sql"] == sql_id]
     if not matching_groups:
-        total_us: dict[str, int] = {}
+        total_us = Counter[str]()
         for group in groups:
             if group["sql"] and not group["idle"]:
-                total_us[group["sql"]] = total_us.get(group["sql"], 0) + group["total_us"]
-        known_ids = sorted(total_us, key=lambda sql: -total_us[sql])[:5]
+                total_us[group["sql"]] += group["total_us"]
+        known_ids = [sql for sql, _ in total_us.most_common(5)]
         raise SelectionEmpty(
             f"no line of the traces is of SQL_ID {sql_id}",
             f"there are: {', '.join(known_ids) or 'none'}",
@@ -261,7 +267,9 @@ def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:
     count = np.array([group["count"] for group in groups])
     total_us = np.array([group["total_us"] for group in groups], dtype=float)
     blocks = np.array([_blocks(group) for group in groups], dtype=float)
-    measured = blocks > 0
+    measured, sizes = blocks > 0, Counter[float]()
+    for size, operations in zip(blocks[measured].tolist(), count[measured].tolist(), strict=True):
+        sizes[size] += operations
     seconds, second_of = np.unique([group["second"] for group in groups], return_inverse=True)
     counts = np.bincount(second_of, weights=count, minlength=len(seconds))
     totals_s = np.bincount(second_of, weights=total_us, minlength=len(seconds)) / 1e6
@@ -271,35 +279,17 @@ def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:
         idle=bool(groups[0]["idle"]),
         count=int(count.sum()),
         total_s=float(total_us.sum() / 1e6),
-        blocks=float(np.average(blocks[measured], weights=count[measured]))
-        if measured.any()
-        else None,
+        blocks=float(np.average(blocks[measured], weights=count[measured])) if sizes else None,
         stretches=np.column_stack([counts, totals_s / counts]),
         seconds=seconds.astype(np.int64),
-        sizes=_sizes(groups),
+        sizes=sizes,
     )
-
-
-def _sizes(groups: list[dict[str, Any]]) -> dict[float, int]:
-    sizes: dict[float, int] = {}
-    for group in groups:
-        if blocks := _blocks(group):
-            sizes[blocks] = sizes.get(blocks, 0) + group["count"]
-    return sizes
 
 
 def _blocks(group: Mapping[str, Any]) -> int:
     """How many blocks each operation moves; 0 where no line, or a damaged one, tells it."""
     blocks = group["blocks"] or 0
     return blocks if 0 < blocks <= BLOCKS_MAX else 0
-
-
-def _calls(groups: list[dict[str, Any]]) -> dict[str, int]:
-    calls: dict[str, int] = {}
-    for group in groups:
-        if group["event"] is None:
-            calls[group["call"]] = calls.get(group["call"], 0) + group["count"]
-    return calls
 
 
 def _wall_s(read: Traces) -> float:
@@ -389,31 +379,25 @@ def _of_traces(paths: Sequence[Path], lenient: bool) -> list[RowSource]:
 
 def _lines(sources: Sequence[RowSource], areas: Sequence[dict[str, Any]]) -> list[SpillingLine]:
     """Of samples or STAT lines; else of the work areas, by their temp segments."""
-    passes: dict[tuple[str | None, int | None], int] = {}
-    names: dict[tuple[str | None, int | None], str] = {}
-    temp: dict[tuple[str | None, int | None], int] = {}
+    passes, temp = Counter[_Key](), Counter[_Key]()
+    names: dict[_Key, str] = {}
     for area in areas:
         key = area["sql_id"], area["plan_line"]
-        passes[key] = max(passes.get(key, 0), area["passes"] or 0)
+        passes[key] = max(passes[key], area["passes"] or 0)
         names[key] = (area["operation"] or "").replace("-", " ")
-        temp[key] = temp.get(key, 0) + (area["temp_bytes"] or 0)
+        temp[key] += area["temp_bytes"] or 0
     shares: list[tuple[str | None, int | None, str, float, int | None]] = [
         (source.sql_id, source.plan_line, source.operation, share, source.passes)
         for source, share in spilling(sources)
         if source.plan_line is not None
     ]
     if not shares and (total := sum(temp.values())):
-        ranked = sorted(temp, key=lambda key: -temp[key])
-        shares = [(*key, "", temp[key] / total, None) for key in ranked if temp[key]]
+        shares = [(*key, "", size / total, None) for key, size in temp.most_common() if size]
     return [
         SpillingLine(
-            sql,
-            line,
-            name or names.get((sql, line), ""),
-            share,
-            passes.get((sql, line), operation_line),
+            *(key := (sql, line)), name or names.get(key, ""), share, passes.get(key, its_passes)
         )
-        for sql, line, name, share, operation_line in shares
+        for sql, line, name, share, its_passes in shares
     ]
 
 

@@ -78,14 +78,8 @@ def listing(executions: Sequence[Execution]) -> list[str]:
     for execution in (execution for execution in executions if execution in longest):
         keys = (execution.sql_id, execution.exec_id, execution.instance, execution.session)
         words = ("-" if key is None else str(key) for key in keys)
-        table.append(
-            [
-                execution.began,
-                format_duration(execution.elapsed_s),
-                f"{execution.samples:,}",
-                *words,
-            ]
-        )
+        lasted = format_duration(execution.elapsed_s)
+        table.append([execution.began, lasted, f"{execution.samples:,}", *words])
     lines = aligned(table)
     more = len(executions) - len(longest)
     return [*lines, f"and {more:,} shorter ones"] if more else lines
@@ -203,9 +197,6 @@ def _clock(ash: Ash, time_ns: int) -> str:
 
 def _options_that_choose(executions: Sequence[Execution]) -> str:
     """The options that tell these apart."""
-    ambiguous_options = {
-        "--sql-id": len({execution.sql_id for execution in executions}) > 1,
-        "--exec-id": len({execution.exec_id for execution in executions}) > 1,
-    }
-    options = [option for option, differs in ambiguous_options.items() if differs]
+    names = {"--sql-id": "sql_id", "--exec-id": "exec_id"}
+    options = [o for o, name in names.items() if len({getattr(e, name) for e in executions}) > 1]
     return ", ".join([*options, "--since and --until"]) + ", or export it alone"
