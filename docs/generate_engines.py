@@ -1,4 +1,4 @@
-"""What the registry of engines says, elsewhere: ``python docs/generate_engines.py`` writes it.
+"""Writes the registry of engines to other files: ``python docs/generate_engines.py``.
 
 engines.md is the table of ``spillcast engines``. The recorder reads the names of temp files from
 temp_names.tsv, without Python. With the files of ``verify -o FILE``, the median errors of their

@@ -19,7 +19,7 @@ ENGINE = Engine(
     coverage=Coverage(
         live=f"{BY_PROCESS}, clickhouse DSN",
         evidence="system.query_log: exact counts of a query, clickhouse EXPORT",
-        parallel="each thread is recorded; from afar max_threads bounds them",
+        parallel="each thread is recorded; with the log alone max_threads bounds them",
         cure="max_bytes_before_external_*, max_bytes_in_join, by the peak of memory in the log",
     ),
 )
