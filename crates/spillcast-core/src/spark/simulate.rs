@@ -7,7 +7,7 @@
 //! recorded storage is work, which takes as long on any.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use super::application::{Application, Task};
 use super::node::{File, Node, NodeStorage, Phase, Read};
@@ -147,6 +147,8 @@ struct Cluster<'a> {
     node_of_executor: Vec<usize>,
     is_there: Vec<bool>,
     free_slots: Vec<u32>,
+    /// Executors with free slots, that with the most last.
+    by_free_slots: BTreeSet<(u32, Reverse<usize>)>,
     /// Tasks that wait for a slot, by job and stage, the first first.
     queues: BTreeMap<(usize, u32), VecDeque<u32>>,
     tasks_of_stage: Vec<Vec<u32>>,
@@ -186,6 +188,7 @@ impl<'a> Cluster<'a> {
             node_of_executor,
             is_there: vec![false; application.executors.len()],
             free_slots: vec![0; application.executors.len()],
+            by_free_slots: BTreeSet::new(),
             queues: BTreeMap::new(),
             tasks_left: tasks_of_stage.iter().map(Vec::len).collect(),
             tasks_of_stage,
@@ -237,6 +240,14 @@ impl<'a> Cluster<'a> {
         (self.application.executors[executor].cores / self.application.task_cpus()).max(1)
     }
 
+    fn set_free_slots(&mut self, executor: usize, free: u32) {
+        self.by_free_slots.remove(&(self.free_slots[executor], Reverse(executor)));
+        self.free_slots[executor] = free;
+        if free > 0 {
+            self.by_free_slots.insert((free, Reverse(executor)));
+        }
+    }
+
     /// Puts what may begin now into the queue of events.
     fn schedule(&mut self, now_s: f64) {
         for (at_s, point) in self.order.take_ready() {
@@ -260,13 +271,14 @@ impl<'a> Cluster<'a> {
             }
             Point::StageEnd(at) => self.outcome.stages[at].end_s = now_s,
             Point::ExecutorAdded(at) => {
-                (self.is_there[at], self.free_slots[at]) = (true, self.slots(at));
+                self.is_there[at] = true;
+                self.set_free_slots(at, self.slots(at));
                 return self.dispatch(now_s);
             }
             // Its tasks go on to their ends.
             Point::ExecutorRemoved(at) => {
-                (self.is_there[at], self.free_slots[at]) = (false, 0);
-                return;
+                self.is_there[at] = false;
+                return self.set_free_slots(at, 0);
             }
         }
         self.order.reached(point, now_s);
@@ -281,18 +293,13 @@ impl<'a> Cluster<'a> {
     fn dispatch(&mut self, now_s: f64) {
         let mut changed = vec![false; self.nodes.len()];
         while let Some(mut queue) = self.queues.first_entry() {
-            let free = self.free_slots.iter().enumerate();
-            let Some((executor, _)) =
-                free.max_by_key(|&(at, &free)| (free, Reverse(at))).filter(|(_, free)| **free > 0)
-            else {
-                break;
-            };
+            let Some(&(free, Reverse(executor))) = self.by_free_slots.last() else { break };
             let task = queue.get_mut().pop_front();
             if queue.get().is_empty() {
                 queue.remove();
             }
             let Some(task) = task else { continue };
-            self.free_slots[executor] -= 1;
+            self.set_free_slots(executor, free - 1);
             self.executor_of_task[task as usize] = executor as u32;
             let node = self.node_of_executor[executor];
             if !changed[node] {
@@ -412,7 +419,9 @@ impl<'a> Cluster<'a> {
             return self.nodes[node].start(next);
         }
         let executor = self.executor_of_task[task as usize] as usize;
-        self.free_slots[executor] += u32::from(self.is_there[executor]);
+        if self.is_there[executor] {
+            self.set_free_slots(executor, self.free_slots[executor] + 1);
+        }
         self.tasks_left[stage] -= 1;
         if self.tasks_left[stage] == 0 {
             self.reach(Point::StageEnd(stage), now_s);
