@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 
 from cases import cases
@@ -89,8 +90,6 @@ def fio(tmp_path, name, depth):
 
 def waits_of(output):
     """The requests of a recording: event, op, offset, bytes, and whether temp."""
-    import pyarrow.parquet as pq
-
     waits = pq.read_table(output / "waits.parquet").to_pylist()
     return [row for row in waits if row["event"].startswith("io_uring_")]
 
@@ -125,7 +124,7 @@ def test_temp_files_that_are_told_later_overlap_as_well(tmp_path):
 def test_page_faults_that_read_a_file(tmp_path):
     # A file system in memory has no page to read.
     command = target("fault", tmp_path / "mapped.parquet", 40)
-    _, said, capture = record(tmp_path, command, "--capture", "bpf")
+    output, said, capture = record(tmp_path, command, "--capture", "bpf")
     read, major = map(int, said.splitlines()[0].split())
     if read < 40:
         pytest.skip(f"{tmp_path} stays in memory")
@@ -134,6 +133,10 @@ def test_page_faults_that_read_a_file(tmp_path):
     assert capture["file_faults"] >= 40
     assert capture["file_faults"] == pytest.approx(major, abs=20)
     assert capture["file_fault_s"] > 0
+    # The kernel's mark of a thread that waits for I/O tells the same.
+    waits = pq.read_table(output / "waits.parquet").to_pylist()
+    waited_s = sum(row["elapsed_ns"] for row in waits if row["event"] == "other I/O") / 1e9
+    assert waited_s >= 0.9 * capture["file_fault_s"]
     assert f"{capture['file_faults']} page fault" in said
 
 

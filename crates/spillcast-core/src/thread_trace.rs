@@ -54,9 +54,10 @@ impl Recorded {
         self.start_ns + self.elapsed_ns
     }
 
-    /// What is not is a thread that waits for something else.
+    /// Calls on files and waits for writeback; what is neither is a thread that waits for something
+    /// else.
     pub fn on_file(&self) -> bool {
-        self.op != Op::Null || self.file != NONE
+        self.op != Op::Null || self.file != NONE || self.temp
     }
 
     /// Reads or writes a temp file.
@@ -66,7 +67,7 @@ impl Recorded {
 
     /// Makes, resizes, syncs or removes a temp file.
     pub fn changes(&self) -> bool {
-        self.temp && self.op == Op::Null
+        self.temp && self.op == Op::Null && self.file != NONE
     }
 
     pub fn offset(&self) -> Option<u64> {

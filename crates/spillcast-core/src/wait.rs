@@ -80,10 +80,9 @@ impl Wait {
     pub fn check(&self) {
         let not_negative = |number: Option<i64>| number.is_none_or(|number| number >= 0);
         debug_assert!(self.elapsed_ns >= 0, "{self:?}");
-        let changes = self.file.is_some() && self.bytes.is_none();
         debug_assert!(
-            self.op != Op::Null || !self.temp || changes,
-            "what is temp and moves no bytes changes a file: {self:?}"
+            self.op != Op::Null || !self.temp || self.bytes.is_none(),
+            "what is temp and has no operation moves no bytes: {self:?}"
         );
         debug_assert!(not_negative(self.bytes) && not_negative(self.cpu_before_ns), "{self:?}");
         debug_assert!(self.line.is_none_or(|line| line > 0), "{self:?}");

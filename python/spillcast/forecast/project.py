@@ -26,6 +26,7 @@ from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehear
 from spillcast.forecast.warnings import quota_words, warnings_of
 from spillcast.forecast.workload import Workload
 from spillcast.recording.completeness import DIFFERENCE_MAX
+from spillcast.recording.event_names import WRITEBACK
 from spillcast.storage.storage import Storage
 from spillcast.units import format_duration
 
@@ -296,9 +297,17 @@ def _terms(baseline: Baseline, projected: Projection) -> list[Term]:
         )
     ]
     terms = [*_with_drift(baseline.rest, projected.drift_s), *io_terms]
-    if count := sum(change.count for change in workload.changes):
-        changes_s = baseline.changes_s, projected.changes_s
-        terms.append(Term(CHANGES, None, None, count, *changes_s))
+    waits = [change for change in workload.changes if change.event == WRITEBACK]
+    writeback_s = baseline.writeback_s, projected.writeback_s
+    if waits:
+        count = sum(change.count for change in waits)
+        terms.append(Term(WRITEBACK, None, None, count, *writeback_s))
+    if count := sum(change.count for change in workload.changes if change not in waits):
+        today_s, target_s = (
+            baseline.changes_s - writeback_s[0],
+            projected.changes_s - writeback_s[1],
+        )
+        terms.append(Term(CHANGES, None, None, count, today_s, target_s))
     return terms
 
 

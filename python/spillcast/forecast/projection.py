@@ -21,11 +21,12 @@ from spillcast.forecast.cpu import (
     machine_change,
     rehearsed_change,
 )
-from spillcast.forecast.load import Latency, counts, latencies, operations, rehearsed
+from spillcast.forecast.load import Latency, Load, counts, latencies, operations, rehearsed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, Term
 from spillcast.forecast.threads.overlap import Overlap, Simulated, Threads
 from spillcast.forecast.threads.page_cache import missed, storage_share
 from spillcast.forecast.workload import CaptureOverhead, TempChanges, Workload
+from spillcast.recording.event_names import WRITEBACK
 from spillcast.storage.model import behaviour_of
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import INSTANT
@@ -71,8 +72,10 @@ class Baseline:
     estimators: Collection[str]
     #: Temp I/O, by load.
     io_s: Sequence[float]
-    #: Calls that create, resize, sync or remove temp files.
+    #: Calls that create, resize, sync or remove temp files, and waits for writeback.
     changes_s: float
+    #: Of ``changes_s``, waits for writeback.
+    writeback_s: float
     #: Time outside all calls on temp files.
     remainder_s: float
     #: Cost of recording, its part outside temp operations, and the standard error of that part.
@@ -124,6 +127,7 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
     io_scale, scale = workload.io_scale * overlap.of_waits, workload.scale
     recorded_io_s = [io_scale * load.total_s for load in loads]
     changes_s = scale * overlap.of_waits * sum(change.total_s for change in workload.changes)
+    writeback_s = scale * overlap.of_waits * _writeback_s(workload.changes)
     recorded_rest_s = max(workload.total_s - sum(recorded_io_s) - changes_s, 0.0)
     # Operations of a kind that was not recorded contain no cost of recording.
     recorded_kinds = {load.kind for load in workload.recorded_loads}
@@ -145,6 +149,7 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
         estimators=estimators,
         io_s=[s - inside for s, inside in zip(recorded_io_s, inside_s, strict=True)],
         changes_s=changes_s,
+        writeback_s=writeback_s,
         remainder_s=remainder_s,
         cost_s=cost_s,
         outside_cost_s=outside_s,
@@ -232,6 +237,8 @@ class Projection:
     #: Calls that change temp files, and their part for which the target has no figures.
     changes_s: float
     changes_kept_s: float
+    #: Of ``changes_s``, waits for writeback.
+    writeback_s: float
     #: Time outside temp I/O, without ``drift_s``.
     rest_s: float
     #: Change of CPU time by caches and compression, and its standard error.
@@ -272,6 +279,7 @@ class Projection:
             io_s=[factor * s for s in self.io_s],
             changes_s=factor * self.changes_s,
             changes_kept_s=factor * self.changes_kept_s,
+            writeback_s=factor * self.writeback_s,
             drift_s=total_s - factor * temp_s - self.rest_s,
         )
 
@@ -284,7 +292,7 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     workload = baseline.workload
     loads, threads = workload.loads, workload.threads
     _check_figures(workload, storage)
-    changes = _changes_on(storage, workload.changes)
+    changes = _changes_on(storage, workload)
     replayed_s = _replayed_s(workload, storage) if REPLAY in baseline.estimators else None
     page_cache = threads.page_cache(loads) if cached else None
     behaviour = None if storage.source.instant else behaviour_of(storage, access="buffered")
@@ -321,6 +329,7 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
         io_s=io_s,
         changes_s=wait_s * changes.total_s,
         changes_kept_s=wait_s * changes.kept_s,
+        writeback_s=wait_s * changes.writeback_s,
         rest_s=baseline.remainder_s + baseline.limits_s,
         drift_s=max(cpu_s * drift_s, baseline.min_drift_s),
         drift_error_s=cpu_s * hypot(cpu.error_s, COMPRESSING_SPREAD * compressing_s),
@@ -392,20 +401,43 @@ class _Changes:
     #: Seconds of all calls, and of those without figures, which keep their recorded time.
     total_s: float
     kept_s: float
+    #: Of all, waits for writeback.
+    writeback_s: float
 
 
-def _changes_on(storage: Storage, changes: Sequence[TempChanges]) -> _Changes:
+def _writeback_s(changes: Sequence[TempChanges]) -> float:
+    return sum(change.total_s for change in changes if change.event == WRITEBACK)
+
+
+def _changes_on(storage: Storage, workload: Workload) -> _Changes:
+    changes = workload.changes
     if storage.source.instant:
-        return _Changes({}, 0.0, 0.0)
+        return _Changes({}, 0.0, 0.0, 0.0)
     mean_s = {change.event: change.mean_s for change in storage.changes if change.count}
     times = {
         change.event: change.count * mean_s[change.event] / change.total_s
         for change in changes
         if change.event in mean_s and change.total_s > 0
     }
+    writeback_s = _writeback_s(changes)
+    if writeback_s and WRITEBACK not in times:
+        times[WRITEBACK] = _writeback_times(storage, workload.recorded_loads, writeback_s)
     kept_s = sum(change.total_s for change in changes if change.event not in times)
     moved_s = sum(change.total_s * times.get(change.event or "", 0.0) for change in changes)
-    return _Changes(times, moved_s + kept_s, kept_s)
+    return _Changes(times, moved_s + kept_s, kept_s, writeback_s * times.get(WRITEBACK, 0.0))
+
+
+def _writeback_times(storage: Storage, loads: Sequence[Load], writeback_s: float) -> float:
+    """How many times as long waits for writeback are there: as writes with their writeback are.
+
+    A write to the page cache is paid for later. A storage's figures contain the entire cost of a
+    write, or were measured with a page cache as small as the recorded one: no wait grows there.
+    """
+    writes = [load for load in loads if load.op == "write"]
+    recorded_s = sum(load.total_s for load in writes) + writeback_s
+    means = latencies(storage, writes, 1.0)
+    target_s = sum(load.count * mean.mean_s for load, mean in zip(writes, means, strict=True))
+    return min(target_s / recorded_s, 1.0)
 
 
 def _check_figures(workload: Workload, storage: Storage) -> None:

@@ -18,6 +18,7 @@ from spillcast.forecast.result import (
 )
 from spillcast.forecast.work_memory import WorkMemory
 from spillcast.recording.completeness import recorded_words
+from spillcast.recording.event_names import WRITEBACK
 from spillcast.units import format_bytes, format_duration, format_setting
 
 #: What bounds the time of a query that was seen in part.
@@ -166,7 +167,8 @@ def _observed_s(query: Forecast) -> float:
 
 def _staying(query: Forecast) -> list[Term]:
     """The parts of it that do not move with the storage, but for what recording cost."""
-    return [t for t in query.terms if t.op is None and t.name not in (CHANGES, RECORDING)]
+    moving = (CHANGES, WRITEBACK, RECORDING)
+    return [t for t in query.terms if t.op is None and t.name not in moving]
 
 
 def _term_s(query: Forecast, name: str) -> float:

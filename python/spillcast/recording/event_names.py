@@ -5,6 +5,8 @@ from fnmatch import fnmatchcase
 OPS = ("read", "write")
 #: The waits that a spill to temp makes.
 TEMP_EVENTS = "direct path * temp"
+#: A thread's wait for room in memory that pages of temp files leave once they are written back.
+WRITEBACK = "writeback"
 #: The waits of a session for files of tables that other processes read for it.
 DATA_READ_BY_OTHERS = ("AioIoCompletion",)
 

@@ -27,7 +27,13 @@ WAITS = (
     Described("session", "int64", False, "thread id (Linux) or session id (Oracle)", 4711),
     Described("event", NAME, False, "system call or wait event", "pread64"),
     Described("op", NAME, True, "read, write, or null for neither", "read"),
-    Described("temp", "bool", False, "whether it reads, writes or changes a temp file", True),
+    Described(
+        "temp",
+        "bool",
+        False,
+        "whether it reads, writes or changes a temp file, or waits for writeback of such",
+        True,
+    ),
     Described("file", NAME, True, "path, or file number", "/t/duckdb_temp_storage_DEFAULT-0.tmp"),
     Described(
         "offset",

@@ -190,8 +190,8 @@ class _Rows:
         start = waits["start_ns"].values
         end = start + waits["elapsed_ns"].values
         temp, op_known = waits["temp"].values, waits["op"].is_valid()
-        # Any other row is a thread that waits, and not for a file.
-        on_file = op_known | waits["file"].is_valid()
+        # Calls on files and waits for writeback; any other row is a thread that waits.
+        on_file = op_known | waits["file"].is_valid() | temp
         blocked = waits["blocked"].filled(True)
         woken_by = _number_of(sessions, waits["woken_by"])
         cpu = waits["cpu_before_ns"]

@@ -64,7 +64,7 @@ def _observed_in(recording: Recording) -> Storage:
 
 
 def _changes_ns(recording: Recording) -> list[tuple[str, list[int]]]:
-    """The calls that change temp files and their latencies, from single waits."""
+    """The calls that change temp files, writeback, and their latencies, from single waits."""
     waits = recording.temp_changes.select(["event", "elapsed_ns"])
     event, elapsed_ns = waits["event"], waits["elapsed_ns"].values
     return [(name, elapsed_ns[event.equals(name)].tolist()) for name in sorted(event.unique())]

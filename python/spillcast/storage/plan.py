@@ -31,14 +31,14 @@ def moved_waits(recording: Recording) -> Table:
 def _acting_waits(recording: Recording) -> Table:
     """The temp waits that moved bytes or changed a file, by start."""
     waits = recording.waits
-    acting = (waits["bytes"].filled(0) > 0) | waits["op"].is_null()
+    acting = (waits["bytes"].filled(0) > 0) | (waits["op"].is_null() & waits["file"].is_valid())
     return waits.filter(waits["temp"].values & acting)
 
 
 def _changes(waits: Table) -> Column:
-    """By row, the call where it changes a file; null where it reads or writes."""
-    event = waits["event"].cast(TEXT)
-    return replace(event, values=np.where(waits["op"].is_null(), event.values, -1))
+    """By row, the call where it changes a file; null where it reads or writes, or only waits."""
+    event, changes = waits["event"].cast(TEXT), waits["op"].is_null() & waits["file"].is_valid()
+    return replace(event, values=np.where(changes, event.values, -1))
 
 
 def plan(recording: Recording, *, with_changes: bool = False) -> Table:

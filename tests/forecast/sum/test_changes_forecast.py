@@ -7,6 +7,7 @@ import pytest
 from evidence import recording, storage
 from spillcast.forecast import forecast
 from spillcast.forecast.result import CHANGES
+from spillcast.recording.event_names import WRITEBACK
 from spillcast.recording.schema import SECONDS, WAITS
 from spillcast.storage.observed import observed
 from spillcast.storage.storage import Changes, Storage
@@ -28,7 +29,8 @@ def changed(run, calls=CALLS):
         for _ in range(count):
             rows.append(
                 {"start_ns": at_ns, "elapsed_ns": elapsed_ns, "session": 0, "event": event,
-                 "op": None, "temp": True, "file": "/t/spill", "blocked": True}
+                 "op": None, "temp": True, "file": None if event == WRITEBACK else "/t/spill",
+                 "blocked": True}
             )  # fmt: skip
             at_ns += elapsed_ns + 1000
         seconds.append(
@@ -109,6 +111,24 @@ def test_several_threads_share_them(tmp_path):
     assert term(forecast(run, fast)).forecast_s == 0
     slow = there(("ftruncate", 8_000_000), ("unlink", 4_000_000))
     assert term(forecast(run, slow)).forecast_s == pytest.approx(1.0, rel=0.02)
+
+
+def test_waits_for_writeback_move_as_writes_with_them_do(tmp_path):
+    """Writes took 1 s and 2 s of writeback; 0.2 s there, so that a fifteenth is left."""
+    calls = [*CALLS, (WRITEBACK, 20, 100_000_000)]
+    run = changed(recording(tmp_path / "run.spill", LOADS, elapsed_s=10.0, cpu_s=5.0), calls)
+    said = forecast(run, there(("ftruncate", 4_000_000), ("unlink", 2_000_000)))
+    [writeback] = [term for term in said.terms if term.name == WRITEBACK]
+    assert (writeback.count, writeback.baseline_s) == (20, pytest.approx(2.0))
+    assert writeback.forecast_s == pytest.approx(2 / 15)
+    assert (term(said).count, term(said).forecast_s) == (150, pytest.approx(0.5))
+    assert said.ceiling_s == pytest.approx(6.5)
+    assert said.forecast_s == pytest.approx(6.5 + 0.2 + 0.5 + 2 / 15)
+    slower = replace(storage({("write", 256 * KIB): 80_000_000}), name="slower")
+    [kept] = [term for term in forecast(run, slower).terms if term.name == WRITEBACK]
+    assert kept.forecast_s == pytest.approx(2.0)
+    # The storage of the recording itself.
+    assert forecast(run, observed(run)).forecast_s == pytest.approx(10.0)
 
 
 def test_the_storage_of_a_recording_has_them(run, tmp_path):

@@ -25,6 +25,10 @@ use requests::Held;
 /// The event of a thread that had left the CPU by itself outside of its I/O.
 const BLOCKED: &str = "blocked";
 
+/// The events of a thread for which the kernel did I/O outside of its calls.
+const WRITEBACK: &str = "writeback";
+const OTHER_IO: &str = "other I/O";
+
 /// The event of a thread that used its core only to ask whether another had done its I/O.
 const SPINNING: &str = "spinning";
 
@@ -140,7 +144,9 @@ impl Assembler {
             }
             Event::Call(call, _) => self.descriptor_call(call),
             Event::Named { call, inside, path } => self.change_by_path(call, inside, path),
-            Event::Blocked { tid, block } => self.blocked(tid, block),
+            Event::Blocked { tid, block } => self.waited(tid, block, BLOCKED),
+            Event::BlockedOnIo { tid, block, writeback: true } => self.waited(tid, block, WRITEBACK),
+            Event::BlockedOnIo { tid, block, .. } => self.waited(tid, block, OTHER_IO),
             Event::BlockedInRequest { tid, block } => self.blocked_in_request(tid, block),
             Event::Request(request) => self.request(request),
             Event::Sample { pid, tid, time_ns, ip } => {
@@ -331,12 +337,20 @@ impl Assembler {
     }
 
     fn blocked(&mut self, tid: i32, block: Block) {
+        self.waited(tid, block, BLOCKED);
+    }
+
+    /// A row of a thread that left the CPU outside of the timed calls. Writeback counts as temp I/O
+    /// where temp files have most of what was written.
+    fn waited(&mut self, tid: i32, block: Block, event: &str) {
         let before_ns = self.worked_ns(tid, block.start_ns, block.cpu_before_ns);
         if block.start_ns < self.origin_ns {
             return;
         }
-        let event = self.names().events.id(BLOCKED);
+        let temp = event == WRITEBACK && self.counts.temp_writes > self.counts.other_writes;
+        let event = self.names().events.id(event);
         self.push(Wait {
+            temp,
             blocked: Some(true),
             cpu_before_ns: Some(before_ns as i64),
             woken_by: block.woken_by.map(i64::from),

@@ -97,6 +97,13 @@ pub enum Event {
         tid: i32,
         block: Block,
     },
+    /// The same where the kernel did I/O for it: with `writeback` for room in memory, which dirty
+    /// pages leave once they are on storage.
+    BlockedOnIo {
+        tid: i32,
+        block: Block,
+        writeback: bool,
+    },
     /// The same while one request of io_uring, and no more, was under way for the thread.
     BlockedInRequest {
         tid: i32,

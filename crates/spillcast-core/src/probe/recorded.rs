@@ -51,7 +51,9 @@ fn closed(waits: &[Recorded], rows: &[Row], kinds: &[Option<CallKind>], whole: b
         let tied = row.after != NONE;
         let burned_ns = if row.on_core && acting.is_none() { wait_ns } else { 0 };
         step.cpu_ns = positive(row.cpu_ns + burned_ns);
-        if acting.is_none() && !row.on_core && !tied {
+        // The storage that is probed has writeback of its own.
+        let writeback = wait.is_some_and(|wait| wait.temp);
+        if acting.is_none() && !row.on_core && !tied && !writeback {
             let cut_ns = before_ns.filter(|_| row.source == NONE).unwrap_or(0);
             step.delay_ns = positive(wait_ns - cut_ns);
         }

@@ -25,6 +25,7 @@ from spillcast.forecast.spark.stages import BOUNDS
 from spillcast.profile.result import CALL, DIMENSIONS, FUNCTION, ROW_SOURCE
 from spillcast.profile.timeline import ON_CPU, OTHERS, STATES
 from spillcast.recording.capture import SOURCES
+from spillcast.recording.event_names import WRITEBACK
 from spillcast.report.html.inputs import Inputs
 from spillcast.storage.catalogue.look_up import rows as catalogue_rows
 
@@ -41,6 +42,7 @@ TERMS = (
     DATA_READS,
     QUOTA,
     RECORDING,
+    WRITEBACK,
     *APPLICATION_TERMS,
 )
 _VERSION = r"\d+(?:\.\d+)*"

@@ -40,6 +40,15 @@ const TYPED_PROGRAM: (&str, &str) = ("call_begins", "sys_enter");
 const REQUEST_PROGRAMS: [(&str, &str); 2] =
     [("request_ends", "io_uring_complete"), ("request_begins", "io_uring_submit_req")];
 const FAULT_PROGRAMS: [(&str, &str); 1] = [("file_faults", "mm_filemap_fault")];
+/// Memory freed for the whole machine, and for a memory cgroup, which a kernel may lack.
+const RECLAIM_PROGRAMS: [(&str, &str); 2] = [
+    ("reclaim_ends", "mm_vmscan_direct_reclaim_end"),
+    ("reclaim_begins", "mm_vmscan_direct_reclaim_begin"),
+];
+const GROUP_RECLAIM_PROGRAMS: [(&str, &str); 2] = [
+    ("group_reclaim_ends", "mm_vmscan_memcg_reclaim_end"),
+    ("group_reclaim_begins", "mm_vmscan_memcg_reclaim_begin"),
+];
 
 /// The program that samples each CPU.
 const SAMPLE_PROGRAM: &str = "cpu_sampled";
@@ -59,7 +68,7 @@ pub struct Thread {
     call: [u16; 2],
     pub on_cpu_since_ns: u64,
     pub cpu_ns: u64,
-    rest: [u64; 19],
+    rest: [u64; 20],
 }
 
 impl Thread {
@@ -116,6 +125,9 @@ pub fn load(calls: &[CallKind]) -> io::Result<Programs> {
     attach_typed(&mut loaded, of_tracepoint)?;
     let requests = any_call(calls) && attach(&mut loaded, &REQUEST_PROGRAMS).is_ok();
     let file_faults = attach(&mut loaded, &FAULT_PROGRAMS).is_ok();
+    // Without these, waits for writeback are waits for anything.
+    let _ = attach(&mut loaded, &RECLAIM_PROGRAMS);
+    let _ = attach(&mut loaded, &GROUP_RECLAIM_PROGRAMS);
     let samples = attach_samples(&mut loaded).is_ok();
     let mut map = |name| loaded.take_map(name).expect("it was compiled in");
     let (threads, ring, counts) = (map("threads"), map("ring"), map("counts"));

@@ -228,7 +228,12 @@ impl BpfSource {
                     self.push(header.pid, Event::BlockedInRequest { tid, block }, out);
                 } else {
                     self.cpu_ns += block.cpu_before_ns;
-                    self.push(header.pid, Event::Blocked { tid, block }, out);
+                    let event = match inside {
+                        record::WRITEBACK => Event::BlockedOnIo { tid, block, writeback: true },
+                        record::OTHER_IO => Event::BlockedOnIo { tid, block, writeback: false },
+                        _ => Event::Blocked { tid, block },
+                    };
+                    self.push(header.pid, event, out);
                 }
                 block.end_ns
             }

@@ -46,7 +46,7 @@ pub struct Block {
     pub cpu_before_ns: u64,
     /// 0 for nobody who is observed.
     pub woken_by: i32,
-    /// What was under way: IN_CALL of a block that is not the last one in its call.
+    /// What was under way or awaited: IN_CALL of a block that is not the last one in its call.
     pub inside: u32,
 }
 
@@ -68,6 +68,8 @@ struct Blocked {
 /// See `enum inside` of programs/records.h.
 pub const IN_CALL: u32 = 1;
 pub const IN_ONE_REQUEST: u32 = 2;
+pub const WRITEBACK: u32 = 3;
+pub const OTHER_IO: u32 = 4;
 
 /// What a descriptor or a request leads to.
 #[derive(Clone, Copy)]

@@ -121,11 +121,12 @@ INLINE void fill_block(struct block *record, struct thread *thread)
     record->end_ns = thread->block_end_ns;
     record->cpu_before_ns = thread->block_cpu_before_ns;
     record->woken_by = thread->block_woken_by;
-    record->inside = NOTHING;
     if (thread->flags & TIMED)
         record->inside = TIMED_CALL;
     else if (thread->left_requests_most == 1)
         record->inside = ONE_REQUEST;
+    else
+        record->inside = thread->left_awaiting;
 }
 
 INLINE void report_block(struct thread *thread, u64 ids)
@@ -276,13 +277,24 @@ SECTION("raw_tp/sys_exit") int call_ends(u64 *context)
     return 0;
 }
 
-/* Whether a thread that leaves the CPU does so by itself. */
-INLINE int waits(struct task_struct *task)
+/* The state in which a thread leaves the CPU; 0 where it does not do so by itself. */
+INLINE u32 state_of(struct task_struct *task)
 {
     struct task_struct___before *before = (void *)task;
     if (EXISTS(task->__state))
-        return READ(task, __state) != 0;
-    return READ(before, state) != 0;
+        return READ(task, __state);
+    return READ(before, state);
+}
+
+/* What a thread that waits in a state waits for, outside of timed calls: where no signal can end the
+ * wait, the kernel may be at work for it. TASK_IDLE is not of these. */
+INLINE u32 awaited(struct thread *thread, struct task_struct *task, u32 state)
+{
+    if ((state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)) != TASK_UNINTERRUPTIBLE)
+        return NOTHING;
+    if (thread->reclaims)
+        return WRITEBACK;
+    return READ_BITS(task, in_iowait) ? OTHER_IO : NOTHING;
 }
 
 INLINE void leave(u64 ids, u64 preempted, struct task_struct *task, u64 now_ns)
@@ -295,8 +307,10 @@ INLINE void leave(u64 ids, u64 preempted, struct task_struct *task, u64 now_ns)
     thread->on_cpu_since_ns = 0;
     thread->left_ns = 0;
     thread->left_requests_most = thread->requests_most;
-    if (!preempted && waits(task)) {
+    u32 state = preempted ? 0 : state_of(task);
+    if (state) {
         thread->left_ns = now_ns;
+        thread->left_awaiting = thread->flags & TIMED ? NOTHING : awaited(thread, task, state);
         thread->call_blocked = 1;
     }
 }

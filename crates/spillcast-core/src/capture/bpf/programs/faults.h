@@ -1,4 +1,4 @@
-/* Page faults of the observed threads that read a file.
+/* Page faults of the observed threads that read a file, and memory that they free for themselves.
  *
  * The tracepoint of faults on files fires for cached pages too. So the thread's count of major faults
  * is read with it: if it is one higher at the next fault, this one had to read. */
@@ -37,3 +37,27 @@ SECTION("raw_tp/mm_filemap_fault") int file_faults(u64 *context)
     thread->fault_wait_ns = 0;
     return 0;
 }
+
+INLINE void set_reclaims(u32 reclaims)
+{
+    struct thread *thread = observed(current_ids());
+    if (thread)
+        thread->reclaims = reclaims;
+}
+
+#define RECLAIM(begins, ends, tracepoint)                                                          \
+    SECTION("raw_tp/" tracepoint "_begin") int begins(u64 *context)                                \
+    {                                                                                              \
+        (void)context;                                                                             \
+        set_reclaims(1);                                                                           \
+        return 0;                                                                                  \
+    }                                                                                              \
+    SECTION("raw_tp/" tracepoint "_end") int ends(u64 *context)                                    \
+    {                                                                                              \
+        (void)context;                                                                             \
+        set_reclaims(0);                                                                           \
+        return 0;                                                                                  \
+    }
+
+RECLAIM(reclaim_begins, reclaim_ends, "mm_vmscan_direct_reclaim")
+RECLAIM(group_reclaim_begins, group_reclaim_ends, "mm_vmscan_memcg_reclaim")

@@ -13,6 +13,8 @@ typedef long long s64;
 #define COUNT(name, number) int (*name)[number]
 
 enum { MAP_HASH = 1, MAP_PERCPU_ARRAY = 6, MAP_RINGBUF = 27 };
+/* Of the state of a task. */
+enum { TASK_UNINTERRUPTIBLE = 0x2, TASK_NOLOAD = 0x400 };
 enum { UPDATE_ANY = 0, UPDATE_NEW = 1 };
 /* The reader looks at the ring by the clock: a wake-up would cost the observed thread a microsecond. */
 enum { NO_WAKEUP = 1 };
@@ -36,6 +38,15 @@ static void (*ring_submit)(void *record, u64 flags) = (void *)132;
         __typeof__((from)->field) value = 0;                                                       \
         read_kernel(&value, sizeof(value), &(from)->field);                                        \
         value;                                                                                     \
+    })
+/* The same of a field of bits. */
+#define READ_BITS(from, field)                                                                     \
+    ({                                                                                             \
+        u64 bits = 0;                                                                              \
+        read_kernel(&bits, __builtin_preserve_field_info((from)->field, 1),                        \
+                    (char *)(from) + __builtin_preserve_field_info((from)->field, 0));             \
+        bits << __builtin_preserve_field_info((from)->field, 4) >>                                 \
+            __builtin_preserve_field_info((from)->field, 5);                                       \
     })
 #define EXISTS(field) __builtin_preserve_field_info(field, 2)
 
@@ -72,6 +83,7 @@ struct task_struct {
     s32 pid;
     s32 tgid;
     unsigned int __state;
+    unsigned in_iowait : 1;
     void *stack;
     struct files_struct *files;
     unsigned long maj_flt;

@@ -53,6 +53,10 @@ struct thread {
     u32 requests_most;
     /* The same when it last left the CPU. */
     u32 left_requests_most;
+    /* Of enum inside, what it left the CPU for outside of timed calls. */
+    u32 left_awaiting;
+    /* Whether it frees memory for itself. */
+    u32 reclaims;
     u32 unused;
     /* CPU time of its other work while the one request was under way. */
     u64 busy_ns;
@@ -117,7 +121,9 @@ struct block {
     u32 inside;
 };
 
-enum inside { NOTHING, TIMED_CALL, ONE_REQUEST };
+/* WRITEBACK is a wait while the kernel frees memory for the thread: mostly for dirty pages that are
+ * written back. OTHER_IO is any other I/O outside of timed calls, as in a page fault. */
+enum inside { NOTHING, TIMED_CALL, ONE_REQUEST, WRITEBACK, OTHER_IO };
 
 struct call_blocked {
     struct call call;
