@@ -145,7 +145,9 @@ impl Assembler {
             Event::Call(call, _) => self.descriptor_call(call),
             Event::Named { call, inside, path } => self.change_by_path(call, inside, path),
             Event::Blocked { tid, block } => self.waited(tid, block, BLOCKED),
-            Event::BlockedOnIo { tid, block, writeback: true } => self.waited(tid, block, WRITEBACK),
+            Event::BlockedOnIo { tid, block, writeback: true } => {
+                self.waited(tid, block, WRITEBACK)
+            }
             Event::BlockedOnIo { tid, block, .. } => self.waited(tid, block, OTHER_IO),
             Event::BlockedInRequest { tid, block } => self.blocked_in_request(tid, block),
             Event::Request(request) => self.request(request),
