@@ -12,6 +12,7 @@ mod mounts;
 pub mod oracle;
 pub mod packed;
 pub mod probe;
+pub mod proc;
 mod random;
 pub mod simulate;
 pub mod spark;

@@ -16,6 +16,7 @@ mod cost;
 mod emulate;
 mod grid;
 mod observed;
+mod output;
 mod parquet;
 mod probe;
 mod recorder;
@@ -88,9 +89,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<parquet::ZstdReader>()?;
     module.add_class::<probe::Probe>()?;
     module.add_class::<simulate::PageCacheReads>()?;
-    module.add_class::<recorder::PartialFolder>()?;
+    module.add_class::<output::PartialFolder>()?;
     module.add_class::<recorder::Recorder>()?;
-    module.add_class::<recorder::RecordingWriter>()?;
+    module.add_class::<output::RecordingWriter>()?;
     module.add_class::<recorder::Target>()?;
     module.add_class::<recording::Seconds>()?;
     module.add_class::<recording::Waits>()?;
@@ -110,13 +111,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(observed::mounted, module)?,
         wrap_pyfunction!(recorder::check_attaches, module)?,
         wrap_pyfunction!(recorder::describe_machine, module)?,
-        wrap_pyfunction!(recorder::check_free, module)?,
-        wrap_pyfunction!(recorder::check_output, module)?,
-        wrap_pyfunction!(recorder::is_partial, module)?,
-        wrap_pyfunction!(recorder::partial_folders, module)?,
+        wrap_pyfunction!(output::check_free, module)?,
+        wrap_pyfunction!(output::check_output, module)?,
+        wrap_pyfunction!(output::is_partial, module)?,
+        wrap_pyfunction!(output::partial_folders, module)?,
         wrap_pyfunction!(recorder::source_refusal, module)?,
         wrap_pyfunction!(recorder::try_source, module)?,
-        wrap_pyfunction!(recorder::unused_name, module)?,
+        wrap_pyfunction!(output::unused_name, module)?,
     ] {
         module.add_function(function)?;
     }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use spillcast_core::probe::is_network;
+use spillcast_core::proc;
 use spillcast_recording::cgroups::{self, CGROUPS};
 use spillcast_recording::file_sizes::{self, SizedFile};
 use spillcast_recording::limits as core;
-use spillcast_recording::{device_name, proc, without_secrets};
+use spillcast_recording::{device_name, without_secrets};
 
 use crate::os_error;
 

@@ -1,4 +1,4 @@
-//! The recorder of a command or a process, and the folder that it writes.
+//! The recorder of a command or a process, and the sources that it can observe with.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -9,22 +9,19 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use serde_json::{Map, Value};
 use spillcast_core::capture as core;
 use spillcast_core::capture::cost::{Cost, Spread};
 use spillcast_recording::failure::{Failure, Kind};
 use spillcast_recording::json::Document;
 use spillcast_recording::meta::Options;
 use spillcast_recording::sources;
-use spillcast_recording::{Bounds, Observed, Second, folder, seconds_of, target, waits_of};
+use spillcast_recording::{Observed, target};
 
-use crate::arrow::import;
 use crate::capture::{call_kinds, source_named, status_dict, strings};
 use crate::os_error;
-use crate::recording::{Seconds, Waits, wrong};
+use crate::output::{Published, add_document, object, row_sums};
+use crate::recording::{Seconds, Waits};
 
-/// Path, meta.json, and sums of the rows.
-type Published<'py> = (PathBuf, String, Bound<'py, PyDict>);
 type JoinedProcess = (i32, Option<u64>, u64, Option<(u64, u64, u64)>, u64);
 
 /// The error of `spillcast.errors` of the same kind.
@@ -269,7 +266,9 @@ impl Recorder {
     /// Processes attached meanwhile: pid, start and attachment on CLOCK_MONOTONIC, the calls that
     /// read, that wrote, and their bytes before that, and the temp files open by then.
     fn joined(&self, py: Python<'_>) -> Vec<JoinedProcess> {
-        let before = |process: &core::Joined| process.before.map(|b| (b.reads, b.writes, b.bytes));
+        let before = |process: &core::Joined| {
+            process.before.map(|b| (b.reads, b.writes, b.read_bytes + b.written_bytes))
+        };
         let process =
             |p: &core::Joined| (p.pid, p.started_ns, p.attached_ns, before(p), p.temp_files);
         self.with(py, |r| r.joined()).iter().map(process).collect()
@@ -367,188 +366,6 @@ impl Recorder {
         let (path, meta) = published.map_err(failed)?;
         Ok((path, meta.text(2), row_sums(py, &kept)?))
     }
-}
-
-/// Writes the waits and seconds of one recording, and its folder.
-#[pyclass(module = "spillcast._core")]
-pub struct RecordingWriter(Option<spillcast_recording::Output>);
-
-#[pymethods]
-impl RecordingWriter {
-    /// `slices` are the parts of which single waits are kept, `rows_max` and `parts_max` the most
-    /// that are kept without. InputError where no recording can be written at `path`.
-    #[new]
-    #[pyo3(signature = (
-        path, slices = None, *, share = false, force = false, rows_max = Bounds::ROWS,
-        parts_max = Bounds::PARTS
-    ))]
-    fn new(
-        path: PathBuf,
-        slices: Option<usize>,
-        share: bool,
-        force: bool,
-        rows_max: u64,
-        parts_max: usize,
-    ) -> PyResult<RecordingWriter> {
-        let bounds = Bounds { rows: rows_max, parts: parts_max, ..Bounds::of(slices) };
-        let output = spillcast_recording::Output::new(&path, bounds, share, force);
-        Ok(RecordingWriter(Some(output.map_err(failed)?)))
-    }
-
-    /// The folder in which it is written.
-    #[getter]
-    fn folder(&mut self) -> PyResult<PathBuf> {
-        Ok(self.output()?.folder().to_owned())
-    }
-
-    /// Take raw waits: of a capture, or columns of any other origin.
-    fn add_waits(&mut self, py: Python<'_>, waits: &Bound<'_, PyAny>) -> PyResult<()> {
-        let writer = self.output()?.rows().ok_or_else(ended)?;
-        if let Ok(waits) = waits.cast::<Waits>() {
-            let waits = &waits.get().0;
-            py.detach(|| writer.add_waits(waits));
-            return Ok(());
-        }
-        let waits = waits_of(&import(waits)?).map_err(wrong)?;
-        py.detach(|| writer.add_waits(&waits));
-        Ok(())
-    }
-
-    /// Take per-second rows: of a capture, or columns of any other origin.
-    fn add_seconds(&mut self, py: Python<'_>, seconds: &Bound<'_, PyAny>) -> PyResult<()> {
-        let writer = self.output()?.rows().ok_or_else(ended)?;
-        if let Ok(seconds) = seconds.cast::<Seconds>() {
-            let rows = &seconds.get().0;
-            py.detach(|| writer.add_seconds(rows.iter().map(Second::from)));
-            return Ok(());
-        }
-        let rows = seconds_of(&import(seconds)?).map_err(wrong)?;
-        py.detach(|| writer.add_seconds(rows));
-        Ok(())
-    }
-
-    /// Write a JSON document beside the rows.
-    fn add_document(&mut self, name: &str, document: &str) -> PyResult<()> {
-        add_document(self.output()?, name, document)
-    }
-
-    /// Write the Parquet files; times count from `zero_ns` after the recording's start.
-    fn finish_rows(&mut self, py: Python<'_>, zero_ns: u64) -> PyResult<()> {
-        let output = self.output()?;
-        py.detach(|| output.finish_rows(zero_ns as i64)).map_err(failed)
-    }
-
-    /// As of `Recorder`.
-    #[pyo3(signature = (meta, because = None))]
-    fn publish<'py>(
-        &mut self,
-        py: Python<'py>,
-        meta: &str,
-        because: Option<String>,
-    ) -> PyResult<Published<'py>> {
-        let meta = object(meta)?;
-        let output = self.0.take().ok_or_else(ended)?;
-        let sums = row_sums(py, &output.kept)?;
-        let (path, meta) = py.detach(|| output.publish(meta, because)).map_err(failed)?;
-        Ok((path, meta.text(2), sums))
-    }
-
-    /// Remove everything that was written.
-    fn discard(&mut self, py: Python<'_>) {
-        let output = self.0.take();
-        py.detach(|| drop(output));
-    }
-}
-
-impl RecordingWriter {
-    fn output(&mut self) -> PyResult<&mut spillcast_recording::Output> {
-        self.0.as_mut().ok_or_else(ended)
-    }
-}
-
-fn add_document(output: &spillcast_recording::Output, name: &str, document: &str) -> PyResult<()> {
-    let value: Value =
-        serde_json::from_str(document).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    output.add_document(name, &value).map_err(failed)
-}
-
-/// `written_bytes` and, by file that is no temp file, bytes written and read, of rows that were kept.
-fn row_sums<'py>(
-    py: Python<'py>,
-    kept: &spillcast_recording::Kept,
-) -> PyResult<Bound<'py, PyDict>> {
-    let sums = PyDict::new(py);
-    sums.set_item("written_bytes", kept.written_bytes)?;
-    let files = PyDict::new(py);
-    for (name, file) in &kept.other_files {
-        files.set_item(name, (file.written_bytes, file.read_bytes))?;
-    }
-    sums.set_item("other_files", files)?;
-    Ok(sums)
-}
-
-fn object(text: &str) -> PyResult<Map<String, Value>> {
-    serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
-}
-
-fn ended() -> PyErr {
-    PyValueError::new_err("the recording is written already")
-}
-
-/// A new private folder for what will be called `path`, removed with this object or its process.
-#[pyclass(module = "spillcast._core")]
-pub struct PartialFolder(Option<folder::PartialFolder>);
-
-#[pymethods]
-impl PartialFolder {
-    /// InputError where another recorder writes something of that name now.
-    #[new]
-    fn new(path: PathBuf) -> PyResult<PartialFolder> {
-        Ok(PartialFolder(Some(folder::PartialFolder::new(&path).map_err(failed)?)))
-    }
-
-    #[getter]
-    fn path(&self) -> PyResult<PathBuf> {
-        Ok(self.0.as_ref().ok_or_else(ended)?.path.clone())
-    }
-
-    /// Remove it, unless it has another name by now.
-    fn close(&mut self, py: Python<'_>) {
-        let folder = self.0.take();
-        py.detach(|| drop(folder));
-    }
-}
-
-/// InputError unless a recording can be written at `path`; one that is there is replaced only with
-/// `force`.
-#[pyfunction]
-#[pyo3(signature = (path, *, force = false))]
-pub fn check_output(path: PathBuf, force: bool) -> PyResult<()> {
-    folder::check_output(&path, force).map_err(failed)
-}
-
-/// InputError where another recorder writes what is to be called `path`.
-#[pyfunction]
-pub fn check_free(path: PathBuf) -> PyResult<()> {
-    folder::check_free(&path).map_err(failed)
-}
-
-/// The path, or with -2, -3 and so on after its stem the first that is free.
-#[pyfunction]
-pub fn unused_name(path: PathBuf) -> PathBuf {
-    folder::unused_name(&path)
-}
-
-/// The folders in which something called `path` is being written, or was.
-#[pyfunction]
-pub fn partial_folders(path: PathBuf) -> Vec<PathBuf> {
-    folder::partial_folders(&path)
-}
-
-/// Whether a folder of that name is one in which a recording is being written, or was.
-#[pyfunction]
-pub fn is_partial(name: OsString) -> bool {
-    folder::finished_name(&name).is_some()
 }
 
 /// InputError where `capture` names a source that cannot observe `label`, which is running.

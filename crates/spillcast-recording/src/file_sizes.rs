@@ -5,7 +5,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use crate::proc::family;
+use spillcast_core::proc::family;
 
 /// More files tell no more of how far a query is.
 const FILES_MAX: usize = 64;

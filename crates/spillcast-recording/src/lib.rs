@@ -11,6 +11,7 @@
 pub mod cgroups;
 mod clock;
 mod columns;
+mod done_before;
 mod exchange;
 pub mod failure;
 pub mod file_sizes;
@@ -24,7 +25,6 @@ mod output;
 mod parquet_file;
 mod parquet_reader;
 mod parts;
-pub mod proc;
 mod reader;
 mod recorder;
 mod rows;

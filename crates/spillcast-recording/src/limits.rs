@@ -12,8 +12,8 @@ use serde::Serialize;
 use spillcast_core::capture::preload::is_connected;
 
 use crate::cgroups::{CGROUPS, folders, number_of, text};
-use crate::proc::{family, high_water_bytes, owner};
 use crate::sockets::has_server_connection;
+use spillcast_core::proc::{family, high_water_bytes, owner};
 
 /// A look at many processes takes 1 % of a core at the most.
 const LOOKS_EVERY: f64 = 100.0;

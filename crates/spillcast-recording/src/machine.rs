@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use spillcast_core::cold_cache;
 
-use crate::proc::status_bytes;
+use spillcast_core::proc::status_bytes;
 
 #[derive(Clone, Serialize)]
 pub struct Machine {

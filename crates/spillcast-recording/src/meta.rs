@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize, Serializer};
 use spillcast_core::capture::Status;
 use spillcast_core::capture::cost::{Cost, Spread};
 
+use crate::done_before::DoneBefore;
 use crate::file_sizes::SizedFile;
 use crate::files::TempKind;
 use crate::limits::CpuLimits;
 use crate::machine::Machine;
-use crate::proc::DoneBefore;
 use crate::sources::PRELOAD;
 use crate::temp_places::TempPlace;
 use crate::writer::Kept;

@@ -12,8 +12,10 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value};
 use spillcast_core::capture::cost::Cost;
 use spillcast_core::capture::{Batch, CallKind, Capture, Joined, Status};
+use spillcast_core::proc::high_water_bytes;
 
 use crate::cgroups::CGROUPS;
+use crate::done_before::DoneBefore;
 use crate::failure::Kind::{CaptureUnavailable, PathMissing};
 use crate::failure::{Failure, Outcome};
 use crate::file_sizes::{SizedFile, open_files};
@@ -26,7 +28,6 @@ use crate::meta::{
 };
 use crate::output::Output;
 use crate::parts::Bounds;
-use crate::proc::{DoneBefore, high_water_bytes};
 use crate::seconds::Second;
 use crate::sources::{Begun, Choice, Environment, PRELOAD, Wanted, unconnected};
 

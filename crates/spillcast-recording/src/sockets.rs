@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::proc::family;
+use spillcast_core::proc::family;
 
 /// Whether a process or one it started holds a connected socket of its own, as a client.
 pub fn has_server_connection(pid: i32) -> bool {

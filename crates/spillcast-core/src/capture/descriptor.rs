@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
 use super::event::FileIdentity;
-use super::proc::{number, numbers_in};
 use super::temp::born_ns;
+use crate::proc::{number, numbers_in};
 
 const DELETED: &str = " (deleted)";
 

@@ -1,8 +1,6 @@
 //! A process that was attached while it ran: since when, and what it had done before.
 
-use std::fs;
-
-use super::proc::number;
+use crate::proc::{Moved, moved, start_ticks, ticks_per_s};
 use crate::system::{boot_ns, now_ns};
 
 /// What the capture cannot know of a process, as /proc tells it at the moment of the attachment.
@@ -14,31 +12,17 @@ pub struct Joined {
     /// CLOCK_MONOTONIC when the capture was ready.
     pub attached_ns: u64,
     /// Calls that read and wrote anything, and their bytes, before; None where /proc refuses.
-    pub before: Option<Before>,
+    pub before: Option<Moved>,
     /// Temp files that it had open by then: without any it had hardly done temp I/O.
     pub temp_files: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Before {
-    pub reads: u64,
-    pub writes: u64,
-    pub bytes: u64,
 }
 
 impl Joined {
     /// Looks at a process that has just been attached, with so many temp files open.
     pub fn look(pid: i32, temp_files: u64) -> Joined {
         let (started_ns, attached_ns) = (started_ns(pid), now_ns());
-        Joined { pid, started_ns, attached_ns, before: before(pid), temp_files }
+        Joined { pid, started_ns, attached_ns, before: moved(pid), temp_files }
     }
-}
-
-fn before(pid: i32) -> Option<Before> {
-    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-    let value = |name| number(&text, name);
-    let bytes = value("rchar:")? + value("wchar:")?;
-    Some(Before { reads: value("syscr:")?, writes: value("syscw:")?, bytes })
 }
 
 fn started_ns(pid: i32) -> Option<u64> {
@@ -46,17 +30,6 @@ fn started_ns(pid: i32) -> Option<u64> {
     let suspended_ns = boot_ns().saturating_sub(now_ns());
     let ns = start_ticks(pid)? as u64 * 1_000_000_000 / ticks_per_s() as u64;
     Some(ns.saturating_sub(suspended_ns))
-}
-
-/// Start of a process in clock ticks since the boot.
-pub fn start_ticks(pid: i32) -> Option<i64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold blanks; start time is field 22, the 20th after it.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
-}
-
-pub fn ticks_per_s() -> i64 {
-    rustix::param::clock_ticks_per_second() as i64
 }
 
 #[cfg(test)]

@@ -24,7 +24,6 @@ mod joined;
 mod paths;
 mod perf;
 pub mod preload;
-mod proc;
 pub(crate) mod run_queue;
 mod seconds;
 mod session;

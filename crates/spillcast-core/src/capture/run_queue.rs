@@ -6,8 +6,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 
-use super::joined::ticks_per_s;
-use super::proc::threads_of;
+use crate::proc::threads_of;
+use crate::proc::ticks_per_s;
 use crate::system::now_ns;
 
 /// So long is looked at together, at least: the machine's CPU time is counted in ticks.

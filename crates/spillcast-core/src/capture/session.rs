@@ -9,7 +9,6 @@ use std::thread::JoinHandle;
 use super::assemble::{Assembler, Counts};
 use super::event::Event;
 use super::joined::Joined;
-use super::proc::process_of;
 use super::seconds::SecondRow;
 use super::source::{Births, Observed, Observer, Source};
 use super::stacks::NamedStacks;
@@ -17,6 +16,7 @@ use super::temp::TempRules;
 use super::tree;
 use super::watch::{Looks, Watch};
 use crate::packed::Packed;
+use crate::proc::process_of;
 use crate::system::{now_ns, run_soon, thread_cpu_ns};
 use crate::wait::RowNames;
 

@@ -12,7 +12,7 @@ use std::time::UNIX_EPOCH;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::event::FileIdentity;
-use super::joined::{start_ticks, ticks_per_s};
+use crate::proc::{start_ticks, ticks_per_s};
 use crate::system::boot_ns;
 
 /// How much older than its process a file may look that the process made: the clocks of births

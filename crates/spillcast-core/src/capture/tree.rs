@@ -4,11 +4,10 @@
 //! process appears. So each child is either in the list or reported by its fork.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io;
 
-use super::proc::{numbers_in, process_of};
 use super::source::Observer;
+use crate::proc::{children, process_of};
 
 /// Attaches a process and its descendants; returns all of them, the process first. Of a thread that
 /// is not the first of its process, only the thread.
@@ -38,64 +37,5 @@ pub fn attach(observer: &dyn Observer, pid: i32) -> io::Result<Vec<i32>> {
                 Err(error) => return Err(error),
             }
         }
-    }
-}
-
-/// A process and its descendants at this moment, the process first.
-pub fn of(pid: i32) -> Vec<i32> {
-    let mut found = vec![pid];
-    let mut at = 0;
-    while let Some(&parent) = found.get(at) {
-        found.extend(children(parent));
-        at += 1;
-    }
-    found
-}
-
-/// The children of a process; none where it has ended.
-pub fn children(pid: i32) -> Vec<i32> {
-    let task = format!("/proc/{pid}/task");
-    let of_thread = |tid: &i32| fs::read_to_string(format!("{task}/{tid}/children")).ok();
-    let threads = numbers_in(&task).unwrap_or_default();
-    let lists: Vec<String> = threads.iter().filter_map(of_thread).collect();
-    if lists.is_empty() && !threads.is_empty() {
-        // A kernel without these lists.
-        let all = numbers_in("/proc").unwrap_or_default();
-        return all.into_iter().filter(|&other| parent(other) == Some(pid)).collect();
-    }
-    lists.iter().flat_map(|list| list.split_ascii_whitespace()).flat_map(str::parse).collect()
-}
-
-/// Who started a process, or adopted it.
-pub fn parent(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold blanks; the state follows it.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::{Command, Stdio};
-
-    use super::*;
-
-    #[test]
-    fn a_shell_and_what_it_started_are_a_tree() {
-        let mut shell = Command::new("sh")
-            .args(["-c", "sleep 60 & echo; wait"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = [0u8; 1];
-        io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
-        let pid = shell.id() as i32;
-        let found = of(pid);
-        assert_eq!((found.len(), found[0]), (2, pid));
-        assert_eq!(parent(found[1]), Some(pid));
-        assert_eq!(parent(pid), Some(std::process::id() as i32));
-        // SAFETY: the number is of a child's child that nobody has waited for.
-        unsafe { libc::kill(found[1], libc::SIGKILL) };
-        shell.wait().unwrap();
-        assert!(children(pid).is_empty());
     }
 }

@@ -5,9 +5,9 @@ use std::fs;
 use std::time::Instant;
 
 use super::event::FileIdentity;
-use super::proc::ended;
 use super::run_queue::RunQueue;
 use super::temp::TempRules;
+use crate::proc::ended;
 
 /// Looks at the observed processes now and then.
 #[derive(Default)]

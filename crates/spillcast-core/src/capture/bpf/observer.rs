@@ -8,9 +8,9 @@ use std::time::Duration;
 use aya::Ebpf;
 
 use super::super::born::Born;
-use super::super::proc::threads_of;
 use super::super::source::{self, Births};
 use super::load::{OBSERVED, Threads, WATCHED};
+use crate::proc::threads_of;
 use crate::system::now_ns;
 
 /// The inode of the first process id namespace, the same on every machine.

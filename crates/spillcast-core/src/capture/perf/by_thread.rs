@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::super::proc::{numbers_in, threads_of};
 use super::super::source::{self, Births};
-use super::super::tree::{self, children, parent};
 use super::births::Watch;
 use super::events::Events;
+use crate::proc::{children, family, parent};
+use crate::proc::{numbers_in, threads_of};
 use crate::system::raise_descriptor_limit;
 
 /// Descriptors that are left for all else that a recorder opens.
@@ -92,7 +92,7 @@ impl State {
 impl source::Observer for ByThread {
     fn expect(&self, pid: i32) -> io::Result<()> {
         raise_descriptor_limit();
-        let processes = tree::of(pid);
+        let processes = family(pid);
         let threads = |&pid: &i32| Ok(threads_of(pid)?.len());
         let threads: usize = processes.iter().map(threads).sum::<io::Result<usize>>()?;
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) as usize;

@@ -16,13 +16,13 @@ use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use super::super::proc::threads_of;
 use super::super::source::{self, Births};
-use super::super::tree::parent;
 use super::births::Watch;
 use super::events::Events;
 use super::names::{Name, Names, Pass};
 use super::record::{Record, What};
+use crate::proc::parent;
+use crate::proc::threads_of;
 use crate::system::{now_ns, raise_descriptor_limit};
 
 /// Observes processes, or single threads, by their numbers.
