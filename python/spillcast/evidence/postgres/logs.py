@@ -39,12 +39,9 @@ _DURATION = re.compile(
     r"(?:\s+(?:statement|execute [^:]*): (?P<query>.*))?",
     re.DOTALL,
 )
-#: A log's name, also after it was rotated: ``pg-2026.csv``, ``pg.json.1``, ``pg.log-20261125.gz``.
-_NAME = re.compile(
-    r"(?P<name>.*?)(?:\.(?P<format>csv|json|log))?(?P<rotated>(?:[.-]\d{1,20}){,9})"
-    r"(?:\.(?:gz|bz2|xz|zst|zip))?",
-    re.DOTALL,
-)
+#: The format in a log's name, also after it was rotated: ``pg-2026.csv``, ``pg.log-20261125``.
+_FORMAT = re.compile(r"\.(csv|json|log)(?=(?:[.-]\d{1,20}){,9}$)")
+_PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|zip)$")
 #: The times of messages may be whole seconds.
 _RESOLUTION_S = 1.0
 #: Lines of a message that stand before its statement.
@@ -259,22 +256,16 @@ def _of_blocks(file: Path, blocks: Iterator[bytes]) -> Logs:
 
 def _each_once(folder: Path) -> list[Path]:
     """The files of a folder, one format of each: a server may write the same in several."""
-    last: dict[str, Path] = {}
-    # The last of a name stays: CSV rather than JSON, either rather than text, and no packed copy.
-    formats = {"csv": 2, "json": 1}
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    for file in sorted(
-        files, key=lambda candidate: (formats.get(_format(candidate), 0), candidate.suffix != ".gz")
-    ):
-        name = _NAME.fullmatch(file.name)
-        last[file.name if name is None else name["name"] + name["rotated"]] = file
-    return sorted(last.values())
-
-
-def _format(file: Path) -> str:
-    """``csv``, ``json``, or another for text, by the file's name."""
-    name = _NAME.fullmatch(file.name)
-    return "" if name is None else name["format"] or ""
+    # CSV is taken rather than JSON, either rather than text, and no packed copy.
+    ranks, best = {"csv": 2, "json": 1}, dict[str, tuple[tuple[int, bool], Path]]()
+    for file in sorted(path for path in folder.iterdir() if path.is_file()):
+        plain = _PACKED.sub("", file.name)
+        form = _FORMAT.search(plain)
+        rank = ranks.get(form[1] if form else "", 0), plain == file.name
+        name = _FORMAT.sub("", plain)
+        if name not in best or best[name][0] <= rank:
+            best[name] = rank, file
+    return sorted(file for _, file in best.values())
 
 
 def normal(query: str) -> str:

@@ -141,7 +141,8 @@ def counts_of_plan(
     if isinstance(document, list):
         document = document[0]
     with reading(path, HOW):
-        _need_blocks(path, document["Plan"])
+        if "Actual Loops" in document["Plan"] and "Temp Written Blocks" not in document["Plan"]:
+            raise EvidenceIncomplete(f"{path}: a plan without BUFFERS: it has no temp blocks", HOW)
         plan_s = elapsed_s or elapsed_of(path, document)
         top = nodes_of(document["Plan"])
         check_sums(path, top)
@@ -241,11 +242,6 @@ def blocks_of(plan: Mapping[str, Any]) -> int:
     """Temp blocks that a plan read and wrote; 0 where it counts none."""
     names = "Temp Read Blocks", "Temp Written Blocks"
     return sum(int(amount(plan.get(name, 0), name)) for name in names)
-
-
-def _need_blocks(path: Path, plan: Mapping[str, Any]) -> None:
-    if "Actual Loops" in plan and "Temp Written Blocks" not in plan:
-        raise EvidenceIncomplete(f"{path}: a plan without BUFFERS: it has no temp blocks", HOW)
 
 
 def check_sums(path: Path, top: Node) -> None:
