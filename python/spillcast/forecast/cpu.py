@@ -1,12 +1,12 @@
-"""CPU time on the target: after waits of another length a thread finds its caches colder or warmer.
+"""The change of CPU time on the target: after longer waits a thread finds its caches colder.
 
 Estimates are pooled, each weighted by its error:
 
-- The machine: `spillcast calibrate` measures it with real work. Without that there is the loop
-  through memory that ends every recording, which is a guess.
-- The recording: bursts of CPU after operations of the same kind, size, thread and stretch of the
-  run do the same work. Where some waited longer than others, by jitter, queues or a cache, the
-  slope of CPU time over the wait tells what a wait costs this query on this day.
+- The machine: `spillcast calibrate` measures it with real work. Without that, the loop through
+  memory at the end of every recording gives a guess.
+- The recording: CPU bursts after operations of the same kind, size, thread and stretch of the run
+  do the same work. If some operations waited longer than others, by jitter, queues or a cache, the
+  slope of CPU time over the wait is what a wait costs this query.
 - A rehearsal: CPU time of the query's first operations on both storages.
 
 Former runs on other storage add a fourth. Two runs of a query with the same settings do the same
@@ -65,15 +65,15 @@ LATER, OTHER_KIND, OTHER_KIND_CPU = 0.3, 0.6, 0.1
 
 @dataclass(frozen=True)
 class CpuChange:
-    """CPU time that operations take more on the target than here, and how far off that may be."""
+    """CPU time that operations take more on the target than today, and its standard error."""
 
-    #: Where it is from: ``machine``, ``recording``, ``rehearsal``, or several of these.
+    #: Names of its estimators.
     source: str
-    #: Seconds an operation takes more, by load; below 0 where waits get shorter.
+    #: Additional seconds of an operation, by load; below 0 if waits get shorter.
     each_s: Array
     #: Operations by load.
     count: Array
-    #: Standard error of the whole, s.
+    #: Standard error of the total, s.
     error_s: float
 
     @cached_property
@@ -83,10 +83,9 @@ class CpuChange:
 
 
 def blended(loads: Sequence[Load], changes: Sequence[CpuChange | None]) -> CpuChange:
-    """One estimate of several of the same loads, each weighted by one over its error squared.
+    """The mean of independent estimates for the same loads, weighted by inverse variance.
 
-    They are taken to be wrong for reasons of their own. Where they differ by more than their errors
-    explain, the error grows by as much (Birge).
+    If they differ by more than their errors explain, the error grows by as much (Birge).
     """
     estimates = [change for change in changes if change is not None]
     if not estimates:
@@ -114,12 +113,11 @@ def machine_change(
     latencies: Sequence[Latency],
     cores_per_thread: float = 1.0,
 ) -> CpuChange:
-    """CPU time that operations likely take more on the target, with its latencies.
+    """The change of CPU time by the machine's calibration; 0 if nothing was measured.
 
-    Below 0 where waits get shorter, and zero where nothing was measured. The error is how far
-    queries differed from this estimate. It was measured with one thread. With fewer cores than
-    threads another thread takes the core and its caches whatever the storage: only the share
-    ``cores_per_thread`` of a thread's waits leaves a core to other programs.
+    The error is the scatter of queries around this estimate. Calibration uses one thread. With
+    fewer cores than threads another thread takes the core and its caches on any storage: only the
+    share ``cores_per_thread`` of a thread's waits leaves a core to other programs.
     """
     cost, count = cpu.wait_cost, counts(loads)
     if cost is None:
@@ -133,7 +131,7 @@ def machine_change(
 
 
 def _moved_s(cost: WaitCost, cpu: CpuTime, load: Load, target_s: float) -> float:
-    """CPU time that what follows an operation of a load takes more, on average."""
+    """Mean additional CPU time after an operation of a load."""
     bursts = cpu.bursts
     if bursts is not None and (its := bursts.after(load.op)).any():
         return cost.moved_s(bursts.cpu_s[its], bursts.wait_s[its], target_s)
@@ -141,7 +139,7 @@ def _moved_s(cost: WaitCost, cpu: CpuTime, load: Load, target_s: float) -> float
 
 
 def _guessed(cpu: CpuTime, loads: Sequence[Load], latencies: Sequence[Latency]) -> Array:
-    """By load, as the loop through memory says."""
+    """Additional CPU time by load, by the loop through memory."""
     recorded_s = np.array([load.mean_s for load in loads])
     target_s = np.array([latency.mean_s for latency in latencies])
     warm_s = _warm_cpu_s(cpu.caches, recorded_s, counts(loads), cpu.between_s)
@@ -150,7 +148,7 @@ def _guessed(cpu: CpuTime, loads: Sequence[Load], latencies: Sequence[Latency]) 
 
 
 def _guess_s(caches: Sequence[CpuCache], wait_s: Array, warm_cpu_s: float) -> Array:
-    """What the loop says: each cache is cold, as far as the work between waits goes through it."""
+    """CPU time that the loop adds after a wait: caches are cold as far as the work uses them."""
     extra_s: Array = np.zeros(len(wait_s))
     for cache in caches:
         waits_ns, costs_ns = np.array([(0, 0), *cache.cold_ns], dtype=float).T
@@ -160,7 +158,7 @@ def _guess_s(caches: Sequence[CpuCache], wait_s: Array, warm_cpu_s: float) -> Ar
 
 
 def _warm_cpu_s(caches: Sequence[CpuCache], recorded_s: Array, count: Array, cpu_s: float) -> float:
-    """CPU time between two waits, less what waits added: what is ``cpu_s`` with that."""
+    """CPU time between two waits without what waits add; with it, it is ``cpu_s``."""
     lower_s, upper_s = 0.0, cpu_s
     for _ in range(HALVINGS):
         middle_s = (lower_s + upper_s) / 2
@@ -174,7 +172,7 @@ def _warm_cpu_s(caches: Sequence[CpuCache], recorded_s: Array, count: Array, cpu
 
 @dataclass(frozen=True)
 class CpuSlope:
-    """CPU time after an operation by the weight of its wait, as the bursts of a run tell it."""
+    """CPU time after an operation by the weight of its wait, from the bursts of a run."""
 
     #: Seconds of CPU for a unit of weight, among bursts that do the same work, and its standard
     #: error.

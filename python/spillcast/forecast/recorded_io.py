@@ -1,4 +1,4 @@
-"""What the rows of a recording tell of its I/O: loads of temp I/O, threads, reads of data files."""
+"""The I/O of a recording: loads of temp I/O, threads, reads of data files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,13 +27,13 @@ from spillcast.tables import Table, covered_by_stretch_s, covered_s
 
 #: Of a normal distribution, standard deviations between the quartiles.
 QUARTILES = 1.349
-#: More CPU time than so many times what a quota allows is no error of the clocks.
+#: CPU time above this multiple of a quota is no error of the clocks.
 QUOTA_EXCEEDED = 1.1
 
 
 @dataclass(frozen=True)
 class RecordedIo:
-    """What the rows of a recording tell of its I/O."""
+    """The I/O of a recording."""
 
     loads: Sequence[Load]
     threads: RecordedThreads
@@ -64,10 +64,10 @@ def recorded_io(recording: Recording, target: Cpus | None = None) -> RecordedIo:
 
 
 def temp_load(recording: Recording) -> list[Load]:
-    """One load per op and size class, from the per-second rows, which cover the whole run.
+    """A load for each op and size class, from the per-second rows, which cover the whole run.
 
-    Calls that moved no byte, such as reads at the end of a file, reach no storage and are no load.
-    Where no offset is known, I/O is taken to be sequential, as the probe does.
+    Calls that moved no byte, such as reads at the end of a file, reach no storage and are left out.
+    I/O without offsets counts as sequential, as in a probe.
     """
     seconds = recording.temp_seconds
     seconds = seconds.filter(seconds["size_class_bytes"].values > 0)
@@ -89,7 +89,7 @@ def temp_load(recording: Recording) -> list[Load]:
 
 
 def recorded_threads(recording: Recording, target: Cpus | None = None) -> RecordedThreads:
-    """What the threads of a recording did, by its single waits, or by its counts without any."""
+    """The threads of a recording, from its single waits, or from its counts without any."""
     source, at_once, threads = recorded_cpus(recording.meta), in_flight(recording), 1
     if recording.temp_columns("start_ns").num_rows:
         trace, threads = thread_trace(recording), sessions(recording)
@@ -98,7 +98,7 @@ def recorded_threads(recording: Recording, target: Cpus | None = None) -> Record
         io_s = sum(load.total_s for load in loads)
         trace = counted_trace(loads, threads, max(recording.elapsed_s - io_s, 0.0))
     missing_bytes = _missing_bytes(recording, trace)
-    # Of a sample nothing tells what a page cache held, unless each read does.
+    # A sample does not show what the page cache held, unless each of its reads does.
     tells_cache = recording.sample is None or missing_bytes is not None
     counted = recording.temp_seconds["count"].sum()
     return RecordedThreads(
@@ -154,9 +154,9 @@ def recorded_cpus(meta: Meta) -> Cpus:
 
 
 def quota_exceeded(meta: Meta) -> bool:
-    """Whether the threads had more CPU time than their quota allows: it was not in force so long.
+    """Whether the threads had more CPU time than their quota, which then was not in force.
 
-    A process may have been moved into its group while it was recorded.
+    A process may have been moved into its group during the recording.
     """
     limits = meta.cpu_limits
     if limits.quota_cpus is None or meta.cpu_s is None:
@@ -171,9 +171,9 @@ STRETCHES = 10
 
 
 def _changes(recording: Recording) -> list[TempChanges]:
-    """One a kind of call. The per-second rows, which cover the whole run, tell count and time.
+    """Calls that change temp files by kind, with counts and times of the entire run.
 
-    Single waits tell the calls apart, where all or some of them were kept.
+    Single waits, as far as they were kept, show the kinds.
     """
     seconds = recording.seconds
     seconds = seconds.filter(seconds["temp"].values & seconds["op"].is_null())
@@ -194,10 +194,10 @@ def _changes(recording: Recording) -> list[TempChanges]:
 
 
 def capture_overhead(recording: Recording, loads: Sequence[Load]) -> CaptureOverhead:
-    """What observing added to the run, which it does not take on the target; 0 if not measured.
+    """The cost of recording to the observed threads; 0 if not measured.
 
-    A source does the same at every call and every switch, whatever the file. Of a temp call a part
-    falls between its two times, with all of a switch in it; all else lies outside.
+    It is the same for every call and every context switch. A part of the cost of a temp call, and
+    all of a switch within it, lie within its timed interval; the rest lies outside.
     """
     capture = recording.meta.capture
     call_s, calls = capture.call_cost_s, capture.calls
@@ -217,7 +217,7 @@ def capture_overhead(recording: Recording, loads: Sequence[Load]) -> CaptureOver
 
 
 def data_reads(recording: Recording) -> DataReads | None:
-    """What of a run was cold data; None where nothing was, or it cannot be told from a spill."""
+    """Reads of data that was not cached; None without any, or if they may be an unknown spill."""
     if unrecognised(recording) is not None:
         return None
     work = _Work(recording)
@@ -233,9 +233,9 @@ def data_reads(recording: Recording) -> DataReads | None:
 
 
 def _by_calls(recording: Recording, work: "_Work") -> DataReads | None:
-    """Calls of the observed threads that took longer than memory does and left the CPU.
+    """Reads of the observed threads that were slower than memory and left the CPU.
 
-    Single waits tell which those are, the seconds how many there were in the whole run.
+    Single waits show which, the per-second rows how many there were in the entire run.
     """
     waits = recording.waits
     at = _data_reads(waits)
@@ -260,7 +260,7 @@ def _by_calls(recording: Recording, work: "_Work") -> DataReads | None:
 
 
 class _Work:
-    """When the threads of a recording were at work: on a CPU, or with I/O under way."""
+    """The times when the threads of a recording were active: on a CPU or in I/O."""
 
     def __init__(self, recording: Recording) -> None:
         waits = recording.waits
@@ -279,7 +279,7 @@ class _Work:
         self._covered_s = covered_by_stretch_s(begin_ns, end_ns, recording.elapsed_s, STRETCHES)
 
     def elapsed_s(self, rows: NDArray[np.int64], waited_s: Floats) -> float:
-        """Elapsed time of what rows waited: of a stretch's, divided by the threads at work."""
+        """Elapsed time of the waits of rows: in each stretch, divided by its active threads."""
         if self._alone:
             return float(waited_s.sum())
         threads = np.maximum(self._worked_s / np.maximum(self._covered_s, 1e-9), 1.0)
@@ -287,19 +287,19 @@ class _Work:
 
     @property
     def threads_at_once(self) -> float:
-        """Threads at work while any was, over the whole run: at least 1."""
+        """Mean number of active threads while any was: at least 1."""
         if self._alone:
             return 1.0
         return max(float(self._worked_s.sum() / max(self._covered_s.sum(), 1e-9)), 1.0)
 
 
 def _data_reads(rows: Table) -> NDArray[np.int64]:
-    """The numbers of the rows that are reads of files that are no temp files."""
+    """Positions of the rows that are reads of files other than temp files."""
     return np.flatnonzero(~rows["temp"].values & rows["op"].equals("read"))
 
 
 def _share_read_by_others(recording: Recording) -> float:
-    """Of the time sampled, that in which sessions waited for what others read for them."""
+    """Share of the sampled time in which sessions waited for reads by other processes."""
     if recording.meta.sampling is None:
         return 0.0
     samples = recording.samples

@@ -1,10 +1,10 @@
-"""The CPUs that threads run on: how many, how much of each, and how threads share them.
+"""The CPUs of a run, their quota, and how threads share them.
 
-Where work moves between threads, in each stretch of a run as many have work as had: while one waits
-for I/O, the others go on, as far as there are cores. Each is in turn on one of m cores and in I/O.
-That is the machine repairman, a closed queueing network: where all threads together burn the time c
-and wait for I/O for the time L, one takes c + L, P threads with a core each take (c + L) / P, and
-without latency it is c / min(P, m).
+If work moves between threads, each stretch of a run keeps its number of active threads: while one
+waits for I/O, the others continue, as far as there are cores. Each thread is in turn on one of m
+cores and in I/O. This is the machine repairman model, a closed queueing network. For a total CPU
+time c and a total I/O time L, one thread takes c + L, P threads with a core each take (c + L) / P,
+and without latency they take c / min(P, m).
 """
 
 from dataclasses import dataclass
@@ -27,15 +27,15 @@ QUOTA_CPUS_MIN = 0.001
 
 @dataclass(frozen=True)
 class Cpus:
-    """What a run has; None where that is not known, or not limited."""
+    """The CPUs of a run; None if unknown, or not limited."""
 
     cores: int | None
-    #: CPU time for each second, and the period in which it is had.
+    #: CPU time per second of the quota, and its period.
     quota_cpus: float | None = None
     period_s: float = PERIOD_S
 
     def but(self, cpus: int | None, quota_cpus: float | None) -> "Cpus":
-        """The same with what is asked for in its place. InputError for what no CPU can give."""
+        """The CPUs with other numbers where given. OptionInvalid for impossible ones."""
         if cpus is not None and cpus < 1:
             raise OptionInvalid(f"--cpus {cpus}: not a number of CPUs", "give 1 or more")
         if quota_cpus is not None and not QUOTA_CPUS_MIN <= quota_cpus < inf:
@@ -50,13 +50,13 @@ class Cpus:
 
     @classmethod
     def limited(cls, cores: int | None, quota_cpus: float | None, period_s: float) -> "Cpus":
-        """A quota of all CPUs that there are is none."""
+        """The CPUs with a quota, unless that is as large as all of them."""
         if quota_cpus is None or (cores is not None and quota_cpus >= cores):
             return cls(cores)
         return cls(cores, quota_cpus, period_s)
 
     def usable(self, trace: ThreadTrace) -> int:
-        """How many cores the threads of a trace can have at once."""
+        """Cores that the threads of a trace can use at once."""
         return self.cores if trace.cpu_known and self.cores else trace.threads
 
     @property
@@ -81,9 +81,9 @@ STRETCHES = 100
 
 
 class Stretches:
-    """The stretches of a program that took ``elapsed_s``.
+    """The stretches of a run that took ``elapsed_s``.
 
-    A thread has work while it is on a core, waits for one, or has I/O under way.
+    A thread is active while it is on a core, waits for one, or waits for I/O.
     """
 
     def __init__(self, trace: ThreadTrace, elapsed_s: float) -> None:
@@ -93,27 +93,27 @@ class Stretches:
         self._end_ns = trace.start_ns + trace.io_ns(trace.wait_ns)
 
     def of_waits(self, values: Seconds) -> Seconds:
-        """Sums of what rows have while they wait, by stretch, each in proportion to its time."""
+        """Sums of values by stretch, each spread over the wait of its row."""
         return self._spread(self._trace.start_ns, self._end_ns, values)
 
     def of_work(self, values: Seconds) -> Seconds:
-        """Sums of what rows have before they wait, by stretch, each in proportion to its time."""
+        """Sums of values by stretch, each spread over the time before the wait of its row."""
         return self._spread(self._work_ns, self._trace.start_ns, values)
 
     @cached_property
     def active_s(self) -> Seconds:
-        """Seconds in which at least one thread had work."""
+        """Seconds by stretch with at least one active thread."""
         return covered_by_stretch_s(self._work_ns, self._end_ns, self._elapsed_s, STRETCHES)
 
     @property
     def idle_s(self) -> Seconds:
-        """Seconds in which none had."""
+        """Seconds by stretch without an active thread."""
         idle: Seconds = self._elapsed_s / STRETCHES - self.active_s
         return idle
 
     @cached_property
     def threads(self) -> Seconds:
-        """How many had work while any had: at least 1."""
+        """Mean number of active threads while any was: at least 1."""
         work_s = self._spread(self._work_ns, self._end_ns, (self._end_ns - self._work_ns) / 1e9)
         threads = work_s / np.maximum(self.active_s, 1e-9)
         return np.clip(threads, 1.0, max(self._trace.threads, 1))
@@ -124,7 +124,7 @@ class Stretches:
 
 @dataclass(frozen=True)
 class At:
-    """What the rows of a trace wait and burn on a storage, ns, and the CPUs that there are."""
+    """Waits and CPU times of the rows of a trace on a storage, ns, and the CPUs."""
 
     wait_ns: Array | Seconds
     cpu_ns: Array
@@ -132,22 +132,22 @@ class At:
 
 
 class Sharing:
-    """The threads of a trace as they share CPUs; ``call_ns`` is CPU time within waits."""
+    """The threads of a trace sharing CPUs; ``call_ns`` is CPU time within waits."""
 
     def __init__(
         self, trace: ThreadTrace, stretches: Stretches, call_ns: Array, cpus: Cpus
     ) -> None:
-        """They were recorded on ``cpus``."""
+        """``cpus`` are those of the recording."""
         self._trace, self._stretches, self._call_ns = trace, stretches, call_ns
         self._recorded_on = cpus
 
     def elapsed_s(self, load_point: At) -> float:
-        """Of the whole run; what nobody had work in stays as it was."""
+        """Elapsed time of the run; time without active threads does not change."""
         recorded_s, target_s = self._recorded_s, self._busy_s(load_point)
         active_s = self._stretches.active_s
         left_s = active_s - recorded_s
         times = np.divide(target_s, recorded_s, out=np.ones_like(target_s), where=recorded_s > 0)
-        # What the model leaves unexplained, such as other work on the CPUs, does not grow.
+        # Time that the model does not explain, such as other work on the CPUs, does not grow.
         grows = (times > 1) & (left_s > 0)
         took_s = np.where(grows, target_s + left_s, active_s * times)
         return float((self._stretches.idle_s + took_s).sum())
@@ -157,7 +157,7 @@ class Sharing:
         return self._busy_s(At(self._trace.wait_ns, self._trace.cpu_ns, self._recorded_on))
 
     def _busy_s(self, at: At) -> Seconds:
-        """By stretch: how long the threads that have work take."""
+        """Time by stretch that the active threads take."""
         cpu_s = self._stretches.of_work(at.cpu_ns / 1e9)
         io_s = self._stretches.of_waits(self._trace.io_ns(at.wait_ns) / 1e9)
         cores = at.cpus.usable(self._trace)
@@ -174,9 +174,9 @@ class Sharing:
 
 
 def repairman_s(threads: float, cores: int, cpu_s: float, latency_s: float) -> float:
-    """How long they take to burn so much CPU time and to wait so long for I/O, all together.
+    """Time that threads take for a total CPU time and a total I/O latency.
 
-    Between whole numbers of threads it is in proportion.
+    Fractional numbers of threads are interpolated.
     """
     least = floor(threads)
     below_s = _whole_s(least, cores, cpu_s, latency_s)
@@ -191,7 +191,7 @@ def _whole_s(threads: int, cores: int, cpu_s: float, latency_s: float) -> float:
         return (cpu_s + latency_s) / threads
     if latency_s <= 0:
         return cpu_s / cores
-    # Logarithms of the odds of k threads on the cores or waiting for one, against none.
+    # Logarithms of the odds of k threads on cores or in the run queue, against none.
     odds = [0.0]
     for k in range(1, threads + 1):
         odds.append(odds[-1] + log((threads - k + 1) * cpu_s / (min(k, cores) * latency_s)))
@@ -202,13 +202,13 @@ def _whole_s(threads: int, cores: int, cpu_s: float, latency_s: float) -> float:
 
 
 class CpuAfter:
-    """The CPU time between the steps of threads, and what operations add to it."""
+    """CPU times between the waits of threads, with additional CPU time after operations."""
 
     def __init__(self, trace: ThreadTrace) -> None:
         self._trace = trace
 
     def with_more(self, cpu_s: NDArray[np.float64]) -> NDArray[np.int64]:
-        """CPU times of all steps (ns) where each temp operation makes so much more after it."""
+        """CPU times before all waits (ns), with ``cpu_s`` more after each temp operation."""
         trace = self._trace
         if not cpu_s.any():
             return trace.cpu_ns
@@ -222,7 +222,7 @@ class CpuAfter:
 
     @cached_property
     def _following(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows that another one of their thread follows, and those."""
+        """Rows that are followed by another row of their thread, and the following rows."""
         thread = self._trace.thread
         order = grouped(thread)
         same = thread[order][1:] == thread[order][:-1]

@@ -1,13 +1,14 @@
-"""How much of the temp I/O of several threads is seen in the elapsed time: they overlap, and wait.
+"""The part of the temp I/O of several threads that adds to the elapsed time.
 
-The recorded threads are simulated on a storage, whose schedule is asked for each operation. Two
-models say how long they take there. In one no work moves: each thread does what it did, and waits
-for the threads it waited for. In the other, in each stretch of the run as many threads go on to
-have work as had. Each holds a run to something that it is not held to, so the shorter time counts.
+The recorded threads are simulated on a storage, which schedules each operation. Two models give
+their elapsed time. In the first no work moves: each thread does what it did, and waits for the
+threads that it waited for. In the second each stretch of the run keeps its number of active
+threads. Each model restricts a run in a way that the run is not restricted, so the shorter time
+counts.
 
-The time without any latency taken off, what remains is what temp I/O adds; over the sum of
-latencies it is the overlap's share of a wait. One thread has 1, unless a CPU quota holds it back:
-then a part of its waits is hidden behind the wait for the next period, and it is simulated too.
+The elapsed time less that without any latency is what temp I/O adds. Divided by the sum of
+latencies, it is the weight of a wait. One thread has the weight 1, unless a CPU quota throttles it:
+then a part of its waits hides behind the wait for the next period, and it is simulated too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,87 +39,87 @@ from spillcast.tables import Table, arrays_of
 
 @dataclass(frozen=True)
 class Simulated:
-    """The recorded threads with their temp I/O on some storage."""
+    """The recorded threads with their temp I/O on a storage."""
 
-    #: How long each row of the trace waits, ns.
+    #: Wait of each row of the trace, ns.
     wait_ns: NDArray[np.float64]
     elapsed_ns: int
     #: Operations in flight while there are any: at least 1.
     in_flight: float
-    #: By limit of the storage, share of the temp I/O's time that operations wait for it.
+    #: Share of the time of temp I/O that operations wait for each limit of the storage.
     limited: Sequence[float]
     #: Time of operations on the storage, ns: by limit, for servers, and its own latency.
     at_limits_ns: Sequence[float]
     queued_ns: float
     latency_ns: float
-    #: By row, ns that the storage took: 0 where memory answered.
+    #: Time of the storage by row, ns: 0 if memory served it.
     storage_ns: NDArray[np.float64]
 
 
-#: Models of threads that are further apart than this say nothing either way.
+#: Largest ratio between models of threads.
 MAX_APART = 100.0
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """What temp I/O of some latencies adds to a run."""
+    """What the temp I/O of threads on a storage adds to the elapsed time."""
 
     #: Seconds of elapsed time for a second of latency.
     of_waits: float
-    #: Elapsed time where work moves between threads, and where it does not.
+    #: Elapsed time if work moves between threads, and if it does not.
     moving_s: float
     fixed_s: float
-    #: Elapsed time of a replay of all threads on the storage, where there was one.
+    #: Elapsed time of a replay of all threads on the storage; None without one.
     replayed_s: float | None = None
-    #: Seconds of elapsed time for a second of CPU that temp I/O makes.
+    #: Seconds of elapsed time for a second of CPU time that temp I/O causes.
     of_cpu: float = 1.0
 
     @property
     def elapsed_s(self) -> float:
         """The shorter time of the two models.
 
-        A replay repeats the recorded division of work: it agrees with the model in which no work
-        moves, and is no evidence against the other.
+        A replay repeats the recorded division of work, so it is no evidence against the model in
+        which work moves.
         """
         return min(self.moving_s, self.fixed_s)
 
     @property
     def apart(self) -> float:
-        """How many times as long the longest of them is as the shortest."""
+        """The longest of these times over the shortest."""
         models_s = [s for s in (self.moving_s, self.fixed_s, self.replayed_s) if s is not None]
-        # Of a short part of a run a model may leave no time at all.
+        # A model may leave no time at all of a short part of a run.
         return min(max(max(models_s), 1e-9) / max(min(models_s), 1e-9), MAX_APART)
 
 
 Array = NDArray[np.int64]
 Seconds = NDArray[np.float64]
-#: Of a second of latency this much adds to the elapsed time, however many others overlap with it.
+#: Least weight of a wait, however many others overlap with it.
 SHARE_MIN = 1e-3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RecordedThreads:
-    """What the threads of a run did, and the CPUs that they had; a replay on paper starts here."""
+    """The waits and CPU times of the threads of a run, and its CPUs: the input of a simulation."""
 
     trace: ThreadTrace
     #: Elapsed time that the trace covers.
     elapsed_s: float
-    #: Threads that did temp I/O, and temp operations in flight while there are any.
+    #: Threads with temp I/O, and mean temp operations in flight while there are any.
     threads: int
     in_flight: float
-    #: Temp operations of the run; single waits were kept of some or all of them.
+    #: Temp operations of the run; single waits of some or all of them were kept.
     operations: int
     source: Cpus
     target: Cpus
-    #: Whether the trace is made of counts, and no single wait is known.
+    #: Whether the trace is synthetic, made of counts.
     counted: bool = False
-    #: The page cache that the engine could have used; None where that is not known.
+    #: Size of the page cache that the engine could use; None if unknown.
     cache_bytes: int | None = None
-    #: By row, what a read had to bring of the storage; None where the page cache is simulated.
+    #: Bytes of each read that missed the page cache; None if the page cache is simulated.
     missing_bytes: Array | None = None
-    #: Whether samples tell spinning threads from threads that work.
+    #: Whether samples separate spinning threads from working ones.
     sampled: bool = True
-    #: By call that changes a file, its name.
+    #: Names of the calls that change files, in the order of the trace.
     change_events: Sequence[str] = ()
 
     @cached_property
@@ -127,9 +128,9 @@ class RecordedThreads:
         return Threads(self)
 
     def with_spinning(self, spun_s: float) -> "RecordedThreads | None":
-        """The same where so much CPU time of long bursts was a wait for the I/O of others.
+        """The threads with ``spun_s`` of the CPU time of long bursts taken for waits.
 
-        The thread then burns what is left of each burst at its end. None without such bursts.
+        The rest of each burst lies at its end. None without such bursts.
         """
         trace = self.trace
         bursts = long_bursts(trace)
@@ -142,7 +143,7 @@ class RecordedThreads:
 
 
 def long_bursts(trace: ThreadTrace) -> NDArray[np.bool_]:
-    """Rows after a long burst of CPU time, during a tenth of which others did temp I/O."""
+    """Rows after a long CPU burst, during at least a tenth of which other threads did temp I/O."""
     bursts = trace.cpu_ns > BURST_MIN_S * 1e9
     begin_ns, end_ns = trace.start_ns[trace.temp], (trace.start_ns + trace.wait_ns)[trace.temp]
     for row in np.flatnonzero(bursts):
@@ -154,9 +155,9 @@ def long_bursts(trace: ThreadTrace) -> NDArray[np.bool_]:
 
 
 class Threads:
-    """The threads of a run. Where one did everything, all of its waits add up.
+    """The simulation of the threads of a run.
 
-    Loads are those of the recorded operations, or of more operations of the same kinds.
+    Loads in its methods are those of the recorded operations, or of more operations of these kinds.
     """
 
     def __init__(self, recorded: RecordedThreads) -> None:
@@ -168,7 +169,7 @@ class Threads:
 
     @property
     def of_waits(self) -> float:
-        """Seconds of elapsed time for a second of latency of its temp I/O, as it was recorded."""
+        """Seconds of elapsed time for a second of latency in the recording."""
         return min(max(self.recorded.of_waits, SHARE_MIN), 1.0)
 
     @cached_property
@@ -185,9 +186,9 @@ class Threads:
         changes: Mapping[str, float],
         page_cache: PageCache | None = None,
     ) -> Simulated:
-        """On a storage, None for one of no latency; the entire query does ``total_operations``.
+        """The threads on a storage, None for zero latency; the query does ``total_operations``.
 
-        Of calls that change files, ``changes`` has by event how many times as long they take there.
+        ``changes`` has the ratio of latencies of each event that changes files.
         """
         if behaviour is None:
             return self._unwaited(self.target)
@@ -199,7 +200,7 @@ class Threads:
         return self._simulated(wait_ns, self.target, behaviour, share, page_cache)
 
     def page_cache(self, loads: Sequence[Load]) -> PageCache | None:
-        """The page cache that its temp I/O went through; None where none is known."""
+        """The page cache of its temp I/O; None if unknown."""
         if self._of.counted:
             return page_cache_of_counts(self.trace, self._load_of(loads), loads)
         return self._recorded_page_cache
@@ -215,7 +216,7 @@ class Threads:
         return page_cache_of(trace, simulated.storage_ns, room_bytes)
 
     def mean_s(self, simulated: Simulated, loads: Sequence[Load]) -> list[float | None]:
-        """Mean wait of each load's operations; None of a load of which the trace has none."""
+        """Mean wait of each load's operations; None if the trace has none of them."""
         waits_ns = simulated.wait_ns[self.trace.temp]
         which = self._load_of(loads) + 1
         counts = np.bincount(which, minlength=len(loads) + 1)[1:].tolist()
@@ -232,13 +233,13 @@ class Threads:
         cpu_s: Seconds,
         replayed_s: float | None = None,
     ) -> Overlap:
-        """What the waits of a simulation add, where operations make more CPU time, by load.
+        """The overlap in a simulation, with ``cpu_s`` more CPU time per operation of each load.
 
-        ``replayed_s`` is what a replay of all that the threads did took on the storage.
+        ``replayed_s`` is the elapsed time of a replay of all threads on the storage.
         """
         if not self._simulates:
             return self._constant
-        # The last one is for operations that moved nothing and belong to no load.
+        # The last value is for operations that moved nothing and belong to no load.
         more_s = np.array([*cpu_s, 0.0])[self._load_of(loads)]
         return self._overlap(simulated, self._cpu_after.with_more(more_s), self.target, replayed_s)
 
@@ -261,9 +262,9 @@ class Threads:
         return replace(result, of_waits=of_waits)
 
     def spinning_s(self, simulated: Simulated) -> float:
-        """What a run is shorter by if long bursts beside temp I/O of others are waits for it.
+        """Time that the run is shorter by if long CPU bursts during others' temp I/O are waits.
 
-        0 where samples tell spinning from work.
+        0 if samples separate spinning from work.
         """
         if self._of.sampled or not self._several or not self.cpu_known or not self._bursts.any():
             return 0.0
@@ -279,7 +280,7 @@ class Threads:
         return long_bursts(self.trace)
 
     def quota_s(self, loads: Sequence[Load]) -> tuple[float, float]:
-        """What quotas make longer without any latency of temp I/O, on the source and the target."""
+        """Time that quotas add without any latency of temp I/O, on the source and the target."""
         if not self._simulates:
             return 0.0, 0.0
         source_s, target_s = (
@@ -289,7 +290,7 @@ class Threads:
         return max(source_s, 0.0), max(target_s, 0.0)
 
     def cores_s(self, loads: Sequence[Load]) -> float:
-        """What other cores on the target make longer without latency and quota; below 0 shorter."""
+        """Time that the target's number of cores adds, without latency and quota."""
         if not self._simulates or self.source.cores == self.target.cores:
             return 0.0
         cpus = self.target.unlimited, self.source.unlimited
@@ -311,14 +312,14 @@ class Threads:
         return int((self.trace.temp & ~self.trace.change).sum())
 
     def _of_all(self, elapsed_s: float) -> float:
-        """An elapsed time with the kept waits as the simulation says, if all others do alike."""
+        """The elapsed time with all waits, from the simulated one with the kept waits."""
         recorded_s = self._of.elapsed_s
         return max(recorded_s + (elapsed_s - recorded_s) / self._seen, 0.0)
 
     def throttled_share(self, simulated: Simulated) -> float:
-        """Share of a run on the target in which a quota holds threads back.
+        """Share of a run on the target in which a quota throttles threads.
 
-        Where nobody saw their CPU time it is at most that: all time between waits may be it.
+        It is an upper bound if their CPU time is unknown: it may be all time between waits.
         """
         if self.target.quota_ns is None:
             return 0.0
@@ -327,7 +328,7 @@ class Threads:
 
     @cached_property
     def at_work(self) -> float:
-        """How many had work while any had, those that found no CPU among them: at least 1."""
+        """Mean number of active or runnable threads while there are any: at least 1."""
         if not self._several:
             return self._of.in_flight
         active_s = self._stretches.active_s
@@ -335,7 +336,7 @@ class Threads:
 
     @property
     def cores_per_thread(self) -> float:
-        """Cores on the target for each thread that has work; 1 at most, or where none is known."""
+        """Cores of the target per active thread, at most 1; 1 if unknown."""
         return min((self.target.cores or self.at_work) / self.at_work, 1.0)
 
     @property
@@ -350,12 +351,12 @@ class Threads:
 
     @property
     def cpu_known(self) -> bool:
-        """Whether it was seen how much CPU time threads had between waits."""
+        """Whether the CPU time of threads between waits was recorded."""
         return not self._of.counted and self.trace.cpu_known
 
     @cached_property
     def _simulates(self) -> bool:
-        """Whether waits add to the elapsed time as the simulation says."""
+        """Whether the simulation gives the overlap."""
         quotas = self.source.quota_ns, self.target.quota_ns
         return self._several or (any(quotas) and self.cpu_known)
 
@@ -364,7 +365,7 @@ class Threads:
         return self._simulated(self.trace.wait_ns, self.source)
 
     def _without_s(self, cpus: Cpus) -> float:
-        """Elapsed time without any latency of temp I/O, by the model with which it is shorter."""
+        """Elapsed time without any latency of temp I/O, by the model that gives the shorter one."""
         if cpus not in self._without_on_s:
             unwaited = self._unwaited(cpus)
             moving_s = self._moving_s(unwaited, self.trace.cpu_ns, cpus)
@@ -394,18 +395,17 @@ class Threads:
         return size_classes(self.trace.bytes[self.trace.temp])
 
     def _fixed_s(self, simulated: Simulated) -> float:
-        """Elapsed time if each thread does what it did.
+        """Elapsed time if no work moves between threads.
 
-        What the simulation takes less with the recorded latencies than the run did is not its to
-        explain, and stays.
+        The part of the recorded time that the simulation of the recording does not explain stays.
         """
         more_ns = simulated.elapsed_ns - self._recorded.elapsed_ns
         return self._of.elapsed_s + more_ns / 1e9
 
     def _moving_s(self, simulated: Simulated, cpu_ns: Array, cpus: Cpus) -> float:
-        """Elapsed time if in each stretch as many threads have work as had; idle time stays.
+        """Elapsed time if each stretch keeps its number of active threads; idle time stays.
 
-        What one thread does moves nowhere.
+        The work of a single thread cannot move.
         """
         if not self._several:
             fixed_s, cpu_ns_each = self._fixed_s(simulated), self.trace.cpu_ns
@@ -431,7 +431,7 @@ class Threads:
 
     @cached_property
     def _call_ns(self) -> Array:
-        """CPU time within the temp operations that wait: what memory takes to move the bytes."""
+        """CPU time within waiting temp operations: the time of memory to copy their bytes."""
         size = self.trace.bytes
         call_ns: Array = np.where(size > 0, memory_ns(size), 0).astype(np.int64)
         return call_ns
@@ -444,7 +444,7 @@ class Threads:
         share: float = 1.0,
         page_cache: PageCache | None = None,
     ) -> Simulated:
-        """With these waits, or with the temp I/O on a storage of which it is such a share."""
+        """A simulation of these waits, or of temp I/O on a storage for a share of the query."""
         outcome, waited = _core.simulate(
             self._batch(
                 wait_ns,
@@ -471,13 +471,13 @@ class Threads:
         )
 
     def _batch(self, wait_ns: Array, cpu_ns: Array | None = None, **more: Array | None) -> Any:
-        """The rows for the core with these waits, and CPU times, in place of those recorded."""
+        """The rows for the simulation, with other waits and CPU times than recorded."""
         replaced = {"wait_ns": wait_ns} | ({} if cpu_ns is None else {"cpu_ns": cpu_ns})
         given = {name: column for name, column in more.items() if column is not None}
         return Table({**self.trace.columns, **given, **replaced, "call_ns": self._call_ns})
 
     def _run(self, wait_ns: Array | Seconds, cpus: Cpus, cpu_ns: Array) -> dict[str, Any]:
-        """What a run with these waits comes to, each as long as given, and with this CPU time."""
+        """The totals of a simulated run with fixed waits and these CPU times."""
         batch = self._batch(wait_ns.astype(np.int64), cpu_ns)
         outcome: dict[str, Any]
         outcome, _ = _core.simulate(batch, cpus.usable(self.trace), quota=cpus.quota_ns)

@@ -1,4 +1,4 @@
-"""The page cache that temp I/O met where it was recorded, and will meet before other storage."""
+"""The page cache in front of temp files, in the recording and on another storage."""
 
 import sys
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from spillcast.recording.thread_trace import ThreadTrace
 from spillcast.storage.model import fixed_behaviour
 
 Ns = NDArray[np.float64]
-#: A storage that takes some time, for who asks only what a cache leaves to it.
+#: Any storage that takes time, to find out which operations miss the cache.
 ANY_STORAGE = fixed_behaviour(1e-6, 1e-6)
-#: Of the operations that memory could have answered, so many were answered as fast as that.
+#: Least share of the cacheable operations that were as fast as memory if a page cache served them.
 SEEN = 0.5
 #: More than any machine has.
 NO_BOUND_BYTES = sys.maxsize
@@ -25,23 +25,23 @@ NO_BOUND_BYTES = sys.maxsize
 
 @dataclass(frozen=True)
 class PageCache:
-    """What memory there is before a storage, and how long each row takes that it answers."""
+    """The memory in front of a storage, and the time of each row that it serves."""
 
     room_bytes: int
     #: By row of the thread trace, ns.
     cached_ns: NDArray[np.int64]
 
     def for_share(self, share: float) -> tuple[int, int]:
-        """Its bytes, and how many of them may be dirty, for so small a share of a query."""
+        """Its size, and the limit of dirty bytes, for a share of a query."""
         room_bytes = int(self.room_bytes * share)
         return room_bytes, int(room_bytes * DIRTY_SHARE)
 
 
 def page_cache_of(trace: ThreadTrace, storage_ns: Ns, room_bytes: int) -> PageCache | None:
-    """The page cache of a recording's threads, by what their waits say; None where there was none.
+    """The page cache of a recording's threads, by their waits; None if there was none.
 
-    ``storage_ns`` is, by row, what any storage would have taken behind a cache of that room. Where
-    most of what the cache would have answered was slow, the engine goes around it, or the file
+    ``storage_ns`` is the time of any storage behind a cache of that size, by row. If most of the
+    operations that the cache would have served were slow, the engine bypasses it, or the file
     system has none.
     """
     answered = _moving(trace) & (storage_ns == 0)
@@ -49,7 +49,7 @@ def page_cache_of(trace: ThreadTrace, storage_ns: Ns, room_bytes: int) -> PageCa
     fast = trace.temp & (trace.wait_ns <= usual_ns)
     if not answered.any() or fast[answered].mean() < SEEN:
         return None
-    # What was answered takes as long again; the others as much of the usual as the fast ones took.
+    # Served operations take their recorded time; others the same part of the usual as fast ones.
     part = np.median(trace.wait_ns[fast] / usual_ns[fast])
     cached_ns = np.where(fast | answered, trace.wait_ns, part * usual_ns).astype(np.int64)
     return PageCache(room_bytes, cached_ns)
@@ -58,9 +58,9 @@ def page_cache_of(trace: ThreadTrace, storage_ns: Ns, room_bytes: int) -> PageCa
 def page_cache_of_counts(
     trace: ThreadTrace, load_of: NDArray[np.int64], loads: Sequence[Load]
 ) -> PageCache | None:
-    """One that holds all, where each kind of operation was as fast as memory; else None.
+    """A page cache that holds everything if all operations were as fast as memory, else None.
 
-    How much memory there is no count tells.
+    Counts do not show how much memory there is.
     """
     mean_ns = np.array([load.mean_s * 1e9 for load in loads])
     if (mean_ns > memory_ns(np.array([load.mean_bytes for load in loads]))).any():
@@ -71,13 +71,13 @@ def page_cache_of_counts(
 
 
 def missed(trace: ThreadTrace, storage_ns: Ns) -> float:
-    """Share of the temp operations for which the storage had to do something, by row so long."""
+    """Share of the temp operations that miss the page cache; ``storage_ns`` is 0 for the others."""
     moving = _moving(trace)
     return float((storage_ns[moving] > 0).mean()) if moving.any() else 0.0
 
 
 def storage_share(trace: ThreadTrace, wait_ns: Ns, storage_ns: Ns) -> float:
-    """Share of the temp I/O's time that the storage takes, and memory does not."""
+    """Share of the time of temp I/O that the storage takes, not memory."""
     moving = _moving(trace)
     waits_ns = float(wait_ns[moving].sum())
     return float(storage_ns[moving].sum()) / waits_ns if waits_ns else 1.0
@@ -89,7 +89,7 @@ def _moving(trace: ThreadTrace) -> NDArray[np.bool_]:
 
 
 def memory_ns(size_bytes: NDArray[Any]) -> NDArray[np.float64]:
-    """The longest that memory takes for operations of these sizes."""
+    """The longest time of memory for operations of these sizes."""
     known = calibrated()
     longest: NDArray[np.float64] = 1e9 * (known.memory_s + size_bytes / known.memory_bytes_per_s)
     return longest
