@@ -138,13 +138,14 @@ def _forecasts(
     if isinstance(evidence, Counts):
         # The workload is computed once for all targets, before any of them is probed.
         counted = workload_of_counts(evidence)
-        return _answers(counted, _resolved_all(targets, evidence, question), question)
+        storages = [_resolved(target, evidence, question) for target in targets]
+        return _answers(counted, storages, question)
     evidence.need_io()
     former = question.known.instead_of(evidence)
     if former is not None and question.elapsed_s is None:
         return _from_former(former, evidence, targets, question)
     workload, like = read_workload(evidence, question)
-    storages = _resolved_all(targets, like, question)
+    storages = [_resolved(target, like, question) for target in targets]
     answers = _answers(workload, storages, question)
     if any(too_unsure(forecast) for forecast, _ in answers):
         workload, _ = read_workload(evidence, replace(question, exact=True))
@@ -185,16 +186,12 @@ def _from_former(
     ]
 
 
-def _resolved_all(
-    targets: Sequence[Target], like: Recording | Counts, question: Question
-) -> list[tuple[str, Storage | Refusal]]:
-    return [(str(target), _resolved(target, like, question)) for target in targets]
-
-
-def _resolved(target: Target, like: Recording | Counts, question: Question) -> Storage | Refusal:
-    """The storage, probed now if it is a directory; or why there is no forecast for it."""
+def _resolved(
+    target: Target, like: Recording | Counts, question: Question
+) -> tuple[str, Storage | Refusal]:
+    """A target's name and storage, probed now if it is a directory; or why it has no forecast."""
     if isinstance(target, Storage):
-        return target
+        return str(target), target
     from spillcast.storage.target import is_place, resolve
 
     place, rehearsal = Path(target), None
@@ -207,6 +204,7 @@ def _resolved(target: Target, like: Recording | Counts, question: Question) -> S
                 rehearsal = question.rehearse(like.whole, place)
         with question.watch(str(target)) as show:
             storage = resolve(str(target), like, budget=question.probe_budget, on_progress=show)
-        return replace(storage, rehearsal=None if rehearsal is None else rehearsal.read())
+        storage = replace(storage, rehearsal=None if rehearsal is None else rehearsal.read())
     except Refusal as refusal:
-        return refusal
+        return str(target), refusal
+    return str(target), storage

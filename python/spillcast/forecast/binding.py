@@ -1,4 +1,4 @@
-"""Which limit of a storage a query waits for, and what more of each would save."""
+"""The limits of a storage that a query waits for, and what raising each of them saves."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from spillcast.forecast.assumptions import NEGLIGIBLE
 from spillcast.storage.storage import Group, Limit, Storage
 from spillcast.units import format_duration
 
-#: Causes of waits that are no limit of the storage.
+#: Causes of waits other than limits of the storage.
 LATENCY, QUEUE, MEMORY = "latency", "queue", "memory"
 #: Doubling a cause that saves less than this share of the elapsed time saves nothing.
 SAVING_MIN = 0.005
@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Time of temp I/O that one cause takes on the target, and what relieving it saves.
+    """Time of temp I/O by one cause on the target, and what relieving that saves.
 
     ``cause`` is the name of a limit of the storage, ``latency``, ``queue`` (for a server) or
     ``memory`` (answers of the page cache).
@@ -65,7 +65,7 @@ class Wait:
 class Binding:
     """What temp I/O waits for on a storage with limits."""
 
-    #: The causes that bind: doubling them saves the most. Empty where no cause matters.
+    #: The binding causes: doubling them saves the most. Empty if no cause matters.
     bound_by: Sequence[str]
     #: Elapsed time that doubling them saves.
     saved_s: float
@@ -108,9 +108,9 @@ Outcome = tuple[float, Mapping[str, float]]
 
 
 def binding_of(storage: Storage, outcome_on: Callable[[Storage], Outcome]) -> Binding:
-    """The causes that bind a query on a storage, by simulating it with each of them relieved.
+    """The binding causes of a query on a storage, by a simulation with each cause relieved.
 
-    A cause without waits is not simulated, for relieving it changes nothing.
+    Causes without waits are not simulated, because relieving them changes nothing.
     """
     elapsed_s, causes_s = outcome_on(storage)
     limits = {limit.name: limit for limit in storage.limits}
@@ -129,12 +129,13 @@ def binding_of(storage: Storage, outcome_on: Callable[[Storage], Outcome]) -> Bi
             bound_by, best_s = pair, together_s
     if best_s < SAVING_MIN * elapsed_s:
         bound_by, best_s = [], max(best_s, 0.0)
+    rates = {cause: _rates(limits.get(cause)) for cause in causes_s}
     waits = [
         Wait(
             cause=cause,
             elapsed_s=waited_s,
-            operations_per_s=_operations_per_s(limits.get(cause)),
-            bytes_per_s=_bytes_per_s(limits.get(cause)),
+            operations_per_s=rates[cause][0],
+            bytes_per_s=rates[cause][1],
             saved_s=saved_s.get(cause, None if cause == MEMORY else 0.0),
         )
         for cause, waited_s in causes_s.items()
@@ -145,7 +146,7 @@ def binding_of(storage: Storage, outcome_on: Callable[[Storage], Outcome]) -> Bi
 def _reached_together(
     limits: Mapping[str, Limit], causes_s: Mapping[str, float], outcomes: Mapping[str, Outcome]
 ) -> list[str]:
-    """The limit that is waited for most, and another that holds once there is more of it."""
+    """The limit with the most waits, and another one that binds once that is raised."""
     waiting = [cause for cause in outcomes if cause in limits]
     first = max(waiting, key=lambda cause: causes_s[cause], default=None)
     if first is None:
@@ -190,16 +191,12 @@ def _halved(group: Group) -> Group:
     )
 
 
-def _operations_per_s(limit: Limit | None) -> float | None:
-    """The rate of a limit of operations alone."""
-    if limit is None or limit.read_ns_per_byte or limit.write_ns_per_byte:
-        return None
-    return 1e9 / limit.read_random_ns if limit.read_random_ns else None
-
-
-def _bytes_per_s(limit: Limit | None) -> float | None:
-    """The rate of a limit of bytes alone."""
-    if limit is None or limit.read_random_ns or limit.write_random_ns:
-        return None
+def _rates(limit: Limit | None) -> tuple[float | None, float | None]:
+    """Operations and bytes per second of a limit; None for what it does not limit alone."""
+    if limit is None:
+        return None, None
+    of_operations = limit.read_random_ns or limit.write_random_ns
     per_byte = limit.write_ns_per_byte or limit.read_ns_per_byte
-    return 1e9 / per_byte if per_byte else None
+    if per_byte:
+        return None, None if of_operations else 1e9 / per_byte
+    return 1e9 / limit.read_random_ns if limit.read_random_ns else None, None

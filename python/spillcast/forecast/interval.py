@@ -1,4 +1,4 @@
-"""How sure a forecast is: what is known of the workload, and how far forecasts like it were off."""
+"""Intervals of forecasts, from errors of what is known and from errors of verified forecasts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,17 +19,16 @@ Array = NDArray[np.float64]
 DRAWS = 4000
 #: Standard deviations of a normal distribution that nine in ten lie within.
 NINE_IN_TEN = NormalDist().inv_cdf(0.95)
-#: The least share of a forecast that a drawn total is taken to be: what is below says nothing. A
-#: bound at so small a share is none.
+#: Least share of a forecast that a drawn total counts as; a lower bound of so small a share is 0.
 SHARE_MIN, NO_BOUND = 1e-9, 1e-3
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of one term as recorded and on the target, and the measured blocks behind the latter.
+    """Seconds of a term today and on the target, and the measured blocks behind the latter.
 
-    ``error`` is the relative standard error of a latency that lies between measured ones. ``count``
-    operations take other times in every run; None for so many that they even out.
+    ``error`` is the relative standard error of a latency that was interpolated. ``count`` is the
+    number of operations, whose times differ from run to run; None if too many to matter.
     """
 
     op: str
@@ -45,22 +44,22 @@ class Uncertainty:
     """A forecast of an elapsed time, and what its interval of any confidence follows from."""
 
     forecast_s: float
-    #: One of the kinds of evidence, and ``slow to fast`` or so.
+    #: One of ``workload.KINDS``, and a direction such as ``slow to fast``.
     kind: str
     direction: str
-    #: Of the forecast, the share that is not temp I/O.
+    #: Share of the forecast that is not temp I/O.
     rest_share: float
-    #: What is known of the question: standard deviations of the logarithm, below and above.
+    #: Standard deviations of the logarithm by the errors of this forecast, below and above.
     below: float
     above: float
-    #: How much of what forecasts like it were off by is to be feared: less where it was rehearsed.
+    #: Share of the errors of verified forecasts that applies: less after a rehearsal.
     residual_share: float = 1.0
 
     @classmethod
     def of(
         cls, forecast_s: float, rest_s: float, drawn_s: Array, kind: str, direction: str
     ) -> "Uncertainty":
-        """From totals in which what is known was drawn; ``rest_s`` is what is not temp I/O."""
+        """The uncertainty by draws of the elapsed time; ``rest_s`` is the time outside temp I/O."""
         if forecast_s <= 0:
             return cls(forecast_s, kind, direction, 1.0, 0.0, 0.0)
         low, high = np.quantile(drawn_s, [0.05, 0.95]) / forecast_s
@@ -73,7 +72,7 @@ class Uncertainty:
         return replace(self, forecast_s=min(self.forecast_s, max_s))
 
     def spreads(self, residuals: Residuals) -> tuple[float, float]:
-        """Standard deviations of the logarithm below and above, with what experience adds."""
+        """Standard deviations below and above, with the spread of verified forecasts."""
         factor = self.residual_share * residuals.category(self.kind, self.direction).factor
         rest = factor * residuals.rest_spread * self.rest_share
         io = factor * residuals.io_spread * (1 - self.rest_share)
@@ -84,7 +83,7 @@ class Uncertainty:
     ) -> tuple[float, float]:
         """Bounds that hold the elapsed time with probability ``confidence``.
 
-        Conformal: so many spreads away as that share of verified forecasts was held by.
+        Conformal: as many spreads away as held that share of verified forecasts.
         """
         residuals = residuals or calibrated().residuals
         category = residuals.category(self.kind, self.direction)
@@ -111,12 +110,11 @@ def drawn_totals(
     factors: Mapping[str, Array] | None = None,
     whole_known: bool = True,
 ) -> Array:
-    """Elapsed times in which what is known to vary does.
+    """Draws of the elapsed time.
 
     ``rest_s`` are draws of the time outside temp I/O, and ``noise`` is the spread of the logarithm
-    of all latencies together. ``factors`` are draws, where a part of the query was recorded, of how
-    much of each op the whole does, over what was seen; where ``whole_known``, more of it leaves
-    less of the elapsed time to the rest.
+    of all latencies together. ``factors`` are draws of each op's I/O in the entire query over that
+    recorded; with ``whole_known`` more of it leaves less of the elapsed time to the rest.
     """
     io_s = np.zeros(DRAWS)
     for term in terms:
@@ -131,10 +129,9 @@ def drawn_totals(
 
 
 def _sampling_error(blocks: Array, count: int | None) -> float:
-    """How far the mean of so few operations is from that of many, by the scatter of stretches.
+    """Standard deviation of the logarithm of the mean of ``count`` operations.
 
-    As a spread of the logarithm: a single operation may take many times the mean, and no less than
-    nothing.
+    It follows from the scatter of the measured blocks.
     """
     if (
         count is None
@@ -147,13 +144,13 @@ def _sampling_error(blocks: Array, count: int | None) -> float:
 
 
 def direction(recorded_s: float, target_s: float, mean_bytes: float) -> str:
-    """From a fast or a slow storage to such a one; fast is as fast as memory, by mean latency."""
+    """Such as ``slow to fast``, by mean latencies; fast means as fast as memory."""
     ends = (calibrated().memory_answers(mean_s, mean_bytes) for mean_s in (recorded_s, target_s))
     return " to ".join("fast" if fast else "slow" for fast in ends)
 
 
 def check_elapsed(elapsed_s: float | None, seen_s: float, least: float = SHORTER) -> None:
-    """InputError for less than a ``least`` share of the time that the evidence covers."""
+    """EvidenceContradictory for less than a ``least`` share of the time in the evidence."""
     if elapsed_s is not None and 0 < elapsed_s < least * seen_s:
         raise EvidenceContradictory(
             f"an elapsed time of {format_duration(elapsed_s)} is less than the "
@@ -163,9 +160,9 @@ def check_elapsed(elapsed_s: float | None, seen_s: float, least: float = SHORTER
 
 
 def too_wide(low_s: float, high_s: float, now_s: float = 0.0) -> IntervalTooWide | None:
-    """Why there is no forecast with this interval; None where there is one.
+    """Why an interval is too wide for a forecast; None if it is not.
 
-    One that lies wholly below ``now_s``, the elapsed time as it is, tells that the move helps.
+    An interval that lies below today's elapsed time ``now_s`` shows that the move helps.
     """
     if high_s <= USELESS * low_s or high_s < now_s:
         return None

@@ -12,7 +12,7 @@ from spillcast.forecast.assumptions import BUSY_MAX, SHARE_REPORTED, SHORTER, UN
 from spillcast.forecast.cpu import FormerRun, spinning_s, weight_of_waits
 from spillcast.forecast.duckdb import compression
 from spillcast.forecast.interval import check_elapsed
-from spillcast.forecast.load import Load
+from spillcast.forecast.load import Load, operations
 from spillcast.forecast.question import Question
 from spillcast.forecast.recorded_io import (
     quota_exceeded,
@@ -162,28 +162,27 @@ WEIGHT_MIN = 0.5
 
 
 def former_runs(runs: Iterable[Recording | Counts], recording: Recording) -> list[FormerRun]:
-    """The other runs of the query that show the cost of its waits in CPU time."""
-    former = [_former_run(run, recording) for run in runs if isinstance(run, Recording)]
-    return [run for run in former if run is not None]
+    """The recordings of former runs that show the cost of a recording's waits in CPU time.
 
-
-def _former_run(former: Recording, recording: Recording) -> FormerRun | None:
-    """None for a run of different temp I/O, or of about the same latencies."""
-    if former.meta.cpu_s is None:
-        return None
-    loads, recorded = temp_load(former), temp_load(recording)
-    operations, recorded_operations = (
-        sum(load.count for load in each) for each in (loads, recorded)
-    )
-    if abs(operations - recorded_operations) > SAME_OPERATIONS * recorded_operations:
-        return None
-    wait_s = {}
-    for op in {load.op for load in loads}:
-        of_op = [load for load in loads if load.op == op]
-        wait_s[op] = sum(load.total_s for load in of_op) / sum(load.count for load in of_op)
-    run = FormerRun(former.meta.cpu_s, wait_s)
-    apart = abs(weight_of_waits(recorded, run.latencies(recorded)) - weight_of_waits(recorded))
-    return None if apart < WEIGHT_MIN * recorded_operations else run
+    Those are runs of about as many temp operations, with notably different latencies.
+    """
+    former, recorded = list[FormerRun](), temp_load(recording)
+    count = operations(recorded)
+    for run in runs:
+        if not isinstance(run, Recording) or run.meta.cpu_s is None:
+            continue
+        loads = temp_load(run)
+        if abs(operations(loads) - count) > SAME_OPERATIONS * count:
+            continue
+        wait_s = {}
+        for op in {load.op for load in loads}:
+            of_op = [load for load in loads if load.op == op]
+            wait_s[op] = sum(load.total_s for load in of_op) / operations(of_op)
+        candidate = FormerRun(run.meta.cpu_s, wait_s)
+        weight = weight_of_waits(recorded, candidate.latencies(recorded))
+        if abs(weight - weight_of_waits(recorded)) >= WEIGHT_MIN * count:
+            former.append(candidate)
+    return former
 
 
 def _of_part(workload: Workload, part: Recording) -> Workload:

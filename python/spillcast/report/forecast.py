@@ -1,7 +1,7 @@
 """A forecast as people read it: the verdict, the targets in one table, terms and warnings."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from spillcast.explained import explained, title_of
@@ -296,13 +296,8 @@ _STAGES = (
 
 def stages_table(forecast: Forecast) -> Table:
     """The stages of a Spark application, in their order."""
-    return Table(
-        _STAGES,
-        [
-            [str(stage.id), *(getattr(stage, column.key) for column in _STAGES[1:] if column.key)]
-            for stage in forecast.stages
-        ],
-    )
+    stages = [asdict(stage) | {"id": str(stage.id)} for stage in forecast.stages]
+    return Table.of(_STAGES, stages)
 
 
 def terms_table(forecast: Forecast) -> Table:

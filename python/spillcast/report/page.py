@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from string import ascii_uppercase
 from typing import Protocol
 
 from spillcast.report.table import WIDTH, Table, paragraph
@@ -142,6 +143,13 @@ def histogram_text(
             drawn = bar(count / count_max, bar_width)
             lines.append(f"  {label:>{_LABEL}} |{drawn:<{bar_width}}{figures}{mark}".rstrip())
     return "\n".join(lines)
+
+
+def peak_marks(modes_s: Sequence[float]) -> dict[float, str]:
+    """A letter for each of several peaks, by its latency (ns); a single peak has none."""
+    if len(modes_s) < 2:
+        return {}
+    return {s * 1e9: letter for s, letter in zip(modes_s, ascii_uppercase, strict=False)}
 
 
 def _bin(ns: float) -> int:

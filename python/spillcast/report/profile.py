@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from spillcast.profile import Profile
 from spillcast.profile.result import CALL, ROW_SOURCE, LatencyCounts
-from spillcast.report.page import Drawn, Page, Part, Words, histogram_text
+from spillcast.report.page import Drawn, Page, Part, Words, histogram_text, peak_marks
 from spillcast.report.table import Column, Table, paragraph
 
 if TYPE_CHECKING:
@@ -188,8 +187,7 @@ def _histograms(profile: Profile) -> list[Part]:
 
 def _histogram(title: str, buckets: LatencyCounts, peaks: "Sequence[Peak]", width: int) -> str:
     """Bars below a title; of several peaks, letters beside their bins."""
-    several = zip(peaks, ascii_uppercase, strict=False) if len(peaks) > 1 else ()
-    marks = {peak.mode_s * 1e9: letter for peak, letter in several}
+    marks = peak_marks([peak.mode_s for peak in peaks])
     bars = histogram_text(*buckets, width=width, marks=marks)
     return f"{paragraph(f'  {title}', '  ', width)}\n{bars}"
 
@@ -198,7 +196,7 @@ def _peak_lines(row: dict[str, Any], peaks: "Sequence[Peak]") -> list[str]:
     """The peaks of a histogram and their plausible cause."""
     from spillcast.storage.description import peaks_words, plausible_cause
 
-    letters = ", ".join(ascii_uppercase[: len(peaks)])
+    letters = ", ".join(peak_marks([peak.mode_s for peak in peaks]).values())
     direct = str(row.get("event", "")).startswith("direct path")
     cause = plausible_cause(peaks, "direct" if direct else "buffered")
     return [f"  {letters}: {peaks_words(peaks)}", *([f"  {cause}"] if cause else [])]

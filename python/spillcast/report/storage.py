@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Any
 
 from spillcast.recording.event_names import OPS
-from spillcast.report.page import Commands, Drawn, Page, Part, Words, histogram_text
+from spillcast.report.page import Commands, Drawn, Page, Part, Words, histogram_text, peak_marks
 from spillcast.report.table import Column, Table
 from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.description import Ability, ability, shape
@@ -234,15 +233,13 @@ def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:
     if group is None:
         return []
     op_shape = shape(group)
-    many = len(op_shape.peaks) > 1
-    letters = dict(zip(ascii_uppercase, op_shape.peaks, strict=False)) if many else {}
-    marks = {peak.mode_s * 1e9: letter for letter, peak in letters.items()}
+    marks = peak_marks([peak.mode_s for peak in op_shape.peaks])
 
     def draw(width: int) -> str:
         bars = histogram_text(group.latency_ns, group.latency_count, width=width, marks=marks)
         return f"{_group_title(group)}: {format_count(group.count, 'operation')}\n{bars}"
 
-    named = f"{', '.join(letters)}: " if letters else ""
+    named = f"{', '.join(marks.values())}: " if marks else ""
     causes = [f"  {op_shape.cause}"] if op_shape.cause else []
     lines = [f"  {named}{op_shape.words}", *causes, *_others(storage, op, group)]
     return [Drawn(draw), Words(lines)]
