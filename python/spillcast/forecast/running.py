@@ -1,4 +1,4 @@
-"""The forecast of a run that goes on: made anew now and then, for a small share of a CPU."""
+"""The forecast of a run in progress, renewed from time to time for a small share of a CPU."""
 
 import time
 from collections import deque
@@ -17,20 +17,18 @@ from spillcast.storage.target import FORMS, check_word, is_place, resolve, resol
 from spillcast.text import shell_word
 from spillcast.units import parse_factor, parse_latency_s
 
-#: The least time between two forecasts, and the share of one CPU that they may take.
+#: Least time between two forecasts, and the share of one CPU that they may take.
 EVERY_S, SHARE = 3.0, 0.02
-
-
-#: Forecasts of which it is kept how sure they were.
+#: Number of last forecasts whose widths are kept.
 KEPT = 120
 
 
 class RunningForecast:
-    """How long the run would take on ``target``, which is not probed, by what was seen so far.
+    """The forecast of a run in progress for ``target``, which is not probed.
 
-    Where nothing tells the whole run, it is for the time recorded so far. ``known`` is what the
-    user knows of the whole. A probe would disturb what it is watched beside. InputError for a
-    target that needs one, or that there is not.
+    Without an estimate of the entire run, it is for the time recorded so far. ``known`` are hints
+    about the entire run. InputError for a target that does not exist, or that needs a probe, which
+    would disturb the recording.
     """
 
     def __init__(
@@ -40,14 +38,13 @@ class RunningForecast:
         self._storage = known_target(target)
         self._due_s, self._loaded = 0.0, False
         self.latest: Forecast | None = None
-        #: Why there is none yet.
+        #: Why there is no forecast yet.
         self.because: str | None = "too little was seen"
-        #: Of the forecasts of the whole so far, half the interval over the number; None where one
-        #: was refused.
+        #: Half-widths of the intervals of the entire run over its forecasts; None if refused.
         self.half_widths: deque[float | None] = deque(maxlen=KEPT)
 
     def look(self, so_far: Callable[[], Recording | None], *, last: bool = False) -> None:
-        """Forecast anew where it is time, or for the last time; an error is why there is none."""
+        """Renew the forecast if it is due or the ``last``; an error becomes ``because``."""
         if not last and time.monotonic() < self._due_s:
             return
         began_s = time.thread_time()
@@ -62,7 +59,7 @@ class RunningForecast:
                     self.half_widths.append(_half_width(self.latest))
             except SpillcastError as error:
                 self.latest, self.because = None, error.message.removeprefix("so far: ")
-        # What the first one takes is mostly the loading of what it needs.
+        # The first forecast mostly takes the time to load modules.
         cost_s = time.thread_time() - began_s if self._loaded else 0.0
         self._loaded = recording is not None
         self._due_s = time.monotonic() + max(EVERY_S, cost_s / SHARE)
@@ -76,7 +73,7 @@ def _half_width(forecast: Forecast) -> float | None:
 
 
 def known_target(target: str) -> Storage | None:
-    """The storage, where it does not depend on what is recorded."""
+    """The storage; None if it depends on the recording."""
     check_word(target, "--to")
     kind, colon, value = target.partition(":")
     if colon and kind == "latency":

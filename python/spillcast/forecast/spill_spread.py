@@ -1,15 +1,15 @@
-"""How far the spill of a query differs from run to run: the spread of the bytes written.
+"""The variation of a query's spill from run to run: the spread of the bytes written.
 
-What a process spills depends on when each of its threads takes memory from the limit that they
-share. Spills of one query differ by a few per cent far above that limit, and by a part of the
-memory near it, where that is a large share of a small spill:
+The spill of a process depends on when each of its threads takes memory from their common limit.
+Spills of one query differ by a few per cent far above that limit, and by a part of the memory near
+it, which is a large share of a small spill:
 
     spread^2 = far^2 + (share * memory / spill)^2
 
 with the peak resident memory and the bytes written. ``far`` and ``share`` were measured for one and
-for several threads (calibrated.toml). Sessions of a server have a limit each, which a plan reaches
-at the same row every time. Other runs of the same query measure the spread itself; the more of
-them, the less the relation counts.
+for several threads (calibrated.toml). Each session of a server has its own limit, which a plan
+reaches at the same row every time. Other runs of the same query measure the spread itself; the more
+there are, the less weight the relation has.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from spillcast.forecast.counted import loads_of
 from spillcast.forecast.result import SpillSpread
 from spillcast.recording import Recording
 
-#: Runs that the relation counts as, beside those that are given.
+#: Weight of the relation, in runs.
 RELATION_RUNS = 2
-#: Spills of one query are never taken to differ by more (standard deviation of the logarithm).
+#: Largest spread of the spills of one query (standard deviation of the logarithm).
 MAX_SPREAD = 1.0
 
 
 def relative_spread(recording: Recording) -> float | None:
-    """By the memory of a run and its spill; None where it has no shared limit or is not known."""
+    """The spread by the memory and spill of a run; None without a shared limit, or if unknown."""
     memory, spill = recording.meta.memory.peak_rss_bytes, recording.written_bytes.temp
     if recording.meta.server is not None or not memory or not spill:
         return None
@@ -42,9 +42,9 @@ def relative_spread(recording: Recording) -> float | None:
 def spill_spread(
     recording: Recording, others: Sequence[Recording | Counts] = ()
 ) -> SpillSpread | None:
-    """The spread of the spill of a query that was recorded entirely; None where nothing shows it.
+    """The spread of the spill of an entirely recorded query; None if unknown.
 
-    ``others`` are other runs of it.
+    ``others`` are other runs of the query.
     """
     relation, spill = relative_spread(recording), recording.written_bytes.temp
     written = [spill, *map(_written_bytes, others)]

@@ -1,6 +1,6 @@
-"""The rest of a query that was recorded in part: hints beside the recording, and its sources.
+"""The rest of a query that was recorded in part: hints of the user, and the sources of estimates.
 
-Most queries are recorded entirely, so the sources are imported where one was not.
+Most queries are recorded entirely, so the sources are imported only for those that were not.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -30,7 +30,7 @@ Plan = dict[str, object]
 
 @dataclass(frozen=True)
 class UserEstimate:
-    """What the user knows of the entire query; None for what is not given."""
+    """Figures of the entire query that the user gives; None for others."""
 
     elapsed_s: float | None = None
     progress: float | None = None
@@ -39,18 +39,18 @@ class UserEstimate:
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """The entire query by all sources; ``work`` is None where none shows it."""
+    """The entire query by all sources; ``work`` is None without an estimate of it."""
 
     work: "RemainingWork | None" = None
-    #: What was given and is not used, and why.
+    #: Hints that are not used, and why.
     unused: Sequence[str] = ()
-    #: Without ``work``, what is at least to come.
+    #: Lower bound of what remains, if there is no ``work``.
     lower: Remaining | None = None
 
 
 @dataclass(frozen=True)
 class RemainingWorkHints:
-    """What is known besides the recording of a query that was recorded in part.
+    """What is known about a query that was recorded in part, besides its recording.
 
     ``history`` are files: a previous run, or a plan that was not run. ``without`` names kinds of
     sources, for experiments that measure what each brings.
@@ -62,7 +62,7 @@ class RemainingWorkHints:
 
     @property
     def options(self) -> str:
-        """The options that give them; empty for none."""
+        """The options that gave the hints; empty for none."""
         named = {
             "--history": self.history,
             "--progress": self.user.progress,
@@ -72,12 +72,12 @@ class RemainingWorkHints:
 
     @property
     def of_remaining(self) -> str:
-        """The options, unless all they give are other runs; those also tell of an entire run."""
+        """The options that do not apply to an entire recording; other runs of the query do."""
         only_runs = self.user == UserEstimate() and len(self._runs) == len(self.history)
         return "" if only_runs else self.options
 
     def runs_of(self, recording: Recording) -> tuple[Sequence[Recording | Counts], Sequence[str]]:
-        """Other runs of the query of a recording, and why the rest of those given are not."""
+        """The given runs that are of a recording's query, and why others are not."""
         from spillcast.forecast.remaining.sources import reason_against
 
         reasons = [(run, reason_against(run, recording)) for run in self._runs]
@@ -87,9 +87,9 @@ class RemainingWorkHints:
     def extrapolate(
         self, recording: Recording, threads: "RecordedThreads", elapsed_s: float | None = None
     ) -> Extrapolation:
-        """The entire query, whose elapsed time is ``elapsed_s`` where that is known.
+        """The entire query; ``elapsed_s`` is its elapsed time if known.
 
-        InputError for an estimate of the user that the recording contradicts.
+        InputError for a figure of the user that contradicts the recording.
         """
         from spillcast.forecast.remaining.model import extrapolate, lower_bound
         from spillcast.forecast.remaining.progress import progress_of
@@ -113,10 +113,10 @@ class RemainingWorkHints:
         return Extrapolation(work, work.unused)
 
     def instead_of(self, recording: Recording) -> Recording | Counts | None:
-        """A previous run, where the recording is of a part in which there was no temp I/O.
+        """A previous run to forecast, if the recorded part has no temp I/O.
 
-        None where there was some, or where no previous run is known to have the same text: nothing
-        else ties the two together.
+        None if it has some, or without a previous run of the same query text, which alone
+        identifies the query then.
         """
         if recording.meta.temp.operations or not went_on(recording.meta):
             return None
@@ -129,7 +129,7 @@ class RemainingWorkHints:
 
     @cached_property
     def _files(self) -> list[tuple[Path, Plan | Recording | Counts]]:
-        """Each file of ``history``, and its content."""
+        """The files of ``history`` with their contents."""
         return [(path, _read(path)) for path in self.history]
 
     @property
@@ -140,7 +140,7 @@ class RemainingWorkHints:
     def _sources(
         self, recording: Recording, progress: "Progress", elapsed_s: float | None
     ) -> "Iterator[tuple[str, str, Sequence[Estimate] | str]]":
-        """The kind of each source, its file if any, and its estimates or why it is not used."""
+        """Sources by kind and file, with their estimates, or the reason why they are not used."""
         from spillcast.forecast.remaining import planned, sources
 
         user = replace(self.user, elapsed_s=elapsed_s)
@@ -149,7 +149,7 @@ class RemainingWorkHints:
         yield "input", "", sources.estimate_from_scan(recording, progress)
         path, document = recording.path / ESTIMATE_FILE, recording.documents.get(ESTIMATE_FILE)
         files = [*self._files, *([(path, _read(path))] if path.is_file() else [])]
-        # Of a query that is being recorded nothing is on disk yet.
+        # During a recording nothing is on disk yet.
         files += [(path, document)] if isinstance(document, dict) else []
         for path, content in files:
             if isinstance(content, Recording | Counts):
@@ -178,7 +178,7 @@ NO_HINTS = RemainingWorkHints()
 def hints_of(
     history: Sequence[Path], progress: str | None = None, written: str | None = None
 ) -> RemainingWorkHints:
-    """The hints that options give. InputError for what cannot be read."""
+    """The hints given by options. InputError for invalid ones."""
     user = UserEstimate(
         progress=None if progress is None else parse_progress(progress),
         written_bytes=None if written is None else float(parse_bytes(written, "--written")),
@@ -202,7 +202,7 @@ def parse_progress(text: str) -> float:
 
 
 def _previous_calls(recording: Recording) -> Counts | str | None:
-    """The mean of earlier calls of its statement, as kept beside it; or why it is not used."""
+    """The mean of earlier calls of the statement, kept in the recording; or why it is not used."""
     from spillcast.evidence.postgres.statement_rows import Row, merged, read_rows
     from spillcast.evidence.postgres.statements import chosen, counts_of_row
 
@@ -214,7 +214,7 @@ def _previous_calls(recording: Recording) -> Counts | str | None:
             rows = read_rows(path)
         else:
             return None
-        # What is kept has no text, and the recording has seen its processes.
+        # The kept row has no text, and the recording knows the processes.
         row = replace(
             chosen(path, rows, None),
             query=recording.meta.engine.query,
@@ -227,7 +227,7 @@ def _previous_calls(recording: Recording) -> Counts | str | None:
 
 
 def _read(path: Path) -> Plan | Recording | Counts:
-    """A plan that was not run; or a previous run: a recording, a plan with counts, statements."""
+    """The content of a file: a plan without counts, or a previous run."""
     from spillcast.evidence.find import find_evidence
     from spillcast.evidence.postgres.document import read_documents
     from spillcast.evidence.postgres.plan import read_plan

@@ -1,4 +1,4 @@
-"""An estimate of a quantity of the entire query, and how several of them are pooled."""
+"""Estimates of quantities of the entire query, and the pooling of several estimates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from spillcast.forecast.interval import NINE_IN_TEN
 from spillcast.forecast.remaining.progress import Array
 from spillcast.stats import inverse_variance
 
-#: Bytes that the entire query writes to temp files, and reads from them; its time outside temp I/O,
-#: and all of it. ``writes`` are bytes that remain to be written.
+#: Of the entire query: bytes written to and read from temp files, time outside temp I/O, elapsed
+#: time. ``writes`` are the bytes that remain to be written.
 Quantity = Literal["written", "read", "rest", "elapsed", "writes"]
-#: No estimate is taken to be surer than this (standard deviation of its logarithm).
+#: Least standard deviation of the logarithm of an estimate.
 MIN_SPREAD = 0.01
-#: Where nothing is the most likely: standard deviations above which there is something.
+#: If 0 is the most likely value: standard deviations above which a draw is larger.
 LIKELY = 0.5
-#: What shows a quantity, in words.
+#: Sources of estimates, in words.
 ELAPSED, FILES_SOURCE, PLAN_SOURCE, HISTORY_SOURCE, CALLS_SOURCE = (
     "--elapsed",
     "files written and not yet read",
@@ -30,7 +30,7 @@ ELAPSED, FILES_SOURCE, PLAN_SOURCE, HISTORY_SOURCE, CALLS_SOURCE = (
 
 @dataclass(frozen=True)
 class Estimate:
-    """A quantity of the entire query on the storage of its recording, nine in ten within."""
+    """A quantity of the entire query on the recorded storage, with a 90 % interval."""
 
     quantity: Quantity
     low: float
@@ -47,7 +47,7 @@ class Estimate:
         source: str,
         above: float | None = None,
     ) -> "Estimate":
-        """With a standard deviation of its logarithm, ``above`` where that differs."""
+        """An estimate from the standard deviation of its logarithm, ``above`` if not symmetric."""
         low = centre * exp(-NINE_IN_TEN * spread)
         high = centre * exp(NINE_IN_TEN * (spread if above is None else above))
         return cls(quantity, low, centre, high, source)
@@ -61,13 +61,13 @@ class Estimate:
 
     @property
     def spread(self) -> float:
-        """Both together."""
+        """Root mean square of both."""
         return hypot(*self.spreads) / 2**0.5
 
     def drawn(self, normal: Array) -> Array:
         """Draws, from draws of a standard normal."""
         if not self.centre:
-            # More likely than not there is nothing of it.
+            # 0 is the most likely value.
             beyond = np.maximum(normal - LIKELY, 0.0) / (NINE_IN_TEN - LIKELY)
             return np.asarray(self.high * beyond)
         below, above = self.spreads
@@ -76,10 +76,10 @@ class Estimate:
 
 
 def pooled_by_quantity(estimates: Sequence[Estimate]) -> Mapping[Quantity, Estimate]:
-    """One estimate of each quantity that has any.
+    """One estimate for each quantity.
 
-    Bytes that remain by the files alone may be followed by more, so that those of the entire query
-    replace them.
+    An estimate of all bytes written replaces one of the remaining writes by the files, which more
+    writes may follow.
     """
     by: dict[Quantity, list[Estimate]] = {}
     for estimate in estimates:
@@ -90,9 +90,9 @@ def pooled_by_quantity(estimates: Sequence[Estimate]) -> Mapping[Quantity, Estim
 
 
 def _pool(estimates: Sequence[Estimate]) -> Estimate:
-    """One estimate of several, each with a weight of one over its spread squared.
+    """The mean of several estimates, weighted by inverse variance.
 
-    Where they are further apart than that explains, the spread grows by as much (Birge).
+    If they differ by more than their spreads explain, the spread grows by as much (Birge).
     """
     if len(estimates) == 1:
         return estimates[0]
