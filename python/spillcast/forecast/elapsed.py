@@ -209,8 +209,7 @@ def _drawn_run_s(rehearsal: Rehearsal) -> Array:
 def _direction(loads: Sequence[Load], latencies: Sequence[Latency]) -> str:
     """From today's storage to one of these latencies, such as ``slow to fast``."""
     count = operations(loads)
-    target_s = sum(
-        load.count * latency.mean_s for load, latency in zip(loads, latencies, strict=True)
-    )
-    recorded_s, moved_bytes = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
-    return direction(recorded_s / count, target_s / count, moved_bytes / count)
+    pairs = zip(loads, latencies, strict=True)
+    target_s = sum(load.count * latency.mean_s for load, latency in pairs)
+    recorded_s, moved = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
+    return direction(recorded_s / count, target_s / count, moved / count)

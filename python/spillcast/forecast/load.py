@@ -49,6 +49,11 @@ def operations(loads: Sequence[Load]) -> int:
     return sum(load.count for load in loads)
 
 
+def moved_bytes(loads: Sequence[Load], op: str) -> int:
+    """Bytes that reads or writes move."""
+    return sum(load.bytes for load in loads if load.op == op)
+
+
 #: Least number of rehearsed operations of a size that represent the others.
 REHEARSED_MIN = 100
 

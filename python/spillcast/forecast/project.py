@@ -14,6 +14,7 @@ from spillcast.forecast.assumptions import IO_MAX, SEEN_MIN, SHARE_REPORTED, THR
 from spillcast.forecast.binding import Binding, Outcome, binding_of
 from spillcast.forecast.elapsed import elapsed_on, run_s, zero_latency
 from spillcast.forecast.interval import Uncertainty, too_wide
+from spillcast.forecast.load import operations
 from spillcast.forecast.projection import (
     ESTIMATORS,
     Baseline,
@@ -272,10 +273,10 @@ def _rehearsed(baseline: Baseline, storage: Storage) -> Rehearsed | None:
     rehearsal, workload = baseline.rehearsal_on(storage), baseline.workload
     if rehearsal is None:
         return None
-    recorded = workload.io_scale * sum(load.count for load in workload.loads)
     # A recording of an unknown part of a query is forecast as that part.
     ended = rehearsal.ended and workload.part is None
-    share = 1.0 if ended else min(rehearsal.operations / recorded, 1.0)
+    total_operations = workload.io_scale * operations(workload.loads)
+    share = 1.0 if ended else min(rehearsal.operations / total_operations, 1.0)
     return Rehearsed(rehearsal.elapsed_s, rehearsal.operations, share, ended)
 
 

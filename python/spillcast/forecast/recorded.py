@@ -12,7 +12,7 @@ from spillcast.forecast.assumptions import BUSY_MAX, SHARE_REPORTED, SHORTER, UN
 from spillcast.forecast.cpu import FormerRun, spinning_s, weight_of_waits
 from spillcast.forecast.duckdb import compression
 from spillcast.forecast.interval import check_elapsed
-from spillcast.forecast.load import Load, operations
+from spillcast.forecast.load import Load, moved_bytes, operations
 from spillcast.forecast.question import Question
 from spillcast.forecast.recorded_io import (
     quota_exceeded,
@@ -251,8 +251,8 @@ def _kind(recording: Recording, loads: Sequence[Load], is_part: bool) -> str:
         return "recording"
     if recording.meta.raw.slices_of_all:
         return "slices"
-    moved = {op: sum(load.bytes for load in loads if load.op == op) for op in OPS}
-    return "unread" if moved["read"] < UNREAD * moved["write"] else "stretch"
+    unread = moved_bytes(loads, "read") < UNREAD * moved_bytes(loads, "write")
+    return "unread" if unread else "stretch"
 
 
 def _io_ns_by_stretch(recording: Recording) -> NDArray[np.float64]:

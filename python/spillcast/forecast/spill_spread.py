@@ -20,6 +20,7 @@ import numpy as np
 from spillcast.calibrated import calibrated
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.counted import loads_of
+from spillcast.forecast.load import moved_bytes
 from spillcast.forecast.result import SpillSpread
 from spillcast.recording import Recording
 
@@ -47,7 +48,12 @@ def spill_spread(
     ``others`` are other runs of the query.
     """
     relation, spill = relative_spread(recording), recording.written_bytes.temp
-    written = [spill, *map(_written_bytes, others)]
+    written = [spill]
+    for run in others:
+        if isinstance(run, Recording):
+            written.append(run.written_bytes.temp)
+        else:
+            written.append(moved_bytes(loads_of(run), "write"))
     logs = np.array([log(run_bytes) for run_bytes in written if run_bytes])
     degrees, squares = len(logs) - 1, 0.0
     if degrees > 0:
@@ -65,9 +71,3 @@ def spill_spread(
         memory_bytes=None if relation is None else recording.meta.memory.peak_rss_bytes,
         runs=len(logs),
     )
-
-
-def _written_bytes(run: Recording | Counts) -> int:
-    if isinstance(run, Recording):
-        return run.written_bytes.temp
-    return sum(load.bytes for load in loads_of(run) if load.op == "write")

@@ -20,7 +20,7 @@ from spillcast.forecast.assumptions import (
     THROTTLED_REPORTED,
     UNCALIBRATED,
 )
-from spillcast.forecast.load import Load, operations
+from spillcast.forecast.load import Load, moved_bytes, operations
 from spillcast.forecast.projection import Baseline, Projection, projection
 from spillcast.forecast.result import Warned
 from spillcast.forecast.threads.cpus import Cpus
@@ -98,7 +98,8 @@ def _unread(workload: Workload) -> Iterator[Warned]:
                 "elapsed time today; record a later part too",
             )
     elif workload.is_part and workload.kind == "unread":
-        unread_bytes = max(0, workload.moved_bytes("write") - workload.moved_bytes("read"))
+        loads = workload.recorded_loads
+        unread_bytes = max(0, moved_bytes(loads, "write") - moved_bytes(loads, "read"))
         yield Warned(
             "unread",
             f"{format_bytes(unread_bytes)} of temp files were written and not yet read: more reads "
@@ -385,8 +386,7 @@ def about_measuring(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Ite
             "may be too long; probe again when the machine is quiet",
         )
     prefilled = facts.get("prefilled_bytes", 0)
-    read = sum(load.bytes for load in loads if load.op == "read")
-    if read and prefilled > PREFILLED_MAX * read:
+    if 0 < PREFILLED_MAX * moved_bytes(loads, "read") < prefilled:
         yield Warned(
             "prefilled",
             f"{format_bytes(prefilled)} were read without a recorded write: more of it was cached "

@@ -226,7 +226,3 @@ class Workload:
     def io_scale(self) -> float:
         """Temp I/O of the entire query over that of ``loads``."""
         return self.scale if self.remaining is None else 1.0
-
-    def moved_bytes(self, op: str) -> int:
-        """Bytes that the recorded reads or writes moved."""
-        return sum(load.bytes for load in self.recorded_loads if load.op == op)

@@ -12,6 +12,7 @@ from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.counted import loads_of
 from spillcast.forecast.interval import NINE_IN_TEN
+from spillcast.forecast.load import moved_bytes
 from spillcast.forecast.recorded_io import recorded_threads, temp_load
 from spillcast.forecast.remaining import UserEstimate
 from spillcast.forecast.remaining.estimate import (
@@ -187,10 +188,10 @@ def estimate_from_history(
     if (reason := reason_against(history, recording)) is not None:
         return reason
     loads = loads_of(history) if isinstance(history, Counts) else temp_load(history)
-    moved = {op: sum(load.bytes for load in loads if load.op == op) for op in ("write", "read")}
+    written, read = moved_bytes(loads, "write"), moved_bytes(loads, "read")
     io_s = sum(load.total_s for load in loads)
-    if moved["write"] < HISTORY_LESS * progress.bytes["write"]:
-        wrote, seen = format_bytes(moved["write"]), format_bytes(progress.bytes["write"])
+    if written < HISTORY_LESS * progress.bytes["write"]:
+        wrote, seen = format_bytes(written), format_bytes(progress.bytes["write"])
         return f"it wrote {wrote} in all, this one {seen} while it was recorded"
     calls = _calls_spread(history)
     source = HISTORY_SOURCE if calls is None else CALLS_SOURCE
@@ -201,10 +202,10 @@ def estimate_from_history(
         return Estimate.around(quantity, centre, hypot(spread, calls or 0.0), source)
 
     estimates = []
-    if moved["write"]:
-        estimates.append(of("written", moved["write"], counts_spread))
-    if moved["read"]:
-        estimates.append(of("read", moved["read"], counts_spread))
+    if written:
+        estimates.append(of("written", written, counts_spread))
+    if read:
+        estimates.append(of("read", read, counts_spread))
     if not io_s:
         return [*estimates, of("elapsed", history.elapsed_s, UNTIMED_SPREAD)]
     if isinstance(history, Counts):
