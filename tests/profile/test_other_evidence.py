@@ -18,6 +18,7 @@ from spillcast.profile.sql import run_sql
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.source import ASSUMED
+from text_plan import TEXT_PLAN
 
 
 def test_ash_has_the_columns_of_the_usual_query(example):
@@ -109,6 +110,8 @@ def test_python_has_the_verbs_also_after_the_rooms_were_imported(example, spille
 @pytest.fixture
 def folder(example, tmp_path):
     (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "plan.txt").write_text(TEXT_PLAN)
     (tmp_path / "bad.csv").write_text("A,B\n1,2\n")
     for name in ("hdd.trc", "ash.csv"):
         (tmp_path / name).symlink_to(example / name)
@@ -118,6 +121,8 @@ def folder(example, tmp_path):
 @cases(("arguments", "said"), [
         (["profile", "hdd.trc", ""], "an argument is empty, and names no evidence"),
         (["profile", "empty"], "empty: the folder holds no traces"),
+        (["profile", "full"], "full/plan.txt"),
+        (["profile", "full/plan.txt"], "spillcast forecast full/plan.txt --to "),
         (["profile", "absent.trc"], "absent.trc: there is no such file or folder"),
         (["profile", "bad.csv"], "bad.csv: an ASH export needs SAMPLE_TIME"),
         (["profile", "hdd.trc", "--event", "nope"], "no event is like 'nope'"),

@@ -45,7 +45,7 @@ def forecast(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Time limit: name the cheapest work memory and storage that meet it.",
+            help="Time limit: names the cheapest work memory and storage that meet it.",
         ),
     ] = None,
     details: Annotated[
@@ -67,7 +67,7 @@ def forecast(
     method: Annotated[
         Literal["counts", "seed"],
         typer.Option(
-            help="seed: the blog post's formula: one speed-up for all sizes.",
+            help="counts: latency by I/O size; seed: the blog post's single speed-up.",
             rich_help_panel=ORACLE,
         ),
     ] = "counts",
@@ -116,9 +116,9 @@ def forecast(
     """Forecast a run with its temp files on other storage.
 
     A directory is probed now. --rehearse runs the recorded command or SELECT again and kills it
-    after a while. It refuses SQL that writes, and any command but duckdb, psql or sqlite3 whose
-    statements all read: give such a command with --command. Exits with 3 if the evidence does not
-    allow a forecast.
+    after the given time. It accepts duckdb, psql and sqlite3 with statements that only read; any
+    other command must be repeated in --command. Exits with 3 if the evidence does not allow a
+    forecast.
 
     Example: spillcast forecast run.spill --to /mnt/nvme --to latency:150us
 

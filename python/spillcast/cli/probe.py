@@ -98,7 +98,8 @@ def _check(
     from spillcast.workspace import check_output_file
 
     if grid == (like is not None):
-        raise OptionMissing("give either --like RECORDING or --grid")
+        hint = "as in: spillcast probe /mnt/nvme --like run.spill -o nvme.json"
+        raise OptionMissing("give either --like RECORDING or --grid", hint)
     if grid and iolog is not None:
         raise OptionConflict("--iolog exports a recording: give --like RECORDING")
     if grid and (named := next((n for n, value in of_run.items() if value is not None), None)):
