@@ -137,4 +137,4 @@ def test_a_block_size_is_for_traces(tmp_path):
     run = recording(tmp_path / "run.spill", [("read", BLOCK, 4, LATENCY_NS)], elapsed_s=1.0)
     for source in (("--like", run.path), ("--grid",)):
         told = only_line(spillcast("probe", tmp_path, *source, "--block", "8K"), 2)
-        assert "--block is for" in told
+        assert "--block does not apply to" in told
