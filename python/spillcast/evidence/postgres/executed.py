@@ -9,7 +9,7 @@ from spillcast.errors import Refusal, SelectionEmpty
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.document import HOW, read_documents, read_log
 from spillcast.evidence.postgres.logs import counts_of_files
-from spillcast.evidence.postgres.nodes import BLOCK_BYTES
+from spillcast.evidence.postgres.nodes import BLOCK_BYTES, SIZES_NOTE
 from spillcast.evidence.postgres.plan import blocks_of, counts_of_plan, elapsed_of, picked
 from spillcast.evidence.postgres.statement_rows import Row, read_rows
 from spillcast.evidence.postgres.statements import counts_of_row, named
@@ -68,7 +68,9 @@ def executed_plan(
         )
         call_s = elapsed_s or elapsed_of(path, document)
         blocks = blocks_of(document["Plan"])
-    if "Temp Written Blocks" not in document["Plan"]:
+    # Sizes on disk bound the temp I/O from below: another run cannot be compared with them.
+    is_counted = "Temp Written Blocks" in document["Plan"]
+    if not is_counted or SIZES_NOTE in document.get("Notes", ()):
         return Executed(call_s, None)
     return _executed(
         call_s, blocks, lambda: counts_of_plan(document, path=path, elapsed_s=elapsed_s)
