@@ -249,9 +249,10 @@ def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
         body = [line if line[:margin].strip() else line[margin:] for line in body]
         return _one_column(body, framed)
     starts = _starts(rule)
-    if not any(bar in heading for bar in _BARS):
+    bars = any(bar in heading for bar in _BARS)
+    if not bars:
         names = [name.strip() for name in _at(heading, starts)]
-    rows = _many(body, len(names), starts, framed)
+    rows = _many(body, len(names), starts, framed, bars)
     if rule.lstrip().startswith("|") and "+" not in rule:
         rows = (list(map(_unescaped, row)) for row in rows)
     return _plain(names, rows)
@@ -309,11 +310,15 @@ def _split(line: str, framed: bool) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _many(body: list[str], columns: int, starts: list[int], framed: bool) -> Iterator[list[str]]:
+def _many(
+    body: list[str], columns: int, starts: list[int], framed: bool, bars: bool
+) -> Iterator[list[str]]:
     row: list[str] | None = None
     is_continued = False
     for line in body:
-        if not line.strip():
+        # Below a table there may be words, which have no bars.
+        is_below = bars and not is_continued and not any(bar in line for bar in _BARS)
+        if not line.strip() or is_below:
             break
         cells = _split(line, framed)
         if len(cells) != columns and len(starts) == columns:
