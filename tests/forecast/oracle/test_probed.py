@@ -135,6 +135,8 @@ def test_waits_that_name_no_place(tmp_path):
 def test_a_block_size_is_for_traces(tmp_path):
     write_trace(tmp_path / "here.trc", [(READ, 900, blocks(1))])
     run = recording(tmp_path / "run.spill", [("read", BLOCK, 4, LATENCY_NS)], elapsed_s=1.0)
-    for source in (("--like", run.path), ("--grid",)):
-        told = only_line(spillcast("probe", tmp_path, *source, "--block", "8K"), 2)
-        assert "--block does not apply to" in told
+    for source, words in (
+        (("--like", run.path), "--block does not apply to recordings"),
+        (("--grid",), "--block is for the run of a file"),
+    ):
+        assert words in only_line(spillcast("probe", tmp_path, *source, "--block", "8K"), 2)
