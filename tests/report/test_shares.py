@@ -1,16 +1,16 @@
 """Shares of time are of the same time wherever they are told, and the words say of which."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from cases import cases
-from evidence import change, recording
+from evidence import change, change_on_disk, recording
 from oracle_files import READ, blocks, write_trace
+from spillcast.document import written
 from spillcast.evidence.find import find_evidence
 from spillcast.profile import profile, timeline
 from spillcast.recording.live import Running, Tally
 from spillcast.recording.schema import WAITS
+from spillcast.recording.server_meta import RecordedQuery
 from spillcast.report.html.inputs import Inputs
 from spillcast.report.html.page import Cells
 from spillcast.report.html.runs import add_runs
@@ -75,10 +75,9 @@ def test_time_of_several_threads_is_told_as_theirs(tmp_path):
     assert (row["files"], row["share"]) == ("temp", pytest.approx(1.0))
 
 
-def test_a_servers_are_processes(tmp_path, monkeypatch):
+def test_a_servers_are_processes(tmp_path):
     run = recording(tmp_path / "run.spill", SIDE_BY_SIDE, elapsed_s=11.8, sessions=3)
-    query = SimpleNamespace(workers=(), workers_not_attached=0, failure=None, ended_by="duration")
-    monkeypatch.setattr(type(run.meta), "server", query)
+    change_on_disk(run, server=written(RecordedQuery(7, None, None, 2.4, "end", None, [], 0, [])))
     _, section = page_of(run.path)
     assert section.figures[0].title == "Time by what processes did, of 33 s in 3 processes"
 
