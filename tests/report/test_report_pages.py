@@ -10,7 +10,7 @@ CHARTS = {"demo": 4, "oracle": 7, "sweeps": 6, "part": 2}
 #: Of each chart, whether any of its shapes or bars is drawn.
 DRAWN = """
 [...document.querySelectorAll("figure .chart")].map(chart =>
-    [...chart.querySelectorAll(".bar, .interval, .area path")].some(shape => {
+    [...chart.querySelectorAll(".bar, .interval, .area path, .flame i")].some(shape => {
         const box = shape.getBoundingClientRect();
         return box.width > 0 && box.height > 0;
     }))
