@@ -123,7 +123,6 @@ def test_a_profile_of_traces_waits_for_no_reader_of_other_evidence():
         ("record", "--pid", "me"),
         ("probe", "/tmp", "--grid", "--depth", "1"),
         ("forecast",),
-        ("forecast", "run.spill"),
         ("forecast", "run.spill", "--to", "factor:2", "--confidence", "1.5"),
         ("demo", "extra"),
     ],
@@ -222,6 +221,16 @@ def test_a_time_that_is_none_is_told_before_a_server_is_asked():
         2,
         "spillcast: --since: 'yesterday' is not a duration",
     )
+
+
+def test_a_forecast_without_a_target_is_the_limit(spilled, tmp_path):
+    document = json.loads(spillcast("forecast", spilled.path, "--json").stdout)
+    limit_s = json.loads(spillcast("forecast", spilled.path, "--to", "factor:2", "--json").stdout)[
+        "ceiling_s"
+    ]
+    assert document["forecast_s"] == pytest.approx(limit_s, rel=0.01)
+    lines = spillcast("forecast", spilled.path).stdout.splitlines()
+    assert [line.startswith(f"  {document['target']}") for line in lines].count(True) == 1
 
 
 UNTIMED = """\

@@ -11,6 +11,7 @@ from spillcast.cli.question import with_question
 from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
+    from spillcast.forecast import Forecast
     from spillcast.forecast.question import Question
 
 
@@ -25,15 +26,15 @@ def forecast(
         ),
     ],
     to: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--to",
             metavar="STORAGE",
             help="Directory, tmpfs, storage.json, fio's JSON, catalogue:NAME, recording, trace, "
             "latency:150us, limits:iops=12k,latency=1ms, factor:60, cache:FLASH+DISK?size=2T. "
-            "Repeatable.",
+            "Repeatable; without it, only the limit of any storage.",
         ),
-    ],
+    ] = None,
     cost: Annotated[
         list[str] | None,
         typer.Option(
@@ -115,12 +116,14 @@ def forecast(
 ) -> Answer:
     """Forecast a run with its temp files on other storage.
 
-    A directory is probed now. --rehearse runs the recorded command or SELECT again and kills it
-    after the given time. It accepts duckdb, psql and sqlite3 with statements that only read; any
-    other command must be repeated in --command. Exits with 3 if the evidence does not allow a
-    forecast.
+    Without --to, it says what time no storage can beat. A directory is probed now. --rehearse runs
+    the recorded command or SELECT again and kills it after the given time. It accepts duckdb, psql
+    and sqlite3 with statements that only read; any other command must be repeated in --command.
+    Exits with 3 if the evidence does not allow a forecast.
 
     Example: spillcast forecast run.spill --to /mnt/nvme --to latency:150us
+
+    Example: spillcast forecast plan.txt
 
     Example: spillcast forecast run.spill --to /mnt/nvme --rehearse 10s
 
@@ -137,7 +140,8 @@ def forecast(
     from spillcast.cli.rehearse import check_options, rehearsing
     from spillcast.errors import Refusal
     from spillcast.evidence.find import recordings_in
-    from spillcast.forecast.ask import ask, forecasts_of
+    from spillcast.forecast.ask import LIMIT, ask, forecasts_of
+    from spillcast.forecast.result import ZERO_LATENCY
     from spillcast.forecast.verdict import forecasts_document, parse_costs, priced, refusal_document
     from spillcast.forecast.work_memory.advice import cheapest, memory_cells, memory_document
     from spillcast.recording import Recording
@@ -146,8 +150,15 @@ def forecast(
     from spillcast.units import parse_duration_s
     from spillcast.workspace import workspace
 
-    check_options(rehearse, command, server, to)
-    costs = parse_costs(cost or (), to)
+    check_options(rehearse, command, server, to or ())
+    costs = parse_costs(cost or (), to or ())
+    targets = to or [LIMIT]
+
+    def named(forecasts: "list[Forecast]") -> "list[Forecast]":
+        if not to:
+            forecasts = [forecast.as_limit() for forecast in forecasts]
+        return priced(targets, forecasts, costs)
+
     within_s = None if within is None else parse_duration_s(within, "--within")
     question = replace(question, method=method, exact=exact, cpus=cpus, cpu_quota=cpu_quota)
     with ExitStack() as stack:
@@ -157,7 +168,7 @@ def forecast(
             question = replace(question, rehearse=again)
         if len(baseline) == 1 and (paths := recordings_in(Path(baseline[0]))):
             each = [
-                (recording, priced(to, forecasts_of(recording, to, question), costs))
+                (recording, named(forecasts_of(recording, targets, question)))
                 for recording in map(Recording.open, paths)
             ]
             answered = any(not forecast.refused for _, row in each for forecast in row)
@@ -167,16 +178,18 @@ def forecast(
                 0 if answered else 3,
             )
         try:
-            answers = ask(baseline, to, question)
+            answers = ask(baseline, targets, question)
         except Refusal as refusal:
             refusal.document = refusal_document(refusal)
             raise
-    forecasts = priced(to, [forecast for forecast, _ in answers], costs)
-    cells = memory_cells(to, forecasts)
+    forecasts = named([forecast for forecast, _ in answers])
+    cells = memory_cells(to or [ZERO_LATENCY], forecasts)
     advice = None
     if within_s is not None and cells:
         advice = cheapest(cells, within_s, costs, forecasts[0].baseline_s)
     notes = [] if advice is None else [advice_text(advice)]
+    if not to:
+        notes.append("For a storage: --to tmpfs, --to DIRECTORY, --to catalogue:aws-gp3.")
     page = forecast_page(forecasts, notes, in_full=details)
     if details and (advice is not None or len(forecasts) > 1):
         page = replace(page, parts=[*page.parts, *forecast_memory_parts(cells, advice)])

@@ -27,6 +27,8 @@ from spillcast.units import format_duration
 Answer = tuple[Forecast, Storage | None]
 #: A storage or its name: a directory (probed now), a file, ``catalogue:NAME``, ``latency:150us``.
 Target = Storage | str | Path
+#: The target whose forecast is the limit of any storage.
+LIMIT = "limits:latency=0ms"
 
 
 def forecast(evidence: Recording | Counts, target: Storage, **options: Any) -> Forecast:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 FORECAST_SCHEMA = "spillcast.forecast/1"
 #: The term of the calls that make, resize, sync or remove temp files.
 CHANGES = "other calls on temp files"
+#: The storage that no storage can beat.
+ZERO_LATENCY = "zero-latency storage"
 #: The term of reads of data files that memory did not answer.
 DATA_READS = "data reads"
 #: The term of waits for a CPU quota that zero-latency storage would leave.
@@ -355,13 +357,18 @@ class Forecast(Tabular):
             f"{self.ceiling_words(beside)}."
         )
 
+    def as_limit(self) -> "Forecast":
+        """This forecast for a target without latency, as that of zero-latency storage."""
+        warnings = [warning for warning in self.warnings if warning.code != "not-measured"]
+        return replace(self, target=ZERO_LATENCY, warnings=warnings)
+
     def ceiling_words(self, beside: Iterable["Forecast"] = ()) -> str:
         """The time on zero-latency storage, and the limit that no storage can beat.
 
         ``beside`` are forecasts of the same query that are shown with this one: the limit stated is
         not above any of theirs.
         """
-        words = f"zero-latency storage would leave about {format_duration(self.ceiling_s)}"
+        words = f"{ZERO_LATENCY} would leave about {format_duration(self.ceiling_s)}"
         if self.ceiling_interval_s is None:
             return words
         floor = floor_s((self, *beside))

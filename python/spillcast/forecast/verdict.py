@@ -11,10 +11,12 @@ from spillcast.forecast.result import (
     DATA_READS,
     FORECAST_SCHEMA,
     RECORDING,
+    ZERO_LATENCY,
     Forecast,
     Interval,
     Term,
     WithoutSpills,
+    floor_s,
 )
 from spillcast.forecast.work_memory import WorkMemory
 from spillcast.recording.completeness import recorded_words
@@ -304,6 +306,14 @@ def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
     if kind == "other":
         return f"Even zero-latency storage would leave {format_duration(query.ceiling_s)} of {now}."
     gaining = [fix for fix in fixes if fix.gains(query.baseline_s)]
+    if query.target == ZERO_LATENCY and {fix.target for fix in gaining} <= {ZERO_LATENCY}:
+        if query.ceiling_interval_s is not None and unknown_share(query) is not None:
+            low, high = map(format_duration, query.ceiling_interval_s)
+            return f"Zero-latency storage would leave {low} to {high} of {now}."
+        left = f"Zero-latency storage would leave about {format_duration(query.ceiling_s)} of {now}"
+        floor = floor_s([query])
+        under = f", and none can bring it under {format_duration(floor)}" if floor else ""
+        return f"{left}{under}."
     if not gaining:
         best = min(fixes, key=lambda fix: fix.rank)
         faster = "certainly faster" if best.rank[0] < query.baseline_s else "faster"

@@ -10,6 +10,7 @@ from spillcast.forecast.result import (
     CHANGES,
     FORECAST_SCHEMA,
     RECORDING,
+    ZERO_LATENCY,
     Rehearsed,
     Remaining,
     SupposedExecutors,
@@ -41,7 +42,7 @@ from spillcast.units import (
 #: Letters of a statement that are shown.
 STATEMENT_MAX = 200
 #: The rows of a table that are no target.
-NOW, NO_LATENCY = "today", "zero-latency storage (limit)"
+NOW, NO_LATENCY = "today", f"{ZERO_LATENCY} (limit)"
 SUPPOSED_NOW = "these executors, today's storage"
 #: The order of a table where only bounds are known.
 BOUNDS_ORDER = "in the order of the lower bound, then of the upper"
@@ -119,6 +120,8 @@ def targets_table(order: Sequence[Forecast]) -> Table:
 
     rows = []
     for forecast in order:
+        if forecast.target == ZERO_LATENCY:
+            continue
         times = forecast.forecast_s, forecast.interval_s
         cells = row(forecast.target, *times, forecast.cost, _remark(forecast))
         rows.append((rank(forecast), cells))
