@@ -47,5 +47,5 @@ def test_a_sampler_that_crashed_does_not_end_the_query(newest, tmp_path, monkeyp
         with pytest.raises(Exception, match="canceling"):
             client.result()
     assert recorded.ended_by == "failure"
-    assert recorded.postgres.ended_by == "failure"
+    assert recorded.server.ended_by == "failure"
     assert "no such column" in recorded.postgres.failure
