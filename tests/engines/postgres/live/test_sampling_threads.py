@@ -48,4 +48,4 @@ def test_a_sampler_that_crashed_does_not_end_the_query(newest, tmp_path, monkeyp
             client.result()
     assert recorded.ended_by == "failure"
     assert recorded.server.ended_by == "failure"
-    assert "no such column" in recorded.postgres.failure
+    assert "no such column" in recorded.server.failure
