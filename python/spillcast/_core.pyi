@@ -695,16 +695,17 @@ class SparkApplication:
         ``task_memory`` is what a task has today (bytes), and the factor on it."""
     def memory_factor_without_spills(self, memory_bytes: float) -> float | None:
         """The factor on a task's memory (bytes) with which none spills; None where none does."""
-    def work(
-        self, figures: tuple[float, float, float, float, float, bool] | None, waits: float
-    ) -> SparkWork:
+    def work(self, figures: tuple[float, float, float, float, float, bool] | None) -> SparkWork:
         """The work of its tasks, if it ran with its temp files on a storage; None: without waits.
 
-        It waited for that storage ``waits`` times as long as simulated.
         ``figures`` are bandwidths (bytes/s) of a reader alone, of all readers and of writeback,
         page cache and dirty limit (bytes), and whether reads and writes share the bandwidth."""
-    def least_work(self) -> SparkWork:
-        """The least work of its tasks, whatever storage it ran on."""
+    def least_work(
+        self, figures: tuple[float, float, float, float, float, bool] | None
+    ) -> SparkWork:
+        """The least work of its tasks on a storage; None: whatever storage it ran on.
+
+        On a storage no task waited longer than all its bytes take beside as busy other slots."""
     def local_io(self) -> tuple[list[int], list[int], list[int]]:
         """By task: launch and end, in ms since 1970, and bytes that it moved on local storage."""
     def work_beside(self, waits_s: Sequence[float]) -> SparkWork:

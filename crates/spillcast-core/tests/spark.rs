@@ -70,12 +70,12 @@ fn simulate(application: &Application, storage: &NodeStorage, work_s: &[f64]) ->
     spark::simulate(application, storage, work_s, &mut || true).unwrap()
 }
 
-fn work_s(application: &Application, storage: &NodeStorage, waits: f64) -> Vec<f64> {
-    spark::work_s(application, storage, waits, &mut || true).unwrap()
+fn work_s(application: &Application, storage: &NodeStorage) -> Vec<f64> {
+    spark::work_s(application, storage, &mut || true).unwrap()
 }
 
 fn elapsed_s(application: &Application, storage: &NodeStorage) -> f64 {
-    let work = work_s(application, &NodeStorage::unlimited(), 1.0);
+    let work = work_s(application, &NodeStorage::unlimited());
     simulate(application, storage, &work).elapsed_s
 }
 
@@ -218,12 +218,14 @@ fn work_is_what_the_storage_of_the_run_does_not_explain() {
     let mut spiller = application(1, &[vec![metrics(0.5, 0, 300, 0)]]);
     spiller.tasks[0].finished_ms = 5000;
     let here = device(100.0, 0.0, 1e6);
-    let work = work_s(&spiller, &here, 1.0);
+    let work = work_s(&spiller, &here);
     assert_close(work[0], 2.0);
     assert_close(simulate(&spiller, &here, &work).elapsed_s, 5.0);
     assert_close(simulate(&spiller, &device(300.0, 0.0, 1e6), &work).elapsed_s, 3.0);
-    // If it waited longer than simulated it worked less.
-    assert_close(work_s(&spiller, &here, 1.2)[0], 1.4);
+    // At most it waited for all that it wrote and read, with all slots of its node as busy.
+    assert_close(least_work_s(&spiller, Some(&device(200.0, 0.0, 1e6)))[0], 2.0);
+    spiller.executors[0].cores = 2;
+    assert_close(least_work_s(&spiller, Some(&device(200.0, 0.0, 1e6)))[0], 0.5);
 }
 
 #[test]
@@ -233,7 +235,7 @@ fn where_the_device_was_always_busy_the_error_of_rates_is_work_once() {
     let storage = device(100.0, 1e6, 100.0);
     let simulated_s = simulate(&writer, &storage, &[1.0]).elapsed_s;
     writer.tasks[0].finished_ms = (1e3 * simulated_s) as i64 + 500;
-    let work_s = work_s(&writer, &storage, 1.0)[0];
+    let work_s = work_s(&writer, &storage)[0];
     assert!((1.0..=1.6).contains(&work_s), "{work_s} s");
 }
 
@@ -245,8 +247,8 @@ fn a_shuffle_write_longer_than_the_task_was_on_a_cpu_waited() {
     task.shuffle_write_ns = 4_000_000_000;
     let mut writer = application(1, &[vec![task]]);
     writer.tasks[0].finished_ms = 5000;
-    assert_close(work_s(&writer, &device(100.0, 1e6, 100.0), 1.0)[0], 2.0);
-    assert_close(work_s(&writer, &NodeStorage::unlimited(), 1.0)[0], 5.0);
+    assert_close(work_s(&writer, &device(100.0, 1e6, 100.0))[0], 2.0);
+    assert_close(work_s(&writer, &NodeStorage::unlimited())[0], 5.0);
 }
 
 #[test]
@@ -259,7 +261,7 @@ fn a_task_waits_for_its_storage_no_longer_than_the_log_says() {
         task.shuffle_write_ns = write_s * 1_000_000_000;
         let mut application = application(1, &[vec![task]]);
         application.tasks[0].finished_ms = 5000;
-        assert_close(least_work_s(&application)[0], expected_s);
+        assert_close(least_work_s(&application, None)[0], expected_s);
     }
 }
 

@@ -99,17 +99,18 @@ impl SparkApplication {
         self.0.memory_factor_without_spills(memory_bytes)
     }
 
-    /// The work of its tasks, if it ran with its temp files on a storage and waited for it `waits` times
-    /// as long as simulated; None: on one without waits.
-    #[pyo3(signature = (figures, waits))]
-    fn work(&self, py: Python<'_>, figures: Option<Figures>, waits: f64) -> PyResult<SparkWork> {
+    /// The work of its tasks, if it ran with its temp files on a storage; None: on one without waits.
+    #[pyo3(signature = (figures))]
+    fn work(&self, py: Python<'_>, figures: Option<Figures>) -> PyResult<SparkWork> {
         let storage = storage_of(figures);
-        interruptibly(py, |go_on| work_s(&self.0, &storage, waits, go_on)).map(SparkWork)
+        interruptibly(py, |go_on| work_s(&self.0, &storage, go_on)).map(SparkWork)
     }
 
-    /// The least work of its tasks, whatever storage it ran on.
-    fn least_work(&self) -> SparkWork {
-        SparkWork(least_work_s(&self.0))
+    /// The least work of its tasks on a storage; None: whatever storage it ran on.
+    #[pyo3(signature = (figures))]
+    fn least_work(&self, figures: Option<Figures>) -> SparkWork {
+        let storage = figures.map(|figures| storage_of(Some(figures)));
+        SparkWork(least_work_s(&self.0, storage.as_ref()))
     }
 
     /// By task: launch and end in ms since 1970, and bytes of spills and shuffles that it moved on local

@@ -321,7 +321,7 @@ def sparklens_s(application: Application, ratio: float) -> float:
         for begin_ms, end_ms in zip(begun_ms, ended_ms, strict=True)
     ]
     work = core.work_beside([-task_s for task_s in more_s])
-    before_s, *_ = core.simulate(None, core.work(None, 1.0))
+    before_s, *_ = core.simulate(None, core.work(None))
     after_s, *_ = core.simulate(None, work)
     return application.elapsed_s * after_s / before_s
 

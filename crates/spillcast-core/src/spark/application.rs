@@ -162,11 +162,15 @@ impl Application {
         cpus.unwrap_or(1).max(1)
     }
 
+    /// Tasks that an executor runs at once.
+    pub fn slots(&self, executor: &Executor) -> u32 {
+        (executor.cores / self.task_cpus()).max(1)
+    }
+
     /// An executor that ran more tasks at once than its cores allow, and how many.
     pub fn overfull_executor(&self) -> Option<(&Executor, u32)> {
-        let cpus = self.task_cpus();
         let mut executors = self.executors.iter().zip(self.tasks_at_once());
-        executors.find(|(executor, tasks)| *tasks > (executor.cores / cpus).max(1))
+        executors.find(|(executor, tasks)| *tasks > self.slots(executor))
     }
 
     /// The most tasks that each executor ran at once.

@@ -41,8 +41,8 @@ pub struct StageOutcome {
     pub write_wait_s: f64,
 }
 
-/// By task, the time that no storage changes: what it took, less `waits` times its I/O as simulated on
-/// the storage it ran on with the least work. No less than `least_work_s`, and no more than what
+/// By task, the time that no storage changes: what it took, less its I/O as simulated on the storage it
+/// ran on with the least work. No less than `least_work_s`, and no more than what
 /// shuffle writes leave that took longer than the CPU time and the pauses of the whole task: a device
 /// that is busy beside work of any length explains neither.
 ///
@@ -53,14 +53,13 @@ pub struct StageOutcome {
 pub fn work_s(
     application: &Application,
     storage: &NodeStorage,
-    waits: f64,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Option<Vec<f64>> {
-    let least_s = least_work_s(application);
+    let least_s = least_work_s(application, None);
     let waits_s = simulate(application, storage, &least_s, go_on)?.waits_s;
     let tasks = application.tasks.iter().zip(waits_s).zip(least_s);
     let work_s = tasks.map(|((task, (read_s, write_s)), least_s)| {
-        let mut wait_s = waits * (read_s + write_s);
+        let mut wait_s = read_s + write_s;
         if storage.write_bytes_per_s.is_finite() {
             let writes_s = task.metrics.shuffle_write_ns as f64 / 1e9;
             wait_s = wait_s.max(writes_s - busy_s(task));
@@ -78,21 +77,43 @@ fn busy_s(task: &Task) -> f64 {
 /// By task, the time that no storage changes, if it waited so long for storage: no less than
 /// `least_work_s`.
 pub fn work_beside_s(application: &Application, waits_s: &[f64]) -> Vec<f64> {
-    let tasks = application.tasks.iter().zip(waits_s).zip(least_work_s(application));
+    let tasks = application.tasks.iter().zip(waits_s).zip(least_work_s(application, None));
     tasks.map(|((task, wait_s), least_s)| (took_s(task) - wait_s).max(least_s)).collect()
 }
 
 /// By task, what was certainly no wait for storage: CPU time, pauses of the JVM, and what the log's
 /// times of shuffle writes and fetches leave of a task that neither spilled nor read local blocks.
-pub fn least_work_s(application: &Application) -> Vec<f64> {
+///
+/// On a known storage no task waited longer than all that it moves takes on the device, with nothing
+/// in the page cache, while every slot of the node moves as much.
+pub fn least_work_s(application: &Application, storage: Option<&NodeStorage>) -> Vec<f64> {
+    let by_partition = by_partition(application);
+    let slots = slots_of_nodes(application);
     let least_s = application.tasks.iter().map(|task| {
         let metrics = &task.metrics;
         let untimed = metrics.spill_bytes > 0 || metrics.shuffle_read_local_bytes > 0;
         let timed_s = metrics.shuffle_write_ns as f64 / 1e9 + metrics.fetch_wait_ms as f64 / 1e3;
-        let waits_s = if untimed { took_s(task) } else { timed_s };
+        let mut waits_s = if untimed { took_s(task) } else { timed_s };
+        if let Some(storage) = storage {
+            let writes = 1 + u8::from(by_partition[task.stage as usize]);
+            let moved = 2.0 * metrics.spill_bytes as f64
+                + f64::from(writes) * metrics.shuffle_write_bytes as f64
+                + metrics.shuffle_read_bytes() as f64;
+            let bytes_per_s = storage.read_bytes_per_s.min(storage.write_bytes_per_s);
+            waits_s = waits_s.min(f64::from(slots[task.executor as usize]) * moved / bytes_per_s);
+        }
         busy_s(task).max(took_s(task) - waits_s).min(took_s(task))
     });
     least_s.collect()
+}
+
+/// By executor, the slots of all executors on its node.
+fn slots_of_nodes(application: &Application) -> Vec<u32> {
+    let mut of_host: BTreeMap<&str, u32> = BTreeMap::new();
+    for executor in &application.executors {
+        *of_host.entry(&executor.host).or_default() += application.slots(executor);
+    }
+    application.executors.iter().map(|executor| of_host[executor.host.as_str()]).collect()
 }
 
 fn took_s(task: &Task) -> f64 {
@@ -236,10 +257,6 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    fn slots(&self, executor: usize) -> u32 {
-        (self.application.executors[executor].cores / self.application.task_cpus()).max(1)
-    }
-
     fn set_free_slots(&mut self, executor: usize, free: u32) {
         self.by_free_slots.remove(&(self.free_slots[executor], Reverse(executor)));
         self.free_slots[executor] = free;
@@ -272,7 +289,7 @@ impl<'a> Cluster<'a> {
             Point::StageEnd(at) => self.outcome.stages[at].end_s = now_s,
             Point::ExecutorAdded(at) => {
                 self.is_there[at] = true;
-                self.set_free_slots(at, self.slots(at));
+                self.set_free_slots(at, self.application.slots(&self.application.executors[at]));
                 return self.dispatch(now_s);
             }
             // Its tasks go on to their ends.

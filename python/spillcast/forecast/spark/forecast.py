@@ -244,24 +244,25 @@ def _assumptions(scope: _Scope, question: Question) -> Sequence[_Assumption]:
     origin = _storage(question.origin or "tmpfs", "--from") if is_named else None
     for cache_bytes in _page_caches(question):
         figures = None if origin is None else figures_of(origin, cache_bytes)
-        all_work = core.work(figures, 1.0)
-        source = scope.run(core, figures, all_work)
-        scale = scope.measured_s / source.elapsed_s
-        if scope.resources.changed:
-            work = _work_today(scope, scope.core) or all_work
-            source = scope.run(scope.core, _figures(scope, origin, cache_bytes), work)
+        all_work = core.work(figures)
         if observed is not None:
             # The source is the recorded run, whose waits are a part of all its work.
             works = [core.work_beside(observed.waits_s)]
         elif question.origin is None:
             # On an unknown storage nothing waited for it, or all that may have did.
-            works = [all_work, core.least_work()]
+            works = [all_work, core.least_work(None)]
         elif origin is None:
             works = [all_work]
         else:
-            # A task that waits leaves its core to others, which on faster storage wait for it.
-            works = [all_work, core.work(figures, exp(MODEL_SPREAD))]
+            # Tasks waited as simulated, or for as long as their bytes can take on that storage.
+            works = [all_work, core.least_work(figures)]
         for work in works:
+            source_work = all_work if origin is None else work
+            source = scope.run(core, figures, source_work)
+            scale = scope.measured_s / source.elapsed_s
+            if scope.resources.changed:
+                source_work = _work_today(scope, scope.core) or source_work
+                source = scope.run(scope.core, _figures(scope, origin, cache_bytes), source_work)
             in_memory = origin is None and work is all_work
             ceiling = source if in_memory else scope.run(scope.core, None, work)
             assumptions.append(_Assumption(cache_bytes, origin, work, scale, source, ceiling))
