@@ -28,7 +28,7 @@ LONG := $(addprefix tests/,lab/io_size/test_on_emulated.py lab/test_kernel_slowe
 KILLED := $(addprefix tests/,cli/test_ended_verbs.py engines/postgres/live/test_postgres_killed.py \
 	recording/test_killed.py storage/test_probe.py)
 # A worker that ends is not replaced, for pytest-xdist then waits forever.
-PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Real servers and captures share two cores: up to three tests that failed, which is status 1, are run
 # once more, alone, and named.
 AGAIN := { [ $$? = 1 ] && $(BIN)/python tests/again.py; }

@@ -20,7 +20,6 @@ MISTAKES = (
     ("a misspelt verb", "forcast run.spill --to flash.json"),
     ("a misspelt option", "forecast run.spill --too flash.json"),
     ("no verb", "run.spill --to flash.json"),
-    ("no target", "forecast run.spill"),
     ("the arguments in the wrong order", "forecast flash.json --to run.spill"),
     ("arguments of check in the wrong order", "check run.spill forecast.json"),
     ("a file that is not a recording", "forecast notes.txt --to flash.json"),

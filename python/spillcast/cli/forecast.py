@@ -142,7 +142,13 @@ def forecast(
     from spillcast.evidence.find import recordings_in
     from spillcast.forecast.ask import LIMIT, ask, forecasts_of
     from spillcast.forecast.result import ZERO_LATENCY
-    from spillcast.forecast.verdict import forecasts_document, parse_costs, priced, refusal_document
+    from spillcast.forecast.verdict import (
+        forecasts_document,
+        parse_costs,
+        priced,
+        refusal_document,
+        verdict,
+    )
     from spillcast.forecast.work_memory.advice import cheapest, memory_cells, memory_document
     from spillcast.recording import Recording
     from spillcast.report.forecast import forecast_each_document, forecast_each_page, forecast_page
@@ -188,7 +194,7 @@ def forecast(
     if within_s is not None and cells:
         advice = cheapest(cells, within_s, costs, forecasts[0].baseline_s)
     notes = [] if advice is None else [advice_text(advice)]
-    if not to:
+    if not to and verdict(forecasts).kind not in ("other", "none"):
         notes.append("For a storage: --to tmpfs, --to DIRECTORY, --to catalogue:aws-gp3.")
     page = forecast_page(forecasts, notes, in_full=details)
     if details and (advice is not None or len(forecasts) > 1):
