@@ -70,15 +70,15 @@ def signatures(name: str, call: Any) -> list[str]:
 
 def options() -> list[str]:
     """The options of a forecast with their types and defaults, below the comments on them."""
-    fields = {one.name: one for one in dataclasses.fields(Question)}
+    fields = {field.name: field for field in dataclasses.fields(Question)}
     lines, comments = [], list[str]()
     for line in map(str.strip, inspect.getsource(Question).splitlines()):
         name = line.partition(":")[0]
         if line.startswith("#:"):
             comments.append(line.replace("#:", "#"))
         elif name in fields and name not in INTERNAL:
-            one = fields[name]
-            lines += [*comments, f"{name}: {typed(one.type)} = {default(one.default)}"]
+            field = fields[name]
+            lines += [*comments, f"{name}: {typed(field.type)} = {default(field.default)}"]
             comments = []
         elif name in fields:
             comments = []

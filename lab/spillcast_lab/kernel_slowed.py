@@ -110,19 +110,8 @@ class SlowGroups:
     def unbounded(self, spread: float) -> Iterator[None]:
         """All memory meanwhile. Afterwards the page cache is bounded beside what was taken."""
         self._set_memory(meminfo_bytes()["MemTotal"])
-        held_bytes, over = [0], threading.Event()
-
-        def watch() -> None:
-            while not over.wait(WATCH_S):
-                held_bytes.append(held_in(self._memory))
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
+        with watched(self._memory, WATCH_S) as held_bytes:
             yield
-        finally:
-            over.set()
-            watcher.join()
         self._set_memory(round(max(held_bytes) * (1 + spread)) + CACHE_BYTES)
 
     def _set_memory(self, limit_bytes: int) -> None:
@@ -134,6 +123,24 @@ def held_in(group: Path) -> int:
     stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
     used = int((group / "memory.usage_in_bytes").read_text())
     return max(0, used - int(stat["active_file"]) - int(stat["inactive_file"]))
+
+
+@contextmanager
+def watched(group: Path, interval_s: float) -> Iterator[list[int]]:
+    """What a memory cgroup holds that is no page of a file, in bytes, at each interval so far."""
+    sizes_bytes, over = [0], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(interval_s):
+            sizes_bytes.append(held_in(group))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield sizes_bytes
+    finally:
+        over.set()
+        watcher.join()
 
 
 @contextmanager

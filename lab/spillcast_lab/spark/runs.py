@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from spillcast.engines.held import TIMEOUT_S
 from spillcast.errors import ExperimentFailed
 from spillcast.evidence.spark.application import Application, read_application
 from spillcast.lab.case import SUITES
@@ -19,7 +19,7 @@ from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import held_command, meminfo_bytes
 from spillcast.recording.record import Recorder, StartAgain
 from spillcast.storage.probe import memory_group
-from spillcast_lab.kernel_slowed import held_in
+from spillcast_lab.kernel_slowed import watched
 from spillcast_lab.spark.volumes import clear
 
 #: Memory of temp files on a node, and of it what may be dirty: Linux's vm.dirty_ratio.
@@ -43,7 +43,6 @@ PROPERTIES = {
     "spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch",
     "spark.executor.extraJavaOptions": "-XX:+AlwaysPreTouch",
 }
-TIMEOUT_S = 300.0
 #: Between two looks at the memory of a job, which is in use from its begin on.
 WATCH_S = 0.1
 
@@ -111,7 +110,7 @@ def run_job(
     }
     command = [sys.executable, "-m", "spillcast_lab.spark.jobs", json.dumps(settings)]
     limit_bytes = memory_bytes or meminfo_bytes()["MemTotal"]
-    with memory_group(limit_bytes) as group, _watched(group) as peak:
+    with memory_group(limit_bytes) as group, watched(group, WATCH_S) as sizes_bytes:
         status, recording = _recorded(command, group, folder / "run.spill", on_tick)
     clear(directory)
     if status != 0:
@@ -120,7 +119,7 @@ def run_job(
     written = list(logs.iterdir())
     if len(written) != 1:
         raise ExperimentFailed(f"{job.words}: Spark wrote {len(written)} event logs")
-    return JobRun(read_application(written[0]), recording, max(peak))
+    return JobRun(read_application(written[0]), recording, max(sizes_bytes))
 
 
 def _recorded(
@@ -161,21 +160,3 @@ def _end_all(group: Path) -> None:
     for pid in (group / "cgroup.procs").read_text().split():
         with suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
-
-
-@contextmanager
-def _watched(group: Path) -> Iterator[list[int]]:
-    """The memory of a group besides the page cache, as often as it is looked at."""
-    sizes_bytes, over = [0], threading.Event()
-
-    def watch() -> None:
-        while not over.wait(WATCH_S):
-            sizes_bytes.append(held_in(group))
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield sizes_bytes
-    finally:
-        over.set()
-        watcher.join()

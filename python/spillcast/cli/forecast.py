@@ -140,7 +140,7 @@ def forecast(
     from spillcast.cli.rehearse import check_options, rehearsing
     from spillcast.errors import Refusal
     from spillcast.evidence.find import recordings_in
-    from spillcast.forecast.ask import LIMIT, ask, forecasts_of
+    from spillcast.forecast.ask import LIMIT, as_limit, ask, forecasts_of
     from spillcast.forecast.result import ZERO_LATENCY
     from spillcast.forecast.verdict import (
         forecasts_document,
@@ -156,14 +156,13 @@ def forecast(
     from spillcast.units import parse_duration_s
     from spillcast.workspace import workspace
 
-    check_options(rehearse, command, server, to or ())
-    costs = parse_costs(cost or (), to or ())
+    to = to or []
+    check_options(rehearse, command, server, to)
+    costs = parse_costs(cost or (), to)
     targets = to or [LIMIT]
 
     def named(forecasts: "list[Forecast]") -> "list[Forecast]":
-        if not to:
-            forecasts = [forecast.as_limit() for forecast in forecasts]
-        return priced(targets, forecasts, costs)
+        return priced(to, forecasts, costs) if to else [as_limit(f) for f in forecasts]
 
     within_s = None if within is None else parse_duration_s(within, "--within")
     question = replace(question, method=method, exact=exact, cpus=cpus, cpu_quota=cpu_quota)

@@ -15,7 +15,7 @@ from spillcast.forecast.projection import estimators_without
 from spillcast.forecast.question import Question
 from spillcast.forecast.recorded import read_workload, too_unsure
 from spillcast.forecast.remaining import NO_HINTS
-from spillcast.forecast.result import Forecast, Warned
+from spillcast.forecast.result import ZERO_LATENCY, Forecast, Warned
 from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.forecast.workload import Workload
 from spillcast.recording import Recording
@@ -29,6 +29,12 @@ Answer = tuple[Forecast, Storage | None]
 Target = Storage | str | Path
 #: The target whose forecast is the limit of any storage.
 LIMIT = "limits:latency=0ms"
+
+
+def as_limit(forecast: Forecast) -> Forecast:
+    """A forecast for ``LIMIT`` as that of zero-latency storage, of which nothing is assumed."""
+    warnings = [warning for warning in forecast.warnings if warning.code != "not-measured"]
+    return replace(forecast, target=ZERO_LATENCY, warnings=warnings)
 
 
 def forecast(evidence: Recording | Counts, target: Storage, **options: Any) -> Forecast:

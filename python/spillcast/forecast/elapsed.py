@@ -22,7 +22,7 @@ from spillcast.forecast.assumptions import (
 )
 from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
 from spillcast.forecast.load import Latency, Load, operations
-from spillcast.forecast.projection import ZERO_LATENCY, Baseline, Projection, projection
+from spillcast.forecast.projection import ZERO_LATENCY_STORAGE, Baseline, Projection, projection
 from spillcast.forecast.result import Sampled
 from spillcast.forecast.workload import Workload
 from spillcast.recording.event_names import OPS
@@ -47,7 +47,7 @@ OVERHEAD_OFF = 0.3
 
 def zero_latency(baseline: Baseline) -> Uncertainty:
     """The elapsed time on storage of no latency, which no other storage can beat."""
-    return elapsed_on(baseline, ZERO_LATENCY, projection(baseline, ZERO_LATENCY))[0]
+    return elapsed_on(baseline, ZERO_LATENCY_STORAGE, projection(baseline, ZERO_LATENCY_STORAGE))[0]
 
 
 def elapsed_on(

@@ -22,7 +22,7 @@ from spillcast.forecast.cpu import (
     rehearsed_change,
 )
 from spillcast.forecast.load import Latency, Load, counts, latencies, operations, rehearsed
-from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, Term
+from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, ZERO_LATENCY, Term
 from spillcast.forecast.threads.overlap import Overlap, Simulated, Threads
 from spillcast.forecast.threads.page_cache import missed, storage_share
 from spillcast.forecast.workload import CaptureOverhead, TempChanges, Workload
@@ -33,7 +33,7 @@ from spillcast.storage.source import INSTANT
 from spillcast.storage.storage import Storage
 
 #: No storage is faster than this one.
-ZERO_LATENCY = Storage("zero-latency storage", INSTANT, [])
+ZERO_LATENCY_STORAGE = Storage(ZERO_LATENCY, INSTANT, [])
 
 
 MACHINE, WITHIN_RUN, REHEARSAL, FORMER = "machine", "recording", "rehearsal", "history"

@@ -357,11 +357,6 @@ class Forecast(Tabular):
             f"{self.ceiling_words(beside)}."
         )
 
-    def as_limit(self) -> "Forecast":
-        """This forecast for a target without latency, as that of zero-latency storage."""
-        warnings = [warning for warning in self.warnings if warning.code != "not-measured"]
-        return replace(self, target=ZERO_LATENCY, warnings=warnings)
-
     def ceiling_words(self, beside: Iterable["Forecast"] = ()) -> str:
         """The time on zero-latency storage, and the limit that no storage can beat.
 

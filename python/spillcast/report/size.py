@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
+from spillcast.forecast.result import ZERO_LATENCY
 from spillcast.forecast.sizing import WORTH
 from spillcast.forecast.sizing.result import Knob, SizeRow, Sizing
 from spillcast.report.page import Page, Part, Words
@@ -77,7 +78,7 @@ def frontier_table(sizing: Sizing) -> Table:
     rows = [_cells(row, sizing, keys, saved) for row in sizing.frontier]
     limits = [(TODAY, sizing.baseline_s)]
     if not sizing.bounds_only:
-        limits.append(("zero-latency storage", sizing.ceiling_s))
+        limits.append((ZERO_LATENCY, sizing.ceiling_s))
     rows += [[name, *[None] * len(keys), None, s, None, *[None] * saved, ""] for name, s in limits]
     return Table(columns, rows)
 

@@ -85,9 +85,9 @@ def test_figures_are_a_target_and_directories_are_probed_with_their_sizes(tmp_pa
     room = tmp_path / "room"
     room.mkdir()
     small = "figures:elapsed=9s,io=3s,reads=64,read-bytes=4M,writes=16,write-bytes=4M"
-    one = said(small, "--to", room, "--budget", "1s")
-    assert 6 <= one["forecast_s"] < 9
-    sizes = {term["op"]: term["bytes"] / term["count"] for term in one["terms"] if term["op"]}
+    answer = said(small, "--to", room, "--budget", "1s")
+    assert 6 <= answer["forecast_s"] < 9
+    sizes = {term["op"]: term["bytes"] / term["count"] for term in answer["terms"] if term["op"]}
     assert sizes == {"read": 65536, "write": 262144}
     assert list(room.iterdir()) == []
     slower = small.replace("io=3s", "io=6s")

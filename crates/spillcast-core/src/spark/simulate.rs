@@ -87,24 +87,34 @@ pub fn work_beside_s(application: &Application, waits_s: &[f64]) -> Vec<f64> {
 /// On a known storage no task waited longer than all that it moves takes on the device, with nothing
 /// in the page cache, while every slot of the node moves as much.
 pub fn least_work_s(application: &Application, storage: Option<&NodeStorage>) -> Vec<f64> {
-    let by_partition = by_partition(application);
-    let slots = slots_of_nodes(application);
-    let least_s = application.tasks.iter().map(|task| {
+    let all_io_s = storage.map(|storage| all_io_s(application, storage));
+    let least_s = application.tasks.iter().enumerate().map(|(at, task)| {
         let metrics = &task.metrics;
         let untimed = metrics.spill_bytes > 0 || metrics.shuffle_read_local_bytes > 0;
         let timed_s = metrics.shuffle_write_ns as f64 / 1e9 + metrics.fetch_wait_ms as f64 / 1e3;
         let mut waits_s = if untimed { took_s(task) } else { timed_s };
-        if let Some(storage) = storage {
-            let writes = 1 + u8::from(by_partition[task.stage as usize]);
-            let moved = 2.0 * metrics.spill_bytes as f64
-                + f64::from(writes) * metrics.shuffle_write_bytes as f64
-                + metrics.shuffle_read_bytes() as f64;
-            let bytes_per_s = storage.read_bytes_per_s.min(storage.write_bytes_per_s);
-            waits_s = waits_s.min(f64::from(slots[task.executor as usize]) * moved / bytes_per_s);
+        if let Some(all_io_s) = &all_io_s {
+            waits_s = waits_s.min(all_io_s[at]);
         }
         busy_s(task).max(took_s(task) - waits_s).min(took_s(task))
     });
     least_s.collect()
+}
+
+/// By task, how long a device takes for all that the task moves, while every slot of its node moves as
+/// much and nothing is in the page cache.
+fn all_io_s(application: &Application, storage: &NodeStorage) -> Vec<f64> {
+    let by_partition = by_partition(application);
+    let slots = slots_of_nodes(application);
+    let bytes_per_s = storage.read_bytes_per_s.min(storage.write_bytes_per_s);
+    let io_s = application.tasks.iter().map(|Task { stage, executor, metrics, .. }| {
+        let writes = if by_partition[*stage as usize] { 2.0 } else { 1.0 };
+        let moved = 2.0 * metrics.spill_bytes as f64
+            + writes * metrics.shuffle_write_bytes as f64
+            + metrics.shuffle_read_bytes() as f64;
+        f64::from(slots[*executor as usize]) * moved / bytes_per_s
+    });
+    io_s.collect()
 }
 
 /// By executor, the slots of all executors on its node.

@@ -9,6 +9,7 @@ cache of the nodes, is not known, the forecast has bounds: both ends are simulat
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from math import exp, hypot, log
 from statistics import NormalDist, fmean
 
@@ -256,17 +257,29 @@ def _assumptions(scope: _Scope, question: Question) -> Sequence[_Assumption]:
         else:
             # Tasks waited as simulated, or for as long as their bytes can take on that storage.
             works = [all_work, core.least_work(figures)]
-        for work in works:
-            source_work = all_work if origin is None else work
-            source = scope.run(core, figures, source_work)
-            scale = scope.measured_s / source.elapsed_s
-            if scope.resources.changed:
-                source_work = _work_today(scope, scope.core) or source_work
-                source = scope.run(scope.core, _figures(scope, origin, cache_bytes), source_work)
+        # On an unknown storage, and with a recording, all work explains the recorded run.
+        sources = [
+            _source(scope, source_work, origin, cache_bytes)
+            for source_work in ([all_work] if origin is None else works)
+        ]
+        for work, (scale, source) in zip(works, cycle(sources), strict=False):
             in_memory = origin is None and work is all_work
             ceiling = source if in_memory else scope.run(scope.core, None, work)
             assumptions.append(_Assumption(cache_bytes, origin, work, scale, source, ceiling))
     return assumptions
+
+
+def _source(
+    scope: _Scope, work: _core.SparkWork, origin: Storage | None, cache_bytes: float
+) -> tuple[float, _Run]:
+    """What makes simulated time measured time, and the run on today's storage."""
+    figures = None if origin is None else figures_of(origin, cache_bytes)
+    source = scope.run(scope.application.core, figures, work)
+    scale = scope.measured_s / source.elapsed_s
+    if scope.resources.changed:
+        work = _work_today(scope, scope.core) or work
+        source = scope.run(scope.core, _figures(scope, origin, cache_bytes), work)
+    return scale, source
 
 
 def _work_today(scope: _Scope, core: _core.SparkApplication) -> _core.SparkWork | None:
