@@ -87,20 +87,23 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Starts reading; `pids` are the processes that are observed from the start, each with all that
+    /// Starts reading; `given` are the processes that are observed from the start, each with all that
     /// it has started. The number of a thread that is not the first of its process stands for that
     /// thread alone.
     ///
     /// Errors: those of [`Observer::attach`].
-    pub fn start(source: Box<dyn Source>, pids: &[i32], rules: TempRules) -> io::Result<Capture> {
+    pub fn start(source: Box<dyn Source>, given: &[i32], rules: TempRules) -> io::Result<Capture> {
         let observer = source.observer();
-        let mut pids = pids.to_vec();
+        let mut pids = given.to_vec();
         if let Some(observer) = &observer {
             let trees = pids.iter().map(|&pid| tree::attach(&**observer, pid));
             pids = trees.collect::<io::Result<Vec<_>>>()?.concat();
         }
         let origin_ns = now_ns();
         let mut assembler = Assembler::new(origin_ns, rules);
+        if source.samples() {
+            given.iter().for_each(|&pid| assembler.stacks.read(process_of(pid), origin_ns));
+        }
         let mut watch = Watch::default();
         for pid in pids {
             assembler.snapshot(process_of(pid));
