@@ -1,6 +1,5 @@
 """Running a query somewhere: bare, or under observation."""
 
-import mmap
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,22 +11,20 @@ from typing import Any, Generic, TypeVar
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.held import HeldQuery, RunResult
 from spillcast.errors import ExperimentFailed
+from spillcast.lab.resident import resident_memory
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
 from spillcast.recording.capture import AUTO, PRELOAD, RecordOptions
 from spillcast.recording.record import Recorder, StartAgain
 
 Status = dict[str, Any]
-#: Memory that is made resident before a run, more than a verified query allocates.
-RESIDENT_BYTES = 1 << 30
 
 
 def run(
     engine: Lab, workload: Workload, place: Place, on_tick: Callable[[], None] | None = None
 ) -> RunResult:
     """Run a query as it is."""
-    with _held(engine, workload, place, place.environment) as held:
-        make_free_memory_resident()
+    with _held(engine, workload, place, place.environment) as held, resident_memory.released():
         held.start()
         while not held.wait(0.1):
             if on_tick is not None:
@@ -72,13 +69,13 @@ def run_recorded_if_spilled(
             if held.helpers is not None and recorder.attaches:
                 recorder.attach_children(*held.helpers)
             time.sleep(ahead_s)
-            make_free_memory_resident()
-            started_ns = time.monotonic_ns()
-            held.start()
-            while not recorder.poll():
-                if on_status is not None:
-                    on_status(recorder.status())
-            ran = held.result()
+            with resident_memory.released():
+                started_ns = time.monotonic_ns()
+                held.start()
+                while not recorder.poll():
+                    if on_status is not None:
+                        on_status(recorder.status())
+                ran = held.result()
             extra = {"engine": engine.describe(workload)}
             if not recorder.saw_temp_io():
                 recorder.abandon()
@@ -87,25 +84,6 @@ def run_recorded_if_spilled(
         except BaseException:
             recorder.abandon()
             raise
-
-
-def make_free_memory_resident() -> None:
-    """Touch ``RESIDENT_BYTES`` of free memory, so that each run finds it in the same state.
-
-    A virtual machine returns free memory to its host (free page reporting of virtio-balloon) within
-    a second. The first use of a page then waits for the host: by up to 2 s/GiB in huge pages, which
-    would be counted as time of the query, in one run and not in the next.
-    """
-    size_bytes = min(RESIDENT_BYTES, _available_bytes() // 4) // mmap.PAGESIZE * mmap.PAGESIZE
-    if not size_bytes:
-        return
-    with mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        memory.madvise(mmap.MADV_HUGEPAGE)
-        memory[:: mmap.PAGESIZE] = bytes(size_bytes // mmap.PAGESIZE)
-
-
-def _available_bytes() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
 
 
 def recorder_for(place: Place, output: Path, duration_s: float | None = None) -> Recorder:
