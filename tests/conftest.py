@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import leftovers
 from harness import account_of, available, environment, spillcast, target
@@ -34,6 +35,10 @@ for folder in (Path(os.environ["XDG_STATE_HOME"]), Path(os.environ["XDG_STATE_HO
     folder.chmod(0o777)
 
 BASE_BYTES = 512 * 101
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("spillcast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("spillcast")
 
 #: What takes longest begins first, so that no worker ends with it while the others idle.
 LONGEST = (

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import cases
@@ -31,13 +31,11 @@ def tables(draw):
     return Table(columns, draw(st.lists(st.tuples(*cell), max_size=5)), draw(st.integers(0, 2)))
 
 
-@settings(deadline=None)
 @given(tables(), st.integers(60, 200))
 def test_no_line_is_longer_than_the_terminal(table, width):
     assert max(map(cell_width, table.text(width).splitlines()), default=0) <= width
 
 
-@settings(deadline=None)
 @given(tables(), st.integers(60, 200))
 def test_numbers_that_are_shown_are_whole(table, width):
     text = " ".join(table.text(width).split())
@@ -47,7 +45,6 @@ def test_numbers_that_are_shown_are_whole(table, width):
         assert all(column.written(row[at]) in text for row in table.rows)
 
 
-@settings(deadline=None)
 @given(tables())
 def test_csv_holds_the_very_numbers(table):
     header, *rows = csv.reader(io.StringIO(table.csv()))
@@ -65,7 +62,6 @@ def test_csv_holds_the_very_numbers(table):
                 assert type(value)(cell) == value
 
 
-@settings(deadline=None)
 @given(tables())
 def test_markdown_has_as_many_cells_in_every_line(table):
     lines = table.markdown().splitlines()

@@ -92,7 +92,7 @@ TARGETS = st.lists(
 
 
 @given(baselines(), TARGETS, st.sampled_from((0.5, 0.8, 0.9, 0.99)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_interval_of_a_recording_reaches_below(baseline, targets, confidence):
     run, elapsed_s = baseline
     told = [
@@ -108,7 +108,7 @@ def test_no_interval_of_a_recording_reaches_below(baseline, targets, confidence)
     st.lists(st.sampled_from(("catalogue:aws-gp3", "latency:20us", "latency:2ms", "factor:5")),
              min_size=1, unique=True),
 )  # fmt: skip
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_none_of_a_plan_does(elapsed_s, targets):
     plan = ROOT / "examples" / "work-memory" / "plan.json"
     answers = ask([plan], targets, Question(elapsed_s=elapsed_s))
@@ -119,7 +119,7 @@ def test_none_of_a_plan_does(elapsed_s, targets):
     st.floats(0.0, 20_000.0), st.floats(1.0, 10_000.0), st.integers(200, 20_000),
     st.sampled_from(("catalogue:aws-gp3", "latency:20us", "latency:2ms", "factor:5")),
 )  # fmt: skip
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_none_of_counted_statements_does(rest_ms, io_ms, count, target):
     row = {
         "queryid": 7, "query": "select 1", "calls": 1, "total_exec_time": rest_ms + io_ms,

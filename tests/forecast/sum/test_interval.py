@@ -24,7 +24,7 @@ def run(tmp_path_factory):
 
 
 @given(st.floats(0.5, 0.98), st.floats(0.005, 0.019))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_widens_with_confidence(run, confidence, more):
     low, high = forecast(run, storage(THERE), confidence=confidence).interval_s
     wider_low, wider_high = forecast(run, storage(THERE), confidence=confidence + more).interval_s
@@ -32,7 +32,7 @@ def test_widens_with_confidence(run, confidence, more):
 
 
 @given(st.integers(0, 100_000_000), st.sampled_from(["probe", "asked"]), st.floats(0.5, 0.999))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_holds_the_forecast(run, latency_ns, source, confidence):
     there = storage({("read", BIG): latency_ns}, source=source)
     said = forecast(run, there, confidence=confidence)

@@ -83,7 +83,7 @@ def test_pauses_are_kept():
 UNIT = st.integers(1, 40).map(lambda n: n * 4 * K)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     operations=st.lists(
         st.tuples(st.booleans(), st.integers(0, 1), st.integers(0, 30), st.integers(1, 40)),

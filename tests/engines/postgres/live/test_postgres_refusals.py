@@ -131,7 +131,8 @@ def test_a_pooler_in_between(newest, tmp_path):
 def test_several_sessions_are_listed(newest, tmp_path):
     with newest.client() as one, newest.client() as other:
         for client in (one, other):
-            client.run("select pg_sleep(4), 'password=hidden'")
+            # Longer than the recorder takes to start.
+            client.run("select pg_sleep(300), 'password=hidden'")
             newest.until_running(client)
         result = record(newest.dsn, "--query", "PG_SLEEP", cwd=tmp_path)
     assert result.returncode == 2
