@@ -8,7 +8,7 @@ import pytest
 
 from harness import spillcast
 from oracle_files import READ, blocks, write_trace
-from spillcast.evidence.oracle.ash.reader import read_ash
+from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.text import distinct
 from spillcast.forecast.ask import ask
 from spillcast.profile import profile

@@ -18,7 +18,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.find import find_evidence
 from spillcast.evidence.open import read_figures
-from spillcast.evidence.oracle.ash.reader import read_ash
+from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.trace import profile_traces
 
 HEADING = "SAMPLE_TIME,SESSION_ID,SESSION_STATE,EVENT\n"

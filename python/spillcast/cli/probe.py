@@ -141,8 +141,8 @@ def _recording(
     from spillcast.errors import OptionConflict
     from spillcast.evidence.find import find_evidence
     from spillcast.evidence.open import read_figures
-    from spillcast.evidence.oracle.block_size import block_size
-    from spillcast.evidence.oracle.trace_run import recording_of_traces
+    from spillcast.evidence.oracle.collected import block_size
+    from spillcast.evidence.oracle.trace import recording_of_traces
     from spillcast.evidence.postgres.plan import plan_counts, read_plan
     from spillcast.forecast.question import Question
     from spillcast.recording import Recording

@@ -97,11 +97,11 @@ def profile(
         return _query(sql, evidence, lenient=lenient)
     options: dict[str, Any] = {}
     if any(given is not None for given in (sql_id, exec_id, since, until)):
-        from spillcast.evidence.oracle.ash.reader import Chosen
+        from spillcast.evidence.oracle.ash import Chosen
 
         options["chosen"] = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
     if block is not None:
-        from spillcast.evidence.oracle.block_size import parse_block
+        from spillcast.evidence.oracle.collected import parse_block
 
         options["block_bytes"] = parse_block(block)
     with reading_bar(evidence) as read:

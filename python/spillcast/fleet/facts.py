@@ -29,9 +29,9 @@ from spillcast.errors import (
 )
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.find import find_evidence
-from spillcast.evidence.oracle.ash.profile import ON_CPU, WAITS
-from spillcast.evidence.oracle.ash.reader import Ash, read_ash
-from spillcast.evidence.oracle.block_size import header_of
+from spillcast.evidence.oracle.ash import Ash, read_ash
+from spillcast.evidence.oracle.ash_profile import ON_CPU, WAITS
+from spillcast.evidence.oracle.collected import header_of
 from spillcast.evidence.oracle.spooled import read_spooled
 from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
 from spillcast.evidence.postgres.plan import read_plan

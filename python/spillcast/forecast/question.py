@@ -17,7 +17,7 @@ from spillcast.storage.budget import Budget, parse_budget
 from spillcast.storage.rehearse import Rehearsal
 
 if TYPE_CHECKING:
-    from spillcast.evidence.oracle.ash.reader import Chosen
+    from spillcast.evidence.oracle.ash import Chosen
     from spillcast.storage.probe import Progress
 
 CONFIDENCE = 0.9
@@ -111,7 +111,7 @@ class Question:
     @property
     def chosen(self) -> "Chosen":
         """The samples to select from ASH."""
-        from spillcast.evidence.oracle.ash.reader import Chosen
+        from spillcast.evidence.oracle.ash import Chosen
 
         return Chosen(sql_id=self.sql_id, exec_id=self.exec_id, since=self.since, until=self.until)
 

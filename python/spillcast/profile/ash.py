@@ -9,10 +9,9 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import EvidenceUnsuited, QueryInvalid, SelectionEmpty, first_line
-from spillcast.evidence.oracle.ash.executions import executions, hints
-from spillcast.evidence.oracle.ash.profile import ON_CPU, profile_ash
-from spillcast.evidence.oracle.ash.reader import ALL, Ash, Chosen, read_ash
-from spillcast.evidence.oracle.statistics import read_statistics
+from spillcast.evidence.oracle.ash import ALL, Ash, Chosen, read_ash
+from spillcast.evidence.oracle.ash_profile import ON_CPU, executions, hints, profile_ash
+from spillcast.evidence.oracle.collected import read_statistics
 from spillcast.evidence.oracle.trace import Progress
 from spillcast.profile.result import DIMENSIONS, QUANTILES, Profile, bare_row
 from spillcast.profile.trace_tables import (

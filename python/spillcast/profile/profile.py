@@ -16,7 +16,7 @@ from spillcast.recording.event_names import is_like
 from spillcast.text import several
 
 if TYPE_CHECKING:
-    from spillcast.evidence.oracle.ash.reader import Chosen
+    from spillcast.evidence.oracle.ash import Chosen
     from spillcast.evidence.oracle.trace import Progress, Window
 
 
@@ -56,7 +56,7 @@ def profile(
 
         return by_row_source(files, by, where, chosen, window, block_bytes, lenient, on_progress)
     if kind == "ash":
-        from spillcast.evidence.oracle.ash.reader import ALL
+        from spillcast.evidence.oracle.ash import ALL
         from spillcast.profile.ash import of_ash
 
         result = of_ash(files.ash, by, where, chosen or ALL, on_progress)

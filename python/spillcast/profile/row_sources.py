@@ -16,16 +16,20 @@ from spillcast.errors import (
     first_line,
 )
 from spillcast.evidence.find import Evidence
-from spillcast.evidence.oracle.ash.executions import hints
-from spillcast.evidence.oracle.ash.reader import ALL, Chosen, read_ash
-from spillcast.evidence.oracle.block_size import BlockSize, block_size
+from spillcast.evidence.oracle.ash import ALL, Chosen, read_ash
+from spillcast.evidence.oracle.ash_profile import hints
+from spillcast.evidence.oracle.collected import (
+    BlockSize,
+    block_size,
+    passes_by_line,
+    read_work_areas,
+)
 from spillcast.evidence.oracle.row_sources import (
     RowSource,
     row_sources_of_samples,
     row_sources_of_trace,
     spilling,
 )
-from spillcast.evidence.oracle.statistics import passes_by_line, read_work_areas
 from spillcast.evidence.oracle.trace import Progress, Window, spool_traces
 from spillcast.profile.result import QUANTILES, ROW_SOURCE, Profile, bare_row
 from spillcast.profile.trace_tables import (

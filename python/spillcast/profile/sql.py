@@ -83,11 +83,11 @@ def _register(
     kinds = {kind} if not evidence.collected else {"ash", "statistics"}
     tables: dict[str, Any] = {}
     if "statistics" in kinds and evidence.statistics:
-        from spillcast.evidence.oracle.statistics import read_statistics
+        from spillcast.evidence.oracle.collected import read_statistics
 
         tables["statistics"] = read_statistics(evidence.statistics).rows
     if evidence.work_areas or evidence.temp_usage:
-        from spillcast.evidence.oracle.statistics import read_temp_usage, read_work_areas
+        from spillcast.evidence.oracle.collected import read_temp_usage, read_work_areas
 
     if evidence.work_areas:
         tables["work_areas"] = read_work_areas(evidence.work_areas)
@@ -104,7 +104,7 @@ def _register(
         files = view_of_waits(connection, recording, "waits")
         tables |= {"seconds": recording.seconds, "samples": recording.samples}
     if "ash" in kinds and evidence.ash:
-        from spillcast.evidence.oracle.ash.reader import no_samples, read_ash
+        from spillcast.evidence.oracle.ash import no_samples, read_ash
 
         tables["samples"] = no_samples()
         _register_all(connection, tables)

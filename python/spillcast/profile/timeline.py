@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.evidence.oracle.ash.reader import ALL, Chosen, read_ash
+from spillcast.evidence.oracle.ash import ALL, Chosen, read_ash
 from spillcast.recording import Recording
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 

@@ -19,7 +19,7 @@ from spillcast import _core
 from spillcast.errors import OptionInvalid, PathMissing, PathUnusable, SpaceExhausted, SystemFailed
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.figures.figures import REPORT
-from spillcast.evidence.oracle.trace_run import TRACE
+from spillcast.evidence.oracle.trace import TRACE
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, room_facts

@@ -11,8 +11,8 @@ from harness import spillcast
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast.engines.oracle.collect import collect
 from spillcast.evidence.find import SPOOLS, find_evidence
-from spillcast.evidence.oracle.ash.executions import executions
-from spillcast.evidence.oracle.ash.reader import read_ash
+from spillcast.evidence.oracle.ash import read_ash
+from spillcast.evidence.oracle.ash_profile import executions
 
 SQL_ID = "4q7zf0d2m8kcx"
 SESSION = "35,65385"

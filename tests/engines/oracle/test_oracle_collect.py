@@ -16,9 +16,9 @@ from cases import cases
 from harness import spillcast
 from spillcast.engines.oracle.collect import collect, parse_session
 from spillcast.errors import OptionInvalid
-from spillcast.evidence.oracle.ash.executions import executions
-from spillcast.evidence.oracle.ash.reader import read_ash
-from spillcast.evidence.oracle.statistics import read_statistics
+from spillcast.evidence.oracle.ash import read_ash
+from spillcast.evidence.oracle.ash_profile import executions
+from spillcast.evidence.oracle.collected import read_statistics
 
 SQL_ID = "09bmj7j9q8a5z"
 SESSION = "33,4711"

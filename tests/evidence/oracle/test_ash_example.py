@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spillcast.evidence.oracle.ash.profile import profile_ash, wall_clock_share
-from spillcast.evidence.oracle.ash.reader import read_ash
+from spillcast.evidence.oracle.ash import read_ash
+from spillcast.evidence.oracle.ash_profile import profile_ash, wall_clock_share
 
 MAKE = Path(__file__).parents[3] / "examples" / "oracle" / "make_example.py"
 READ = "direct path read temp"

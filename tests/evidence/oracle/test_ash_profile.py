@@ -8,8 +8,8 @@ import pytest
 from cases import cases
 from spillcast.columns import Column
 from spillcast.errors import SelectionEmpty
-from spillcast.evidence.oracle.ash.profile import profile_ash, wall_clock_share
-from spillcast.evidence.oracle.ash.reader import Ash
+from spillcast.evidence.oracle.ash import Ash
+from spillcast.evidence.oracle.ash_profile import profile_ash, wall_clock_share
 from spillcast.recording.schema import SAMPLES
 from spillcast.tables import Table
 

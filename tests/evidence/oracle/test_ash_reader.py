@@ -17,8 +17,8 @@ from spillcast.errors import (
     SelectionEmpty,
 )
 from spillcast.evidence.find import find_evidence
-from spillcast.evidence.oracle.ash.reader import Chosen, read_ash
-from spillcast.evidence.oracle.ash.values import parse_integer, parse_time_ns
+from spillcast.evidence.oracle.ash import Chosen, read_ash
+from spillcast.evidence.oracle.spooled import parse_integer, parse_time_ns
 from spillcast.recording.schema import SAMPLES
 
 READ = "direct path read temp"

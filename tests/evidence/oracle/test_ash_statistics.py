@@ -3,7 +3,7 @@
 import pytest
 
 from spillcast.errors import EvidenceIncomplete
-from spillcast.evidence.oracle.statistics import read_statistics, temp_on_flash
+from spillcast.evidence.oracle.collected import read_statistics, temp_on_flash
 
 READS = "physical reads"
 TEMP_READS = "physical reads direct temporary tablespace"

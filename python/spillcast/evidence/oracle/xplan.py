@@ -17,8 +17,8 @@ from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.figures.figures import OPERATION_BLOCKS, at_most, counts_of_figures
 from spillcast.evidence.figures.numbers import number_of, seconds_of, value_of
-from spillcast.evidence.oracle.plan_lines import PlanLine, spilled
 from spillcast.evidence.oracle.report_tables import bar_tables, report_text
+from spillcast.evidence.oracle.row_sources import PlanLine, spilled
 from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text
 

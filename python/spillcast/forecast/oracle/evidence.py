@@ -13,16 +13,24 @@ from numpy.typing import NDArray
 
 from spillcast.errors import InputError, NoTempIo, SelectionEmpty
 from spillcast.evidence.find import Evidence
-from spillcast.evidence.oracle.ash.executions import check_single_execution, hints
-from spillcast.evidence.oracle.ash.profile import profile_ash, wall_clock_share
-from spillcast.evidence.oracle.ash.reader import ALL, Ash, Chosen, read_ash
-from spillcast.evidence.oracle.block_size import (
+from spillcast.evidence.oracle.ash import ALL, Ash, Chosen, read_ash
+from spillcast.evidence.oracle.ash_profile import (
+    check_single_execution,
+    hints,
+    profile_ash,
+    wall_clock_share,
+)
+from spillcast.evidence.oracle.collected import (
     ASSUMED_BLOCK,
     BLOCKS_MAX,
     BlockSize,
+    TempOnFlash,
     block_size,
     bytes_of,
     read_parameters,
+    read_statistics,
+    read_work_areas,
+    temp_on_flash,
 )
 from spillcast.evidence.oracle.row_sources import (
     RowSource,
@@ -30,14 +38,13 @@ from spillcast.evidence.oracle.row_sources import (
     row_sources_of_trace,
     spilling,
 )
-from spillcast.evidence.oracle.statistics import (
-    TempOnFlash,
-    read_statistics,
-    read_work_areas,
-    temp_on_flash,
+from spillcast.evidence.oracle.trace import (
+    Progress,
+    Traces,
+    profile_traces,
+    recording_of_traces,
+    spool_traces,
 )
-from spillcast.evidence.oracle.trace import Progress, Traces, profile_traces, spool_traces
-from spillcast.evidence.oracle.trace_run import recording_of_traces
 from spillcast.evidence.text import repeated_words
 from spillcast.forecast.question import Question
 from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import OptionInvalid, Refusal
-from spillcast.evidence.oracle.block_size import BlockSize
-from spillcast.evidence.oracle.statistics import TempOnFlash
+from spillcast.evidence.oracle.collected import BlockSize, TempOnFlash
 from spillcast.forecast.assumptions import AMPLIFIED, FLASH_S, NEW_SHARE, SERVED, TRACE_REST_SPREAD
 from spillcast.forecast.interval import DRAWS, check_elapsed, too_wide
 from spillcast.forecast.oracle.evidence import (

@@ -19,8 +19,15 @@ from spillcast.errors import (
     OptionInvalid,
     SelectionEmpty,
 )
-from spillcast.evidence.oracle.ash import values
-from spillcast.evidence.oracle.spooled import Damage, normal_name, read_spooled
+from spillcast.evidence.oracle.spooled import (
+    Damage,
+    has_clock,
+    month_comes_first,
+    normal_name,
+    parse_integer,
+    parse_time_ns,
+    read_spooled,
+)
 from spillcast.evidence.text import distinct, repeated_words
 from spillcast.gate import reading
 from spillcast.parquet import any_table_of
@@ -161,10 +168,10 @@ class Columns:
         if column.type == "timestamp":
             return replace(column, type="int64")
         column = column.cast(TEXT)
-        self.month_first = values.month_comes_first(column.names)
-        parsed = [values.parse_time_ns(text, month_first=self.month_first) for text in column.names]
+        self.month_first = month_comes_first(column.names)
+        parsed = [parse_time_ns(text, month_first=self.month_first) for text in column.names]
         times = _by_text(column, parsed)
-        self.has_clock = any(map(values.has_clock, column.names))
+        self.has_clock = any(map(has_clock, column.names))
         for row in np.flatnonzero(times.is_null()).tolist():
             self._damage(row, f"SAMPLE_TIME is {column[row]!r}: the row is skipped")
         return times
@@ -180,7 +187,7 @@ class Columns:
             return column.cast("int64")
         if not column.is_text:
             raise EvidenceDamaged(f"{self.path}: column {name} holds {column.type}, not numbers")
-        numbers = _by_text(column, [values.parse_integer(text) for text in column.names])
+        numbers = _by_text(column, [parse_integer(text) for text in column.names])
         for row in np.flatnonzero(numbers.is_null() & column.is_valid()).tolist():
             self._damage(row, f"{name} is {column[row]!r}: treated as unknown")
         return numbers
@@ -387,9 +394,9 @@ def _time_ns(option: str, text: str, samples: Table, *, month_first: bool) -> in
     """A time, or a time of the day that the samples are of."""
     first_ns, last_ns = _ends_ns(samples)
     day_ns = first_ns // _DAY_NS * _DAY_NS
-    if (time_ns := values.parse_time_ns(text, month_first=month_first)) is not None:
+    if (time_ns := parse_time_ns(text, month_first=month_first)) is not None:
         return time_ns
-    time_ns = values.parse_time_ns(f"1970-01-01 {text}")
+    time_ns = parse_time_ns(f"1970-01-01 {text}")
     if time_ns is None:
         raise OptionInvalid(
             f"--{option} '{text}' is not a time", f"write for example {clock(first_ns)}"

@@ -1,0 +1,358 @@
+"""SQL Monitor's report as text, as XML or within a page, and exported rows of its views."""
+
+import base64
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceUnknown,
+    NoTempIo,
+    SelectionEmpty,
+)
+from spillcast.evidence.choice import Item, Selection, pick
+from spillcast.evidence.counts import Counts, OpCounts
+from spillcast.evidence.figures.numbers import number_of, seconds_of, value_of
+from spillcast.evidence.oracle.report_tables import (
+    Table,
+    bar_tables,
+    check_all_read,
+    report_text,
+    table_lines,
+)
+from spillcast.evidence.oracle.spooled import Row, parse_integer, rows_of
+from spillcast.evidence.oracle.sql_monitor import (
+    Execution,
+    Line,
+    counts_of_execution,
+    counts_of_selected,
+    total_io,
+)
+from spillcast.evidence.text import text_of
+from spillcast.gate import COUNT_MAX, TEXT_BYTES_MAX, damaged, xml_of
+from spillcast.recording.event_names import OPS
+from spillcast.redaction import struck_text
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+HOW_TEXT = "make it with: dbms_sqltune.report_sql_monitor(sql_id => '...', report_level => 'ALL')"
+_FACT = re.compile(
+    r"\W*(Status|SQL ID|SQL Execution ID|Duration)\s*:\s*(\S(?:.*\S)?)\s*", re.IGNORECASE
+)
+_SAMPLES = re.compile(r"(.*?\S)\s*+\(\s*([\d,.]+[KMG]?)\s*\)")
+_BEGIN = re.compile(r"\W*(SQL Monitoring Report|Global Information)\b.*", re.IGNORECASE)
+_SERVERS = re.compile(r"Parallel Execution Details\s*\(DOP=\d+\s*,\s*Servers Allocated=(\d+)")
+_PLAN_HASH = re.compile(r"Plan Hash Value\s*=\s*(\d+)")
+_PAGE = re.compile(r"<(?:html|body|table)\b", re.IGNORECASE)
+
+
+def read_text(paths: Sequence[Path], selection: Selection) -> Counts:
+    """The counts of one execution. InputError where its report is cut or has no lines."""
+    (path,) = paths
+    text = report_text(path, HOW_TEXT)
+    if _PAGE.search(text):
+        raise EvidenceUnknown(
+            f"{path}: SQL Monitor's report of type HTML is not read",
+            "make it with type => 'TEXT', 'XML' or 'ACTIVE'",
+        )
+    lines = text.splitlines()
+    reports = [
+        (lines[first:end], list(bar_tables(path, lines[first:end], HOW_TEXT, first)))
+        for first, end in pairwise([*_report_starts(lines), len(lines)])
+    ]
+    rows = {at for _, tables in reports for table in tables for at in table.at}
+    check_all_read(path, lines, rows, HOW_TEXT)
+    executions = [_of_text(path, part, tables) for part, tables in reports if tables]
+    return counts_of_selected(path, executions, selection)
+
+
+def _report_starts(lines: Sequence[str]) -> Iterator[int]:
+    """The first line of each report: its title or, if that is missing, its second heading."""
+    yield 0
+    begun = titled = False
+    for at, line in enumerate(lines):
+        if match := _BEGIN.fullmatch(line):
+            is_title = match[1].lower().startswith("sql")
+            if begun and (is_title or not titled):
+                yield at
+            begun, titled = True, is_title
+
+
+def _of_text(path: Path, lines: Sequence[str], tables: Sequence[Table]) -> Execution:
+    stats = next((table for table in tables if "elapsedtime(s)" in table.names), None)
+    plan = next((table for table in tables if "operation" in table.names), None)
+    if stats is None or plan is None:
+        raise EvidenceIncomplete(
+            f"{path}: it lacks Global Stats or Plan Monitoring Details", HOW_TEXT
+        )
+    facts, sql, part = dict[str, str](), list[str](), ""
+    for line in lines:
+        heading = re.sub(r"^\W+", "", line).rstrip()
+        if heading in ("SQL Text", "Global Information", "Global Stats"):
+            part = heading
+        elif part == "Global Information" and (match := _FACT.fullmatch(line)):
+            facts.setdefault(match[1].lower(), match[2])
+        elif part == "SQL Text" and re.search(r"\w", line):
+            sql.append(line.strip())
+    text = "\n".join(lines)
+    totals = next(stats.rows)
+    seconds = {name: _seconds(cell) for name, cell in totals.items() if name.endswith("(s)")}
+    parts = [s for name, s in seconds.items() if name == "cputime(s)" or "waits(s)" in name]
+    return Execution(
+        path=path,
+        sql_id=facts.get("sql id"),
+        exec_id=facts.get("sql execution id"),
+        plan=next(reversed(_PLAN_HASH.findall(text)), None),
+        sql_text=struck_text("\n".join(sql)) if sql else None,
+        elapsed_s=_seconds(facts.get("duration", "")),
+        database_s=seconds["elapsedtime(s)"],
+        parts_s=sum(parts),
+        cpu_s=seconds.get("cputime(s)", 0.0),
+        io_s=seconds.get("iowaits(s)", 0.0),
+        io=_text_io(totals),
+        lines=_text_lines(path, plan),
+        servers=int(next(reversed(_SERVERS.findall(text)), 0)),
+        running=facts.get("status", "").startswith("EXECUTING"),
+        rounded=True,
+    )
+
+
+def _text_lines(path: Path, plan: Table) -> list[Line]:
+    """The lines of the plan; each event that was sampled in one has a row of its own."""
+    temp = next((column for column in ("temp(max)", "temp") if column in plan.names), None)
+    lines: list[Line] = []
+    for at, cells in zip(plan.at, plan.rows, strict=True):
+        if cells.get("id", "").strip("-> *"):
+            temp_bytes = _rounded(cells[temp], 1024) if temp else None
+            activity = value_of(number_of(cells.get("activity(%)", "")))
+            lines.append(Line(cells["operation"], _text_io(cells), temp_bytes, {}, activity))
+        detail = cells.get("activitydetail(#samples)", "")
+        match = _SAMPLES.fullmatch(detail)
+        if detail and (match is None or not lines):
+            raise EvidenceDamaged(f"{path}: line {at + 1:,} is not understood: {detail}", HOW_TEXT)
+        if match is not None:
+            lines[-1].samples[match[1].strip()] = _rounded(match[2], 1000)
+    return lines
+
+
+def _text_io(cells: dict[str, str]) -> dict[str, OpCounts]:
+    return {
+        op: OpCounts(
+            _rounded(cells.get(f"{op}reqs", ""), 1000), _rounded(cells.get(f"{op}bytes", ""), 1024)
+        )
+        for op in OPS
+    }
+
+
+def _rounded(text: str, step: int) -> int:
+    """A count (steps of 1,000) or bytes (of 1,024) such as ``48511``, ``28M`` or ``47GB``."""
+    return round(value_of(number_of(text, step=step)) or 0.0)
+
+
+def _seconds(text: str) -> float:
+    return value_of(seconds_of(text)) or 0.0
+
+
+HOW_XML = (
+    "make it with: dbms_sqltune.report_sql_monitor(sql_id => '...', type => 'XML', "
+    "report_level => 'ALL'), or type => 'ACTIVE'"
+)
+_PACKED = re.compile(
+    r"<report\b[^>]{,2000}\bencode=\"base64\"[^>]{,2000}\bcompress=\"zlib\"[^>]{,2000}>"
+)
+_XML_BEGIN, _XML_END = "<sql_monitor_report", "</sql_monitor_report>"
+
+
+def read_xml(paths: Sequence[Path], selection: Selection) -> Counts:
+    """The counts of one execution. InputError where the report is cut or damaged."""
+    (path,) = paths
+    text = text_of(path, HOW_XML)
+    if packed := _PACKED.search(text):
+        text = _unpacked(text[packed.end() :].partition("</report>")[0], path)
+    *parts, rest = text.split(_XML_END)
+    reports = [part[part.find(_XML_BEGIN) :] + _XML_END for part in parts if _XML_BEGIN in part]
+    if not reports or _XML_BEGIN in rest:
+        raise EvidenceUnknown(f"{path}: holds no whole sql_monitor_report", HOW_XML)
+    executions = [_of_xml(path, xml_of(report, path, HOW_XML)) for report in reports]
+    return counts_of_selected(path, executions, selection)
+
+
+def _unpacked(content: str, path: Path) -> str:
+    """What base64 and zlib have packed, after the report's name."""
+    packed = re.sub(r"<report_id>.*?</report_id>|\s+", "", content, flags=re.DOTALL)
+    try:
+        inner = zlib.decompressobj()
+        unpacked = inner.decompress(base64.b64decode(packed, validate=True), TEXT_BYTES_MAX)
+    except (ValueError, zlib.error) as error:
+        raise damaged(path, f"the embedded report cannot be unpacked: {error}", HOW_XML) from error
+    if not inner.eof:
+        raise damaged(path, "the embedded report is cut, or too long to be read", HOW_XML)
+    return unpacked.decode(errors="replace")
+
+
+def _of_xml(path: Path, report: "Element") -> Execution:
+    target, stats = report.find("target"), report.find("stats")
+    if target is None or stats is None:
+        raise EvidenceIncomplete(f"{path}: it lacks its target or its stats", HOW_XML)
+    totals = _xml_stats(stats)
+    text = target.findtext("sql_fulltext")
+    return Execution(
+        path=path,
+        sql_id=target.get("sql_id"),
+        exec_id=target.get("sql_exec_id"),
+        plan=target.get("sql_plan_hash") or target.findtext("plan_hash"),
+        sql_text=None if text is None else struck_text(text),
+        elapsed_s=max(float(target.findtext("duration") or "0"), 0.0),
+        database_s=totals.get("elapsed_time", 0) / 1e6,
+        cpu_s=totals.get("cpu_time", 0) / 1e6,
+        io_s=totals.get("user_io_wait_time", 0) / 1e6,
+        io=_xml_io(totals),
+        lines=[_xml_line(element) for element in report.iterfind("plan_monitor/operation")],
+        running=(target.findtext("status") or "").startswith("EXECUTING"),
+    )
+
+
+def _xml_line(operation: "Element") -> Line:
+    stats = operation.find("stats")
+    counts = {} if stats is None else _xml_stats(stats)
+    samples: dict[str, int] = {}
+    for activity in operation.iterfind("activity_sampled/activity"):
+        event = activity.get("event") or activity.get("class") or "Cpu"
+        samples[event] = samples.get(event, 0) + _integer(activity.text)
+    name = f"{operation.get('name', '')} {operation.get('options', '')}".strip()
+    temp_bytes = max(counts.get("temp", 0), counts.get("max_temp", 0))
+    return Line(name, _xml_io(counts), temp_bytes, samples)
+
+
+def _xml_stats(stats: "Element") -> dict[str, int]:
+    """Those that are numbers; others are times of day."""
+    texts = {its.get("name", ""): (its.text or "").strip() for its in stats.iterfind("stat")}
+    return {name: _integer(text) for name, text in texts.items() if re.fullmatch(r"\d+", text)}
+
+
+def _xml_io(counts: dict[str, int]) -> dict[str, OpCounts]:
+    return {op: OpCounts(counts.get(f"{op}_reqs", 0), counts.get(f"{op}_bytes", 0)) for op in OPS}
+
+
+def _integer(text: str | None) -> int:
+    value = parse_integer(text or "0")
+    if value is None or not 0 <= value <= COUNT_MAX:
+        raise ValueError(f"{text} is not a count")
+    return value
+
+
+_LINE_ID, _IO_TIME = "plan_line_id", "user_io_wait_time"
+_COLUMNS = (
+    *("sql_id", "sql_exec_id", "sql_exec_start", "last_refresh_time", "status", "elapsed_time"),
+    *("cpu_time", _IO_TIME, _LINE_ID, "plan_operation", "physical_read_requests"),
+    *("physical_read_bytes", "physical_write_requests", "physical_write_bytes"),
+    *("workarea_max_tempseg", "workarea_tempseg"),
+)
+HOW_VIEWS = (
+    "export both: select * from v$sql_monitor and select * from v$sql_plan_monitor where "
+    "sql_id = '...', with set markup csv on"
+)
+
+
+def read_views(paths: Sequence[Path], selection: Selection) -> Counts:
+    """The counts of one execution, from both views. InputError where one of them is missing."""
+    session_rows, plan_rows, path = list[Row](), list[Row](), paths[0]
+    for file in paths:
+        rows = _view_rows(file)
+        if rows and _LINE_ID in rows[0]:
+            plan_rows += rows
+        else:
+            session_rows += rows
+    if not plan_rows or not session_rows:
+        view = "V$SQL_PLAN_MONITOR" if not plan_rows else "V$SQL_MONITOR"
+        raise EvidenceIncomplete(f"{path}: the rows of {view} are missing", HOW_VIEWS)
+    sessions = _grouped(session_rows, "sql_id", "sql_exec_id")
+    items = [
+        Item((key, lines), _elapsed_s(sessions.get(key, [])), *key)
+        for key, lines in _grouped(plan_rows, "sql_id", "sql_exec_id").items()
+        if any(_view_line(row).spills for row in lines)
+    ]
+    if not items:
+        raise NoTempIo(f"{path}: no statement spills: no line of a plan used temp space", HOW_VIEWS)
+    key, lines = pick(path, items, selection)
+    if key not in sessions:
+        raise SelectionEmpty(
+            f"{path}: V$SQL_MONITOR has no row of this execution of {key[0]}", HOW_VIEWS
+        )
+    return counts_of_execution(_of_views(path, key[0], sessions[key], lines), selection)
+
+
+def _view_rows(path: Path) -> list[Row]:
+    names, needed = {name: name for name in _COLUMNS}, ("sql_id", "sql_exec_id")
+    rows = rows_of(path, table_lines(path, HOW_VIEWS), names, needed, HOW_VIEWS)
+    if rows and not {_LINE_ID, _IO_TIME} & rows[0].keys():
+        raise EvidenceIncomplete(f"{path}: it lacks the column {_IO_TIME}", HOW_VIEWS)
+    return rows
+
+
+def _grouped(rows: Sequence[Row], *names: str) -> dict[tuple[str, ...], list[Row]]:
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) or "" for name in names), []).append(row)
+    return groups
+
+
+def _of_views(path: Path, sql_id: str, runs: Sequence[Row], lines: Sequence[Row]) -> Execution:
+    """One execution, of which each parallel server has rows of its own in both views."""
+    return Execution(
+        path=path,
+        sql_id=sql_id,
+        elapsed_s=_elapsed_s(runs),
+        database_s=_total(runs, "elapsed_time") / 1e6,
+        cpu_s=_total(runs, "cpu_time") / 1e6,
+        io_s=_total(runs, _IO_TIME) / 1e6,
+        io={op: OpCounts(_total(runs, f"physical_{op}_requests")) for op in OPS},
+        lines=[
+            _in_all_processes([_view_line(row) for row in rows])
+            for rows in _grouped(lines, _LINE_ID).values()
+        ],
+        running=any((row.get("status") or "") == "EXECUTING" for row in runs),
+    )
+
+
+def _elapsed_s(runs: Sequence[Row]) -> float:
+    """Elapsed time of the longest session, or from the first start to the last refresh."""
+    longest_s = max((_integer(row.get("elapsed_time")) / 1e6 for row in runs), default=0.0)
+    for row in runs:
+        try:
+            begin, end = (
+                datetime.fromisoformat(row.get(name) or "")
+                for name in ("sql_exec_start", "last_refresh_time")
+            )
+            longest_s = max(longest_s, (end - begin).total_seconds())
+        except (ValueError, TypeError):
+            continue
+    return longest_s
+
+
+def _view_line(row: Row) -> Line:
+    io = {
+        op: OpCounts(
+            _integer(row.get(f"physical_{op}_requests")), _integer(row.get(f"physical_{op}_bytes"))
+        )
+        for op in OPS
+    }
+    names = ("workarea_max_tempseg", "workarea_tempseg")
+    temp = [_integer(row.get(name)) for name in names if name in row]
+    return Line(row.get("plan_operation") or "", io, max(temp, default=None))
+
+
+def _in_all_processes(lines: Sequence[Line]) -> Line:
+    """One line of the plan in all of its processes: it spills where it does in any."""
+    return Line(lines[0].operation, total_io(lines), int(any(line.spills for line in lines)))
+
+
+def _total(rows: Sequence[Row], name: str) -> int:
+    return sum(_integer(row.get(name)) for row in rows)

@@ -1,0 +1,296 @@
+"""An execution as SQL Monitor reports it, in any form -> counts of its temp I/O."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import sqrt
+from pathlib import Path
+from statistics import NormalDist
+
+from spillcast.errors import EvidenceUnknown, NoTempIo
+from spillcast.evidence.choice import Item, Selection, pick
+from spillcast.evidence.counts import Bounds, Counts, OpCounts
+from spillcast.evidence.figures.figures import (
+    OPERATION_BYTES,
+    TRACE_TELLS,
+    TempTimes,
+    Uncounted,
+    counts_of_figures,
+    uncounted,
+)
+from spillcast.evidence.figures.numbers import Held, Number, hold
+from spillcast.evidence.oracle.row_sources import may_spill
+from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
+from spillcast.recording.server_meta import Statement
+from spillcast.units import format_count, format_duration
+
+#: A share of fewer samples is not used.
+SAMPLES_MIN = 20
+#: A request to temp files may take up to so many times as long as another one, or that less.
+REQUEST_FACTOR = 3.0
+NORMAL_95 = NormalDist().inv_cdf(0.95)
+#: Lines of a plan have less of its activity (%) than this where some were cut.
+COMPLETE_PERCENT = 98.0
+#: A text report rounds counts of millions to one digit; no request moves less than a sector.
+_ROUNDED_TO, _SECTOR_BYTES = 0.75, 512
+_REPORT_HINT = "make the report again, with report_level => 'ALL' and type => 'XML'"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the plan with its own I/O by op; None where the report has no such column."""
+
+    operation: str
+    io: Mapping[str, OpCounts]
+    temp_bytes: int | None = None
+    #: Samples by event.
+    samples: dict[str, int] = field(default_factory=dict)
+    #: Its percentage of all samples.
+    activity: float | None = None
+
+    @property
+    def spills(self) -> bool:
+        """Whether its I/O is on temp files."""
+        if self.temp_bytes or any(is_like(event, TEMP_EVENTS) for event in self.samples):
+            return True
+        writes = self.io["write"].count
+        return self.temp_bytes is None and writes > 0 and may_spill(self.operation.upper())
+
+
+def total_io(lines: Sequence[Line]) -> dict[str, OpCounts]:
+    """The I/O of some lines together, by op."""
+    return {
+        op: OpCounts(
+            sum(line.io[op].count for line in lines), sum(line.io[op].bytes for line in lines)
+        )
+        for op in OPS
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """One execution; times are summed over its sessions but for ``elapsed_s``, 0 if unknown."""
+
+    path: Path
+    sql_id: str | None
+    exec_id: str | None = None
+    plan: str | None = None
+    sql_text: str | None = None
+    elapsed_s: float
+    database_s: float
+    #: CPU time and waits of every class.
+    parts_s: float = 0.0
+    cpu_s: float
+    io_s: float | None
+    #: All its I/O by op, on temp files or not; 0 if unknown.
+    io: Mapping[str, OpCounts]
+    lines: Sequence[Line]
+    #: Parallel servers; 0 if unknown.
+    servers: int = 0
+    running: bool = False
+    rounded: bool = False
+
+    @property
+    def parallel(self) -> bool:
+        """Whether its times are sums over several sessions."""
+        return self.servers > 0 or any(line.operation.startswith("PX ") for line in self.lines)
+
+    @cached_property
+    def samples(self) -> Counter[str]:
+        """Samples of all lines by event."""
+        return sum((Counter(line.samples) for line in self.lines), Counter[str]())
+
+    @property
+    def percent(self) -> float:
+        """The percentage of its activity in the lines of the report; 0 if unknown."""
+        return sum(line.activity or 0.0 for line in self.lines)
+
+    @property
+    def all_samples(self) -> float:
+        """The number of samples, with those of lines that were cut from the report."""
+        in_report, percent = self.samples.total(), self.percent
+        return (
+            in_report if percent >= COMPLETE_PERCENT or not percent else 100 * in_report / percent
+        )
+
+
+def counts_of_selected(path: Path, executions: Sequence[Execution], selection: Selection) -> Counts:
+    """The counts of the execution that is selected, or of the only one."""
+    if not executions:
+        raise EvidenceUnknown(f"{path}: holds no whole report of SQL Monitor", _REPORT_HINT)
+    items = [
+        Item(its, its.elapsed_s or its.database_s, its.sql_id, its.exec_id, its.plan)
+        for its in executions
+    ]
+    return counts_of_execution(pick(path, items, selection), selection)
+
+
+def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
+    """The temp I/O of the lines that spill. InputError where none does."""
+    path, spilling = execution.path, [line for line in execution.lines if line.spills]
+    temp = total_io(spilling)
+    hold(path, _comparisons(execution, temp), _REPORT_HINT)
+    if not spilling:
+        raise NoTempIo(f"{path}: it does not spill: no line of its plan uses temp space")
+    elapsed_s, elapsed_unknown, remarks = _elapsed(execution)
+    estimate = None
+    if any(counts.count for counts in temp.values()):
+        times, why = _times(execution, temp)
+        reads, writes = times.moved(
+            {op: counts.count for op, counts in temp.items()},
+            {op: counts.bytes for op, counts in temp.items()},
+        )
+    else:
+        times, why = _by_samples(execution), []
+        estimate = _uncounted(execution, times)
+        reads, writes = estimate.middle
+    result = counts_of_figures(
+        path,
+        selection,
+        elapsed_s=elapsed_s,
+        elapsed_unknown=elapsed_unknown,
+        reads=reads,
+        writes=writes,
+        cpu_s=execution.cpu_s,
+        busy_s=execution.database_s,
+        time_bounds=times.within,
+        statement=Statement(execution.sql_id, execution.sql_text, 1, 1),
+        notes=[*_notes(execution), *remarks, *why],
+    )
+    return result if estimate is None else estimate.bounds(result, _REPORT_HINT)
+
+
+def _elapsed(execution: Execution) -> tuple[float, str, list[str]]:
+    """The elapsed time, why it is not known, and what it rests on."""
+    if execution.elapsed_s:
+        return execution.elapsed_s, "", []
+    if execution.parallel:
+        words = format_duration(execution.database_s)
+        return 0.0, f"Duration is missing, and {words} is the sum over parallel servers", []
+    return execution.database_s, "", ["Duration is missing: the elapsed time is the DB time"]
+
+
+def _comparisons(execution: Execution, temp: Mapping[str, OpCounts]) -> Iterator[Held]:
+    rounding = _ROUNDED_TO if execution.rounded else 1.0
+    for op, part in temp.items():
+        total = execution.io[op].count
+        words = f"{part.count:,} {op} requests of the lines that spill"
+        if total:
+            yield Held(
+                "part-of-whole", _down_to(part.count, rounding), words,
+                Number.exact(total), f"{total:,} {op} requests in all",
+            )  # fmt: skip
+        if part.bytes:
+            yield Held(
+                "blocks-of-operations", _down_to(part.count * _SECTOR_BYTES, rounding), words,
+                Number.exact(part.bytes / rounding), f"{part.bytes:,} bytes",
+            )  # fmt: skip
+    database = Number.exact(execution.database_s + 1)
+    words = f"{format_duration(execution.database_s)} of DB time"
+    if execution.parts_s:
+        parts = f"{format_duration(execution.parts_s)} of CPU time and waits"
+        yield Held("part-of-whole", Number.exact(execution.parts_s), parts, database, words)
+    if execution.servers and execution.elapsed_s:
+        processes = execution.servers + 1
+        upper = Number.exact(processes * (execution.elapsed_s + 1))
+        times = f"{processes} processes in {format_duration(execution.elapsed_s)}"
+        yield Held("time-at-once", Number.exact(execution.database_s), words, upper, times)
+
+
+def _down_to(value: float, rounding: float) -> Number:
+    return Number(value, value * rounding, value)
+
+
+def _uncounted(execution: Execution, times: TempTimes) -> Uncounted:
+    """Where samples alone tell of temp I/O: between one request a sample and all requests.
+
+    What is read was written before, so that as many bytes are read, unless in several passes.
+    """
+    samples = {
+        op: sum(n for event, n in execution.samples.items() if is_like(event, f"*{op} temp"))
+        for op in OPS
+    }
+    written = execution.io["write"]
+    size = written.bytes / written.count if written.count else OPERATION_BYTES
+    because = "the report has samples in waits for temp files and no requests of them"
+    return uncounted(times, samples, dict.fromkeys(OPS, written.count), size, because)
+
+
+def _notes(execution: Execution) -> list[str]:
+    remarks = [
+        "SQL Monitor has requests and bytes of each line and no single waits: nothing about "
+        "latency by size, stalls, or I/O that overlapped other work"
+    ]
+    if execution.running:
+        remarks.append("the statement was still running: this is for what it had done by then")
+    if execution.rounded:
+        remarks.append(
+            "a text report rounds counts and bytes to whole K, M and G; type => 'XML' has them all"
+        )
+    if 0 < execution.percent < COMPLETE_PERCENT:
+        remarks.append(
+            f"the lines of the plan have {execution.percent:.3g} % of its activity: some are cut"
+        )
+    return remarks
+
+
+def _times(execution: Execution, temp: Mapping[str, OpCounts]) -> tuple[TempTimes, list[str]]:
+    """Time of reads and of writes, and the assumption behind it: the estimate of closest bounds."""
+    estimates = []
+    if execution.all_samples >= SAMPLES_MIN:
+        estimates.append((_by_samples(execution), list[str]()))
+    reads, writes = temp["read"].count, temp["write"].count
+    requests = sum(counts.count for counts in execution.io.values())
+    if execution.io_s and requests >= reads + writes:
+        times = _by_requests(execution.io_s, requests, reads, writes)
+        estimates.append((times, ["the time of I/O is divided by requests"]))
+    usable = [(times, remarks) for times, remarks in estimates if times.read_s is not None]
+    return min(usable, key=lambda pair: _width_s(pair[0]), default=(TempTimes(None, None), []))
+
+
+def _width_s(times: TempTimes) -> float:
+    return 0.0 if times.within is None else times.within.upper - times.within.lower
+
+
+def _by_samples(execution: Execution) -> TempTimes:
+    """By the share of samples in waits for temp files, with the error of so many samples."""
+    all_samples = execution.all_samples
+    temp = {e: n for e, n in execution.samples.items() if is_like(e, TEMP_EVENTS)}
+    in_temp = sum(temp.values())
+    if not in_temp:
+        return TempTimes(None, None)
+    share = in_temp / all_samples
+    error = NORMAL_95 * sqrt(share * (1 - share) / all_samples)
+    # Reports round the time of all waits for I/O.
+    max_s = min(execution.database_s, (execution.io_s or execution.database_s) + 0.5)
+    lower_s, io_s, upper_s = (
+        min(max(share + sign * error, 0) * execution.database_s, max_s) for sign in (-1, 0, 1)
+    )
+    within = Bounds(
+        lower_s,
+        upper_s,
+        f"{in_temp:,} of {format_count(round(all_samples), 'sample')} in waits for temp files",
+        TRACE_TELLS,
+    )
+    write_share = sum(n for event, n in temp.items() if "write" in event) / in_temp
+    return TempTimes((1 - write_share) * io_s, write_share * io_s, within)
+
+
+def _by_requests(io_s: float, requests: int, reads: int, writes: int) -> TempTimes:
+    """By the share of requests: those of temp files may be unlike others."""
+    temp, others = reads + writes, requests - reads - writes
+
+    def share_s(times: float) -> float:
+        return io_s * temp * times / (temp * times + others)
+
+    within = None
+    if others:
+        within = Bounds(
+            share_s(1 / REQUEST_FACTOR),
+            share_s(REQUEST_FACTOR),
+            f"{temp:,} of {format_count(requests, 'request')} for temp files, which may "
+            f"take up to {REQUEST_FACTOR:g} times as long as others, or a {REQUEST_FACTOR:g}th",
+            TRACE_TELLS,
+        )
+    return TempTimes(share_s(1) * reads / temp, share_s(1) * writes / temp, within)
