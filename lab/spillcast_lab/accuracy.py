@@ -46,7 +46,7 @@ def write_accuracy(truth: Truth, page: Path) -> None:
     try:
         _write(truth, page, folder)
     except OSError as error:
-        hint = "name another with --markdown"
+        hint = "name another with --page"
         raise OutputUnwritable(
             f"{error.filename or page}: {error.strerror or error}", hint
         ) from error
@@ -119,7 +119,7 @@ def _introduction(truth: Truth) -> str:
         "This command makes the page from [cases.parquet](accuracy/cases.parquet), which holds "
         "every case with all its runs ([schema](schema.md#verification)):"
     )
-    command = "spillcast verify --from docs/accuracy/cases.parquet --markdown docs/accuracy.md"
+    command = "spillcast verify --from docs/accuracy/cases.parquet --page docs/accuracy.md"
     return "\n\n".join([paragraph(how), paragraph(again), f"```sh\n{command}\n```"])
 
 

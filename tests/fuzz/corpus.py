@@ -373,7 +373,7 @@ def _documents(shape):
         (place / "x.json").unlink()
 
     shape("truth", "verify --from cases.parquet --json",
-          "verify --from cases.parquet --markdown -", write=truth)  # fmt: skip
+          "verify --from cases.parquet --markdown", write=truth)  # fmt: skip
 
 
 def _cases(place):

@@ -97,7 +97,7 @@ def folder(tmp_path_factory):
 
 
 def write_page(file, folder):
-    done = spillcast("verify", "--from", file, "--markdown", folder / "accuracy.md")
+    done = spillcast("verify", "--from", file, "--page", folder / "accuracy.md")
     assert done.returncode == 0, done.stderr
 
 
@@ -129,7 +129,7 @@ def test_a_file_may_lack_what_older_ones_do(file):
 def test_a_page_of_an_older_file_says_what_it_lacks(file):
     pq.write_table(pq.read_table(file).drop_columns(sorted(NOT_NEEDED)), file)
     page = file.parent / "accuracy.md"
-    assert spillcast("verify", "--from", file, "--markdown", page).returncode == 0
+    assert spillcast("verify", "--from", file, "--page", page).returncode == 0
     assert "contains no forecasts without an estimate" in page.read_text()
     assert "does not contain what made storage slow" in page.read_text()
 
@@ -283,7 +283,7 @@ def test_json_is_one_document(file):
 def test_no_cases_make_a_page_too(tmp_path):
     write_truth(tmp_path / "none.parquet", Truth([], ABOUT))
     done = spillcast("verify", "--from", tmp_path / "none.parquet",
-                     "--markdown", tmp_path / "page.md")  # fmt: skip
+                     "--page", tmp_path / "page.md")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "## Which cases" in (tmp_path / "page.md").read_text()
 
@@ -299,11 +299,11 @@ def test_no_cases_make_a_page_too(tmp_path):
             "older.parquet: cut or damaged: there is no column direction",
         ),
         (["-o", "nowhere/cases.parquet"], "-o nowhere/cases.parquet: there is no directory"),
-        (["--markdown", "nowhere/page.md"], "--markdown nowhere/page.md"),
+        (["--page", "nowhere/page.md"], "--page nowhere/page.md"),
         (["-o", "."], "-o . is a directory"),
         (
-            ["--from", "whole.parquet", "--markdown", "page"],
-            "--markdown page: name it with a suffix",
+            ["--from", "whole.parquet", "--page", "page"],
+            "--page page: name it with a suffix",
         ),
         (["--minutes", "0.1"], "--minutes 0.1: there is no time for one query"),
         (["--storage", "floppy"], "--storage floppy: no such storage"),

@@ -116,7 +116,7 @@ def _method(truth: Truth) -> str:
         "*Sparklens*: the same for each task, with tasks scheduled again."
     )
     rows = [[storage["name"], storage["what"]] for storage in about["storages"]]
-    again = "`spillcast verify --from accuracy/spark.parquet --markdown FILE` makes this page."
+    again = "`spillcast verify --from accuracy/spark.parquet --page FILE` makes this page."
     return "\n\n".join([paragraph(text), markdown_table(("storage", "what"), rows), again])
 
 

@@ -4,20 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import typer
 from typer.core import TyperOption
 
 from spillcast.cli.engine_options import EngineCommand
 from spillcast.cli.usage import command_group
 from spillcast.engines.registry import engines, feature_of
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb, with a command for each engine that has such a script."""
-    help_ = "Print a script that collects the evidence."
-    group = command_group(application, "collect", help_)
-    for engine in engines("collect"):
-        group.command(engine.name, cls=_Collect)(feature_of(engine, "collect"))
 
 
 class _Collect(EngineCommand):
@@ -51,3 +42,8 @@ class _Collect(EngineCommand):
             emit({"schema": "spillcast.collect/1", "script": script})
         elif output is None:
             print(script, end="")
+
+
+collect = command_group("Print a script that collects the evidence.")
+for _engine in engines("collect"):
+    collect.command(_engine.name, cls=_Collect)(feature_of(_engine, "collect"))

@@ -12,15 +12,6 @@ from spillcast.engines.move import Move
 from spillcast.engines.registry import engines, feature_of
 
 
-def add_to(application: typer.Typer) -> None:
-    """Register the verb, with a command for each engine whose temp files can be moved."""
-    help_ = "Move temp files to other storage, and back. Prints the steps, or runs them."
-    group = command_group(application, "move", help_)
-    for engine in engines("move"):
-        group.command(engine.name, cls=_Move)(feature_of(engine, "move"))
-    group.command("tmpfs", cls=_Move)(tmpfs)
-
-
 def tmpfs(
     to: Annotated[Path, typer.Option(metavar="DIR", help="Mount point.")],
     size: Annotated[str, typer.Option(metavar="SIZE", help="Largest size, such as 8G.")],
@@ -68,3 +59,9 @@ class _Move(EngineCommand):
                 f"tablespace {move.tablespace} is in use and stays: {'; '.join(move.left)}",
                 "run --revert again when nothing uses it any more",
             )
+
+
+move = command_group("Move temp files to other storage, and back. Prints the steps, or runs them.")
+for _engine in engines("move"):
+    move.command(_engine.name, cls=_Move)(feature_of(_engine, "move"))
+move.command("tmpfs", cls=_Move)(tmpfs)

@@ -1,11 +1,18 @@
-"""The options that verbs share, each defined once."""
+"""Options that verbs share, each defined once, and the options of a forecast as one question."""
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spillcast.cli.usage import single_format
+
+if TYPE_CHECKING:
+    from spillcast.forecast.question import Question
+
 
 #: Headings of the help of verbs that take many kinds of evidence.
 RECORDING, IN_PART = "Recordings", "Queries recorded in part"
@@ -18,9 +25,6 @@ KEPT, CAPTURE, LIVE = "Output", "Capture", "Live view"
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document.", callback=single_format)
-]
-Csv = Annotated[
-    bool, typer.Option("--csv", help="Print raw numbers under one header.", callback=single_format)
 ]
 Confidence = Annotated[
     float, typer.Option(min=0.5, max=0.999, help="Level of the interval, 0.5 to 0.999.")
@@ -188,3 +192,97 @@ Lenient = Annotated[
 Where = Annotated[
     str | None, typer.Option(metavar="CONDITION", help="Only waits that meet this SQL condition.")
 ]
+
+
+_EXECUTION = "Only the SQL execution with this id, as in Spark's history server."
+_EXECUTORS = "Forecast for this number of executors, on nodes like today's."
+_MEMORY = "Forecast for this heap of each executor, such as 16g, taken from the page cache."
+
+
+def _of_spark(kind: Any, help_: str, *names: str, metavar: str = "N", **more: Any) -> Any:
+    """The type of an option for event logs of Spark."""
+    panel = SPARK
+    option = typer.Option(*names, metavar=metavar, help=help_, rich_help_panel=panel, **more)
+    return Annotated[kind | None, option]
+
+
+#: Name, type and default of each option.
+_OPTIONS: tuple[tuple[str, Any, Any], ...] = (
+    ("item", Item, None),
+    ("confidence", Confidence, 0.9),
+    ("budget", Budget, "60s"),
+    ("temp", RecordedTemp, None),
+    ("elapsed", Elapsed, None),
+    ("history", History, None),
+    ("progress", Progress, None),
+    ("written", Written, None),
+    ("queryid", Queryid, None),
+    ("origin", Origin, None),
+    ("temp_events", TempEvents, None),
+    ("sql_id", SqlId, None),
+    ("exec_id", ExecId, None),
+    ("since", Since, None),
+    ("until", Until, None),
+    ("block", Block, None),
+    ("lenient", Lenient, False),
+    ("execution", _of_spark(int, _EXECUTION, "--sql", metavar="ID", min=0), None),
+    ("job", _of_spark(int, "Only the job with this id.", "--job", metavar="ID", min=0), None),
+    ("page_cache", PageCache, None),
+    ("executors", _of_spark(int, _EXECUTORS, min=1), None),
+    ("cores", _of_spark(int, "Forecast for this number of cores per executor.", min=1), None),
+    ("memory", _of_spark(str, _MEMORY, "--memory", metavar="SIZE"), None),
+)
+_NAMES = {name for name, _, _ in _OPTIONS}
+
+
+def with_question(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb the options of a forecast in place of its keyword ``question``."""
+    signature = inspect.signature(verb)
+    parameters = []
+    for parameter in signature.parameters.values():
+        if parameter.name == "question":
+            parameters += [
+                parameter.replace(name=name, default=default, annotation=kind)
+                for name, kind, default in _OPTIONS
+            ]
+        else:
+            parameters.append(parameter)
+
+    @wraps(verb)
+    def run(**values: Any) -> Any:
+        options = {name: values.pop(name) for name in _NAMES}
+        return verb(question=_question(**options), **values)
+
+    run.__dict__["__signature__"] = signature.replace(parameters=parameters)
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__annotations__["return"] = signature.return_annotation
+    return run
+
+
+def _question(
+    *,
+    elapsed: str | None,
+    temp: Any,
+    history: Any,
+    progress: str | None,
+    written: str | None,
+    page_cache: str | None,
+    memory: str | None,
+    **options: Any,
+) -> "Question":
+    """The question, with the units of options parsed."""
+    from spillcast.cli.progress import progress_bar, reading_bar
+    from spillcast.forecast.question import Question
+    from spillcast.forecast.remaining import hints_of
+    from spillcast.units import parse_bytes, parse_duration_s
+
+    return Question(
+        elapsed_s=None if elapsed is None else parse_duration_s(elapsed, "--elapsed"),
+        temp_dirs=temp or (),
+        known=hints_of(history or (), progress, written),
+        page_cache_bytes=None if page_cache is None else parse_bytes(page_cache, "--page-cache"),
+        memory_bytes=None if memory is None else parse_bytes(memory, "--memory"),
+        watch=lambda name: progress_bar(f"probing {name}"),
+        reading=reading_bar,
+        **options,
+    )

@@ -1,27 +1,43 @@
-"""Work under way on stderr: a line, a bar or numbered steps, on a terminal only."""
+"""Work under way on stderr: a line, a bar, numbered steps or the live view of a recording."""
 
 import os
+import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spillcast.cli.output import obeyed, write_over
+from spillcast.cli.output import (
+    COLUMNS_MAX,
+    COLUMNS_MIN,
+    json_text,
+    obeyed,
+    takes_colours,
+    write_over,
+)
 from spillcast.report.recording import status_line
 from spillcast.report.table import shortened
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
+    from rich.live import Live
     from rich.progress import Progress
+
+    from spillcast.forecast.running import RunningForecast
+    from spillcast.recording.record import Recorder
+    from spillcast.report.live import Glimpse
+
 
 #: Work that is done sooner shows no progress.
 SHOWN_AFTER_S = 0.5
 #: Columns of a terminal that has room for a bar beside the figures.
 WIDE = 80
+#: How often the live view is drawn.
+REFRESH_S = 1.0
 
 
 class Show(Protocol):
@@ -235,3 +251,187 @@ class TerminalStage:
         sys.stderr.write(f"{self._title}: {took if done else 'ended after ' + took}\n")
         sys.stderr.flush()
         self._title = ""
+
+
+class View(Protocol):
+    """Shows a recording in progress."""
+
+    def look(self, recorder: "Recorder", status: Mapping[str, Any]) -> None:
+        """Show the present state, at most once a second."""
+
+    def end(self) -> None:
+        """Show the state at the end."""
+
+    def say(self, text: str) -> None:
+        """Print a permanent line; one that begins with a blank continues the last."""
+
+
+class LineView:
+    """One line that is overwritten."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+
+    def look(self, _recorder: "Recorder", status: Mapping[str, Any]) -> None:
+        """Show the counts of the capture."""
+        self._show(status_line(status))
+
+    def end(self) -> None:
+        """No-op: the summary of the recording follows."""
+
+    def say(self, text: str) -> None:
+        """Print a line of its own."""
+        self._show("")
+        print(_timestamped(text), file=sys.stderr)
+
+
+class LiveView:
+    """The profile so far and the forecast, each second: drawn, or a line of JSON on stdout.
+
+    ``look`` raises KeyboardInterrupt where q was pressed.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        forecast: "RunningForecast | None",
+        live: "Live | None",
+        keyboard: int | None,
+    ) -> None:
+        self._title, self._forecast = title, forecast
+        self._live, self._keyboard = live, keyboard
+        self._due_s = 0.0
+        self._cpu_s = time.process_time()
+        self._last: tuple[Recorder, Mapping[str, Any]] | None = None
+
+    def look(self, recorder: "Recorder", status: Mapping[str, Any]) -> None:
+        """Show the profile and the forecast if a second has passed."""
+        self._last = recorder, status
+        if self._keyboard is not None and _pressed(self._keyboard, b"q"):
+            raise KeyboardInterrupt
+        if time.monotonic() >= self._due_s:
+            self._due_s = time.monotonic() + REFRESH_S
+            self._show(self._glimpse(recorder, status, ended=False))
+
+    def end(self) -> None:
+        """Show the entire run, with a last forecast."""
+        if self._last is not None:
+            recorder, status = self._last
+            self._show(self._glimpse(recorder, {**status, **recorder.status()}, ended=True))
+
+    def say(self, text: str) -> None:
+        """Print a line above the view."""
+        if self._live is None:
+            print(_timestamped(text), file=sys.stderr)
+        else:
+            from spillcast.text import visible
+
+            self._live.console.print(visible(_timestamped(text)))
+
+    def _glimpse(
+        self, recorder: "Recorder", status: Mapping[str, Any], *, ended: bool
+    ) -> "Glimpse":
+        from spillcast.report.live import Glimpse
+
+        assert recorder.running is not None
+        running_forecast = self._forecast
+        if running_forecast is not None:
+            running_forecast.look(recorder.so_far, last=ended)
+        return Glimpse(
+            self._title,
+            recorder.running,
+            status,
+            recorder.cost,
+            time.process_time() - self._cpu_s,
+            None if running_forecast is None else running_forecast.latest,
+            None if running_forecast is None else running_forecast.because,
+            ended,
+            () if running_forecast is None else tuple(running_forecast.half_widths),
+        )
+
+    def _show(self, glimpse: "Glimpse") -> None:
+        from spillcast.report.live import live_text, watch_document
+
+        if self._live is None:
+            print(json_text(watch_document(glimpse)), flush=True)
+            return
+        from rich.text import Text
+
+        from spillcast.report.colour import Marks
+        from spillcast.text import visible
+
+        keys = "" if glimpse.ended else "q ends it" if self._keyboard is not None else "Ctrl-C ends"
+        width = min(max(self._live.console.width, COLUMNS_MIN), COLUMNS_MAX) - 1
+        text = Text(visible(live_text(glimpse, width, keys)), no_wrap=True, overflow="crop")
+        if takes_colours(True):
+            Marks().highlight(text)
+        self._live.update(text, refresh=True)
+
+
+def _timestamped(text: str) -> str:
+    return text if text.startswith(" ") else f"spillcast: {text}"
+
+
+@contextmanager
+def line_view(*, show: bool) -> Iterator[View]:
+    """One line on a terminal."""
+    with live_line(show=show) as write:
+        yield LineView(write)
+
+
+@contextmanager
+def live_view(
+    title: str,
+    *,
+    forecast: "RunningForecast | None" = None,
+    json_lines: bool = False,
+    keep: bool = False,
+    keyboard: bool = True,
+) -> Iterator[View]:
+    """A view on stderr, which must be a terminal, or lines of JSON on stdout.
+
+    With ``keep`` its last state stays on the screen. With ``keyboard`` q ends it.
+    """
+    if json_lines:
+        yield LiveView(title, forecast, None, None)
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with ExitStack() as stack:
+        descriptor = None
+        if keyboard and sys.stdin.isatty():
+            descriptor = stack.enter_context(_single_keys(sys.stdin.fileno()))
+        live = Live(
+            console=Console(file=obeyed(sys.stderr), highlight=False, emoji=False, markup=False),
+            auto_refresh=False,
+            transient=not keep,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            vertical_overflow="crop",
+        )
+        yield LiveView(title, forecast, stack.enter_context(live), descriptor)
+
+
+@contextmanager
+def _single_keys(descriptor: int) -> Iterator[int]:
+    """Read keys without a newline and without echo; Ctrl-C still interrupts."""
+    import termios
+    import tty
+
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        yield descriptor
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _pressed(descriptor: int, key: bytes) -> bool:
+    while select.select([descriptor], [], [], 0)[0]:
+        read = os.read(descriptor, 64)
+        if not read:
+            return False
+        if key in read.lower():
+            return True
+    return False

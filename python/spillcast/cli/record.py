@@ -23,30 +23,20 @@ from spillcast.cli.options import (
     Temp,
     Written,
 )
-from spillcast.cli.usage import Grouped
 from spillcast.errors import OptionConflict
 from spillcast.recording.capture import AUTO, SOURCES
 
 if TYPE_CHECKING:
     CaptureName = str
 
-    from spillcast.cli.live import CommandOutput, View
-    from spillcast.cli.recording import PassedOn, Target
+    from spillcast.cli.progress import View
+    from spillcast.cli.recording import CommandOutput, PassedOn, Target
     from spillcast.forecast.running import RunningForecast
     from spillcast.recording import Recording
     from spillcast.recording.capture import RecordOptions
 else:
     # Of the sources, which no type checker reads.
     CaptureName = Literal[(AUTO, *SOURCES)]
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb."""
-    application.command(
-        "record",
-        cls=Grouped,
-        context_settings={"allow_interspersed_args": False},
-    )(record)
 
 
 def record(
@@ -243,9 +233,11 @@ def record(
     from dataclasses import replace
 
     from spillcast._core import unused_name
-    from spillcast.cli.live import CommandOutput, line_view, live_view
+    from spillcast.cli.forecast import check_rehearse, rehearse_recorded
+    from spillcast.cli.progress import line_view, live_view
     from spillcast.cli.recording import (
         ENGINES,
+        CommandOutput,
         Target,
         as_it_ends,
         check_live,
@@ -254,7 +246,6 @@ def record(
         record_all,
         record_minute,
     )
-    from spillcast.cli.rehearse import check_rehearse, rehearse_recorded
     from spillcast.engines.engine import SessionSelector
     from spillcast.interruptible import kept_status
     from spillcast.recording.capture import RecordOptions

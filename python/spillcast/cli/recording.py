@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import typer
 
@@ -30,7 +31,7 @@ from spillcast.units import format_duration
 if TYPE_CHECKING:
     from types import FrameType
 
-    from spillcast.cli.live import CommandOutput, View
+    from spillcast.cli.progress import View
     from spillcast.recording import Recording
     from spillcast.recording.capture import RecordOptions
     from spillcast.recording.live import Running
@@ -229,6 +230,47 @@ def as_it_ends(words: Sequence[str] | None) -> Iterator[PassedOn | None]:
             signal.signal(number, handler)
 
 
+class CommandOutput:
+    """Output of a command that is started in ``starting``, kept apart from the view.
+
+    With ``json`` it goes to stderr. What would go to a terminal is kept, and printed by
+    ``print_kept``; what goes to a file or a pipe stays as it is.
+    """
+
+    def __init__(self, *, json: bool) -> None:
+        self._kept: dict[int, BinaryIO] = {}
+        self._to = {1: 2} if json else {}
+        if not json and sys.stderr.isatty():
+            # Files without a name, closed by ``print_kept`` or with the program.
+            self._kept = {
+                number: os.fdopen(os.memfd_create("spillcast-output"), "w+b")
+                for number in (1, 2)
+                if os.isatty(number)
+            }
+            self._to = {number: file.fileno() for number, file in self._kept.items()}
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Redirect descriptors while the command starts, then restore them."""
+        before = {number: os.dup(number) for number in self._to}
+        try:
+            for number, to in self._to.items():
+                os.dup2(to, number)
+            yield
+        finally:
+            for number, descriptor in before.items():
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+
+    def print_kept(self) -> None:
+        """Print the kept output."""
+        for number, file in self._kept.items():
+            file.seek(0)
+            with os.fdopen(os.dup(number), "wb") as out:
+                shutil.copyfileobj(file, out)
+            file.close()
+
+
 def _stay(command: Started) -> int | None:
     while not command.wait(TICK_S):
         pass
@@ -299,8 +341,8 @@ def follow(recorder: "Recorder", view: "View") -> None:
 
 def record_all(server: str, output: Path | None, options: "RecordOptions", *, json: bool) -> None:
     """Record every query of a server that spills, and print what was recorded."""
-    from spillcast.cli.live import line_view
     from spillcast.cli.output import emit, print_coloured, terminal_columns
+    from spillcast.cli.progress import line_view
     from spillcast.engines.postgres.live.record_all import record_all_of_postgres
     from spillcast.report.recording import server_recording_text
 

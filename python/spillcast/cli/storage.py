@@ -1,26 +1,176 @@
-"""``spillcast storage``: lists, shows and compares storages."""
+"""Verbs that measure and describe storages: probe, storage."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from spillcast.cli.options import Budget, Elapsed, Item
 from spillcast.cli.usage import Answer, AnswerCommand, command_group
 from spillcast.recording.event_names import OPS
 
 if TYPE_CHECKING:
+    from spillcast.evidence.counts import Counts
+    from spillcast.recording import Recording
     from spillcast.storage import Storage
 
 
+def probe(
+    directory: Annotated[
+        Path | None, typer.Argument(help="Directory on the storage to measure.")
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Recording, plan or Oracle trace whose temp I/O is replayed."
+        ),
+    ] = None,
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Measure op by size, depth, pattern and page cache.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="File to write, such as storage.json."),
+    ] = None,
+    iolog: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the recorded I/O as a log for fio --read_iolog."),
+    ] = None,
+    block: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Block size of an Oracle trace, such as 16K.")
+    ] = None,
+    item: Item = None,
+    elapsed: Elapsed = None,
+    psync: Annotated[bool, typer.Option("--psync", help="Do not use io_uring for --grid.")] = False,
+    budget: Budget = "60s",
+) -> Answer:
+    """Replay a recording's temp I/O on a directory and time it.
+
+    Without a recording, --grid measures the directory by size and depth.
+
+    Its files are unnamed, so that nothing is left behind, however the probe ends.
+
+    Example: spillcast probe /mnt/nvme --like run.spill -o nvme.json
+
+    Example: spillcast probe /mnt/nvme --like hdd.trc --block 8K -o nvme.json
+
+    Example: spillcast probe /mnt/nvme --grid -o nvme.json
+
+    Example: spillcast probe --like run.spill --iolog spill.log
+    """
+    from spillcast.report.storage import iolog_page, storage_page
+    from spillcast.text import shell_word
+
+    of_run = {"--item": item, "--block": block, "--elapsed": elapsed}
+    _check(directory, like, grid=grid, psync=psync, iolog=iolog, output=output, of_run=of_run)
+    evidence = None if like is None else _recording(like, block, item, elapsed)
+    if iolog is not None and evidence is not None:
+        from spillcast.errors import EvidenceUnsuited
+        from spillcast.recording import Recording
+        from spillcast.storage.fio import write_iolog
+
+        if not isinstance(evidence, Recording):
+            text = f"{evidence.path}: has only counts, no single operations to export"
+            raise EvidenceUnsuited(text)
+        written = write_iolog(evidence, iolog)
+        if directory is None:
+            return Answer(written.to_json, lambda: iolog_page(written))
+    assert directory is not None
+    storage = _measure(directory, evidence, budget, psync=psync)
+    if output is not None:
+        storage.save(output)
+    run, target = (shell_word(str(path)) for path in (like or "run.spill", output or directory))
+    command = f"spillcast forecast {run} --to {target}"
+    return Answer(storage.to_json, lambda: storage_page(storage, command))
+
+
+def _check(
+    directory: Path | None,
+    like: Path | None,
+    *,
+    grid: bool,
+    psync: bool,
+    iolog: Path | None,
+    output: Path | None,
+    of_run: Mapping[str, object],
+) -> None:
+    from spillcast.errors import OptionConflict, OptionMissing
+    from spillcast.workspace import check_output_file
+
+    if grid == (like is not None):
+        hint = "as in: spillcast probe /mnt/nvme --like run.spill -o nvme.json"
+        raise OptionMissing("give either --like RECORDING or --grid", hint)
+    if grid and iolog is not None:
+        raise OptionConflict("--iolog exports a recording: give --like RECORDING")
+    if grid and (named := next((n for n, value in of_run.items() if value is not None), None)):
+        raise OptionConflict(f"{named} is for the run of a file: give --like FILE")
+    if psync and not grid:
+        raise OptionConflict("--psync is for --grid: a replay makes the calls that were recorded")
+    if directory is None and iolog is None:
+        raise OptionMissing("give the directory to measure, such as /mnt/nvme")
+    if directory is None and output is not None:
+        raise OptionMissing("-o keeps what was measured: give the directory to measure")
+    for option, path in (("-o", output), ("--iolog", iolog)):
+        if path is not None:
+            check_output_file(path, option)
+
+
+def _measure(
+    directory: Path, like: "Recording | Counts | None", budget: str, *, psync: bool
+) -> "Storage":
+    from spillcast.cli.progress import progress_bar
+    from spillcast.storage.budget import parse_budget
+
+    parsed = parse_budget(budget)
+    if like is None:
+        from spillcast.storage.probe import probe_grid
+
+        with progress_bar(f"probing {directory}") as show:
+            return probe_grid(directory, budget=parsed, psync=psync, on_progress=show)
+    from spillcast.storage.probe import probe as replay
+
+    with progress_bar(f"probing {directory}") as show:
+        return replay(directory, like, budget=parsed, on_progress=show)
+
+
+def _recording(
+    path: Path, block: str | None, item: int | None, elapsed: str | None
+) -> "Recording | Counts":
+    from dataclasses import replace
+
+    from spillcast.errors import OptionConflict
+    from spillcast.evidence.find import find_evidence
+    from spillcast.evidence.open import read_figures
+    from spillcast.evidence.oracle.collected import block_size
+    from spillcast.evidence.oracle.trace import recording_of_traces
+    from spillcast.evidence.postgres.plan import plan_counts, read_plan
+    from spillcast.forecast.question import Question
+    from spillcast.recording import Recording
+    from spillcast.units import parse_duration_s
+
+    elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
+    evidence = find_evidence([path]) if path.exists() else None
+    question = Question(elapsed_s=elapsed_s, item=item, block=block)
+    if evidence is not None:
+        question.check(evidence)
+    if evidence is not None and evidence.traces:
+        size = block_size(block, evidence.parameters, evidence.traces)
+        return recording_of_traces(evidence.traces, size.bytes)
+    if evidence is not None and evidence.figures:
+        return read_figures(evidence.figures, replace(question.selection, timed=False))
+    if evidence is not None and evidence.plans:
+        return read_plan(path, elapsed_s=elapsed_s, timed=False, item=item)
+    if elapsed is not None:
+        raise OptionConflict("--elapsed is for plans, logs and reports: give --like PLAN")
+    recording = Recording.open(path)
+    if recording.plan_alone is not None:
+        return plan_counts(recording, timed=False)
+    recording.need_io()
+    return recording
+
+
 STORAGE_HELP = "A storage.json, a recording, or catalogue:NAME."
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb with its commands."""
-    group = command_group(application, "storage", "List, show and compare storages.")
-    group.command("list", cls=AnswerCommand)(list_storages)
-    group.command("managed", cls=AnswerCommand)(managed)
-    group.command("show", cls=AnswerCommand)(show)
-    group.command("compare", cls=AnswerCommand)(compare)
 
 
 def list_storages(
@@ -115,3 +265,10 @@ def compare(
     names = [storage.name for storage in compared]
     result = compare_storages(compared, names if len(set(names)) == len(names) else storages)
     return Answer(result.to_json, lambda: comparison_page(result))
+
+
+storage = command_group("List, show and compare storages.")
+storage.command("list", cls=AnswerCommand)(list_storages)
+storage.command("managed", cls=AnswerCommand)(managed)
+storage.command("show", cls=AnswerCommand)(show)
+storage.command("compare", cls=AnswerCommand)(compare)

@@ -111,11 +111,10 @@ def single_format(context: Any, parameter: Any, given: bool) -> bool:
     return given
 
 
-def command_group(application: Typer, name: str, help_: str) -> Typer:
-    """A verb of ``application`` that has commands."""
+def command_group(help_: str) -> Typer:
+    """A verb that has commands."""
     group = Typer(cls=VerbList, help=help_, no_args_is_help=True, rich_markup_mode=None)
     group.callback()(lambda: None)
-    application.add_typer(group, name=name)
     return group
 
 

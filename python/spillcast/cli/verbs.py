@@ -1,43 +1,44 @@
 """The verbs of the command line, and the names that verbs and options had in the last version."""
 
+import re
 import sys
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from typer import Typer
 
-#: In the order of the work: what spills, a recording, a storage, a forecast, a move; then the rest.
-VERBS = (
-    "postgres",
-    "mysql",
-    "clickhouse",
-    "record",
-    "profile",
-    "probe",
-    "storage",
-    "forecast",
-    "size",
-    "report",
-    "sweep",
-    "move",
-    "check",
-    "calibrate",
-    "emulate",
-    "cache",
-    "collect",
-    "export",
-    "ingest",
-    "fleet",
-    "verify",
-    "demo",
-    "doctor",
-    "engines",
-)
-#: Verbs of other packages, which come with an extra.
-MODULES = {"verify": "spillcast_lab.cli"}
+#: Each verb and its module, in the order of the work: what spills, a recording, a storage, a
+#: forecast, a move; then the rest. Modules of other packages come with an extra.
+VERBS = {
+    "postgres": "spillcast.cli.postgres",
+    "mysql": "spillcast.cli.mysql",
+    "clickhouse": "spillcast.cli.clickhouse",
+    "record": "spillcast.cli.record",
+    "profile": "spillcast.cli.profile",
+    "probe": "spillcast.cli.storage",
+    "storage": "spillcast.cli.storage",
+    "forecast": "spillcast.cli.forecast",
+    "size": "spillcast.cli.sizing",
+    "report": "spillcast.cli.report",
+    "sweep": "spillcast.cli.sizing",
+    "move": "spillcast.cli.move",
+    "check": "spillcast.cli.lab",
+    "calibrate": "spillcast.cli.lab",
+    "emulate": "spillcast.cli.imitation",
+    "cache": "spillcast.cli.imitation",
+    "collect": "spillcast.cli.collect",
+    "export": "spillcast.cli.report",
+    "ingest": "spillcast.cli.ingest",
+    "fleet": "spillcast.cli.fleet",
+    "verify": "spillcast_lab.cli",
+    "demo": "spillcast.cli.lab",
+    "doctor": "spillcast.cli.lab",
+    "engines": "spillcast.cli.lab",
+}
+#: A verb whose options stand before the command that it runs.
+_SETTINGS = {"record": {"allow_interspersed_args": False}}
 #: Options of the last version, each with its present name.
 _FORMER_OPTIONS = {"--boost": "--temp-events"}
 
@@ -81,22 +82,24 @@ def application(arguments: list[str]) -> "Typer":
     spillcast.callback()(any_verb)
     word = arguments[0] if arguments else ""
     for verb in (word,) if word in VERBS else VERBS:
-        module = MODULES.get(verb, f"spillcast.cli.{verb}")
-        if word == verb or find_spec(module.split(".")[0]):
-            _register(spillcast, verb, import_module(module))
+        if word == verb or find_spec(VERBS[verb].split(".")[0]):
+            _register(spillcast, verb, getattr(import_module(VERBS[verb]), verb))
     return spillcast
 
 
-def _register(application: "Typer", verb: str, module: ModuleType) -> None:
-    """Add a verb: the function of its name, unless its file registers commands itself."""
+def _register(application: "Typer", verb: str, commands: Any) -> None:
+    """Add a verb: a function, or a group of commands."""
+    from typer import Typer
+
     from spillcast.cli.usage import Answer, AnswerCommand, Grouped
 
-    if hasattr(module, "add_to"):
-        module.add_to(application)
+    if isinstance(commands, Typer):
+        application.add_typer(commands, name=verb)
         return
-    function = getattr(module, verb)
-    answers = function.__annotations__["return"] is Answer
-    application.command(verb, cls=AnswerCommand if answers else Grouped)(function)
+    answers = commands.__annotations__["return"] is Answer
+    application.command(
+        verb, cls=AnswerCommand if answers else Grouped, context_settings=_SETTINGS.get(verb)
+    )(commands)
 
 
 def print_version() -> None:
@@ -129,6 +132,8 @@ def with_present_names(arguments: list[str]) -> list[str]:
         writes = any(word.startswith(("-o", "--output")) for word in words)
         _deprecated("watch", "record --live" if writes else "record --live --discard")
         words = ["record", "--live", *([] if writes else ["--discard"]), *words[1:]]
+    elif words[:1] == ["verify"]:
+        words = _with_page(words)
     for at, word in enumerate(words):
         option, equals, value = word.partition("=")
         if (present := _FORMER_OPTIONS.get(option)) is not None:
@@ -141,6 +146,20 @@ def _sql_as_profile(words: list[str]) -> list[str]:
     """``QUERY EVIDENCE...`` with flags anywhere: the query becomes the value of --sql."""
     at = next((at for at, word in enumerate(words) if not word.startswith("-")), None)
     return ["profile", *words] if at is None else ["profile", *words[:at], "--sql", *words[at:]]
+
+
+def _with_page(words: list[str]) -> list[str]:
+    """``--markdown FILE`` as --page; ``--markdown -`` as --markdown, which has no value now."""
+    words = [part for word in words for part in re.split("(?<=^--markdown)=", word)]
+    at = words.index("--markdown") + 1 if "--markdown" in words else len(words)
+    value = "".join(words[at : at + 1])
+    if value == "-":
+        _deprecated("--markdown -", "--markdown")
+        del words[at]
+    elif value and not value.startswith("-"):
+        _deprecated("--markdown FILE", "--page FILE")
+        words[at - 1] = "--page"
+    return words
 
 
 def _deprecated(former: str, present: str) -> None:

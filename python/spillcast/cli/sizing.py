@@ -1,28 +1,121 @@
-"""``spillcast sweep``: the best I/O size or work memory of a spill."""
+"""Verbs that find the least storage, work memory or I/O size that suffices: size, sweep."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spillcast.cli.engine_options import DEFAULT, Engine
-from spillcast.cli.options import Budget, Confidence, Work
+from spillcast.cli.options import Budget, Confidence, Work, with_question
 from spillcast.cli.usage import Answer, AnswerCommand, command_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from spillcast.engines.engine import Lab, Workload
+    from spillcast.forecast.question import Question
+    from spillcast.forecast.sizing.products import Sized
+
+
+@with_question
+def size(
+    evidence: Annotated[
+        list[str],
+        typer.Argument(
+            help="Recordings, plans of PostgreSQL's EXPLAIN, rows of pg_stat_statements, folders "
+            "that postgres --save made, reports or figures: one storage for all statements."
+        ),
+    ],
+    within: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Time that no statement may exceed, such as 60s."),
+    ] = None,
+    provider: Annotated[
+        str, typer.Option(metavar="NAMES", help="aws, gcp, azure, or several with commas.")
+    ] = "aws,gcp,azure",
+    region: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REGION",
+            help="Region of the prices (default: us-east-1, us-central1 and eastus).",
+        ),
+    ] = None,
+    runs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE",
+            help="Runs of each statement, such as 40/day; of an export, of all its statements.",
+        ),
+    ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="CSV of prices in place of the built-in ones: product,unit,above,price,currency,"
+            "region,as_of,source.",
+        ),
+    ] = None,
+    *,
+    question: "Question",
+) -> Answer:
+    """Find the cheapest storage for temp files that is fast enough.
+
+    It searches the catalogue's products and their settings, tmpfs and more work memory. A storage
+    meets the limit if the upper end of the interval does. Exits with 3 if none does.
+
+    Example: spillcast size run.spill --within 60s --provider aws --runs 40/day
+
+    Example: spillcast size statements.csv --runs 5000/day --prices contract.csv
+
+    Example: spillcast size /var/lib/spillcast --within 60s
+    """
+    from spillcast.errors import OptionInvalid
+    from spillcast.forecast.sizing import free_memory_bytes
+    from spillcast.forecast.sizing import size as sized
+    from spillcast.forecast.sizing.evidence import parse_runs_per_day
+    from spillcast.report.size import size_page
+    from spillcast.storage.catalogue.prices import PROVIDERS, load_prices
+    from spillcast.units import parse_duration_s
+
+    providers = [name.strip() for name in provider.split(",") if name.strip()]
+    if unknown := [name for name in providers if name not in PROVIDERS]:
+        names = ", ".join(PROVIDERS)
+        raise OptionInvalid(f"--provider {unknown[0]}: not known", f"providers are {names}")
+    within_s = None if within is None else parse_duration_s(within, "--within")
+    runs_per_day = None if runs is None else parse_runs_per_day(runs)
+    known = load_prices(prices, region, providers or PROVIDERS)
+    statements = _statements(evidence, question, runs_per_day)
+    answer = sized(
+        statements,
+        known,
+        within_s=within_s,
+        confidence=question.confidence,
+        free_memory_bytes=free_memory_bytes(statements),
+    )
+    missed = answer.chosen is None and (within_s is not None or not answer.frontier)
+    return Answer(answer.to_json, lambda: size_page(answer), 3 if missed else 0)
+
+
+def _statements(
+    evidence: list[str], question: "Question", runs_per_day: float | None
+) -> "list[Sized]":
+    """The statements of all evidence; of looks at servers with the runs that were counted."""
+    from spillcast.cli.postgres import of_looks
+    from spillcast.engines.postgres.rank.rank import statements_to_size
+    from spillcast.fleet.dataset import is_dataset
+    from spillcast.forecast.sizing.evidence import statements_of
+
+    statements = list["Sized"]()
+    for argument in evidence:
+        if is_dataset(argument):
+            for ranking in of_looks(argument, None, confidence=question.confidence):
+                statements += statements_to_size(ranking, Path(argument), runs_per_day)
+        else:
+            statements += statements_of([argument], question, runs_per_day)
+    return statements
+
 
 #: The synthetic sort by default.
 DATA, MEMORY = "1G", "32M"
-
-
-def add_to(application: typer.Typer) -> None:
-    """Register the verb with its commands."""
-    group = command_group(application, "sweep", "Find the best I/O size or work memory.")
-    group.command("io-size", cls=AnswerCommand)(io_size)
-    group.command("memory", cls=AnswerCommand)(memory)
 
 
 def io_size(
@@ -80,12 +173,12 @@ def io_size(
     --max 240K,1M
     """
     from spillcast.cli.progress import progress_bar
-    from spillcast.lab.io_size.sweep import sweep
+    from spillcast.lab.io_size.sweep import sweep as sweep_sizes
     from spillcast.recording import Recording
     from spillcast.report.sweep import io_size_page
 
     with progress_bar(f"sweeping {storage}") as done:
-        result = sweep(
+        result = sweep_sizes(
             storage,
             None if like is None else Recording.open(like),
             least=min_sizes,
@@ -259,3 +352,8 @@ def _query(path: Path, threads: int) -> "Workload":
     if not text:
         raise OptionInvalid(f"--sql {path}: it contains no query")
     return Workload(path.name, text, 0, "", threads)
+
+
+sweep = command_group("Find the best I/O size or work memory.")
+sweep.command("io-size", cls=AnswerCommand)(io_size)
+sweep.command("memory", cls=AnswerCommand)(memory)

@@ -1,0 +1,233 @@
+"""Verbs that check forecasts and this machine: check, calibrate, demo, doctor, engines."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spillcast.cli.engine_options import DEFAULT, Engine
+from spillcast.cli.options import Elapsed, Item, Queryid, Work
+from spillcast.cli.usage import Answer
+
+if TYPE_CHECKING:
+    from spillcast.recording.calibration import Calibration
+
+
+def check(
+    forecast: Annotated[
+        Path, typer.Argument(help="A forecast's JSON document, from forecast --json.")
+    ],
+    after: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="AFTER",
+            help="A recording, plan, trace or statement counts of the query after the move; or the "
+            "DSN of the server that runs it.",
+        ),
+    ],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TARGET", help="Which of the forecast's targets temp files are on now."
+        ),
+    ] = None,
+    elapsed: Elapsed = None,
+    queryid: Queryid = None,
+    item: Item = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="With a DSN: the statement whose text matches this regular expression.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME|FILE",
+            help="With a DSN: count only calls since a snapshot that spillcast postgres --save "
+            "kept, or from now on for this long, such as 10m.",
+        ),
+    ] = None,
+    backend: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PID",
+            help="With a DSN: the query that this session runs, or runs next, once it has ended.",
+        ),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Add it to this file of cases (.parquet), for verify --from."
+        ),
+    ] = None,
+) -> Answer:
+    """Compare a forecast with the query after the move.
+
+    With --log checks are collected, and verify --from shows how accurate a site's forecasts are.
+    Exits with 1 if the measured time is outside the interval, and with 3 if the run was not the
+    same work or not on that storage.
+
+    Example: spillcast check forecast.json after.spill --log checks.parquet
+
+    Example: spillcast check forecast.json dbname=dw --target nvme.json --since before.json
+
+    Example: spillcast check forecast.json dbname=dw --backend 4711
+    """
+    from spillcast.engines.engine import StatementSelector
+    from spillcast.engines.postgres.rank.measured import took_on_postgres
+    from spillcast.errors import OptionInvalid
+    from spillcast.forecast.question import Question
+    from spillcast.lab.check import (
+        Check,
+        actual_run,
+        actual_run_of_evidence,
+        kept_forecast,
+        meant_of,
+    )
+    from spillcast.lab.check import log as keep
+    from spillcast.report.verify import check_page
+    from spillcast.units import format_count, parse_duration_s
+
+    kept = kept_forecast(forecast, target)
+    if len(after) == 1 and not os.path.exists(after[0]) and _is_dsn(after[0]):
+        named = StatementSelector(backend=backend, queryid=queryid, query=query, since=since)
+        if item is not None:
+            raise OptionInvalid(f"--item is for a file: {after[0]} is a DSN")
+        actual = actual_run(
+            took_on_postgres(
+                after[0], meant_of(kept, named), lambda text: typer.echo(text, err=True)
+            )
+        )
+    else:
+        of_server = {"--query": query, "--since": since, "--backend": backend}
+        if given := next((name for name, value in of_server.items() if value is not None), None):
+            raise OptionInvalid(f"{given} is for a server: {after[0]} is not a DSN")
+        statement_id = None if kept.statement is None else kept.statement.queryid
+        elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
+        question = Question(elapsed_s=elapsed_s, queryid=queryid, item=item)
+        actual = actual_run_of_evidence(after, question, statement_id)
+    check_ = Check(kept, actual)
+    answer = Answer(check_.to_json, lambda: check_page(check_))
+    if check_.objection is not None:
+        return answer.with_status(3)
+    if log is not None:
+        count = keep(check_, log, forecast.stem)
+        typer.echo(f"{log}: {format_count(count, 'case')}; spillcast verify --from {log}", err=True)
+    return answer if check_.inside else answer.with_status(1)
+
+
+def _is_dsn(word: str) -> bool:
+    return "=" in word or word.startswith(("postgres://", "postgresql://"))
+
+
+def calibrate(
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the existing calibration; run nothing.")
+    ] = False,
+    queries: Annotated[
+        int | None, typer.Option(min=1, help="Only the first N queries of each engine.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each query on each storage.")] = 2,
+    postgres: Annotated[
+        str | None,
+        typer.Option(
+            "--postgres",
+            metavar="DSN",
+            help="Measure the version of PostgreSQL of this server, which runs on this machine.",
+        ),
+    ] = None,
+    work: Work = None,
+) -> Answer:
+    """Measure the CPU time that waits cost on this machine.
+
+    Later forecasts have narrower intervals.
+
+    Takes three minutes: small queries spill to memory and to storage with two delays, on the DuckDB
+    of this Python, on the duckdb on the PATH if that is another version, and on PostgreSQL. It
+    keeps about two cores busy, so do not run it at peak time. With --postgres the queries run on a
+    private server of the same programs: the server is only asked for its version and process. The
+    result is stored for this user and in every new recording.
+
+    Example: spillcast calibrate
+
+    Example: spillcast calibrate --postgres 'host=/run/postgresql dbname=dw'
+    """
+    from spillcast.document import written
+    from spillcast.errors import OptionConflict
+    from spillcast.report.machine import machine_page
+
+    if show and postgres is not None:
+        raise OptionConflict("--show and --postgres: --show runs nothing, give one")
+    calibration = _kept() if show else _measured(work, repeat, queries, postgres)
+    return Answer(lambda: written(calibration), lambda: machine_page(calibration))
+
+
+def _kept() -> "Calibration":
+    from spillcast.errors import CalibrationMissing
+    from spillcast.recording.calibration import calibration_path, kept_calibration
+
+    calibration = kept_calibration()
+    if calibration is None:
+        message = f"{calibration_path()}: there is no calibration for this machine as it is now"
+        raise CalibrationMissing(message, "run `spillcast calibrate`, three minutes")
+    return calibration
+
+
+def _measured(work: Work, repeat: int, queries: int | None, postgres: str | None) -> "Calibration":
+    from spillcast.cli.progress import TerminalStage
+    from spillcast.lab.machine import measure_machine
+    from spillcast.recording.calibration import calibration_path, keep
+
+    # Whether it can be kept is known before the work.
+    calibration_path().parent.mkdir(parents=True, exist_ok=True)
+    with TerminalStage() as stage:
+        calibration = measure_machine(stage, work, repeat, queries, postgres)
+    keep(calibration)
+    return calibration
+
+
+def demo(engine: Engine = DEFAULT, work: Work = None) -> Answer:
+    """Run the whole loop on an engine, and compare.
+
+    A query spills to slow temp storage and is recorded; fast storage is probed; the forecast is
+    made; then the query is run there. Nothing is left behind.
+    """
+    from spillcast.cli.progress import TerminalStage
+    from spillcast.lab.case import document
+    from spillcast.lab.demo import STEPS, run_demo
+    from spillcast.report.verify import demo_page
+
+    with TerminalStage(STEPS) as stage:
+        result = run_demo(stage, work, engine=engine)
+    return Answer(lambda: document([result.case]), lambda: demo_page(result))
+
+
+def doctor() -> Answer:
+    """Check what works on this machine, and how to fix the rest.
+
+    It checks capture sources, emulation of storage, control groups and installed packages, and
+    changes nothing.
+
+    Example: spillcast doctor
+    """
+    from spillcast.document import written
+    from spillcast.lab.doctor import diagnose
+    from spillcast.report.machine import doctor_page
+
+    diagnosis = diagnose()
+    return Answer(lambda: written(diagnosis), lambda: doctor_page(diagnosis))
+
+
+def engines() -> Answer:
+    """List engines: how their temp files are found, what is read of them, and how well it works.
+
+    Other programs are recorded just as well; --temp names the directory of their temp files.
+
+    Example: spillcast engines
+    """
+    from spillcast.report.engines import engines_document, engines_page
+
+    return Answer(engines_document, engines_page)
