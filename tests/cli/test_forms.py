@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from cases import cases
-from harness import environment, error_code, only_line, spillcast
+from harness import environment, error_code, spillcast
 from screen import at_terminal, plain, screen
 from spillcast import cli
 from spillcast.fleet.ingest import ingest
@@ -178,11 +178,13 @@ def test_stdout_takes_one_form(forms):
 def test_verify_prints_markdown_as_other_verbs_do(tmp_path):
     now = spillcast("verify", "--from", CASES, "--markdown")
     former = spillcast("verify", "--from", CASES, "--markdown", "-")
-    assert now.stdout.startswith("|") and former.stdout == now.stdout
+    assert now.stdout.startswith("|")
+    assert former.stdout == now.stdout
     # The last version's --markdown FILE still writes the page, and names the present option.
     page = tmp_path / "page.md"
     written = spillcast("verify", "--from", CASES, f"--markdown={page}", "--csv")
-    assert "--page" in written.stderr and page.exists()
+    assert "--page" in written.stderr
+    assert page.exists()
     assert len(list(csv.reader(io.StringIO(written.stdout)))) > 1
 
 
