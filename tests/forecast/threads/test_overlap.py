@@ -54,7 +54,7 @@ def independent(path, *, threads, cpu_ns, latency_ns, elapsed_ns, cpus):
     return recorded(path, rows, elapsed_ns=elapsed_ns, latency_ns=latency_ns, cpus=cpus)
 
 
-def alternating(path, *, cpu_ns, latency_ns):
+def alternating(path, *, cpu_ns, latency_ns, elapsed_ns=None):
     """Two threads in turn: each works and reads while the other waits for it."""
     rows, now_ns = [], 0
     for number in range(TURNS):
@@ -64,7 +64,18 @@ def alternating(path, *, cpu_ns, latency_ns):
                 rows.append(waited(thread, now_ns - waits_ns, waits_ns, 1 - thread))
             rows.append(turn(thread, now_ns + cpu_ns, latency_ns, cpu_ns, number))
             now_ns += cpu_ns + latency_ns
-    return recorded(path, rows, elapsed_ns=now_ns, latency_ns=latency_ns)
+    return recorded(path, rows, elapsed_ns=elapsed_ns or now_ns, latency_ns=latency_ns)
+
+
+def test_no_storage_is_faster_than_all_cpus_with_the_cpu_time_of_all_threads(tmp_path):
+    # Shorter than the turns of its threads: not all of these waits were for each other.
+    elapsed_ns = TURNS * 500 * US
+    run = alternating(
+        tmp_path / "run.spill", cpu_ns=100 * US, latency_ns=300 * US, elapsed_ns=elapsed_ns
+    )
+    forecast_of_run = forecast(run, storage({("read", 4096): US}))
+    assert TURNS * 2 * 100e-6 / 2 <= forecast_of_run.ceiling_s <= forecast_of_run.forecast_s
+    assert forecast_of_run.forecast_s < elapsed_ns / 1e9
 
 
 @cases("target_us", [0, 200, 5000])

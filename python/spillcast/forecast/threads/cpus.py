@@ -59,6 +59,10 @@ class Cpus:
         """Cores that the threads of a trace can use at once."""
         return self.cores if trace.cpu_known and self.cores else trace.threads
 
+    def cpu_s_per_s(self, trace: ThreadTrace) -> float:
+        """CPU time per second that the threads of a trace can have at most."""
+        return min(self.usable(trace), self.quota_cpus or inf, trace.threads)
+
     @property
     def unlimited(self) -> "Cpus":
         """The same without a quota."""

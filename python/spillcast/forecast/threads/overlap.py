@@ -247,7 +247,9 @@ class Threads:
         self, simulated: Simulated, cpu_ns: Array, cpus: Cpus, replayed_s: float | None = None
     ) -> Overlap:
         trace, wait_ns = self.trace, simulated.wait_ns
-        fixed_s, moving_s = self._fixed_s(simulated), self._moving_s(simulated, trace.cpu_ns, cpus)
+        lower_s = self._lower_s(trace.cpu_ns, cpus)
+        fixed_s = max(self._fixed_s(simulated), lower_s)
+        moving_s = max(self._moving_s(simulated, trace.cpu_ns, cpus), lower_s)
         sum_s = max(float(wait_ns[trace.temp].sum()), 1.0) / 1e9
         more_s = 0.0 if cpu_ns is trace.cpu_ns else float((cpu_ns - trace.cpu_ns).sum()) / 1e9
         of_cpu = 1 / simulated.in_flight
@@ -369,7 +371,8 @@ class Threads:
         if cpus not in self._without_on_s:
             unwaited = self._unwaited(cpus)
             moving_s = self._moving_s(unwaited, self.trace.cpu_ns, cpus)
-            self._without_on_s[cpus] = min(self._fixed_s(unwaited), moving_s)
+            lower_s = self._lower_s(self.trace.cpu_ns, cpus)
+            self._without_on_s[cpus] = max(min(self._fixed_s(unwaited), moving_s), lower_s)
         return self._without_on_s[cpus]
 
     def _unwaited(self, cpus: Cpus) -> Simulated:
@@ -398,9 +401,19 @@ class Threads:
         """Elapsed time if no work moves between threads.
 
         The part of the recorded time that the simulation of the recording does not explain stays.
+        A simulation that is longer than the recording ties threads to each other more than they
+        were, so its times are scaled.
         """
-        more_ns = simulated.elapsed_ns - self._recorded.elapsed_ns
-        return self._of.elapsed_s + more_ns / 1e9
+        elapsed_s, recorded_s = self._of.elapsed_s, self._recorded.elapsed_ns / 1e9
+        more_s = simulated.elapsed_ns / 1e9 - recorded_s
+        return elapsed_s + more_s * min(elapsed_s / max(recorded_s, 1e-9), 1.0)
+
+    def _lower_s(self, cpu_ns: Array, cpus: Cpus) -> float:
+        """What the CPU time of all threads takes on all CPUs; 0 if it is not known."""
+        if not self.cpu_known or None in (cpus.cores, self.source.cores):
+            return 0.0
+        source, target = (each.cpu_s_per_s(self.trace) for each in (self.source, cpus))
+        return min(float(cpu_ns.sum()) / 1e9, self._of.elapsed_s * source) / target
 
     def _moving_s(self, simulated: Simulated, cpu_ns: Array, cpus: Cpus) -> float:
         """Elapsed time if each stretch keeps its number of active threads; idle time stays.
