@@ -13,7 +13,7 @@ from spillcast.columns import NAME
 from spillcast.document import schema
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import kinds
-from spillcast.evidence.figures.stated import StatedFigures
+from spillcast.evidence.stated import StatedFigures
 from spillcast.forecast import Forecast
 from spillcast.lab.doctor import Diagnosis
 from spillcast.lab.truth_file import COLUMNS

@@ -153,7 +153,7 @@ class Run:
         Returns its path. With ``redact``, names, paths and statements are removed. InputError if
         the recording cannot be read; needs the extra ``spillcast[report]``.
         """
-        from spillcast.evidence.find import find_evidence
+        from spillcast.evidence.open import find_evidence
         from spillcast.report.html.inputs import Inputs
         from spillcast.report.html.runs import add_runs
         from spillcast.report.html.write import write_report

@@ -8,7 +8,7 @@ from disguises import draw, nodes
 
 from cases import cases
 from spillcast.errors import InputError, Refusal
-from spillcast.evidence.find import find_evidence
+from spillcast.evidence.open import find_evidence
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.postgres.statements import read_statements
 

@@ -9,7 +9,7 @@ from cases import cases
 from harness import only_line, spillcast
 from spillcast.errors import InputError, NoTempIo, Refusal
 from spillcast.evidence.counts import OpCounts
-from spillcast.evidence.find import find_evidence
+from spillcast.evidence.open import find_evidence
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan, read_plan
 from spillcast.evidence.postgres.statements import read_statements

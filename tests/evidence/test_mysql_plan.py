@@ -6,7 +6,7 @@ import pytest
 
 from cases import cases
 from spillcast.errors import InputError
-from spillcast.evidence.mysql.plan import merges
+from spillcast.evidence.mysql import merges
 from spillcast.evidence.open import read_figures
 
 SORTED = {

@@ -9,7 +9,7 @@ from cases import cases
 from fuzz.figure_shapes import figures
 from spillcast.errors import InputError, OptionConflict, Refusal
 from spillcast.evidence.choice import Selection
-from spillcast.evidence.find import Evidence
+from spillcast.evidence.open import Evidence
 from spillcast.evidence.recognise import recognise
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question

@@ -9,8 +9,8 @@ from cases import cases
 from harness import spillcast
 from spark_logs import CODECS, text, two_stages, zstd
 from spillcast.errors import SpillcastError
-from spillcast.evidence.find import find_evidence
-from spillcast.evidence.spark.application import read_application
+from spillcast.evidence.open import find_evidence
+from spillcast.evidence.spark import read_application
 
 
 def code_of(path):

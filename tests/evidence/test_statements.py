@@ -11,8 +11,7 @@ from spillcast.errors import (
     EvidenceDamaged,
     TimesContradictory,
 )
-from spillcast.evidence.postgres.statement_rows import read_rows
-from spillcast.evidence.postgres.statements import read_statements
+from spillcast.evidence.postgres.statements import read_rows, read_statements
 from statement_files import VERSIONS, export, row
 
 DEFAULT = "max_parallel_workers_per_gather is not in the file and assumed to be 2"

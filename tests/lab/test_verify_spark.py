@@ -11,7 +11,7 @@ import pytest
 from harness import until
 from spark_logs import text, two_stages
 from spillcast.engines.held import RunResult
-from spillcast.evidence.spark.application import read_application
+from spillcast.evidence.spark import read_application
 from spillcast.forecast.question import Question
 from spillcast.forecast.spark.forecast import forecast_application
 from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant

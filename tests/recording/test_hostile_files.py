@@ -16,8 +16,7 @@ from spillcast.errors import (
     FileTooLarge,
     PathUnusable,
 )
-from spillcast.evidence.find import find_evidence
-from spillcast.evidence.open import read_figures
+from spillcast.evidence.open import find_evidence, read_figures
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.trace import profile_traces
 

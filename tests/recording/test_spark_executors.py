@@ -18,7 +18,7 @@ from harness import spillcast, until
 from spark_logs import BEGIN_MS, text, two_stages
 from spillcast.engines.spark.local_dirs import local_dirs_notice
 from spillcast.errors import EvidenceMixed
-from spillcast.evidence.spark.application import read_application
+from spillcast.evidence.spark import read_application
 from spillcast.evidence.spark.observed import observed
 from spillcast.forecast.question import Question
 from spillcast.forecast.spark.forecast import forecast_application

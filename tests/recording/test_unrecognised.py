@@ -150,7 +150,7 @@ def test_slices_cannot_be_told_apart(sorted_elsewhere):
 
 
 def test_only_recordings_are_told_apart(tmp_path):
-    from spillcast.evidence.find import Evidence
+    from spillcast.evidence.open import Evidence
     from spillcast.forecast.question import Question
 
     with pytest.raises(OptionConflict, match="--temp "):

@@ -14,7 +14,7 @@ from harness import spillcast
 from oracle_files import HEADER, READ, blocks, write_trace
 from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep, save
 from spillcast.engines.ranking import DatabaseSpill, Gain, Ranked, ServerRanking
-from spillcast.evidence.find import find_evidence
+from spillcast.evidence.open import find_evidence
 from spillcast.report.html.inputs import Inputs
 from spillcast.report.html.redact import FIGURES, Redactor, redacted
 from spillcast.report.html.runs import add_runs

@@ -6,7 +6,7 @@ from cases import cases
 from evidence import change, change_on_disk, recording
 from oracle_files import READ, blocks, write_trace
 from spillcast.document import written
-from spillcast.evidence.find import find_evidence
+from spillcast.evidence.open import find_evidence
 from spillcast.profile import profile, timeline
 from spillcast.recording.live import Running, Tally
 from spillcast.recording.schema import WAITS

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spillcast.engines.held import TIMEOUT_S
 from spillcast.errors import ExperimentFailed
-from spillcast.evidence.spark.application import Application, read_application
+from spillcast.evidence.spark import Application, read_application
 from spillcast.lab.case import SUITES
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions

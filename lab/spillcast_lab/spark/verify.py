@@ -29,7 +29,7 @@ from spillcast.errors import (
     SpillcastError,
     TargetUnknown,
 )
-from spillcast.evidence.spark.application import Application
+from spillcast.evidence.spark import Application
 from spillcast.evidence.spark.observed import observed
 from spillcast.forecast import Forecast
 from spillcast.forecast.question import Question

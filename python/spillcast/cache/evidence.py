@@ -17,7 +17,7 @@ from spillcast.errors import (
     SelectionEmpty,
     first_line,
 )
-from spillcast.evidence.find import find_evidence
+from spillcast.evidence.open import find_evidence
 from spillcast.gate import check_kind, damaged
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording

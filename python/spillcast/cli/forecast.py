@@ -142,7 +142,7 @@ def forecast(
     from dataclasses import replace
 
     from spillcast.errors import Refusal
-    from spillcast.evidence.find import recordings_in
+    from spillcast.evidence.open import recordings_in
     from spillcast.forecast.ask import LIMIT, as_limit, ask, forecasts_of
     from spillcast.forecast.result import ZERO_LATENCY
     from spillcast.forecast.verdict import (

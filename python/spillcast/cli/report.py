@@ -69,7 +69,7 @@ def report(
     """
     from spillcast.cli.output import emit, terminal_columns
     from spillcast.errors import EvidenceUnsuited, OptionConflict
-    from spillcast.evidence.find import Evidence, find_evidence
+    from spillcast.evidence.open import Evidence, find_evidence
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.ask import ask
     from spillcast.report.html.inputs import Inputs, split_inputs
@@ -234,7 +234,7 @@ def export(
 
 def _time_line(evidence: list[str], where: str | None) -> Iterator[str]:
     from spillcast.errors import OptionConflict
-    from spillcast.evidence.find import find_evidence
+    from spillcast.evidence.open import find_evidence
     from spillcast.recording import Recording
     from spillcast.report.perfetto import trace_text
 
@@ -248,7 +248,7 @@ def _time_line(evidence: list[str], where: str | None) -> Iterator[str]:
 
 def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
     from spillcast.cli.progress import reading_bar
-    from spillcast.evidence.find import find_evidence
+    from spillcast.evidence.open import find_evidence
     from spillcast.profile import profile
     from spillcast.recording import Recording
     from spillcast.report.openmetrics import openmetrics_text

@@ -140,8 +140,7 @@ def _recording(
     from dataclasses import replace
 
     from spillcast.errors import OptionConflict
-    from spillcast.evidence.find import find_evidence
-    from spillcast.evidence.open import read_figures
+    from spillcast.evidence.open import find_evidence, read_figures
     from spillcast.evidence.oracle.collected import block_size
     from spillcast.evidence.oracle.trace import recording_of_traces
     from spillcast.evidence.postgres.plan import plan_counts, read_plan

@@ -7,7 +7,7 @@ from typing import Any
 from spillcast.document import internal, key
 from spillcast.engines.history import HISTORY_SCHEMA, History
 from spillcast.evidence.postgres.logs import Exceeded
-from spillcast.evidence.postgres.statement_rows import Row
+from spillcast.evidence.postgres.statements import Row
 from spillcast.fleet.looks import DatabaseCount
 from spillcast.forecast.sizing.result import Sizing
 

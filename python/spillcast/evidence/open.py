@@ -1,15 +1,238 @@
-"""Evidence of one run, opened: a recording of it, or counts."""
+"""Files on a command line -> evidence, sorted by kind; the one run that is meant of it, opened."""
 
+import glob
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
-from spillcast.errors import EvidenceMixed
+from spillcast.errors import (
+    EvidenceMissing,
+    EvidenceMixed,
+    EvidenceUnknown,
+    EvidenceUnsuited,
+    PathMissing,
+)
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.find import Evidence
 from spillcast.evidence.recognise import is_word, recognise
-from spillcast.gate import reading
+from spillcast.evidence.spark import is_address, is_log_folder
+from spillcast.evidence.text import HEAD_BYTES, head_of
+from spillcast.gate import check_kind, reading
+from spillcast.recording.meta import is_recording
 from spillcast.recording.recording import Recording
+from spillcast.text import path_hint, shell_word
+
+TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")
+#: Documents of other verbs begin so.
+_DOCUMENT = re.compile(r'\A\s*\{\s*"schema":\s*"spillcast\.([a-z-]+)/')
+#: What is to be done with those that are often given in place of evidence.
+_MEANT = {
+    "storage": "it says how long operations take: give it as a target, with --to",
+    "forecast": "spillcast check compares it with a later run; spillcast report shows it",
+}
+KNOWN = (
+    "a recording, a plan of EXPLAIN, a log of PostgreSQL, rows of pg_stat_statements or of "
+    "system.query_log, a trace or an ASH export"
+)
+_BESIDE = "add a trace or an ASH export"
+#: Files that ``spillcast collect oracle`` spools, and what they are, whatever stands in them.
+SPOOLS = {
+    "spillcast_ash.csv": "ash",
+    "spillcast_sessions.csv": "ash",
+    "spillcast_statistics.csv": "statistics",
+    "spillcast_parameters.csv": "parameters",
+    "spillcast_workareas.csv": "work_areas",
+    "spillcast_temp.csv": "temp_usage",
+}
+#: What says more of a run, but not where its time goes.
+_MORE = ("parameters", "work_areas", "temp_usage")
+#: What one folder may hold of one run, the best for its shares of time first.
+_COLLECTED = ("ash", "traces", "statistics")
+#: What paths are, by the field of ``Evidence`` that holds them.
+WORDS = {
+    "recordings": "recordings",
+    "traces": "traces",
+    "ash": "ASH exports",
+    "statistics": "statistics",
+    "parameters": "parameters of a database",
+    "work_areas": "work areas",
+    "temp_usage": "temp usage",
+    "plans": "plans and logs of PostgreSQL",
+    "statements": "rows of pg_stat_statements",
+    "figures": "figures of a run",
+    "spark": "event logs of Spark",
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Paths by kind; ``-`` among the traces is standard input.
+
+    ``collected`` are the folders among what was given that ``spillcast collect oracle`` filled.
+    """
+
+    recordings: list[Path] = field(default_factory=list)
+    traces: list[Path] = field(default_factory=list)
+    ash: list[Path] = field(default_factory=list)
+    statistics: list[Path] = field(default_factory=list)
+    parameters: list[Path] = field(default_factory=list)
+    work_areas: list[Path] = field(default_factory=list)
+    temp_usage: list[Path] = field(default_factory=list)
+    plans: list[Path] = field(default_factory=list)
+    statements: list[Path] = field(default_factory=list)
+    #: Files, and words of ``figures:``.
+    figures: list[Path | str] = field(default_factory=list)
+    #: Event logs of Spark: files, folders of parts, and addresses of fsspec.
+    spark: list[Path | str] = field(default_factory=list)
+    collected: list[Path] = field(default_factory=list)
+
+    def only_waits(self) -> str:
+        """``only_kind``, but InputError for totals, which contain no single wait."""
+        kind = self.only_kind()
+        if kind in {"plans", "statements", "figures", "spark"}:
+            file = getattr(self, kind)[0]
+            hint = f"forecast it: spillcast forecast {shell_word(str(file))} --to catalogue:aws-gp3"
+            text = f"{file}: {WORDS[kind]} contain totals, not the time of each wait"
+            raise EvidenceUnsuited(text, hint)
+        return kind
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds that were given, as names of fields."""
+        return [kind for kind in WORDS if getattr(self, kind)]
+
+    def only_kind(self) -> str:
+        """The kind of all of it, as a field's name. InputError where kinds are mixed.
+
+        What was collected together is one evidence: its ASH tells where the time goes, and its
+        traces where there is none.
+        """
+        given = self.kinds
+        if given and not set(given) - set(_MORE):
+            words = " and ".join(WORDS[kind] for kind in given)
+            raise EvidenceMissing(f"{words} are not evidence by themselves", _BESIDE)
+        given = [kind for kind in given if kind not in _MORE]
+        if self.collected and set(given) <= set(_COLLECTED):
+            return next(kind for kind in _COLLECTED if kind in given)
+        if len(given) != 1:
+            raise EvidenceMixed(
+                f"{' and '.join(WORDS[kind] for kind in given)} are mixed",
+                "give files of one kind at a time",
+            )
+        return given[0]
+
+
+def find_evidence(arguments: Sequence[str | Path]) -> Evidence:
+    """Sort files, folders and patterns by kind. InputError for what is not there or is empty."""
+    evidence = Evidence()
+    for argument in map(str, arguments):
+        if is_word(argument):
+            evidence.figures.append(argument)
+            continue
+        if is_address(argument):
+            evidence.spark.append(argument)
+            continue
+        for path in _expand(argument):
+            if spools := spools_of(path):
+                evidence.collected.append(path)
+                for spool in spools:
+                    _kind_of(spool, evidence).append(spool)
+                evidence.traces.extend(traces_below(path))
+            else:
+                _kind_of(path, evidence).extend(_files(path))
+    return evidence
+
+
+def spools_of(folder: Path) -> list[Path]:
+    """What ``spillcast collect oracle`` spooled into a folder and holds rows; none of others.
+
+    SQL*Plus leaves a file empty where a query has no row. Samples of V$SESSION are those of ASH
+    once more where there are both.
+    """
+    if not folder.is_dir() or folder.suffix == ".spill":
+        return []
+    paths = [folder / name for name in SPOOLS if (folder / name).is_file()]
+    paths = [path for path in paths if head_of(path, 4096).strip()]
+    if folder / "spillcast_ash.csv" in paths:
+        paths = [path for path in paths if path.name != "spillcast_sessions.csv"]
+    return paths
+
+
+def _expand(argument: str) -> list[Path]:
+    if not argument:
+        raise EvidenceMissing("an argument is empty, and names no evidence", f"give {KNOWN}")
+    path = Path(argument)
+    if argument != "-":
+        check_kind(path)
+    if argument != "-" and (recordings := recordings_in(path)):
+        return [*recordings, *([path] if traces_below(path) else [])]
+    if argument == "-" or path.exists() or path.suffix == ".spill":
+        return [path]
+    if lines := sorted(glob.glob(argument, recursive=True)):
+        return [Path(name) for name in lines]
+    raise PathMissing(f"{argument}: there is no such file or folder", path_hint(path))
+
+
+def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
+    if path.suffix == ".spill" or is_recording(path):
+        return evidence.recordings
+    if is_log_folder(path):
+        return evidence.spark
+    if not path.is_file() or any(fnmatch(path.name.lower(), pattern) for pattern in TRACES):
+        return evidence.traces
+    if (spooled := SPOOLS.get(path.name.lower())) is not None:
+        paths: list[Path] = getattr(evidence, spooled)
+        return paths
+    head = head_of(path)
+    if not head.strip():
+        raise EvidenceUnknown(f"{path} is empty", f"give {KNOWN}")
+    if (document := _DOCUMENT.match(head)) is not None:
+        kind = document[1]
+        hint = _MEANT.get(kind, f"give {KNOWN}")
+        raise EvidenceUnknown(f"{path} is a spillcast {kind}, not evidence", hint)
+    recognised = recognise(path)
+    if recognised is not None:
+        of_kind: list[Any] = getattr(evidence, recognised.kind.name)
+        return of_kind
+    if len(head) < HEAD_BYTES:
+        raise EvidenceUnknown(f"{path} is not evidence of a known kind", f"give {KNOWN}")
+    return evidence.traces
+
+
+def kind_of(path: Path) -> str | None:
+    """The kind of a file, as a field of ``Evidence``; None for documents of ours and the unsure."""
+    recognised = recognise(path)
+    return recognised.kind.name if recognised is not None and recognised.score >= 1 else None
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir() or path.suffix == ".spill" or is_recording(path) or is_log_folder(path):
+        return [path]
+    if not (paths := traces_below(path)):
+        files = (p for p in sorted(path.iterdir()) if p.is_file())
+        inside = next((p for p in files if kind_of(p) is not None), None)
+        hint = "a directory for temp files is a target: name it with --to"
+        if inside is not None:
+            hint = f"name one of its files, such as {shell_word(str(inside))}"
+        raise EvidenceMissing(f"{path}: the folder holds no traces ({', '.join(TRACES)})", hint)
+    return paths
+
+
+def recordings_in(folder: Path) -> list[Path]:
+    """The recordings that a folder holds, such as those of a server's queries; none of others."""
+    if folder.suffix == ".spill" or not folder.is_dir() or is_recording(folder):
+        return []
+    return sorted(path for path in folder.iterdir() if is_recording(path))
+
+
+def traces_below(folder: Path) -> list[Path]:
+    """Files below a folder that are called traces. To read a pipe would wait for its writer."""
+    paths = (path for pattern in TRACES for path in folder.rglob(pattern))
+    # A link that leads nowhere is a trace that is missing.
+    return sorted(path for path in paths if path.is_file() or not path.exists())
 
 
 def open_evidence(
@@ -57,7 +280,7 @@ def read_figures(given: Sequence[str | Path], selection: Selection | None = None
     """
     selection = selection or Selection()
     if len(given) == 1 and is_word(str(given[0])):
-        from spillcast.evidence.figures.stated import counts_of_word
+        from spillcast.evidence.stated import counts_of_word
 
         return counts_of_word(str(given[0]), selection)
     paths = [Path(path) for path in given]

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.evidence.clickhouse.rows import is_parquet_log, is_query_log
-from spillcast.evidence.spark.log import is_event_log
+from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
+from spillcast.evidence.spark import is_event_log
 from spillcast.evidence.tables import table_of
 from spillcast.evidence.text import head_of
 from spillcast.evidence.unwrap import unwrapped
@@ -243,7 +243,7 @@ KINDS: Sequence[Kind] = (
         "rows of pg_stat_statements",
         columns(1.0, "temp_blks_written temp_blks_read"),
     ),
-    Kind("figures", "rows of system.query_log", _query_log, "clickhouse.counts.read",
+    Kind("figures", "rows of system.query_log", _query_log, "clickhouse.read",
          selects=frozenset({"item", "queryid"})),
     Kind("figures", "an execution plan of SQL Server",
          lambda sample: 6.5 * ("ShowPlanXML" in sample.raw), "sqlserver.read_plan",
@@ -274,12 +274,12 @@ KINDS: Sequence[Kind] = (
     _report(4.5, "a report of tkprof", "oracle.tkprof.read", _tkprof, "item sql_id block"),
     _report(4.25, "a plan of DBMS_XPLAN", "oracle.xplan.read",
             _matching(r"\|\s*Id\s*\|\s*Operation\s*\|"), "item sql_id block"),
-    _report(4.1, "a plan of MySQL or MariaDB", "mysql.plan.read",
+    _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
             _matching(r'"query_block"\s*:|^# Query_time: '
                       r"|^\W*-> .*\(cost=[\d.e+]+ rows=[\d.e+]+\)")),
-    _report(4.0, "a profile of DuckDB", "figures.duckdb_profile.read", _profile),
-    _report(3.75, "figures of a run", "figures.stated.read", _stated),
-    _report(3.5, "a plan that counts bytes", "figures.stated.read_foreign",
+    _report(4.0, "a profile of DuckDB", "duckdb.read", _profile),
+    _report(3.75, "figures of a run", "stated.read", _stated),
+    _report(3.5, "a plan that counts bytes", "stated.read_foreign",
             _matching("|".join(counter for _, counter, _ in FOREIGN))),
     Kind("parameters", "parameters of a database", _parameters),
     Kind("work_areas", "work areas", columns(2.0, "number_passes", "operation_type")),

@@ -22,9 +22,16 @@ from spillcast.errors import (
     SelectionEmpty,
 )
 from spillcast.evidence.choice import Selection, ambiguous_items, item_of
-from spillcast.evidence.counts import Bounds, Counts, OpCounts, middle
-from spillcast.evidence.figures.figures import THREADS_MAX, counts_of_figures, with_io_bounds
-from spillcast.evidence.figures.numbers import number_of
+from spillcast.evidence.counts import (
+    THREADS_MAX,
+    Bounds,
+    Counts,
+    OpCounts,
+    counts_of_figures,
+    middle,
+    with_io_bounds,
+)
+from spillcast.evidence.numbers import number_of
 from spillcast.evidence.oracle.report_tables import table_lines
 from spillcast.evidence.oracle.spooled import Row, normal_name, rows_of
 from spillcast.evidence.text import text_of

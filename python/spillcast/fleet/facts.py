@@ -28,14 +28,14 @@ from spillcast.errors import (
     Refusal,
 )
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.find import find_evidence
+from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle.ash import Ash, read_ash
 from spillcast.evidence.oracle.ash_profile import ON_CPU, WAITS
 from spillcast.evidence.oracle.collected import header_of
 from spillcast.evidence.oracle.spooled import read_spooled
 from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
 from spillcast.evidence.postgres.plan import read_plan
-from spillcast.evidence.spark.application import Application, read_application
+from spillcast.evidence.spark import Application, read_application
 from spillcast.fleet.dataset import ACTIVE, CPU, FACTS_FOLDER, RUNS_FOLDER, UNKNOWN, WAIT
 from spillcast.fleet.place import Source, content_hash
 from spillcast.gate import COUNT_MAX, damaged, reading

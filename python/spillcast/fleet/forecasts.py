@@ -20,9 +20,8 @@ import duckdb
 import numpy as np
 
 from spillcast.errors import InputError, Refusal
-from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER, Row
-from spillcast.evidence.postgres.statements import counts_of_row
-from spillcast.evidence.spark.application import Application
+from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, Row, counts_of_row
+from spillcast.evidence.spark import Application
 from spillcast.fleet.dataset import (
     ACTIVE,
     ANEW,

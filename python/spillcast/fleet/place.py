@@ -22,9 +22,8 @@ from spillcast.errors import (
     SpillcastError,
     WriteFailed,
 )
-from spillcast.evidence.address import open_filesystem
-from spillcast.evidence.find import TRACES
-from spillcast.evidence.spark.log import parts_of
+from spillcast.evidence.open import TRACES
+from spillcast.evidence.spark import open_filesystem, parts_of
 from spillcast.gate import check_kind
 from spillcast.recording.meta import META_FILE
 from spillcast.text import exact_name, is_utf8

@@ -7,8 +7,7 @@ from typing import Any
 
 from spillcast.errors import EvidenceMixed, OptionConflict, Refusal
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.find import Evidence, find_evidence
-from spillcast.evidence.open import open_evidence
+from spillcast.evidence.open import Evidence, find_evidence, open_evidence
 from spillcast.forecast.counted import timed_on, workload_of_counts
 from spillcast.forecast.project import Projector
 from spillcast.forecast.projection import estimators_without
@@ -91,7 +90,7 @@ def _of_application(files: Evidence, targets: Sequence[Target], question: Questi
 
     Recordings of its executors, if given, contain the waits of its tasks for temp files.
     """
-    from spillcast.evidence.spark.application import read_application
+    from spillcast.evidence.spark import read_application
     from spillcast.forecast.spark.forecast import forecast_application
 
     replace(files, recordings=[]).only_kind()

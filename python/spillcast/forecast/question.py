@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import OptionConflict
 from spillcast.evidence.choice import Selection
-from spillcast.evidence.find import WORDS, Evidence
+from spillcast.evidence.open import WORDS, Evidence
 from spillcast.evidence.recognise import KINDS, Kind, is_word, recognise
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording

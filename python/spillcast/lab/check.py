@@ -9,9 +9,9 @@ from spillcast.document import read
 from spillcast.engines.engine import StatementSelector
 from spillcast.engines.held import RunResult
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited
-from spillcast.evidence.find import find_evidence
-from spillcast.evidence.open import read_figures
-from spillcast.evidence.postgres.executed import Executed, executed_plan, executed_statement
+from spillcast.evidence.open import find_evidence, read_figures
+from spillcast.evidence.postgres.plan import Executed, executed_plan
+from spillcast.evidence.postgres.statements import executed_statement
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.ask import ask
 from spillcast.forecast.interval import direction

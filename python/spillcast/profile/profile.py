@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import OptionConflict, QueryInvalid, SelectionEmpty
-from spillcast.evidence.find import Evidence, find_evidence
+from spillcast.evidence.open import Evidence, find_evidence
 from spillcast.profile.result import CALL, FUNCTION, ROW_SOURCE, Profile, with_shares
 from spillcast.recording.event_names import is_like
 from spillcast.text import several

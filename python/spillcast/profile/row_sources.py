@@ -15,7 +15,7 @@ from spillcast.errors import (
     SelectionEmpty,
     first_line,
 )
-from spillcast.evidence.find import Evidence
+from spillcast.evidence.open import Evidence
 from spillcast.evidence.oracle.ash import ALL, Chosen, read_ash
 from spillcast.evidence.oracle.ash_profile import hints
 from spillcast.evidence.oracle.collected import (

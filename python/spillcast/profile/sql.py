@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import EvidenceMixed, QueryInvalid, first_line
-from spillcast.evidence.find import Evidence, find_evidence
+from spillcast.evidence.open import Evidence, find_evidence
 from spillcast.evidence.oracle.trace import TABLES, Progress
 from spillcast.evidence.text import repeated_words
 from spillcast.interruptible import run_interruptibly

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.errors import TargetIncomplete
-from spillcast.evidence.figures.numbers import number_of
+from spillcast.evidence.numbers import number_of
 from spillcast.gate import json_of, reading
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS

@@ -17,8 +17,7 @@ from typing import IO, Any
 
 from spillcast import _core
 from spillcast.errors import OptionInvalid, PathMissing, PathUnusable, SpaceExhausted, SystemFailed
-from spillcast.evidence.counts import Counts
-from spillcast.evidence.figures.figures import REPORT
+from spillcast.evidence.counts import REPORT, Counts
 from spillcast.evidence.oracle.trace import TRACE
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError, TargetUnknown
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.find import kind_of
+from spillcast.evidence.open import kind_of
 from spillcast.evidence.recognise import is_word
 from spillcast.evidence.text import text_of
 from spillcast.gate import json_of

@@ -14,8 +14,7 @@ import clickhouse_runs
 from harness import spillcast
 from spillcast.engines import clickhouse
 from spillcast.engines.clickhouse.lab import ClickHouseLab
-from spillcast.evidence.clickhouse.counts import spilled_bytes
-from spillcast.evidence.clickhouse.rows import read_rows
+from spillcast.evidence.clickhouse import read_rows, spilled_bytes
 from spillcast.recording import Recording
 
 pytest.importorskip("chdb", reason="chdb is not installed: pip install chdb")

@@ -9,8 +9,7 @@ from clickhouse_runs import FORMATS, OLD, log_in
 from harness import spillcast
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo
 from spillcast.evidence.choice import Selection
-from spillcast.evidence.clickhouse.counts import counts_of_query, settings_that_spill
-from spillcast.evidence.clickhouse.rows import read_rows
+from spillcast.evidence.clickhouse import counts_of_query, read_rows, settings_that_spill
 from spillcast.evidence.open import read_figures
 from spillcast.evidence.recognise import recognise
 

@@ -9,7 +9,7 @@ from clickhouse_runs import OLD, log_in
 from harness import spillcast
 from spillcast.engines.clickhouse.rank import rank_clickhouse
 from spillcast.errors import InputError, OptionConflict
-from spillcast.evidence.clickhouse.rows import read_rows
+from spillcast.evidence.clickhouse import read_rows
 
 TARGETS = ["latency:5ms", "factor:10"]
 

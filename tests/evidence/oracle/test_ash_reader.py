@@ -16,7 +16,7 @@ from spillcast.errors import (
     FileUnreadable,
     SelectionEmpty,
 )
-from spillcast.evidence.find import find_evidence
+from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle.ash import Chosen, read_ash
 from spillcast.evidence.oracle.spooled import parse_integer, parse_time_ns
 from spillcast.recording.schema import SAMPLES

@@ -7,7 +7,7 @@ import pytest
 from cases import cases
 from oracle_files import READ, blocks, write_trace
 from spillcast.errors import EvidenceMissing, EvidenceMixed, OptionInvalid
-from spillcast.evidence.find import find_evidence
+from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle.collected import BlockSize, block_size, parse_block
 
 

@@ -16,13 +16,14 @@ from spillcast.engines.gains import (
 from spillcast.engines.ranking import Ranked, ServerRanking
 from spillcast.errors import InputError, OptionConflict, Refusal
 from spillcast.evidence.choice import Selection
-from spillcast.evidence.clickhouse.counts import (
+from spillcast.evidence.clickhouse import (
+    LoggedQuery,
     counts_of_query,
     no_spill_bytes,
+    read_rows,
     settings_that_spill,
     spilled_bytes,
 )
-from spillcast.evidence.clickhouse.rows import LoggedQuery, read_rows
 from spillcast.evidence.clickhouse.server import QUERIES_MAX, LoggedWindow, logged_window
 from spillcast.redaction import struck_text
 

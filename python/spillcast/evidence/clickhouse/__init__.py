@@ -1,1 +1,490 @@
-"""Rows of ClickHouse's system.query_log: finished queries with the events that they counted."""
+"""Rows of ClickHouse's system.query_log, in any output format: a finished query -> counts.
+
+ClickHouse counts the bytes of temp files, and I/O of all files together. Temp files are written
+and read by the query's own threads with write and pread. Tables are read by a pool of threads,
+which is counted separately, unless the setting local_filesystem_read_method says otherwise. So
+what is left of all I/O is that of temp files, and the bytes show whether it is. Where they differ,
+bounds remain.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from spillcast.errors import EvidenceIncomplete, NoTempIo, SelectionEmpty
+from spillcast.evidence.choice import Selection, ambiguous_items, item_of
+from spillcast.evidence.counts import (
+    PROFILE,
+    Bounds,
+    Counts,
+    OpCounts,
+    counts_of_figures,
+    feasible_processes,
+    with_io_bounds,
+)
+from spillcast.evidence.tables import cells_of, drawn, rows_of
+from spillcast.evidence.text import text_of
+from spillcast.evidence.unwrap import unwrapped
+from spillcast.gate import damaged, reading
+from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.server_meta import Statement
+from spillcast.redaction import struck_text
+from spillcast.tabular import plain_rows
+from spillcast.units import format_bytes
+
+HOW = (
+    "export it with: SELECT * FROM system.query_log WHERE type != 'QueryStart' "
+    "INTO OUTFILE 'log.jsonl' FORMAT JSONEachRow"
+)
+#: Columns from the duration to the text of the query, in the order of every version since 18.
+_AFTER_TIMES = (
+    *("query_duration_ms", "read_rows", "read_bytes", "written_rows", "written_bytes"),
+    *("result_rows", "result_bytes", "memory_usage", "current_database", "query"),
+)
+#: ``type`` as a name, or as the number that some clients show.
+_FINISHED, _FINISHED_NUMBER = "QueryFinish", "2"
+_TYPES = ("QueryStart", _FINISHED, "ExceptionBeforeStart", "ExceptionWhileProcessing")
+_HEADINGLESS = re.compile(
+    r"(?:QueryStart|QueryFinish|Exception\w+)[\"\t,]+\"?\d{4}-\d\d-\d\d[\"\t,].*\{'\w+':\d"
+)
+_COLUMN = re.compile(r"(?:^|[\s\"',;|│┃─━{])query_duration_ms(?:[\s\"',;:|│┃─━]|$)")
+#: What stands for an event where it has a column of its own.
+_EVENT_COLUMN = re.compile(
+    r"(?:ProfileEvents(?:\['|[._]|, ')|ProfileEvent_)(\w+)(?:'[\])])?|arrayElement\(.*'(\w+)'\)"
+)
+_EVENT_NAME = re.compile(
+    r"External(?:Sort|Aggregation|Join|Distinct|Processing)\w+|(?:Write|Read)BufferFrom\w+"
+    r"|Disk(?:Read|Write)Elapsed\w+|ThreadPoolReader\w+|OS[A-Z]\w+|(?:User|System|Real)Time\w+"
+)
+_PAIR = re.compile(r"\s*'((?:[^'\\]|\\.)*)'\s*:\s*(-?\d+|'(?:[^'\\]|\\.)*')\s*(?:,|$)")
+_WORDS = re.compile(r"'((?:[^'\\]|\\.)*)'")
+_PASTED_LENGTH = 1 << 20
+#: What Pretty formats of earlier versions write around heads.
+_BOLD = re.compile(r"\x1b\[[\d;]*m")
+_MAPS_CUT = (
+    "output_format_pretty_max_value_width cuts long values: set it to 0, or export FORMAT "
+    "JSONEachRow"
+)
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggedQuery:
+    """A query that finished on a server, with the events that this server counted for it."""
+
+    query_id: str | None
+    #: Equal for queries that differ only in constants.
+    normalized_hash: str | None
+    #: Its text, without secrets.
+    query: str | None
+    elapsed_s: float
+    #: Unix time of its start by the server's clock; None if the export lacks it.
+    started_s: float | None
+    peak_memory_bytes: int | None
+    events: Mapping[str, int]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    #: Threads that existed at the same time, those that only wait included.
+    threads: int | None = None
+    version: str | None = None
+    host: str | None = None
+    #: Whether a client sent it, and no other server.
+    is_initial: bool = True
+
+    def event(self, *names: str) -> int:
+        """The sum of the events; those that the server did not count are 0."""
+        return sum(self.events.get(name, 0) for name in names)
+
+
+def is_query_log(text: str) -> bool:
+    """Whether the beginning of a text is rows of system.query_log."""
+    text = _BOLD.sub("", text)
+    return _COLUMN.search(text) is not None or _HEADINGLESS.search(text) is not None
+
+
+def is_parquet_log(path: Path) -> bool:
+    """Whether the schema at the end of a Parquet file has the columns of system.query_log."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - (1 << 18)))
+        return b"query_duration_ms" in file.read()
+
+
+def read_rows(path: Path) -> list[LoggedQuery]:
+    """The queries of an export that finished. InputError where it is damaged or lacks columns."""
+    with reading(path, HOW):
+        rows = list(_rows_of(path))
+        queries = [
+            logged_query(row, item, path)
+            for item, row in enumerate(rows, 1)
+            if str(row.get("type", _FINISHED)) in (_FINISHED, _FINISHED_NUMBER)
+        ]
+    if not queries:
+        hint = "export rows with type = 'QueryFinish'"
+        raise SelectionEmpty(f"{path}: no query finished in its {len(rows):,} rows", hint)
+    return queries
+
+
+def logged_query(row: Row, item: int, where: Path) -> LoggedQuery:
+    """A row as a query. EvidenceIncomplete where it has no duration or no events."""
+    if row.get("query_duration_ms") in (None, ""):
+        raise EvidenceIncomplete(f"{where}: row {item} has no query_duration_ms", HOW)
+    settings = _mapping(row, "Settings", item, where)
+    threads = row.get("peak_threads_usage") or len(re.findall(r"\d+", str(row.get("thread_ids"))))
+    query = row.get("query")
+    return LoggedQuery(
+        query_id=_text(row.get("query_id")),
+        normalized_hash=_text(row.get("normalized_query_hash")),
+        query=None if query is None else struck_text(str(query)),
+        elapsed_s=_whole(row["query_duration_ms"], "query_duration_ms", item, where) / 1e3,
+        started_s=_moment(row),
+        peak_memory_bytes=_whole(row.get("memory_usage") or 0, "memory_usage", item, where) or None,
+        events=_events(row, item, where),
+        settings={name: str(value) for name, value in (settings or {}).items()},
+        threads=int(threads) or None,
+        version=_text(row.get("clickhouse_version") or row.get("version()")),
+        host=_text(row.get("hostname") or row.get("hostName()")),
+        is_initial=str(row.get("is_initial_query", 1)).lower() in ("1", "true"),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return None if value in (None, "") else str(value)
+
+
+def _moment(row: Row) -> float | None:
+    value = row.get("query_start_time_microseconds") or row.get("query_start_time")
+    try:
+        return datetime.fromisoformat(str(value)).timestamp()
+    except ValueError:
+        return None
+
+
+def _whole(value: Any, name: str, item: int, where: Path) -> int:
+    try:
+        number = int(str(value).strip())
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise damaged(where, f"row {item}: {name} is {str(value)[:40]!r}, which is no count", HOW)
+    return number
+
+
+def _events(row: Row, item: int, where: Path) -> dict[str, int]:
+    """The events of a map, of a pair of arrays as before version 21.9, or of columns."""
+    values: Mapping[str, Any] | None = _mapping(row, "ProfileEvents", item, where)
+    names = row.get("ProfileEvents.Names")
+    if values is None and names is not None:
+        counts = row.get("ProfileEvents.Values", [])
+        words = names if isinstance(names, list) else _WORDS.findall(names)
+        numbers = counts if isinstance(counts, list) else re.findall(r"\d+", counts)
+        if len(words) != len(numbers):
+            text = f"row {item}: {len(words)} names of events and {len(numbers)} values"
+            raise damaged(where, text, HOW)
+        values = dict(zip(words, numbers, strict=True))
+    columns = {name: value for column, value in row.items() if (name := _event_of(column))}
+    if values is None and not columns:
+        raise EvidenceIncomplete(
+            f"{where}: it has no ProfileEvents, which count temp files and their I/O", HOW
+        )
+    counted = {**(values or {}), **columns}
+    return {name: _whole(value, name, item, where) for name, value in counted.items()}
+
+
+def _event_of(column: str) -> str | None:
+    """The event that a column is of."""
+    if column in ("ProfileEvents.Names", "ProfileEvents.Values"):
+        return None
+    if match := _EVENT_COLUMN.fullmatch(column):
+        return match[1] or match[2]
+    return column if _EVENT_NAME.fullmatch(column) else None
+
+
+def _mapping(row: Row, name: str, item: int, where: Path) -> Mapping[str, Any] | None:
+    """A column of type Map: an object, or the text of one. InputError where it is cut."""
+    value = row.get(name)
+    if value is None or isinstance(value, Mapping):
+        return value
+    text = str(value).strip()
+    inner, at, pairs = text[1:-1], 0, dict[str, Any]()
+    while at < len(inner) and (match := _PAIR.match(inner, at)) is not None:
+        pairs[match[1]] = match[2].strip("'")
+        at = match.end()
+    if text[:1] != "{" or text[-1:] != "}" or at < len(inner):
+        raise damaged(where, f"row {item}: the map {name} is cut", _MAPS_CUT)
+    return pairs
+
+
+def _rows_of(path: Path) -> Iterable[Row]:
+    with path.open("rb") as file:
+        if file.read(4) == b"PAR1":
+            return _parquet(path)
+    text = _BOLD.sub("", text_of(path, HOW))
+    if text.lstrip()[:1] in ("{", "["):
+        return rows_of(text, path, HOW)
+    # What a person pastes is short, and has more around it.
+    return _table(unwrapped(text) if len(text) < _PASTED_LENGTH else drawn(text), path)
+
+
+def _parquet(path: Path) -> Iterator[Row]:
+    import duckdb
+
+    table = duckdb.connect().sql("from read_parquet(?)", params=[str(path)])
+    for row in plain_rows(table):
+        yield dict(zip(table.columns, row, strict=True))
+
+
+def _table(text: str, path: Path) -> Iterator[Row]:
+    """Rows of a table, or of TSV or CSV without a heading."""
+    if (heading := _COLUMN.search(text)) is not None:
+        yield from rows_of(text[text.rfind("\n", 0, heading.start() + 1) + 1 :], path, HOW)
+        return
+    width = 0
+    for number, row in enumerate(cells_of(text), 1):
+        width = width or len(row)
+        if len(row) != width:
+            problem = f"row {number} has {len(row)} values and not {width}: it is cut"
+            raise damaged(path, problem, HOW)
+        yield _by_place(row, number, path)
+
+
+def _by_place(cells: Sequence[str], number: int, path: Path) -> Row:
+    """A row of a table without a heading, by the order of columns that all versions share."""
+    types = [at for at, cell in enumerate(cells) if cell in _TYPES]
+    at = types[0] + 1 if types else len(cells)
+    while at < len(cells) and re.fullmatch(r"\d{4}-\d\d-\d\d.*", cells[at]):
+        at += 1
+    maps = [cell for cell in cells if cell.startswith("{'")]
+    if at + len(_AFTER_TIMES) > len(cells) or not maps:
+        text = f"row {number} is cut, or its columns are not those of SELECT * and have no names"
+        raise damaged(path, text, "export FORMAT TSVWithNames or CSVWithNames")
+    row = dict(zip(_AFTER_TIMES, cells[at:], strict=False))
+    hashes = (cell for cell in cells[at + len(_AFTER_TIMES) :] if re.fullmatch(r"\d{12,20}", cell))
+    settings = {"Settings": maps[1]} if len(maps) > 1 else {}
+    return {
+        **row,
+        **settings,
+        "type": cells[types[0]],
+        "query_start_time": cells[at - 1],
+        "ProfileEvents": maps[0],
+        "normalized_query_hash": next(hashes, None),
+    }
+
+
+#: What spills, by the part of the events' names, with the settings that limit its memory. Where a
+#: query sets none of them, the default of the last one applies.
+SPILLS = {
+    "Sort": ("max_bytes_before_external_sort", "max_bytes_ratio_before_external_sort"),
+    "Aggregation": (
+        "max_bytes_before_external_group_by",
+        "max_bytes_ratio_before_external_group_by",
+    ),
+    "Join": ("max_bytes_before_external_join", "max_bytes_in_join"),
+    "Distinct": ("max_bytes_before_external_distinct", "max_bytes_ratio_before_external_distinct"),
+}
+#: The pool of threads that reads tables, by what it found in the page cache.
+_POOL = ("ThreadPoolReaderPageCacheHit", "ThreadPoolReaderPageCacheMiss")
+#: Every event that is read here.
+SPILL_EVENTS = (
+    *(f"External{kind}{unit}" for kind in SPILLS for unit in ("WritePart", "CompressedBytes")),
+    *("ExternalProcessingCompressedBytesTotal", "ExternalProcessingUncompressedBytesTotal"),
+    *("ExternalProcessingFilesTotal", "OSCPUVirtualTimeMicroseconds", "UserTimeMicroseconds"),
+    *("SystemTimeMicroseconds", "DiskReadElapsedMicroseconds", "DiskWriteElapsedMicroseconds"),
+    *("ReadBufferFromFileDescriptorRead", "ReadBufferFromFileDescriptorReadBytes"),
+    *("WriteBufferFromFileDescriptorWrite", "WriteBufferFromFileDescriptorWriteBytes"),
+    *(f"{pool}{unit}" for pool in _POOL for unit in ("", "Bytes", "ElapsedMicroseconds")),
+)
+_TOTAL = "ExternalProcessingCompressedBytesTotal"
+_ALL_WRITTEN = "WriteBufferFromFileDescriptorWriteBytes"
+_UNCOMPRESSED = "ExternalProcessingUncompressedBytesTotal"
+#: The buffer of a temp file, and the smallest mean size of its operations: small files and ends.
+_BUFFER_BYTES, _SMALL_BYTES = 1 << 20, 32 << 10
+#: Bytes of headers by which counts of the same I/O differ.
+_SAME = 0.02
+#: Threads where nothing bounds them.
+_THREADS_MAX = 64
+_PART = "another server sent this query, as a part of a distributed one"
+_REMEDY = "a recording of the query shows it: spillcast record --pid PID"
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Bounds of the reads, or the writes, of temp files."""
+
+    bytes: tuple[float, float]
+    count: tuple[float, float]
+    time_s: tuple[float, float]
+    #: What the log leaves open, in words; empty where nothing is.
+    open_because: str = ""
+
+    @property
+    def ends(self) -> tuple[OpCounts, OpCounts]:
+        """The fewest and the most operations, of the time in the middle."""
+        lower, upper = (
+            OpCounts.timed(round(self.count[at]), round(self.bytes[at]), sum(self.time_s) / 2)
+            for at in (0, 1)
+        )
+        return lower, upper
+
+    @property
+    def middle(self) -> OpCounts:
+        """Between both ends, by the geometric mean."""
+        count, size_bytes = (
+            (ends[0] * ends[1]) ** 0.5 if ends[0] else ends[1] / 2
+            for ends in (self.count, self.bytes)
+        )
+        return OpCounts.timed(max(1, round(count)), round(size_bytes), sum(self.time_s) / 2)
+
+
+def read(paths: Sequence[Path], selection: Selection) -> Counts:
+    """The counts of the selected query, or of the only one that spills."""
+    [path] = paths
+    return counts_of_query(path, _selected(path, read_rows(path), selection), selection)
+
+
+def spilled_bytes(query: LoggedQuery) -> int:
+    """Bytes that its temp files held, compressed."""
+    kinds = query.event(*(f"External{kind}CompressedBytes" for kind in SPILLS))
+    spills = query.event(*(f"External{kind}WritePart" for kind in SPILLS)) > 0
+    return query.event(_TOTAL) or kinds or (query.event(_ALL_WRITTEN) if spills else 0)
+
+
+def no_spill_bytes(query: LoggedQuery) -> tuple[int, int] | None:
+    """Bounds of the memory in which it would not have spilled; None if the log has no peak.
+
+    Memory in place of temp files took 1.05 to 3.7 times the uncompressed bytes in measured
+    joins, aggregations and DISTINCT: hash tables are partly empty, and double as they grow.
+    """
+    uncompressed = query.event(_UNCOMPRESSED)
+    if query.peak_memory_bytes is None or not uncompressed:
+        return None
+    return query.peak_memory_bytes, query.peak_memory_bytes + 4 * uncompressed
+
+
+def settings_that_spill(query: LoggedQuery) -> list[str]:
+    """The settings beyond which it spilled, by what spilled."""
+    limits = [names for kind, names in SPILLS.items() if query.event(f"External{kind}WritePart")]
+    usual = -1 if query.settings else 0
+    return [
+        next((name for name in names if query.settings.get(name, "0") != "0"), names[usual])
+        for names in limits
+    ]
+
+
+def counts_of_query(path: Path, query: LoggedQuery, selection: Selection) -> Counts:
+    """The counts of one query. NoTempIo where it does not spill."""
+    written = spilled_bytes(query)
+    if not written:
+        raise NoTempIo(f"{path}: this query does not spill: no event of temp files was counted")
+    writes, reads = _writes(query, written), _reads(query, written)
+    sides = reads, writes
+    time_s = [sum(side.time_s[at] for side in sides) for at in (0, 1)]
+    elapsed_s = selection.elapsed_s or query.elapsed_s
+    threads = feasible_processes(_threads(query), elapsed_s, sum(time_s) / 2)
+    reasons = [side.open_because for side in sides if side.open_because]
+    time_bounds = None
+    if time_s[0] < time_s[1]:
+        reason = reasons[0] if reasons else "other I/O was timed with it"
+        time_bounds = Bounds(time_s[0], time_s[1], reason, _REMEDY)
+    cpu_us = query.event("OSCPUVirtualTimeMicroseconds") or query.event(
+        "UserTimeMicroseconds", "SystemTimeMicroseconds"
+    )
+    counts = counts_of_figures(
+        path,
+        selection,
+        elapsed_s=query.elapsed_s,
+        threads=threads.upper,
+        reads=reads.middle if reads.count[1] else OpCounts(),
+        writes=writes.middle,
+        source=PROFILE,
+        engine=ObservedEngine("clickhouse", query.version, settings=dict(query.settings)),
+        processes_bounds=threads if threads.upper > 1 else None,
+        time_bounds=time_bounds,
+        cpu_s=cpu_us / 1e6 or None,
+        statement=Statement(query.normalized_hash, query.query, 1, 1),
+        files=max(1, query.event("ExternalProcessingFilesTotal")),
+        notes=[] if query.is_initial else [_PART],
+    )
+    if not reasons:
+        return counts
+    lower, upper = ((reads.ends[at], writes.ends[at]) for at in (0, 1))
+    words = f"the query log leaves temp I/O open: {'; '.join(dict.fromkeys(reasons))}"
+    return with_io_bounds(counts, lower, upper, words, _REMEDY)
+
+
+def _threads(query: LoggedQuery) -> Bounds[float]:
+    """Bounds of the threads that shared the temp I/O."""
+    limit = query.settings.get("max_threads", "")
+    number = int(limit) if limit.isdecimal() and int(limit) else query.threads or _THREADS_MAX
+    reason = "the query log does not contain how many of its threads spilled"
+    return Bounds(1.0, float(number), reason, _REMEDY)
+
+
+def _writes(query: LoggedQuery, temp_bytes: int) -> _Side:
+    count = query.event("WriteBufferFromFileDescriptorWrite")
+    elapsed_us = query.event("DiskWriteElapsedMicroseconds")
+    total = query.event(_ALL_WRITTEN)
+    return _side(query, "writes", (temp_bytes, temp_bytes), count, total, elapsed_us)
+
+
+def _reads(query: LoggedQuery, temp_bytes: int) -> _Side:
+    """What the query's own threads read: all of it is of temp files if a pool reads tables."""
+    total = query.event("ReadBufferFromFileDescriptorReadBytes")
+    total -= query.event(*(f"{name}Bytes" for name in _POOL))
+    elapsed_us = query.event("DiskReadElapsedMicroseconds")
+    elapsed_us -= query.event(*(f"{name}ElapsedMicroseconds" for name in _POOL))
+    count = query.event("ReadBufferFromFileDescriptorRead")
+    # A join may read temp files several times; all else reads them once, or less with LIMIT.
+    is_all_temp = total <= (1 + _SAME) * temp_bytes or (
+        query.event(*_POOL) > 0 and query.event("ExternalJoinWritePart") > 0
+    )
+    bounds: tuple[float, float] = (total, total) if is_all_temp else (temp_bytes, total)
+    if not query.event("ReadBufferFromFileDescriptorReadBytes"):
+        bounds = 0, temp_bytes
+    return _side(query, "reads", bounds, count, total, elapsed_us)
+
+
+def _side(
+    query: LoggedQuery,
+    ops: str,
+    temp_bytes: tuple[float, float],
+    count: int,
+    total_bytes: int,
+    elapsed_us: int,
+) -> _Side:
+    """Temp I/O of these bytes among ``count`` operations of all files, which took so long."""
+    lower, upper = temp_bytes
+    is_counted = count > 0 and total_bytes > 0
+    if not is_counted or upper > (1 + _SAME) * total_bytes:
+        counts = lower / _BUFFER_BYTES, max(1.0, upper / _SMALL_BYTES)
+        because = "temp files are not on a local disk" if is_counted else f"it counts no {ops}"
+        return _Side(temp_bytes, counts, (0.0, query.elapsed_s / 2), because)
+    elapsed_s = max(elapsed_us, 0) / 1e6
+    if lower >= (1 - _SAME) * total_bytes:
+        return _Side((upper, upper), (count, count), (elapsed_s, elapsed_s))
+    fewest = min(count, max(1.0, lower / _BUFFER_BYTES))
+    all_size, temp_size = format_bytes(total_bytes), format_bytes(lower)
+    because = f"it {ops} {all_size} of all files, of which {temp_size} or more are temp files"
+    return _Side(temp_bytes, (fewest, count), (0.0, elapsed_s), because)
+
+
+def _selected(path: Path, queries: Sequence[LoggedQuery], selection: Selection) -> LoggedQuery:
+    """The query with this item, identifier or hash, or the only one that spills."""
+    if selection.queryid is not None:
+        names = (selection.queryid,)
+        queries = [query for query in queries if {query.query_id, query.normalized_hash} & {*names}]
+        if not queries:
+            text = f"{path}: no query has query_id or normalized_query_hash {selection.queryid}"
+            raise SelectionEmpty(text, "the export has both columns")
+    if selection.item is not None:
+        return item_of(path, queries, selection.item)
+    spilling = [query for query in queries if spilled_bytes(query)] or queries[:1]
+    if len(spilling) == 1:
+        return spilling[0]
+    raise ambiguous_items(
+        f"{path}: {len(spilling):,} queries spill; those with the largest temp files:",
+        [(query.elapsed_s, spilled_bytes(query), query.query or "") for query in queries],
+        ("temp files", "query"),
+        "name one with --item or --queryid, or rank them: spillcast clickhouse FILE",
+    )

@@ -12,8 +12,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
 from spillcast.errors import InputError, OptionInvalid, ServerUnreachable, ServerUnsuited
-from spillcast.evidence.clickhouse.counts import SPILL_EVENTS, SPILLS
-from spillcast.evidence.clickhouse.rows import LoggedQuery, logged_query
+from spillcast.evidence.clickhouse import SPILL_EVENTS, SPILLS, LoggedQuery, logged_query
 from spillcast.redaction import struck_text
 
 PASSWORD_VARIABLE = "CLICKHOUSE_PASSWORD"

@@ -8,15 +8,17 @@ from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.choice import Item, Selection, pick
-from spillcast.evidence.counts import Bounds, Counts, OpCounts
-from spillcast.evidence.figures.figures import (
+from spillcast.evidence.counts import (
     OPERATION_BLOCKS,
+    Bounds,
+    Counts,
+    OpCounts,
     TempTimes,
     counts_of_figures,
     printed,
     with_more,
 )
-from spillcast.evidence.figures.numbers import (
+from spillcast.evidence.numbers import (
     ZERO,
     Held,
     Number,

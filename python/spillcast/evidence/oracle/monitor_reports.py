@@ -18,7 +18,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import Counts, OpCounts
-from spillcast.evidence.figures.numbers import number_of, seconds_of, value_of
+from spillcast.evidence.numbers import number_of, seconds_of, value_of
 from spillcast.evidence.oracle.report_tables import (
     Table,
     bar_tables,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, FileTooLarge
-from spillcast.evidence.figures.numbers import with_decimal_points
+from spillcast.evidence.numbers import with_decimal_points
 from spillcast.evidence.tables import BLANKS, HtmlRows, html_tables
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped

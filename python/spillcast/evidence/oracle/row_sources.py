@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceDamaged
-from spillcast.evidence.figures.numbers import Held, Number, hold
+from spillcast.evidence.numbers import Held, Number, hold
 from spillcast.evidence.oracle.ash_profile import WAITS
 from spillcast.tables import Table
 

@@ -10,16 +10,18 @@ from statistics import NormalDist
 
 from spillcast.errors import EvidenceUnknown, NoTempIo
 from spillcast.evidence.choice import Item, Selection, pick
-from spillcast.evidence.counts import Bounds, Counts, OpCounts
-from spillcast.evidence.figures.figures import (
+from spillcast.evidence.counts import (
     OPERATION_BYTES,
     TRACE_TELLS,
+    Bounds,
+    Counts,
+    OpCounts,
     TempTimes,
     Uncounted,
     counts_of_figures,
     uncounted,
 )
-from spillcast.evidence.figures.numbers import Held, Number, hold
+from spillcast.evidence.numbers import Held, Number, hold
 from spillcast.evidence.oracle.row_sources import may_spill
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.server_meta import Statement

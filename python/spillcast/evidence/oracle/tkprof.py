@@ -8,16 +8,16 @@ from pathlib import Path
 
 from spillcast.errors import EvidenceIncomplete, NoTempIo
 from spillcast.evidence.choice import Item, Selection, pick
-from spillcast.evidence.counts import Counts
-from spillcast.evidence.figures.figures import (
+from spillcast.evidence.counts import (
     OPERATION_BLOCKS,
+    Counts,
     TempTimes,
     at_most,
     counts_of_figures,
     printed,
     with_more,
 )
-from spillcast.evidence.figures.numbers import ZERO, Held, Number, hold, number_of
+from spillcast.evidence.numbers import ZERO, Held, Number, hold, number_of
 from spillcast.evidence.oracle.report_tables import check_all_read, report_text
 from spillcast.evidence.oracle.row_sources import PlanLine, Spilled, spilled
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like

@@ -7,16 +7,17 @@ from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnsuited, NoTempIo
 from spillcast.evidence.choice import Item, Selection, pick
-from spillcast.evidence.counts import Bounds, Counts
-from spillcast.evidence.figures.figures import (
+from spillcast.evidence.counts import (
     OPERATION_BLOCKS,
     OPERATION_BYTES,
+    Bounds,
+    Counts,
     TempTimes,
     counts_of_figures,
     printed,
     uncounted,
 )
-from spillcast.evidence.figures.numbers import (
+from spillcast.evidence.numbers import (
     ZERO,
     Held,
     Number,

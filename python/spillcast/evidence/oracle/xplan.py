@@ -14,9 +14,8 @@ from spillcast.errors import (
     NoTempIo,
 )
 from spillcast.evidence.choice import Item, Selection, pick
-from spillcast.evidence.counts import Counts
-from spillcast.evidence.figures.figures import OPERATION_BLOCKS, at_most, counts_of_figures
-from spillcast.evidence.figures.numbers import number_of, seconds_of, value_of
+from spillcast.evidence.counts import OPERATION_BLOCKS, Counts, at_most, counts_of_figures
+from spillcast.evidence.numbers import number_of, seconds_of, value_of
 from spillcast.evidence.oracle.report_tables import bar_tables, report_text
 from spillcast.evidence.oracle.row_sources import PlanLine, spilled
 from spillcast.recording.server_meta import Statement

@@ -1,7 +1,8 @@
 """A plan of EXPLAIN (ANALYZE, BUFFERS) -> counts."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,11 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import ambiguous_items, item_of
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
-from spillcast.evidence.figures.numbers import Held, Number, hold
+from spillcast.evidence.numbers import Held, Number, hold
 from spillcast.evidence.postgres.document import HOW, read_documents, read_log
 from spillcast.evidence.postgres.nodes import (
     BLOCK_BYTES,
+    SIZES_NOTE,
     Node,
     amount,
     counts_of_blocks,
@@ -310,3 +312,74 @@ def plan_counts(
         engine=replace(recording.meta.engine, document=counts.engine.document),
         absent_because=recording.meta.capture.absent_because,
     )
+
+
+@dataclass(frozen=True)
+class Executed:
+    """One call: how long it took, and its temp operations of a block each where they are known.
+
+    ``counts`` are None where it did no temp I/O, or nothing tells how long that took.
+    """
+
+    elapsed_s: float
+    operations: int | None
+    counts: Counts | None = None
+
+    @property
+    def bytes(self) -> int | None:
+        """What the operations moved."""
+        return None if self.operations is None else self.operations * BLOCK_BYTES
+
+
+def executed_plan(
+    path: Path,
+    *,
+    queryid: str | None = None,
+    elapsed_s: float | None = None,
+    item: int | None = None,
+) -> Executed:
+    """The run of a plan: of several in a log, of the statement ``queryid``, with most temp I/O.
+
+    Of several, ``item`` is the number of the one. A log without plans tells only how long a call
+    with temp files took.
+
+    InputError for a file that is not a plan, and for a plan that was not run.
+    """
+    logs = read_log(path)
+    if logs is not None and not logs.plans:
+        named_files = [file for file in logs.temp if file.queryid and file.queryid == queryid]
+        logs = replace(logs, temp=named_files or logs.temp)
+        from spillcast.evidence.postgres.logs import counts_of_files
+
+        call = counts_of_files(path, logs, elapsed_s=elapsed_s, item=item)
+        return Executed(call.elapsed_s, None)
+    documents = read_documents(path) if logs is None else logs.plans
+    with reading(path, HOW):
+        matching = [
+            candidate
+            for candidate in documents
+            if queryid is not None and str(candidate.get("Query Identifier")) == queryid
+        ]
+        if item is not None:
+            matching = [picked(path, documents, item)]
+        document = max(
+            matching or documents,
+            key=lambda candidate: (blocks_of(candidate["Plan"]), elapsed_of(path, candidate)),
+        )
+        call_s = elapsed_s or elapsed_of(path, document)
+        blocks = blocks_of(document["Plan"])
+    # Sizes on disk bound the temp I/O from below: another run cannot be compared with them.
+    is_counted = "Temp Written Blocks" in document["Plan"]
+    if not is_counted or SIZES_NOTE in document.get("Notes", ()):
+        return Executed(call_s, None)
+    return executed(
+        call_s, blocks, lambda: counts_of_plan(document, path=path, elapsed_s=elapsed_s)
+    )
+
+
+def executed(elapsed_s: float, blocks: int, read: Callable[[], Counts]) -> Executed:
+    """A call with the counts that ``read`` returns, unless the time of temp I/O has only bounds."""
+    counts = None
+    with suppress(Refusal):
+        counts = read() if blocks else None
+    return Executed(elapsed_s, blocks, None if counts is None or counts.time_bounds else counts)

@@ -1,1 +1,395 @@
-"""Spark: event logs of applications, and recordings of their executors."""
+"""Event logs of Spark: one application with its stages, their tasks summed.
+
+A log is a file, or a folder of parts that Spark (``eventlog_v2_*``) or Databricks rolled; each may
+be compressed by zstd, lz4, snappy or gzip. Other addresses than paths are opened by fsspec.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import msgspec
+
+from spillcast import _core
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceMissing,
+    EvidenceMixed,
+    EvidenceUnsuited,
+    FileUnreadable,
+    InputError,
+    OptionInvalid,
+    PackageMissing,
+    PathMissing,
+    SelectionEmpty,
+    first_line,
+)
+from spillcast.gate import reading
+
+_ADDRESS = re.compile(r"[a-z][a-z0-9+]+://")
+
+
+def is_address(argument: str) -> bool:
+    """Whether an argument names a file by fsspec, such as ``s3://logs/app-1``."""
+    return _ADDRESS.match(argument) is not None
+
+
+def open_filesystem(address: str) -> tuple[Any, str]:
+    """The fsspec file system of an address, and the path within it. InputError if there is none."""
+    try:
+        import fsspec
+    except ImportError as error:
+        raise PackageMissing(
+            f"{address}: addresses need fsspec", "pip install 'spillcast[fleet]'"
+        ) from error
+    try:
+        filesystem, path = fsspec.core.url_to_fs(address)
+    except (ValueError, ImportError) as error:
+        raise OptionInvalid(f"{address}: {first_line(error)}") from error
+    return filesystem, str(path).rstrip("/")
+
+
+#: Spark's events begin so, and its codecs.
+_EVENT = re.compile(r'\A\s*\{"Event":\s*"(?:SparkListener|DBC|org\.apache\.spark|com\.databricks)')
+_CODECS = ("LZ4Block", "\u201aSNAPPY", "\x82SNAPPY")
+#: Parts of rolled logs: Spark's are numbered, those of Databricks are dated but for the last.
+_ROLLED = re.compile(r"events_(\d+)_.+")
+_DATED = re.compile(r"eventlog(?:-[\d-]+(?:\.gz)?)?")
+
+
+def is_event_log(text: str) -> bool:
+    """Whether a text begins as an event log, or as one that Spark compressed."""
+    return text.startswith(_CODECS) or _EVENT.match(text) is not None
+
+
+def parts_of(names: Sequence[str]) -> list[str]:
+    """The parts of one rolled log among the names of a folder, in order; none where it has none."""
+    numbered = [(int(match[1]), name) for name in names if (match := _ROLLED.fullmatch(name))]
+    if numbered:
+        return [name for _, name in sorted(numbered)]
+    dated = [name for name in names if _DATED.fullmatch(name)]
+    # The one without a date is the last: it is still written.
+    return sorted(dated, key=lambda name: (name == "eventlog", name))
+
+
+def is_log_folder(path: Path) -> bool:
+    """Whether a folder holds the parts of a log."""
+    return path.is_dir() and bool(parts_of([child.name for child in path.iterdir()]))
+
+
+#: Engines that replace Spark's own operators: by property, a part of its value, a name.
+_ENGINES = (
+    ("spark.databricks.clusterUsageTags.sparkVersion", "photon", "Photon"),
+    ("spark.plugins", "com.nvidia.spark", "RAPIDS"),
+    ("spark.plugins", "gluten", "Gluten"),
+)
+#: What replaces local shuffle files, by a part of the name of the shuffle manager or plugin.
+_REMOTE_SHUFFLES = {
+    "celeborn": "Celeborn", "rss": "Uniffle", "uniffle": "Uniffle", "cosco": "Cosco",
+    "s3": "a shuffle on object storage", "cloud": "a shuffle on object storage",
+}  # fmt: skip
+#: Directories that Linux keeps in memory.
+_MEMORY_DIRS = ("/dev/shm", "/run/")
+#: Share of tasks outside of their stages above which the times of the log contradict each other.
+_OUTSIDE_MAX = 0.01
+#: Below this share recordings of executors do not hold all that the log counts.
+COVERAGE_MIN = 0.98
+_HINT = "give the log that Spark wrote (spark.eventLog.dir), a file or a folder eventlog_v2_..."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """An SQL query, or another action on data frames.
+
+    Times of the log are of the driver's clock, in ms since 1970.
+    """
+
+    id: int
+    #: Its SQL text, or where the program called an action.
+    description: str
+    started_ms: int
+    ended_ms: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executor:
+    """An executor, or the driver in local mode. ``inferred``: the log does not hold its cores."""
+
+    id: str
+    host: str
+    cores: int
+    added_ms: int
+    removed_ms: int | None
+    inferred: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job of an SQL execution, or of an action on RDDs."""
+
+    id: int
+    execution: int | None
+    submitted_ms: int
+    completed_ms: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """An attempt of a stage that ran tasks, with the sums of their metrics."""
+
+    id: int
+    name: str
+    parents: Sequence[int]
+    job: int | None
+    task_count: int
+    #: Of tasks from launch to end.
+    task_ms: int
+    run_ms: int
+    cpu_ns: int
+    gc_ms: int
+    spill_bytes: int
+    shuffle_write_bytes: int
+    shuffle_read_local_bytes: int
+    shuffle_read_remote_bytes: int
+    fetch_wait_ms: int
+
+    @property
+    def shuffle_read_bytes(self) -> int:
+        """Bytes that its tasks read from shuffles."""
+        return self.shuffle_read_local_bytes + self.shuffle_read_remote_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Log:
+    """What the core read."""
+
+    id: str
+    started_ms: int | None
+    ended_ms: int | None
+    last_ms: int
+    properties: Mapping[str, str]
+    plan_engines: Sequence[str]
+    executors: Sequence[Executor]
+    executions: Sequence[Execution]
+    jobs: Sequence[Job]
+    stages: Sequence[Stage]
+    damaged_lines: int
+    other_id: str | None
+
+
+@dataclass(frozen=True)
+class ObservedTasks:
+    """What recordings of executors tell of the tasks of an application."""
+
+    #: By task, the time in which it had left the CPU for its temp files.
+    waits_s: Sequence[float]
+    #: Memory of a node that temp files may occupy; None if it is unknown.
+    page_cache_bytes: int | None
+    #: The share of the application's temp I/O that was recorded.
+    coverage: float
+
+
+@dataclass(frozen=True)
+class Application:
+    """One application: its log, the core's tasks of it, and recordings of these, if any."""
+
+    path: Path
+    log: _Log
+    core: _core.SparkApplication
+    observed: ObservedTasks | None = None
+
+    @property
+    def begin_ms(self) -> int:
+        """When it began, or its first job where the log lacks that."""
+        first = min((job.submitted_ms for job in self.log.jobs), default=self.log.last_ms)
+        return first if self.log.started_ms is None else self.log.started_ms
+
+    @property
+    def elapsed_s(self) -> float:
+        """From its begin to its end, or to the last event of a log that is cut."""
+        end_ms = self.log.last_ms if self.log.ended_ms is None else self.log.ended_ms
+        return (end_ms - self.begin_ms) / 1e3
+
+    @property
+    def whole(self) -> bool:
+        """Whether the log goes on to the end of the application."""
+        return self.log.ended_ms is not None
+
+    @property
+    def temp_bytes(self) -> int:
+        """Bytes of shuffles and spills that were written."""
+        return sum(stage.shuffle_write_bytes + stage.spill_bytes for stage in self.log.stages)
+
+    @property
+    def task_cpus(self) -> int:
+        """Cores that each task takes."""
+        cpus = self.log.properties.get("spark.task.cpus", "")
+        return max(int(cpus), 1) if cpus.isdigit() else 1
+
+    def execution(self, number: int) -> int:
+        """The place of an SQL execution. SelectionEmpty where there is none of this id."""
+        return self._place("SQL execution", [each.id for each in self.log.executions], number)
+
+    def job(self, number: int) -> int:
+        """The place of a job. SelectionEmpty where there is none of this id."""
+        return self._place("job", [job.id for job in self.log.jobs], number)
+
+    def _place(self, kind: str, ids: Sequence[int], number: int) -> int:
+        if number in ids:
+            return ids.index(number)
+        known = f"it has {ids[0]} to {ids[-1]}" if ids else "it has none"
+        raise SelectionEmpty(f"{self.path}: there is no {kind} {number}", known)
+
+    @property
+    def local_memory(self) -> str | None:
+        """The property by which the local directories lie in memory; None where they do not."""
+        for name, value in self.log.properties.items():
+            medium = name.endswith(".options.medium") and "spark-local-dir" in name
+            if name == "spark.kubernetes.local.dirs.tmpfs" and value == "true":
+                return f"{name}={value}"
+            if medium and value.lower() == "memory":
+                return f"{name}={value}"
+            if name == "spark.local.dir" and value.startswith(_MEMORY_DIRS):
+                return f"{name}={value}"
+        return None
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the log does not show, or what contradicts itself: codes and sentences."""
+        log = self.log
+        notes = []
+        if not self.whole:
+            notes.append("the log ends before the application does: times are those up to there")
+        if log.damaged_lines:
+            notes.append(f"{log.damaged_lines:,} lines of the log cannot be read as events")
+        if inferred := [executor.id for executor in log.executors if executor.inferred]:
+            notes.append(
+                f"the log lacks the cores of executors ({', '.join(inferred[:3])}): they are taken "
+                "as the most tasks that each ran at once"
+            )
+        if (overfull := self.core.overfull_executor()) is not None:
+            executor, tasks = overfull
+            notes.append(f"executor {executor} ran {tasks} tasks at once, more than it has slots")
+        tasks = sum(stage.task_count for stage in log.stages)
+        if (outside := self.core.tasks_outside_stages()) > _OUTSIDE_MAX * tasks:
+            notes.append(
+                f"{outside:,} of {tasks:,} tasks began before their stage or ended after it"
+            )
+        if unread := [stage.id for stage in log.stages if self._read_more_than_written(stage)]:
+            stages = ", ".join(map(str, unread[:3]))
+            notes.append(f"stages ({stages}) read more of shuffles than the log says was written")
+        if (observed := self.observed) is not None and observed.coverage < COVERAGE_MIN:
+            notes.append(
+                f"the recordings hold {observed.coverage:.0%} of the shuffle bytes that the log "
+                "counts: other tasks are assumed to wait as long for a byte"
+            )
+        warnings = [("event-log", note) for note in notes]
+        if engines := self._engines():
+            warnings.append(
+                (
+                    "other-engine",
+                    f"{' and '.join(engines)} ran a part of it, whose spills and shuffles the log "
+                    "counts in part or not at all",
+                )
+            )
+        if log.properties.get("spark.shuffle.push.enabled") == "true":
+            warnings.append(
+                (
+                    "pushed-shuffle",
+                    "shuffle blocks are also pushed to shuffle services "
+                    "(spark.shuffle.push.enabled=true), which write and read them on their own "
+                    "nodes: the log does not count that",
+                )
+            )
+        return warnings
+
+    def _engines(self) -> list[str]:
+        properties = self.log.properties
+        named = (e for name, part, e in _ENGINES if part in properties.get(name, "").lower())
+        return sorted({*named, *self.log.plan_engines})
+
+    def _read_more_than_written(self, stage: Stage) -> bool:
+        written = [s.shuffle_write_bytes for s in self.log.stages if s.id in stage.parents]
+        return bool(written) and stage.shuffle_read_bytes > 1.01 * sum(written)
+
+    def check_local(self) -> None:
+        """EvidenceUnsuited where shuffles do not go to local storage."""
+        for name in ("spark.shuffle.manager", "spark.shuffle.sort.io.plugin.class"):
+            value = self.log.properties.get(name, "")
+            for mark, service in _REMOTE_SHUFFLES.items():
+                if any(mark in part for part in value.lower().split(".")):
+                    raise EvidenceUnsuited(
+                        f"{self.path}: its shuffles go to {service} ({name}={value}), not to local "
+                        "storage",
+                        "forecast the storage of that service from its own recording",
+                    )
+
+
+def read_application(
+    path: str | Path, on_progress: Callable[[int], None] | None = None
+) -> Application:
+    """The application of a log. InputError where it is damaged, or holds several or none."""
+    where = Path(path)
+    with reading(where, _HINT):
+        parts = list(_opened(str(path)))
+        core = _core.SparkApplication.read(parts, on_progress or (lambda _bytes: None))
+        log = msgspec.json.decode(core.to_json(), type=_Log)
+    if log.other_id is not None:
+        raise EvidenceMixed(
+            f"{where}: holds the applications {log.id} and {log.other_id}", "give one log at a time"
+        )
+    application = Application(where, log, core)
+    if not log.stages and not log.jobs and not log.damaged_lines and log.started_ms is not None:
+        state = "ran no job" if application.whole else "has run no job yet"
+        raise EvidenceUnsuited(f"{where}: the application {state}", _HINT)
+    if not log.stages:
+        lines = f", and {log.damaged_lines:,} damaged lines" if log.damaged_lines else ""
+        raise EvidenceDamaged(f"{where}: holds no stage of an application{lines}", _HINT)
+    if not any(stage.cpu_ns or stage.run_ms for stage in log.stages):
+        raise EvidenceUnsuited(f"{where}: its tasks have no metrics", _HINT)
+    return application
+
+
+def _opened(address: str) -> Iterator[Any]:
+    """Paths, or files of fsspec, of the parts in order."""
+    if not is_address(address):
+        path = Path(address)
+        if not path.is_dir():
+            yield path
+            return
+        names = parts_of([child.name for child in path.iterdir()])
+        if not names:
+            raise EvidenceMissing(f"{path}: the folder holds no parts of an event log", _HINT)
+        yield from (path / name for name in names)
+        return
+    with _listing(address):
+        files, root = open_filesystem(address)
+        if not files.isdir(root):
+            yield files.open(root, "rb")
+            return
+        children = {PurePosixPath(name).name: name for name in files.ls(root, detail=False)}
+        parts = parts_of(list(children))
+        if not parts:
+            raise EvidenceMissing(f"{address}: the folder holds no parts of an event log", _HINT)
+        for part in parts:
+            yield files.open(children[part], "rb")
+
+
+@contextmanager
+def _listing(address: str) -> Iterator[None]:
+    """Open objects within: InputError for what the store of an address refuses."""
+    try:
+        yield
+    except InputError:
+        raise
+    except FileNotFoundError as error:
+        raise PathMissing(f"{address}: there is no such file or folder", _HINT) from error
+    except Exception as error:
+        # The libraries of stores have errors of their own for missing credentials and rights.
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise FileUnreadable(
+            f"{address}: the store refuses it ({reason})",
+            "give this account the right to list the folder and to read its objects",
+        ) from error

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import EvidenceMixed, TimesUnknown
-from spillcast.evidence.spark.application import Application, ObservedTasks
+from spillcast.evidence.spark import Application, ObservedTasks
 from spillcast.recording.meta import Meta
 from spillcast.recording.recording import Recording
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError, NoTempIo, SelectionEmpty
-from spillcast.evidence.find import Evidence
+from spillcast.evidence.open import Evidence
 from spillcast.evidence.oracle.ash import ALL, Ash, Chosen, read_ash
 from spillcast.evidence.oracle.ash_profile import (
     check_single_execution,

@@ -14,7 +14,7 @@ from spillcast.errors import (
     TargetInvalid,
     TargetUnsuited,
 )
-from spillcast.evidence.find import find_evidence, traces_below
+from spillcast.evidence.open import find_evidence, traces_below
 from spillcast.forecast.oracle.evidence import (
     EventLatency,
     OracleEvidence,

@@ -203,8 +203,7 @@ def parse_progress(text: str) -> float:
 
 def _previous_calls(recording: Recording) -> Counts | str | None:
     """The mean of earlier calls of the statement, kept in the recording; or why it is not used."""
-    from spillcast.evidence.postgres.statement_rows import Row, merged, read_rows
-    from spillcast.evidence.postgres.statements import chosen, counts_of_row
+    from spillcast.evidence.postgres.statements import Row, chosen, counts_of_row, merged, read_rows
 
     path, kept = recording.path / FORMER_FILE, recording.documents.get(FORMER_FILE)
     try:
@@ -228,7 +227,7 @@ def _previous_calls(recording: Recording) -> Counts | str | None:
 
 def _read(path: Path) -> Plan | Recording | Counts:
     """The content of a file: a plan without counts, or a previous run."""
-    from spillcast.evidence.find import find_evidence
+    from spillcast.evidence.open import find_evidence
     from spillcast.evidence.postgres.document import read_documents
     from spillcast.evidence.postgres.plan import read_plan
     from spillcast.evidence.postgres.statements import read_statements

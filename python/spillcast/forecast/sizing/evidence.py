@@ -12,10 +12,8 @@ from spillcast.errors import (
     Refusal,
 )
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.find import find_evidence
-from spillcast.evidence.open import open_evidence
-from spillcast.evidence.postgres.statement_rows import Row, read_rows
-from spillcast.evidence.postgres.statements import counts_of_row
+from spillcast.evidence.open import find_evidence, open_evidence
+from spillcast.evidence.postgres.statements import Row, counts_of_row, read_rows
 from spillcast.forecast.ask import with_origin
 from spillcast.forecast.counted import workload_of_counts
 from spillcast.forecast.project import Projector, interval_of

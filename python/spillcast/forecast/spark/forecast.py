@@ -15,7 +15,7 @@ from statistics import NormalDist, fmean
 
 from spillcast import _core
 from spillcast.errors import NoTempIo, Refusal, TargetUnknown
-from spillcast.evidence.spark.application import Application
+from spillcast.evidence.spark import Application
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import (
     Forecast,

@@ -6,7 +6,7 @@ from math import ceil
 
 from spillcast import _core
 from spillcast.errors import EvidenceUnsuited
-from spillcast.evidence.spark.application import Application
+from spillcast.evidence.spark import Application
 from spillcast.forecast.question import Question
 
 #: What Spark keeps of the heap for itself, and its default for the share of the rest that sorts,

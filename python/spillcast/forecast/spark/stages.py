@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from spillcast.evidence.spark.application import Application, Stage
+from spillcast.evidence.spark import Application, Stage
 from spillcast.forecast.result import StageForecast
 
 #: Share of the slots that are idle during a stage from which on neither CPU nor storage binds it.

@@ -11,7 +11,7 @@ from typing import Any
 
 from spillcast.engines.registry import known_as
 from spillcast.errors import OptionConflict
-from spillcast.evidence.find import Evidence
+from spillcast.evidence.open import Evidence
 from spillcast.evidence.oracle.ash import ALL, Chosen
 from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
 from spillcast.profile import Profile, profile, timeline

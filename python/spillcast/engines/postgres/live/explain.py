@@ -20,7 +20,7 @@ from spillcast.engines.postgres.connection import (
 from spillcast.engines.postgres.live.sampler import SessionQuery
 from spillcast.errors import InputError, SpillcastError, StatementFailed, StatementRejected
 from spillcast.evidence.postgres.nodes import nodes_of
-from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER
+from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
 from spillcast.redaction import struck_document
 

@@ -32,10 +32,9 @@ from spillcast.engines.postgres.rank.snapshot import (
 )
 from spillcast.engines.ranking import Ranked, ServerRanking
 from spillcast.errors import OptionConflict
-from spillcast.evidence.find import kind_of
+from spillcast.evidence.open import kind_of
 from spillcast.evidence.postgres.logs import Logs, counted, read_logs
-from spillcast.evidence.postgres.statement_rows import read_rows
-from spillcast.evidence.postgres.statements import LOOKS_MIN
+from spillcast.evidence.postgres.statements import LOOKS_MIN, read_rows
 from spillcast.fleet.looks import keep_look
 from spillcast.recording.calibration import MachineCalibration, kept_calibration
 from spillcast.redaction import struck_text

@@ -23,7 +23,7 @@ from spillcast.engines.ranking import DatabaseSpill, ServerRanking
 from spillcast.errors import EvidenceIncomplete, SelectionEmpty
 from spillcast.evidence.postgres.logs import Logs, normal
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES
-from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER, Row
+from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, Row
 from spillcast.fleet.dataset import Dataset
 from spillcast.fleet.looks import (
     Grown,

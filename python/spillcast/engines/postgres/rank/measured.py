@@ -24,9 +24,8 @@ from spillcast.engines.postgres.rank.snapshot import (
     take_snapshot,
 )
 from spillcast.errors import OptionInvalid, SelectionEmpty, SessionEnded
-from spillcast.evidence.postgres.executed import Executed, executed_row
-from spillcast.evidence.postgres.statement_rows import HOW, Row, merged
-from spillcast.evidence.postgres.statements import ambiguous_rows
+from spillcast.evidence.postgres.plan import Executed
+from spillcast.evidence.postgres.statements import HOW, Row, ambiguous_rows, executed_row, merged
 from spillcast.gate import reading
 
 #: Constants, which pg_stat_statements has as $1, $2 and so on.

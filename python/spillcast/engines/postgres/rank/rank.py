@@ -13,8 +13,14 @@ from spillcast.evidence.counts import Counts, feasible_processes
 from spillcast.evidence.postgres.logs import Logs, TempFile, normal
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES, amount, nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan
-from spillcast.evidence.postgres.statement_rows import HOW, PER_GATHER, Row, merged
-from spillcast.evidence.postgres.statements import counts_of_row, processes_of
+from spillcast.evidence.postgres.statements import (
+    HOW,
+    PER_GATHER,
+    Row,
+    counts_of_row,
+    merged,
+    processes_of,
+)
 from spillcast.forecast import forecast
 from spillcast.forecast.counted import timed_on
 from spillcast.forecast.sizing import size

@@ -22,7 +22,7 @@ from spillcast.engines.ranking import DatabaseSpill, Live
 from spillcast.errors import EvidenceDamaged, ServerUnsuited
 from spillcast.evidence.postgres import MARK
 from spillcast.evidence.postgres.logs import Logs, logs_of
-from spillcast.evidence.postgres.statement_rows import MAINTENANCE, PER_GATHER
+from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER
 from spillcast.evidence.text import text_of
 from spillcast.fleet.looks import LOOK_SCHEMA, Look, growth, is_reset, key_of
 from spillcast.gate import json_of, reading

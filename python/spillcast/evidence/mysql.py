@@ -9,8 +9,14 @@ from typing import Any
 
 from spillcast.errors import EvidenceIncomplete, EvidenceUnsuited, NoTempIo
 from spillcast.evidence.choice import Selection
-from spillcast.evidence.counts import Bounds, Counts, OpCounts
-from spillcast.evidence.figures.figures import PROFILE, counts_of_figures, with_io_bounds
+from spillcast.evidence.counts import (
+    PROFILE,
+    Bounds,
+    Counts,
+    OpCounts,
+    counts_of_figures,
+    with_io_bounds,
+)
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values

@@ -10,9 +10,11 @@ from spillcast.document import key
 from spillcast.document import read as read_document
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo
 from spillcast.evidence.choice import Selection
-from spillcast.evidence.counts import Bounds, Counts, OpCounts
-from spillcast.evidence.figures.figures import (
+from spillcast.evidence.counts import (
     PROFILE,
+    Bounds,
+    Counts,
+    OpCounts,
     TempTimes,
     at_most,
     counts_of_figures,

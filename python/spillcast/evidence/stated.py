@@ -17,9 +17,8 @@ from spillcast.errors import (
     NoTempIo,
 )
 from spillcast.evidence.choice import Selection
-from spillcast.evidence.counts import Counts, OpCounts
-from spillcast.evidence.figures.figures import FIGURES, counts_of_figures
-from spillcast.evidence.figures.numbers import number_of
+from spillcast.evidence.counts import FIGURES, Counts, OpCounts, counts_of_figures
+from spillcast.evidence.numbers import number_of
 from spillcast.evidence.recognise import FOREIGN, WORD
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
