@@ -1,7 +1,7 @@
 """SQL Server from afar: actual execution plans, and rows of views of queries and of tempdb's files.
 
 A plan counts pages of 8 KiB that sorts and hashes wrote to tempdb and read back, and the longest
-waits of the query. It does not count operations: one moves a page up to an extent of eight.
+waits of the query. It does not count operations, which move from one page to 1 MiB.
 """
 
 import html
@@ -45,14 +45,19 @@ from spillcast.units import format_bytes
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-PAGE_BYTES, EXTENT_PAGES = 8192, 8
+PAGE_BYTES = 8192
+#: The most that one operation moves: a gather write of 2016 and later; a read-ahead moves up to 64.
+OPERATION_PAGES_MAX = 128
 HOW = "make it with SET STATISTICS XML ON, or with Include Actual Execution Plan in SSMS"
 DETAILS = "SQL Server 2016 and later write the pages of a spill into an actual plan"
 LATENCY = "name the storage of tempdb with --from, or give sys.dm_io_virtual_file_stats"
 OPERATIONS = "two snapshots of sys.dm_io_virtual_file_stats, around the query, count operations"
 #: Waits for I/O on what a sort or a hash spilled, and waits that may have been for that.
 SPILL_WAIT = "IO_COMPLETION"
-POSSIBLE_WAITS = ("SLEEP_TASK", "PAGEIOLATCH_SH", "PAGEIOLATCH_EX", "PAGEIOLATCH_UP")
+POSSIBLE_WAITS = (
+    *("SLEEP_TASK", "WRITE_COMPLETION"),
+    *("PAGEIOLATCH_SH", "PAGEIOLATCH_EX", "PAGEIOLATCH_UP"),
+)
 _SHOWPLAN = re.compile(r"<ShowPlanXML\b.*?</ShowPlanXML>", re.DOTALL)
 _DETAILS = {"SortSpillDetails", "HashSpillDetails", "ExchangeSpillDetails"}
 _WARNINGS = {"SpillToTempDb", "SpillOccurred", *_DETAILS}
@@ -69,6 +74,7 @@ class Spilled:
     elapsed_s: float
     cpu_s: float | None
     threads: int
+    parallelism: int
     #: 0 where only a warning says that it spilled.
     read_pages: int
     written_pages: int
@@ -126,20 +132,26 @@ def _statements(root: "Element", path: Path) -> Iterator[Spilled]:
         if _tag(statement).startswith("Stmt"):
             for inner in ("", "{*}Condition/", "{*}CursorPlan/{*}Operation/"):
                 for plan in statement.iterfind(f"{inner}{{*}}QueryPlan"):
-                    warnings = [
-                        warning for its in plan.iterfind(".//{*}Warnings") for warning in its
+                    spills = [
+                        (operator, [its for its in warnings if _tag(its) in _WARNINGS])
+                        for operator in plan.iterfind(".//{*}RelOp")
+                        for warnings in operator.iterfind("{*}Warnings")
                     ]
                     executed = plan.find(".//{*}RunTimeInformation") is not None
-                    if executed and _WARNINGS & set(map(_tag, warnings)):
+                    if executed and any(warnings for _, warnings in spills):
                         text = struck_text(" ".join((statement.get("StatementText") or "").split()))
-                        yield _statement(plan, warnings, text, path)
+                        yield _statement(plan, spills, text, path)
 
 
 def _tag(element: "Element") -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _statement(plan: "Element", warnings: Sequence["Element"], text: str, path: Path) -> Spilled:
+def _statement(
+    plan: "Element", spills: Sequence[tuple["Element", list["Element"]]], text: str, path: Path
+) -> Spilled:
+    """A plan's counts; ``spills`` are its operators with their warnings of spills."""
+
     def number(element: "Element | None", name: str) -> int | None:
         value = None if element is None else element.get(name)
         if value is not None and (not re.fullmatch(r"\d{1,18}", value) or int(value) > COUNT_MAX):
@@ -150,24 +162,33 @@ def _statement(plan: "Element", warnings: Sequence["Element"], text: str, path: 
         return (number(wait, "WaitTimeMs") or 0) / 1e3, number(wait, "WaitCount") or 0
 
     written = read = threads = 0
-    for spill in warnings:
-        threads = max(threads, number(spill, "SpilledThreadCount") or 0)
-        if _tag(spill) in _DETAILS:
-            pages = number(spill, "WritesToTempDb") or 0
-            written += pages
-            # An exchange reads back what it wrote, and does not count it.
-            read += pages if (back := number(spill, "ReadsFromTempDb")) is None else back
+    for operator, warnings in spills:
+        threads = max([threads, *(number(its, "SpilledThreadCount") or 0 for its in warnings)])
+        details = [its for its in warnings if _tag(its) in _DETAILS]
+        writes = sum(number(its, "WritesToTempDb") or 0 for its in details)
+        # An exchange reads back what it wrote, and does not count it.
+        back = [number(its, "ReadsFromTempDb") for its in details]
+        reads = writes if None in back else sum(pages or 0 for pages in back)
+        # A sort in batch mode counts the pages of one pass there, and of all passes here.
+        counters = operator.findall("{*}RunTimeInformation/{*}RunTimeCountersPerThread")
+        names = ("ActualPhysicalReads", "ActualReadAheads")
+        all_reads = sum(number(its, name) or 0 for its in counters for name in names)
+        if reads and all_reads > reads:
+            writes, reads = round(writes * all_reads / reads), all_reads
+        written, read = written + writes, read + reads
     times, waits = plan.find("{*}QueryTimeStats"), plan.find("{*}WaitStats")
     counters = plan.iterfind("{*}RelOp/{*}RunTimeInformation/{*}RunTimeCountersPerThread")
     elapsed_ms = number(times, "ElapsedTime")
     if elapsed_ms is None:
         elapsed_ms = max((number(its, "ActualElapsedms") or 0 for its in counters), default=0)
     cpu_ms, grant = number(times, "CpuTime"), plan.find("{*}MemoryGrantInfo")
+    parallelism = number(plan, "DegreeOfParallelism") or 1
     return Spilled(
         text=text,
         elapsed_s=elapsed_ms / 1e3,
         cpu_s=None if cpu_ms is None else cpu_ms / 1e3,
-        threads=threads or number(plan, "DegreeOfParallelism") or 1,
+        threads=threads or parallelism,
+        parallelism=max(threads, parallelism),
         read_pages=read,
         written_pages=written,
         waits=None if waits is None else {w.get("WaitType", ""): waited(w) for w in waits},
@@ -190,18 +211,19 @@ def _counts_of_plan(
             f"the query was granted {format_bytes(run.granted_kib << 10)} of memory{used}; a "
             "larger grant spills less: correct the row estimates, or raise MIN_GRANT_PERCENT"
         )
-    upper_s = (selection.elapsed_s or run.elapsed_s) * run.threads
-    lower_s, reason, waits = 0.0, "the plan has no waits", 0
-    if run.waits is not None:
-        lower_s, waits = run.waits.get(SPILL_WAIT, (0.0, 0))
-        possible_s = sum(run.waits.get(name, (0.0, 0))[0] for name in POSSIBLE_WAITS)
-        if not waits:
-            # Waits that are not listed are shorter than each that is.
-            possible_s += min((waited_s for waited_s, _ in run.waits.values()), default=0.0)
-        lower_s, upper_s = min(lower_s, upper_s), min(lower_s + possible_s, upper_s)
-        reason = f"{SPILL_WAIT} is for spills; other waits may have been for tempdb, too"
-    elif run.cpu_s is not None:
-        upper_s = max(upper_s - run.cpu_s, 0.0)
+    elapsed_s = selection.elapsed_s or run.elapsed_s
+    listed = run.waits or {}
+    lower_s, waits = listed.get(SPILL_WAIT, (0.0, 0))
+    upper_s = lower_s + sum(listed.get(name, (0.0, 0))[0] for name in POSSIBLE_WAITS)
+    reason = f"{SPILL_WAIT} is for spills; other waits may have been for tempdb, too"
+    if not waits:
+        # Of spills in batch mode no wait is listed: what is left of the elapsed time may be theirs.
+        others_s = sum(waited_s for waited_s, _ in listed.values()) - upper_s
+        busy_s = (run.cpu_s or 0.0) + others_s
+        upper_s = max(upper_s, elapsed_s * run.parallelism - busy_s)
+        reason = "the plan lists no wait for a spill"
+    upper_s = min(upper_s, elapsed_s * run.threads)
+    lower_s = min(lower_s, upper_s)
     return _with_bounds(
         path,
         selection,
@@ -227,9 +249,9 @@ def _with_bounds(
     waits: int = 0,
     **more: Any,
 ) -> Counts:
-    """Counts of pages read and written, by at least so many operations as there were waits."""
+    """Counts of pages read and written, by at least as many operations as there were waits."""
     total_s, total_pages = middle(time), sum(pages)
-    lower = min(max(total_pages / EXTENT_PAGES, waits), total_pages)
+    lower = min(max(total_pages / OPERATION_PAGES_MAX, waits), total_pages)
 
     def moved(operations: float) -> tuple[OpCounts, OpCounts]:
         reads, writes = (
@@ -252,7 +274,9 @@ def _with_bounds(
         time_bounds=time if time.lower < time.upper else None,
         **more,
     )
-    reason = "SQL Server counts pages, and an operation moves one to eight"
+    reason = (
+        f"SQL Server counts pages, and an operation moves from 1 to {OPERATION_PAGES_MAX} of them"
+    )
     return with_io_bounds(counts, moved(lower), moved(total_pages), reason, OPERATIONS)
 
 
