@@ -231,6 +231,16 @@ def test_the_share_of_temp_io_is_that_of_its_bounds(figures):
     assert f"0 % to {upper} %" in verdict([forecast(counts, resolve("latency:1ms", counts))]).text
 
 
+def test_a_report_of_an_instance_is_not_called_a_query(figures):
+    for text, selection, is_query in (
+        (oracle_reports.awr(), {}, False),
+        (oracle_reports.awr(), {"sql_id": oracle_reports.SQL_ID}, True),
+    ):
+        counts = figures(text, **selection)
+        words = verdict([forecast(counts, resolve("latency:1ms", counts))]).text
+        assert ("this query" in words, "all sessions" in words) == (is_query, not is_query)
+
+
 def test_monitor_does_not_take_db_time_for_elapsed_time(figures):
     text = monitor_reports.text(database_s=3092)
     text = "\n".join(line for line in text.splitlines() if "Duration" not in line)

@@ -145,6 +145,8 @@ class Counts:
     held_bytes: int = 0
     files: int = 1
     statement: Statement | None = None
+    #: What the counts are of, within a sentence, where that is not one query.
+    subject: str | None = None
     #: What a wait costs on the machine.
     calibration: MachineCalibration | None = None
     #: What the source does not contain, in sentences.

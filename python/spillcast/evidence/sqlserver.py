@@ -60,6 +60,7 @@ POSSIBLE_WAITS = (
 )
 _SHOWPLAN = re.compile(r"<ShowPlanXML\b.*?</ShowPlanXML>", re.DOTALL)
 _DETAILS = {"SortSpillDetails", "HashSpillDetails", "ExchangeSpillDetails"}
+_COUNTERS = "{*}RunTimeInformation/{*}RunTimeCountersPerThread"
 _WARNINGS = {"SpillToTempDb", "SpillOccurred", *_DETAILS}
 
 
@@ -170,14 +171,15 @@ def _statement(
         back = [number(its, "ReadsFromTempDb") for its in details]
         reads = writes if None in back else sum(pages or 0 for pages in back)
         # A sort in batch mode counts the pages of one pass there, and of all passes here.
-        counters = operator.findall("{*}RunTimeInformation/{*}RunTimeCountersPerThread")
         names = ("ActualPhysicalReads", "ActualReadAheads")
-        all_reads = sum(number(its, name) or 0 for its in counters for name in names)
+        all_reads = sum(
+            number(its, name) or 0 for its in operator.iterfind(_COUNTERS) for name in names
+        )
         if reads and all_reads > reads:
             writes, reads = round(writes * all_reads / reads), all_reads
         written, read = written + writes, read + reads
     times, waits = plan.find("{*}QueryTimeStats"), plan.find("{*}WaitStats")
-    counters = plan.iterfind("{*}RelOp/{*}RunTimeInformation/{*}RunTimeCountersPerThread")
+    counters = plan.iterfind(f"{{*}}RelOp/{_COUNTERS}")
     elapsed_ms = number(times, "ElapsedTime")
     if elapsed_ms is None:
         elapsed_ms = max((number(its, "ActualElapsedms") or 0 for its in counters), default=0)
@@ -386,6 +388,7 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
         threads=most,
         processes_bounds=Bounds(fewest, most, "the view has no sessions"),
         engine=ObservedEngine("sqlserver"),
+        subject="the interval between the snapshots" if len(paths) == 2 else None,
         notes=["the view counts the I/O of all sessions on tempdb"],
     )
 

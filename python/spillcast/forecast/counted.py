@@ -79,6 +79,7 @@ def _workload(counts: Counts) -> Workload:
             processes_unknown=counts.processes_bounds is not None,
         ),
         statement=counts.of_statement,
+        subject=counts.subject,
         plan=plan_spills_of(counts),
     )
 

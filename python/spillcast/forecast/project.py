@@ -192,6 +192,7 @@ class Projector:
             refused=None,
             part=workload.part,
             recorded_s=recorded_s,
+            subject=workload.subject,
             to_come=workload.min_remaining if remaining is None else remaining.summary(),
             warm=_warm(baseline, None),
             spill_spread=workload.spill_spread,

@@ -252,6 +252,8 @@ class Forecast(Tabular):
     part: Part | None = later()
     #: What was recorded of a whole that the numbers are for; None for all of it.
     recorded_s: float | None = later()
+    #: What the numbers are for, within a sentence, where that is not one query.
+    subject: str | None = later()
     #: What remains of a query that was recorded in part, where something tells it.
     to_come: Remaining | None = later()
     #: What was run on the target itself.
@@ -348,7 +350,8 @@ class Forecast(Tabular):
         low, high = (format_duration(s) for s in self.interval_s)
         then = format_duration(self.forecast_s)
         if self.part is None:
-            sentence = f"On {self.target} this run would take about {then} instead of {today}"
+            run = self.subject or "this run"
+            sentence = f"On {self.target} {run} would take about {then} instead of {today}"
             sentence += recorded_words(self.recorded_s)
         else:
             sentence = f"{self.part.words}: on {self.target} this part would take about {then}"

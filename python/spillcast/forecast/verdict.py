@@ -205,7 +205,8 @@ def _kind(query: Forecast) -> Kind:
 
 def _where(query: Forecast, kind: Kind) -> str:
     """Where the time goes, in a sentence."""
-    of = "this part" if query.part is not None else f"this query{recorded_words(query.recorded_s)}"
+    of = query.subject or f"this query{recorded_words(query.recorded_s)}"
+    of = of if query.part is None else "this part"
     times_s = temp_s(query), _term_s(query, DATA_READS)
     temp, data = (_percent(_share(query, s)) for s in times_s)
     moved, comma = _moved(query), "," if "," in of else ""

@@ -195,6 +195,8 @@ class Workload:
     host: str | None = None
     quality: Quality = Quality()
     statement: Statement | None = None
+    #: What the workload is, within a sentence, where that is not one query.
+    subject: str | None = None
     plan: PlanSpills | None = None
     #: The workload at each bound of ``quality.unknown``.
     at_bounds: "Sequence[Workload]" = ()

@@ -261,8 +261,9 @@ def _forecast_parts(
 def _bounds(forecast: Forecast) -> str:
     """The sentence of a forecast that has bounds only."""
     low, high = map(format_duration, forecast.interval_s or (0.0, 0.0))
+    run = forecast.subject or "this run"
     return (
-        f"On {forecast.target} this run would take {low} to {high} instead of "
+        f"On {forecast.target} {run} would take {low} to {high} instead of "
         f"{format_duration(forecast.baseline_s)}. Its temp I/O, whose time was not measured:"
     )
 

@@ -136,6 +136,7 @@ def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
         writes=writes,
         time_bounds=times.within,
         cpu_s=report.cpu_s,
+        subject="the DB time of all sessions",
         notes=notes,
     )
 

@@ -208,6 +208,7 @@ def read_shares(paths: Sequence[Path], selection: Selection) -> Counts:
         reads=reads,
         writes=writes,
         time_bounds=Bounds(low_s, 2 * total_s - low_s, "shares of samples, rounded", HOW_SHARES),
+        subject="the time of all sessions",
         notes=["this is for the time of all sessions together, as far as samples tell it"],
     )
     return estimate.bounds(counts, HOW_SHARES)
