@@ -6,6 +6,7 @@ import pytest
 
 import made_up
 from cases import cases
+from spillcast.explained import explained
 from spillcast.forecast import Warned
 from spillcast.forecast.verdict import priced
 from spillcast.report.forecast import forecast_page
@@ -91,3 +92,11 @@ def test_details_tell_each_case_and_what_to_do():
     assert text.count("a busy machine") == 1
     assert "  warning: nothing was measured (not-measured)" in text
     assert "  to do: nvme: mount it" in text
+
+
+def test_an_unknown_time_of_temp_io_names_the_next_step_with_and_without_details():
+    unknown = Warned("time-unknown", "how long temp I/O took is not known")
+    step = " ".join(explained()["time-unknown"].next_step.split()[:6])
+    for in_full in (False, True):
+        page = forecast_page([forecast("nvme", 28.0, unknown)], in_full=in_full)
+        assert " ".join(page.text(120).split()).count(step) == 1

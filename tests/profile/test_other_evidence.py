@@ -12,11 +12,15 @@ from cases import cases
 from evidence import known, table
 from harness import only_line, spillcast
 from oracle_files import READ, WRITE
-from spillcast.errors import QueryInvalid
+from spillcast.cache.evidence import read_requests
+from spillcast.errors import OptionConflict, QueryInvalid
+from spillcast.evidence.open import find_evidence
 from spillcast.profile import profile
 from spillcast.profile.sql import run_sql
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
+from spillcast.report.html.inputs import Inputs
+from spillcast.report.html.runs import add_runs
 from spillcast.storage.source import ASSUMED
 from text_plan import TEXT_PLAN
 
@@ -49,6 +53,20 @@ def test_names_of_a_query_are_checked_before_samples_are_read(example, monkeypat
     monkeypatch.setattr("spillcast.evidence.oracle.ash.read_ash", pytest.fail)
     with pytest.raises(QueryInvalid, match=r"nope|nowhere|Parser"):
         run_sql(query, [str(example / "ash.csv")])
+
+
+@cases(
+    "read",
+    [
+        lambda path: profile(path, lenient=True),
+        lambda path: run_sql("from waits", [path], lenient=True),
+        lambda path: read_requests([path], lenient=True),
+        lambda path: add_runs(Inputs(), find_evidence([path]), lenient=True),
+    ],
+)
+def test_reading_leniently_is_refused_without_a_trace(read, spilled):
+    with pytest.raises(OptionConflict):
+        read(str(spilled.path))
 
 
 def test_a_recording_is_added_up(spilled):

@@ -12,12 +12,13 @@ from spillcast.errors import (
     EvidenceDamaged,
     EvidenceMixed,
     EvidenceUnsuited,
+    OptionConflict,
     OptionInvalid,
     PathMissing,
     SelectionEmpty,
     first_line,
 )
-from spillcast.evidence.open import find_evidence
+from spillcast.evidence.open import Evidence, find_evidence
 from spillcast.gate import check_kind, damaged
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
@@ -76,27 +77,30 @@ def read_requests(
     for path in paths:
         check_kind(path)
     general = [path for path in paths if "oraclegeneral" in path.name.lower()]
+    of_csv = any(is_csv(path) for path in paths)
+    of_counts = bool(paths) and all(is_observed(path) for path in paths)
+    evidence = Evidence() if general or of_csv or of_counts else find_evidence(arguments)
+    if lenient and not evidence.traces:
+        raise OptionConflict("--lenient is for traces")
     if general:
         if len(paths) > 1:
             raise EvidenceMixed("an oracleGeneral file is a whole trace: give it alone")
         return _oracle_general(general[0], line_bytes)
-    if any(is_csv(path) for path in paths):
+    if of_csv:
         rows = read_csv(paths)
-    elif paths and all(is_observed(path) for path in paths):
+    elif of_counts:
         rows = read_observed(paths)
+    elif evidence.only_waits() == "recordings":
+        if len(evidence.recordings) > 1:
+            raise EvidenceMixed("several recordings were given", "simulate one at a time")
+        rows = of_recording(Recording.open(evidence.recordings[0]))
+    elif evidence.traces:
+        rows = of_traces(evidence.traces, block_bytes, lenient=lenient)
     else:
-        evidence = find_evidence(arguments)
-        if evidence.only_waits() == "recordings":
-            if len(evidence.recordings) > 1:
-                raise EvidenceMixed("several recordings were given", "simulate one at a time")
-            rows = of_recording(Recording.open(evidence.recordings[0]))
-        elif evidence.traces:
-            rows = of_traces(evidence.traces, block_bytes, lenient=lenient)
-        else:
-            raise EvidenceUnsuited(
-                "samples and statistics contain no offsets: they do not show what was read again",
-                "give traces, a recording, a CSV file with offsets, or an oracleGeneral file",
-            )
+        raise EvidenceUnsuited(
+            "samples and statistics contain no offsets: they do not show what was read again",
+            "give traces, a recording, a CSV file with offsets, or an oracleGeneral file",
+        )
     line_bytes = line_bytes or LINE_BYTES
     return Requests(rows.requests(line_bytes), line_bytes, rows.objects, rows.notes)
 

@@ -37,6 +37,8 @@ NAMED = 0.1
 #: ``memory``: the page cache holds the temp files; ``other``: no storage for temp files helps;
 #: ``none``: no target has a number.
 Kind = Literal["storage", "partly", "data", "memory", "other", "none"]
+#: Warnings of evidence with only bounds of the time of temp I/O.
+TIME_UNKNOWN = frozenset({"time-unknown", "io-unknown"})
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,7 @@ def _where(query: Forecast, kind: Kind) -> str:
 
 def unknown_share(query: Forecast) -> str | None:
     """The parts of the time that temp I/O may be, where only bounds of it are known."""
-    if not {"time-unknown", "io-unknown"} & {warned.code for warned in query.warnings}:
+    if TIME_UNKNOWN.isdisjoint(warned.code for warned in query.warnings):
         return None
     # An interval also holds what the model may be wrong by.
     bounds_s = query.ceiling_bounds_s or query.ceiling_interval_s

@@ -50,6 +50,8 @@ def profile(
         raise OptionConflict("--temp is for recordings")
     if block_bytes is not None and kind not in {"traces", "ash"}:
         raise OptionConflict("--block is for traces")
+    if lenient and not files.traces:
+        raise OptionConflict("--lenient is for traces")
     window = _window(chosen, kind)
     if ROW_SOURCE in by:
         from spillcast.profile.row_sources import by_row_source

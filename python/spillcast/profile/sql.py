@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from spillcast.errors import EvidenceMixed, QueryInvalid, first_line
+from spillcast.errors import EvidenceMixed, OptionConflict, QueryInvalid, first_line
 from spillcast.evidence.open import Evidence, find_evidence
 from spillcast.evidence.oracle.trace import TABLES, Progress
 from spillcast.evidence.text import repeated_words
@@ -29,6 +29,8 @@ def run_sql(
     ``say`` reports files that were given twice and count once.
     """
     resolved = find_evidence(evidence)
+    if lenient and not resolved.traces:
+        raise OptionConflict("--lenient is for traces")
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         try:
             files = _register(connection, resolved, query, on_progress)

@@ -16,6 +16,7 @@ from spillcast.forecast.result import (
     SupposedExecutors,
 )
 from spillcast.forecast.verdict import (
+    TIME_UNKNOWN,
     forecasts_document,
     rank,
     ranked,
@@ -68,7 +69,7 @@ def forecast_page(
         parts.append(Words([f"  {text}" for text in spilled_sentences(first.spilled)]))
     parts += to_come_parts(first)
     parts.append(Words([f"  to do: {step}" for step in advice(order)]))
-    if warnings := _notes(order):
+    if warnings := _notes(order, in_full=in_full):
         parts.append(Words([*warnings, *([] if in_full else [MORE])]))
     return Page(
         [*parts, *(details(order) if in_full else [])],
@@ -169,8 +170,11 @@ def _remark(forecast: Forecast) -> str:
     return ", ".join(lines)
 
 
-def _notes(order: Sequence[Forecast]) -> list[str]:
-    """A line for each warning, with its targets where not common; and why one is refused."""
+def _notes(order: Sequence[Forecast], *, in_full: bool) -> list[str]:
+    """A line for each warning, with its targets where not common; and why one is refused.
+
+    What to do about an unknown time of temp I/O follows, unless the details say it.
+    """
     common = [warning.code for warning in common_warnings(order)]
     titles: dict[str, list[str]] = {code: [] for code in common}
     for forecast in order:
@@ -181,6 +185,8 @@ def _notes(order: Sequence[Forecast]) -> list[str]:
     for code, targets in titles.items():
         of = "" if len(targets) in (0, len(order)) else f": {', '.join(dict.fromkeys(targets))}"
         lines.append(f"  warning: {title_of(code)} ({code}){of}")
+        if code in TIME_UNKNOWN and not in_full:
+            lines.append(f"    next: {explained()[code].next_step}")
     if any(forecast.forecast_s is not None for forecast in order):
         lines += [
             f"  no number for {forecast.target}: {forecast.refused}"

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from spillcast.forecast.result import ZERO_LATENCY
 from spillcast.forecast.sizing import WORTH
 from spillcast.forecast.sizing.result import Knob, SizeRow, Sizing
+from spillcast.report.forecast import NO_LATENCY, NOW
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.table import Column, Table
 from spillcast.units import format_duration, interval_name
-
-#: Names of what needs no purchase.
-TODAY = "today"
 
 
 def size_page(sizing: Sizing) -> Page:
@@ -39,7 +36,10 @@ def answer_text(sizing: Sizing) -> str:
     """The chosen storage with its price and time, or what the fastest storage would leave."""
     chosen, today = sizing.chosen, format_duration(sizing.baseline_s)
     if chosen is None:
-        return f"Zero-latency storage would leave {format_duration(sizing.ceiling_s)} of {today}."
+        left = format_duration(sizing.ceiling_s)
+        if sizing.ceiling_interval_s is not None:
+            left += f" ({' to '.join(map(format_duration, sizing.ceiling_interval_s))})"
+        return f"Zero-latency storage would leave {left} of {today}."
     limit = "" if sizing.within_s is None else f" within {format_duration(sizing.within_s)}"
     lead = f"Cheapest{limit or f' with {100 * WORTH:.0f} % of the largest saving'}"
     bounds = " to ".join(map(format_duration, chosen.interval_s))
@@ -76,10 +76,13 @@ def frontier_table(sizing: Sizing) -> Table:
         Column("", None, "words", spare=3),
     ]
     rows = [_cells(row, sizing, keys, saved) for row in sizing.frontier]
-    limits = [(TODAY, sizing.baseline_s)]
+    limits = [(NOW, sizing.baseline_s, None)]
     if not sizing.bounds_only:
-        limits.append((ZERO_LATENCY, sizing.ceiling_s))
-    rows += [[name, *[None] * len(keys), None, s, None, *[None] * saved, ""] for name, s in limits]
+        limits.append((NO_LATENCY, sizing.ceiling_s, sizing.ceiling_interval_s))
+    rows += [
+        [name, *[None] * len(keys), None, elapsed_s, interval_s, *[None] * saved, ""]
+        for name, elapsed_s, interval_s in limits
+    ]
     return Table(columns, rows)
 
 

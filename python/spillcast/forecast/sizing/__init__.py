@@ -76,10 +76,11 @@ def size(
         knobs = list(_knobs(best.product, best.settings, chosen))
         if len(statements) == 1:
             binding = statements[0].projector.binding(best.product.storage(best.settings))
-    ceilings_s = [statement.projector.zero_latency.forecast_s for statement in statements]
+    limits = [statement.limit for statement in statements]
     sizing = Sizing(
         baseline_s=search.mean([statement.baseline_s for statement in statements]),
-        ceiling_s=search.mean(ceilings_s),
+        ceiling_s=search.mean([limit.ceiling_s for limit in limits]),
+        ceiling_interval_s=limits[0].ceiling_interval_s if len(limits) == 1 else None,
         within_s=within_s,
         confidence=confidence,
         currency=prices.currency,
@@ -106,7 +107,9 @@ def size(
         forecasts=search.forecasts,
     )
     wide = dict.fromkeys(c.name.partition("?")[0] for c, row in thinned if row is None)
-    return replace(sizing, notes=list(_notes(sizing, max(ceilings_s), list(wide))))
+    return replace(
+        sizing, notes=list(_notes(sizing, max(limit.ceiling_s for limit in limits), list(wide)))
+    )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from spillcast.errors import (
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.evidence.postgres.statements import Row, counts_of_row, read_rows
-from spillcast.forecast.ask import with_origin
+from spillcast.forecast.ask import LIMIT, ask, with_origin
 from spillcast.forecast.counted import workload_of_counts
 from spillcast.forecast.project import Projector, interval_of
 from spillcast.forecast.question import Question
@@ -74,13 +74,17 @@ def statements_of(
             statements += sized_rows(path, read_rows(path), timed=timed, runs_per_day=runs_per_day)
             continue
         run = with_origin(open_evidence(evidence, question.selection), question)
+        limit = None
         if isinstance(run, Counts):
             workload = workload_of_counts(run)
         else:
             run.need_io()
             is_large = run.meta.raw.rows > WHOLE_MAX
             workload, _ = read_workload(run, question, WAITS_MAX if is_large else None)
-        statements.append(Sized(Projector(workload), runs_per_day, workload.name))
+            if is_large:
+                [(limit, _)] = ask(run, [LIMIT], question)
+        projector = Projector(workload)
+        statements.append(Sized(projector, runs_per_day, workload.name, limit_of_all_waits=limit))
     return statements
 
 

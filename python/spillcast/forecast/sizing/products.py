@@ -13,8 +13,9 @@ from math import ceil, inf
 from spillcast.errors import Refusal
 from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE, Outcome
 from spillcast.forecast.project import Projector
+from spillcast.forecast.projection import ZERO_LATENCY_STORAGE
 from spillcast.forecast.question import CONFIDENCE
-from spillcast.forecast.result import Interval
+from spillcast.forecast.result import Forecast, Interval
 from spillcast.forecast.sizing.result import SizeRow
 from spillcast.storage.catalogue.formulas import GIB, settled
 from spillcast.storage.catalogue.prices import Prices, provider_of
@@ -42,11 +43,20 @@ class Sized:
     name: str = ""
     #: Its calls in an export, by which statements are weighted where their runs are not known.
     calls: float | None = None
+    #: The forecast for zero-latency storage from all waits, if the search uses a sample of them.
+    limit_of_all_waits: Forecast | None = None
 
     @cached_property
     def baseline_s(self) -> float:
         """Its elapsed time today."""
         return self.projector.workload.total_s
+
+    @cached_property
+    def limit(self) -> Forecast:
+        """The forecast for zero-latency storage."""
+        return self.limit_of_all_waits or self.projector.forecast(
+            ZERO_LATENCY_STORAGE, explain=False
+        )
 
     @property
     def weight(self) -> float:

@@ -53,8 +53,9 @@ class Sizing:
     """What to buy: the chosen row, the frontier, and what no storage does."""
 
     baseline_s: float
-    #: The time on zero-latency storage.
+    #: The time on zero-latency storage, and of a single statement its interval.
     ceiling_s: float
+    ceiling_interval_s: Interval | None
     within_s: float | None
     confidence: float
     currency: str

@@ -47,6 +47,8 @@ def add_runs(
     """
     if temp_dirs and not evidence.recordings:
         raise OptionConflict("--temp is for recordings")
+    if lenient and not evidence.traces:
+        raise OptionConflict("--lenient is for traces")
     for path in evidence.recordings:
         inputs.runs.append(_of_recording(with_temp(Recording.open(path), temp_dirs)))
     # Samples cover the run; traces, where both are given, a minute of it.
