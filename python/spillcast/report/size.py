@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
+from spillcast.forecast.result import Interval
 from spillcast.forecast.sizing import WORTH
 from spillcast.forecast.sizing.result import Knob, SizeRow, Sizing
 from spillcast.report.forecast import NO_LATENCY, NOW
@@ -76,7 +77,7 @@ def frontier_table(sizing: Sizing) -> Table:
         Column("", None, "words", spare=3),
     ]
     rows = [_cells(row, sizing, keys, saved) for row in sizing.frontier]
-    limits = [(NOW, sizing.baseline_s, None)]
+    limits: list[tuple[str, float, Interval | None]] = [(NOW, sizing.baseline_s, None)]
     if not sizing.bounds_only:
         limits.append((NO_LATENCY, sizing.ceiling_s, sizing.ceiling_interval_s))
     rows += [
