@@ -29,8 +29,8 @@ from spillcast.calibrated import (
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.workload import KINDS
 from spillcast.lab.case import Case
+from spillcast.report.checks import share
 from spillcast.report.table import markdown_table, paragraph
-from spillcast.report.verify import share
 from spillcast_lab.summary import of_evidence
 
 #: Levels whose quantiles are kept.

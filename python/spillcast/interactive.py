@@ -154,8 +154,8 @@ class Run:
         the recording cannot be read; needs the extra ``spillcast[report]``.
         """
         from spillcast.evidence.open import find_evidence
+        from spillcast.report.html.evidence import add_runs
         from spillcast.report.html.inputs import Inputs
-        from spillcast.report.html.runs import add_runs
         from spillcast.report.html.write import write_report
 
         page = Inputs()

@@ -18,7 +18,7 @@ from spillcast import cli
 from spillcast.fleet.ingest import ingest
 from spillcast.lab.demo import Demo
 from spillcast.lab.truth_file import read_truth
-from spillcast.report.verify import demo_page
+from spillcast.report.checks import demo_page
 
 CASES = Path(__file__).parents[2] / "docs" / "accuracy" / "cases.parquet"
 WIDTHS = (60, 80, 120, 200)

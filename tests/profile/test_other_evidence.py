@@ -19,8 +19,8 @@ from spillcast.profile import profile
 from spillcast.profile.sql import run_sql
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
+from spillcast.report.html.evidence import add_runs
 from spillcast.report.html.inputs import Inputs
-from spillcast.report.html.runs import add_runs
 from spillcast.storage.source import ASSUMED
 from text_plan import TEXT_PLAN
 

@@ -13,7 +13,7 @@ from look_files import three_weeks
 from oracle_files import ROOT, blocks, make_example, write_trace
 from spillcast.profile import Profile, profile
 from spillcast.profile.result import bare_row
-from spillcast.report.openmetrics import openmetrics_text
+from spillcast.report.export import openmetrics_text
 
 
 def families(text):

@@ -16,7 +16,7 @@ from large_recording import write_large_recording
 from spillcast.recording.meta import Meta, ObservedEngine
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS
 from spillcast.recording.writer import RecordingWriter
-from spillcast.report.perfetto import trace_text
+from spillcast.report.export import trace_text
 
 PHASES = {"X", "M", "C", "s", "f", "i"}
 

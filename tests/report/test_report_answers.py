@@ -20,10 +20,10 @@ from spillcast.forecast import Forecast
 from spillcast.forecast.verdict import ranked, verdict
 from spillcast.profile import timeline
 from spillcast.recording import Recording
+from spillcast.report.html import runs
 from spillcast.report.html.axes import clock, duration_ticks
 from spillcast.report.html.inputs import Inputs
 from spillcast.report.html.page import Cells
-from spillcast.report.html.sections import runs
 from spillcast.report.html.write import compose
 
 SAID = {

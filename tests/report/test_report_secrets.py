@@ -15,9 +15,9 @@ from oracle_files import HEADER, READ, blocks, write_trace
 from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep, save
 from spillcast.engines.ranking import DatabaseSpill, Gain, Ranked, ServerRanking
 from spillcast.evidence.open import find_evidence
+from spillcast.report.html.evidence import add_runs
 from spillcast.report.html.inputs import Inputs
 from spillcast.report.html.redact import FIGURES, Redactor, redacted
-from spillcast.report.html.runs import add_runs
 
 SQL = "select name from customers where iban = 'DE02120300000000202051' and note <> '<b>'"
 SCRIPT = "select '<script>window.ran = 1</script><img src=x onerror=window.ran=2>' from \"t&amp;\""
@@ -187,7 +187,7 @@ class Planted:
 
 
 def everywhere(tree, planted):
-    """All texts of a tree replaced by a mark, but for what html/runs.py makes of numbers."""
+    """All texts of a tree replaced by a mark, but for what html/evidence.py makes of numbers."""
     if isinstance(tree, dict) and {"label", "value"} == set(tree):
         figures = tree["label"] in FIGURES
         return tree if figures else tree | {"value": planted.mark()}

@@ -1,7 +1,7 @@
 """The ranking of a server's statements as it is read."""
 
 from spillcast.engines.ranking import Gain, Ranked, ServerRanking
-from spillcast.report.ranking import ranking_page
+from spillcast.report.servers import ranking_page
 
 
 def _text(gains):

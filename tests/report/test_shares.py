@@ -11,10 +11,10 @@ from spillcast.profile import profile, timeline
 from spillcast.recording.live import Running, Tally
 from spillcast.recording.schema import WAITS
 from spillcast.recording.server_meta import RecordedQuery
+from spillcast.report.html import runs
+from spillcast.report.html.evidence import add_runs
 from spillcast.report.html.inputs import Inputs
 from spillcast.report.html.page import Cells
-from spillcast.report.html.runs import add_runs
-from spillcast.report.html.sections import runs
 from spillcast.report.html.write import compose
 from spillcast.report.live import Glimpse, live_text
 from spillcast.report.profile import profile_page

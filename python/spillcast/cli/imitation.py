@@ -63,7 +63,7 @@ def emulate(
     from spillcast.cli.progress import progress_bar
     from spillcast.errors import PathMissing
     from spillcast.interruptible import interrupted_once
-    from spillcast.report.emulation import emulation_page, mounted_text
+    from spillcast.report.storage import emulation_page, mounted_text
     from spillcast.storage.emulation import check_program, model_of_options
     from spillcast.storage.emulation import emulate as emulated
     from spillcast.workspace import workspace
@@ -94,7 +94,7 @@ def emulate(
 def _serve(mount: "Mount", command: list[str] | None) -> int | None:
     """Serve until the end; the exit status of the command, if there is one."""
     from spillcast.cli.progress import live_line
-    from spillcast.report.emulation import status_line
+    from spillcast.report.storage import mount_status
     from spillcast.storage.emulation import run_command, stay
 
     # A command has the terminal to itself.
@@ -104,7 +104,7 @@ def _serve(mount: "Mount", command: list[str] | None) -> int | None:
         def tick() -> None:
             nonlocal before
             now = mount.result()
-            write(status_line(now, before))
+            write(mount_status(now, before))
             before = now
 
         if command:

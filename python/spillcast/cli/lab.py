@@ -88,7 +88,7 @@ def check(
         meant_of,
     )
     from spillcast.lab.check import log as keep
-    from spillcast.report.verify import check_page
+    from spillcast.report.checks import check_page
     from spillcast.units import format_count, parse_duration_s
 
     kept = kept_forecast(forecast, target)
@@ -157,7 +157,7 @@ def calibrate(
     """
     from spillcast.document import written
     from spillcast.errors import OptionConflict
-    from spillcast.report.machine import machine_page
+    from spillcast.report.checks import machine_page
 
     if show and postgres is not None:
         raise OptionConflict("--show and --postgres: --show runs nothing, give one")
@@ -198,7 +198,7 @@ def demo(engine: Engine = DEFAULT, work: Work = None) -> Answer:
     from spillcast.cli.progress import TerminalStage
     from spillcast.lab.case import document
     from spillcast.lab.demo import STEPS, run_demo
-    from spillcast.report.verify import demo_page
+    from spillcast.report.checks import demo_page
 
     with TerminalStage(STEPS) as stage:
         result = run_demo(stage, work, engine=engine)
@@ -215,7 +215,7 @@ def doctor() -> Answer:
     """
     from spillcast.document import written
     from spillcast.lab.doctor import diagnose
-    from spillcast.report.machine import doctor_page
+    from spillcast.report.checks import doctor_page
 
     diagnosis = diagnose()
     return Answer(lambda: written(diagnosis), lambda: doctor_page(diagnosis))

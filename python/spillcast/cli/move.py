@@ -46,7 +46,7 @@ class _Move(EngineCommand):
         """Print the steps. SpillcastError if the tablespace is still in use."""
         from spillcast.cli.output import emit
         from spillcast.errors import MoveFailed
-        from spillcast.report.move import done_text, plan_text
+        from spillcast.report.engines import done_text, plan_text
 
         if options["json"]:
             emit(move.to_json())

@@ -124,10 +124,13 @@ def print_coloured(text: str) -> None:
     if not takes_colours(sys.stdout.isatty()):
         print(text)
         return
-    from spillcast.report.colour import console
-    from spillcast.text import visible
+    from rich.console import Console
 
-    console(obeyed(sys.stdout)).print(visible(text), soft_wrap=True)
+    from spillcast.report.page import highlighter
+
+    # No word of the text is a command to the console.
+    console = Console(file=obeyed(sys.stdout), highlighter=highlighter(), markup=False, emoji=False)
+    console.print(visible(text), soft_wrap=True)
 
 
 def takes_colours(is_terminal: bool) -> bool:

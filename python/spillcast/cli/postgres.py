@@ -157,7 +157,7 @@ def _history_answer(
 ) -> Answer:
     from spillcast.engines.postgres.rank.rank import with_sizing
     from spillcast.engines.ranking import histories_document
-    from spillcast.report.ranking import histories_page
+    from spillcast.report.servers import histories_page
 
     alerts = [alert for r in rankings if r.history for alert in r.history.alerts]
     status = 3 if all(map(has_no_forecast, rankings)) else 0
@@ -173,6 +173,6 @@ def _history_answer(
 
 
 def _saved_answer(saved: dict[str, Any]) -> Answer:
-    from spillcast.report.history import saved_page
+    from spillcast.report.servers import saved_page
 
     return Answer(lambda: saved, lambda: saved_page(saved))

@@ -357,14 +357,14 @@ class LiveView:
             return
         from rich.text import Text
 
-        from spillcast.report.colour import Marks
+        from spillcast.report.page import highlighter
         from spillcast.text import visible
 
         keys = "" if glimpse.ended else "q ends it" if self._keyboard is not None else "Ctrl-C ends"
         width = min(max(self._live.console.width, COLUMNS_MIN), COLUMNS_MAX) - 1
         text = Text(visible(live_text(glimpse, width, keys)), no_wrap=True, overflow="crop")
         if takes_colours(True):
-            Marks().highlight(text)
+            highlighter().highlight(text)
         self._live.update(text, refresh=True)
 
 

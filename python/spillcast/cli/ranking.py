@@ -31,7 +31,7 @@ def has_no_forecast(ranking: "ServerRanking") -> bool:
 
 def ranking_answer(ranking: "ServerRanking", top: int, *, per_day: bool = False) -> Answer:
     """The ranking as a page and a document; exit status 3 if it has no forecast."""
-    from spillcast.report.ranking import ranking_page
+    from spillcast.report.servers import ranking_page
 
     status = 3 if has_no_forecast(ranking) else 0
     return Answer(ranking.to_json, lambda: ranking_page(ranking, top, per_day=per_day), status)

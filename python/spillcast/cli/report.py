@@ -72,8 +72,8 @@ def report(
     from spillcast.evidence.open import Evidence, find_evidence
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.ask import ask
+    from spillcast.report.html.evidence import add_runs, target_latencies
     from spillcast.report.html.inputs import Inputs, split_inputs
-    from spillcast.report.html.runs import add_runs, target_latencies
     from spillcast.report.html.write import write_report
     from spillcast.storage import Storage
     from spillcast.workspace import check_output_file
@@ -135,7 +135,7 @@ def _add_forecasts(
     page: "Inputs", to: list[str], answers: "list[Answer]", *, lenient: bool
 ) -> None:
     """The forecasts as documents, with the latencies of their targets."""
-    from spillcast.report.html.runs import latencies_traced, target_latencies
+    from spillcast.report.html.evidence import latencies_traced, target_latencies
 
     for word, (forecast, storage) in zip(to, answers, strict=True):
         name = forecast.target
@@ -236,7 +236,7 @@ def _time_line(evidence: list[str], where: str | None) -> Iterator[str]:
     from spillcast.errors import OptionConflict
     from spillcast.evidence.open import find_evidence
     from spillcast.recording import Recording
-    from spillcast.report.perfetto import trace_text
+    from spillcast.report.export import trace_text
 
     given = find_evidence(evidence)
     if given.only_kind() != "recordings" or len(given.recordings) != 1:
@@ -251,7 +251,7 @@ def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
     from spillcast.evidence.open import find_evidence
     from spillcast.profile import profile
     from spillcast.recording import Recording
-    from spillcast.report.openmetrics import openmetrics_text
+    from spillcast.report.export import openmetrics_text
 
     names = [name.strip() for name in by.split(",")]
     with reading_bar(evidence) as show:
@@ -263,6 +263,6 @@ def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
 def _servers_metrics(address: str) -> Iterator[str]:
     from spillcast.engines.gains import request_of
     from spillcast.engines.postgres.rank.history import rank_looks
-    from spillcast.report.openmetrics import servers_metrics
+    from spillcast.report.export import servers_metrics
 
     return servers_metrics(rank_looks(address, request_of([], None, 0.9)))

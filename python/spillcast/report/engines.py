@@ -1,15 +1,19 @@
-"""The table of engines: what each offers, and how far its forecasts were measured to be off."""
+"""Engines: the table of what each offers, and how temp files are moved."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from spillcast.engines.engine import Engine
+from spillcast.engines.move import Move, Step
 from spillcast.engines.registry import engines
 from spillcast.report.page import Page, Words
-from spillcast.report.table import Column, Table
+from spillcast.report.table import Column, Table, paragraph
+from spillcast.units import format_bytes, format_count
 
 #: Median errors of verified forecasts, which docs/generate_engines.py writes.
 MEASURED = Path(__file__).parents[1] / "engines" / "measured.toml"
@@ -97,3 +101,93 @@ def engines_page() -> Page:
 def engines_document() -> dict[str, Any]:
     """The same as JSON."""
     return {"schema": "spillcast.engines/1", "engines": [asdict(row) for row in engine_rows()]}
+
+
+WIDTH = 78
+
+
+def plan_text(move: Move) -> str:
+    """A script: of the shell where a step is a command or calls a client, else of SQL.
+
+    The way back stands at its end, in comments.
+    """
+    shell = any(step.command or step.client for step in move.steps)
+    mark = "#" if shell else "--"
+    parts = [_comment(f"{move.whom}: temp files to {move.to}.", mark)]
+    parts += [_comment(f"Note: {warning}.", mark) for warning in move.warnings]
+    if not move.steps:
+        parts.append(_comment("Nothing to do: everything is set up already.", mark))
+    parts += _script(move.steps, mark)
+    if move.revert:
+        back = "\n\n".join(_script(move.revert, mark)).split("\n")
+        parts.append(_comment("To go back:", mark))
+        parts.append("\n".join(f"{mark} {line}".rstrip() for line in back))
+    return "\n\n".join(parts)
+
+
+def done_text(move: Move) -> str:
+    """The steps that were taken, their verification, and warnings."""
+    lines = [f"  {_outline(step)}" for step in move.steps if step.done]
+    if not move.reverted:
+        lines.insert(0, f"{move.whom}: temp files go to {move.to} from now on.")
+    elif lines:
+        lines.insert(0, f"{move.whom}: restored to the state before the move to {move.to}.")
+    else:
+        lines.insert(0, f"{move.whom}: nothing to restore at {move.to}.")
+    if move.verified is not None:
+        files = format_count(move.verified["files"], "temp file")
+        size = format_bytes(move.verified["bytes"])
+        lines.append(f"  verified: {files}, {size}, of a sort with 64 kB of work_mem")
+    for step in move.steps:
+        if not step.done and not move.reverted:
+            lines += [f"  {step.why}", *(f"    {line}" for line in step.script)]
+    lines += [paragraph(f"  {warning}", "    ") for warning in move.warnings]
+    return "\n".join(lines)
+
+
+def _script(steps: list[Step], mark: str) -> list[str]:
+    """The steps as text; statements for one client go to it together."""
+    parts = []
+    for client, group in groupby(steps, lambda step: step.client):
+        together = list(group)
+        if client:
+            inside = "\n\n".join(_statements(step) for step in together)
+            parts.append(_heredoc(client, inside))
+        elif mark == "#":
+            parts += [_for_shell(step) for step in together]
+        else:
+            parts += [_statements(step) for step in together]
+    return parts
+
+
+def _heredoc(client: str, text: str) -> str:
+    """A text on a client's standard input, to an end that is no line of it."""
+    end = "SQL"
+    while end in text.split("\n"):
+        end += "_"
+    return f"{client} <<'{end}'\n{text}\n{end}"
+
+
+def _statements(step: Step) -> str:
+    return "\n".join([_comment(step.why, "--"), *step.script])
+
+
+def _for_shell(step: Step) -> str:
+    if step.command is not None:
+        return f"{_comment(step.why, '#')}\n{step.command}"
+    # For a session that is open elsewhere, not for this shell.
+    return "\n".join([_comment(step.why, "#"), *(f"#   {line}" for line in step.script)])
+
+
+def _outline(step: Step) -> str:
+    """A step in a line: its statements without comments for machines."""
+    if step.command is not None:
+        return step.command
+    return "\n  ".join(
+        f"{line.partition(' IS ')[0]} IS '...';" if line.startswith("COMMENT") else line
+        for line in step.script
+    )
+
+
+def _comment(text: str, mark: str) -> str:
+    return "\n".join(f"{mark} {line}" for line in wrap(text, WIDTH - len(mark)))

@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from string import ascii_uppercase
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from spillcast.report.table import WIDTH, Table, paragraph
 from spillcast.text import visible
 from spillcast.units import format_duration
+
+if TYPE_CHECKING:
+    from rich.highlighter import RegexHighlighter
 
 #: The width for which a drawing is made where there is no terminal.
 DRAWN = 80
@@ -95,6 +98,25 @@ class Page:
     def markdown(self) -> str:
         """For an issue or a wiki."""
         return "\n\n".join(filter(None, (part.markdown() for part in self.parts)))
+
+
+#: Headings, rules, warnings and bars by the pattern of their lines; the names of groups are styles.
+_HIGHLIGHTS = [
+    r"(?m)^(?P<bold>.+)(?=\n {2}-+(?: {2}-+)*$)",
+    r"(?m)^(?P<dim> {2}-+(?: {2}-+)*)$",
+    r"(?m)^ +(?P<yellow>warning|damaged|note):",
+    r"(?P<cyan>[█▉▊▋▌▍▎▏▁▂▃▄▅▆▇]+)",
+]
+
+
+def highlighter() -> "RegexHighlighter":
+    """The colours of a finished text. They add no words."""
+    from rich.highlighter import RegexHighlighter
+
+    class Lines(RegexHighlighter):
+        highlights = _HIGHLIGHTS
+
+    return Lines()
 
 
 #: Bins to a power of ten, about 26 % wide: 1, 2 and 5 are the edges of some.

@@ -14,7 +14,7 @@ from spillcast.engines.postgres.rank.command import rank_postgres
 from spillcast.engines.postgres.rank.enable import enabling
 from spillcast.engines.postgres.server import serve
 from spillcast.engines.ranking import Gain, Ranked, ServerRanking
-from spillcast.report.ranking import ranking_page
+from spillcast.report.servers import ranking_page
 from spillcast.workspace import workspace
 
 SPILLING = "select count(*) from (select i from generate_series(1, 60000) i order by -i offset 0) s"

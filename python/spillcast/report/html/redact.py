@@ -115,13 +115,13 @@ _FORMS = {
     "price_of": "instance|difference",
     "remark": "with full burst credits|while memory is free|if the plan stays",
     "target": r"tmpfs|work_mem \d+[kMG]B|latency:[\d.]+(?:ns|us|ms|s)|factor:[\d.]+",
-    # What html/runs.py makes of figures alone.
+    # What html/evidence.py makes of figures alone.
     "about.recorded": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
     "about.kernel": rf"{_VERSION}",
     "about.evidence": r"\d+ extended SQL traces? \(10046\)|samples of active sessions \(ASH\)",
     "about.capture": "|".join(re.escape(source.title) for source in SOURCES.values()),
 }
-#: Rows of html/runs.py whose values hold figures and words of spillcast's and nothing else.
+#: Rows of html/evidence.py whose values hold figures and words of spillcast's and nothing else.
 FIGURES = {
     "machine", "CPU quota", "peak memory", "lost", "overhead of recording", "covered", "samples",
     "runnable but not scheduled", "sessions", "lines", "damaged rows",

@@ -1,321 +1,324 @@
-"""Evidence -> a document of the run: where its time went, its latencies, how it was measured.
+"""Runs: where their time goes, their latencies beside others', functions, how measured."""
 
-``about`` says how it was measured, as labels and values; redact.py knows which are secret.
-"""
-
-import shlex
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from html import escape
+from itertools import pairwise
 from typing import Any
 
-from spillcast.engines.registry import known_as
-from spillcast.errors import OptionConflict
-from spillcast.evidence.open import Evidence
-from spillcast.evidence.oracle.ash import ALL, Chosen
-from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
-from spillcast.profile import Profile, profile, timeline
-from spillcast.recording import Recording
+from spillcast.profile.functions import UNNAMED
+from spillcast.profile.timeline import CPU, ON_CPU, READ, STATES, WRITE, state_of
 from spillcast.recording.capture import SOURCES
-from spillcast.recording.derived import with_temp
-from spillcast.recording.meta import NOBODY, CaptureAccount, KeptWaits
-from spillcast.recording.observed import CpuLimits
-from spillcast.redaction import struck_document
-from spillcast.report.html.flame import functions_of
-from spillcast.report.html.inputs import Document, Inputs
-from spillcast.report.recording import overhead_words, recording_warnings
-from spillcast.stats import merged
-from spillcast.storage import Group, Storage
-from spillcast.storage.observed import observed
-from spillcast.units import format_bytes, format_count, format_duration
+from spillcast.report.forecast import STATEMENT_MAX
+from spillcast.report.html import charts
+from spillcast.report.html.charts import Chart, Markup, legend_html
+from spillcast.report.html.page import (
+    NOTHING,
+    Document,
+    Figure,
+    Section,
+    micros,
+    percent,
+    percent1,
+    seconds,
+    sentence,
+    table_of,
+    texts,
+)
+from spillcast.report.table import Table
+from spillcast.text import one_line
+from spillcast.units import format_count, format_duration
 
-_STATEMENTS_MAX, _TEXT_MAX = 12, 4000
-
-
-def add_runs(
-    inputs: Inputs,
-    evidence: Evidence,
-    chosen: Chosen = ALL,
-    *,
-    temp_dirs: Sequence[Path] = (),
-    lenient: bool,
-) -> None:
-    """A run for each recording, one for all traces and one for all ASH exports.
-
-    Of recordings, the files under ``temp_dirs`` are temp files, where any is given; of ASH exports,
-    only what is ``chosen`` counts.
-    """
-    if temp_dirs and not evidence.recordings:
-        raise OptionConflict("--temp is for recordings")
-    if lenient and not evidence.traces:
-        raise OptionConflict("--lenient is for traces")
-    for path in evidence.recordings:
-        inputs.runs.append(_of_recording(with_temp(Recording.open(path), temp_dirs)))
-    # Samples cover the run; traces, where both are given, a minute of it.
-    if evidence.ash:
-        inputs.runs.append(_of_ash(evidence.ash, chosen))
-    if evidence.traces:
-        inputs.runs.append(_of_traces(evidence.traces, lenient))
+#: Runs that are named at the top.
+_SUBJECTS_MAX = 4
+#: Time that is in no state, if it is a notable share of all.
+REST, _NOTABLE = "idle, or not accounted for", 0.005
+_COLOURS = charts.STATE_COLOURS | {REST: "domain"}
+_LATENCIES = "mean_us:mean p50_us:p50 p95_us:p95 p99_us:p99 max_us:max"
 
 
-def _of_recording(recording: Recording) -> Document:
-    meta = recording.meta
-    groups = observed(recording).groups if meta.captured else []
-    line, server = timeline.of_recording(recording), meta.server is not None
-    query = meta.engine.query or meta.engine.sql
-    statements = [{"sql_id": None, "text": query[:_TEXT_MAX], "share": None}] if query else []
-    return {
-        "name": recording.path.name,
-        "kind": "recording",
-        "capture": meta.capture.method,
-        "elapsed_s": recording.elapsed_s,
-        "time_s": _time_s(line, recording.elapsed_s),
-        "sessions_are": "processes" if server else "threads",
-        "timeline": asdict(line),
-        "latencies": by_op(groups),
-        "operations": [_operation(group) for group in groups],
-        "events": _events_of_samples(recording),
-        "functions": functions_of(recording),
-        "statements": struck_document(statements),
-        "about": struck_document(_about_recording(recording)),
-        "warnings": recording_warnings(recording),
-    }
+def _answer(run: Document) -> str:
+    """How much of a run's time went into temp files."""
+    totals, sessions = run["timeline"]["totals_s"], run["timeline"]["sessions"]
+    temp_s, elapsed = totals.get(READ, 0.0) + totals.get(WRITE, 0.0), seconds(run["elapsed_s"])
+    if not temp_s:
+        return f"This run took {elapsed}, and no temp I/O was seen."
+    of = "it"
+    if sessions > 1:
+        of = f"the {seconds(run['time_s'])} of its {sessions} {run['sessions_are']}"
+    share = percent(temp_s / run["time_s"])
+    return f"This run took {elapsed}, and {share} of {of} went into temp files."
 
 
-def _events_of_samples(recording: Recording) -> list[dict[str, Any]]:
-    if not recording.samples.num_rows:
-        return []
-    # It asks DuckDB, which most recordings need not.
-    from spillcast.profile.ash import of_samples
-
-    return _events(of_samples(recording, ["event"], None))
-
-
-def _of_traces(paths: Sequence[Path], lenient: bool) -> Document:
-    from spillcast.evidence.oracle.trace import profile_traces
-
-    by_event = profile(*paths, lenient=lenient)
-    read = profile_traces(paths, ["event", "second"], lenient=lenient)
-    line = timeline.of_traces(read, by_event.elapsed_s)
-    statements = struck_document(_trace_statements(paths, lenient=lenient))
-    return {
-        "name": _names(paths),
-        "kind": "traces",
-        "elapsed_s": by_event.elapsed_s,
-        "time_s": _time_s(line, by_event.elapsed_s),
-        "sessions_are": "sessions",
-        "timeline": asdict(line),
-        "latencies": by_events(by_event),
-        "operations": [],
-        "events": _events(by_event),
-        "statements": statements,
-        "about": _about_traces(read.paths, read),
-        "warnings": by_event.warnings,
-    }
+def sections(runs: Sequence[Document], target: Document | None) -> list[Section]:
+    """``target`` holds latencies of the storage that the page is about."""
+    parts: list[Section] = _side_by_side(runs) if len(runs) > 1 else []
+    for run in runs:
+        of = f": {run['name']}" if len(runs) > 1 else ""
+        parts.append(_time_by_state(run, of, [] if run is not runs[0] else [_answer(run)]))
+        if run["latencies"]:
+            parts.append(_latencies(run, target, of))
+        if run["timeline"]["busy"]:
+            parts.append(_over_time(run, of))
+        if run.get("functions"):
+            parts.append(functions(run, of))
+    return parts
 
 
-def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Document:
-    result = profile(*paths, chosen=chosen)
-    line, by_event = timeline.of_ash(paths, chosen)
-    return {
-        "name": _names(paths),
-        "kind": "ASH",
-        "events_over_time": asdict(by_event),
-        "elapsed_s": result.elapsed_s,
-        "time_s": _time_s(line, result.elapsed_s),
-        "sessions_are": "sessions",
-        "timeline": asdict(line),
-        "latencies": [],
-        "operations": [],
-        "events": _events(result),
-        "statements": [],
-        "about": _about_ash(paths, result),
-        "warnings": result.warnings,
-    }
+def subjects(runs: Sequence[Document]) -> list[str]:
+    """The query, the host, the begin and the length of each of the first runs."""
+    return [_subject(run) for run in runs[:_SUBJECTS_MAX]]
 
 
-def _labelled(values: Mapping[str, str | None]) -> list[dict[str, str]]:
-    return [{"label": label, "value": value} for label, value in values.items() if value]
+def _subject(run: Document) -> str:
+    about = {row["label"]: row["value"] for row in run["about"]}
+    statements = [statement["text"] for statement in run["statements"] if statement["text"]]
+    named = statements[0] if statements else about.get("command") or run["name"]
+    parts = [f"{run['kind']} of {seconds(run['elapsed_s'])}"]
+    parts += [f"on {about['host']}"] if "host" in about else []
+    parts += [f"began {about['recorded']} UTC"] if "recorded" in about else []
+    return f"Measured: {one_line(str(named), STATEMENT_MAX)} ({', '.join(parts)})"
 
 
-def _about_recording(recording: Recording) -> list[dict[str, str]]:
-    """Machine, engine, capture with its cost and loss, and what of the run it covers."""
-    meta, engine, machine = recording.meta, recording.meta.engine, recording.meta.machine
-    known = known_as(engine.name)
-    name = engine.name if known is None else known.label
-    settings = {key: engine.settings.get(key) for key in (known.settings if known else ())}
-    peak_bytes, sampling = meta.memory.peak_rss_bytes, meta.sampling
-    hardware = [format_count(machine.cpus, "CPU")] if machine.cpus else []
-    hardware += [f"{format_bytes(machine.memory_bytes)} of memory"] if machine.memory_bytes else []
-    samples = None
-    if sampling is not None:
-        discarded = f"; {sampling.discarded:,} discarded after gaps" if sampling.discarded else ""
-        samples = f"{sampling.samples:,}, {sampling.rate_hz} a second{discarded}"
-    return _labelled(
-        {
-            "recorded": (meta.started_at or "")[:19].replace("T", " "),
-            "engine": f"{name} {engine.version or ''}".strip() * (engine.name != NOBODY.name),
-            "command": shlex.join(engine.command or ()),
-            "settings": ", ".join(f"{k} = {value}" for k, value in settings.items() if value),
-            "machine": ", ".join(hardware),
-            "kernel": machine.kernel,
-            "host": machine.host,
-            "CPU quota": _quota(meta.cpu_limits),
-            "peak memory": None if peak_bytes is None else format_bytes(peak_bytes),
-            **_capture(meta.capture, captured=meta.captured),
-            "covered": _coverage(meta.raw),
-            "samples": samples,
-        }
-    )
-
-
-def _quota(limits: CpuLimits) -> str | None:
-    if limits.quota_cpus is None:
-        return None
-    throttled_s = limits.throttled_s
-    throttled = "" if throttled_s is None else f", throttled {format_duration(throttled_s)}"
-    return f"{limits.quota_cpus:g} CPUs{throttled}"
-
-
-def _capture(capture: CaptureAccount, *, captured: bool) -> dict[str, str]:
-    title = SOURCES[capture.method].title if capture.method in SOURCES else capture.method
-    if not captured:
-        because = capture.absent_because
-        return {"capture": f"none: {because}" if capture.method == "none" else title}
-    dropped = f", {format_count(capture.dropped, 'single wait')}" if capture.dropped else ""
-    delay, others_s = format_duration(capture.run_queue_delay_s), capture.run_queue_others_s
-    if others_s is not None:
-        delay += f", up to {format_duration(others_s)} of it because of other programs"
-    return {
-        "capture": title,
-        "lost": f"{format_count(capture.lost, 'report')}{dropped}",
-        "overhead of recording": overhead_words(capture),
-        "runnable but not scheduled": delay,
-    }
-
-
-def _coverage(raw: KeptWaits) -> str | None:
-    if not raw.rows_seen:
-        return None
-    if raw.slices_s is None:
-        return f"the entire run: all {format_count(raw.rows, 'wait')}"
-    seen, slices = format_count(raw.rows_seen, "single wait"), len(raw.slices_s)
-    return f"the entire run by second; {raw.rows:,} of {seen}, in {format_count(slices, 'slice')}"
-
-
-def _about_traces(paths: Sequence[Path], read: Traces) -> list[dict[str, str]]:
-    """Files, sessions and damage."""
-    lines = sum(file.get("lines", 0) for file in read.files)
-    return _labelled(
-        {
-            "evidence": f"{len(paths)} extended SQL trace{'s' * (len(paths) > 1)} (10046)",
-            "files": ", ".join(map(str, paths[:8])) + (", ..." if len(paths) > 8 else ""),
-            "sessions": f"{len(read.sessions()):,}",
-            "lines": f"{lines:,}, {read.damaged_count():,} of them damaged" if lines else None,
-        }
-    )
-
-
-def _about_ash(paths: Sequence[Path], samples: Profile) -> list[dict[str, str]]:
-    """Files and samples."""
-    count = sum(row["count"] for row in samples.rows)
-    return _labelled(
-        {
-            "evidence": "samples of active sessions (ASH)",
-            "files": ", ".join(map(str, paths[:8])),
-            "samples": f"{count:,}, standing for {format_duration(samples.elapsed_s)}",
-            "damaged rows": f"{len(samples.damaged):,}" if samples.damaged else None,
-        }
-    )
-
-
-def _trace_statements(paths: Sequence[Path], *, lenient: bool) -> list[dict[str, Any]]:
-    """The statements of traces that take the longest, with their texts and shares."""
-    from spillcast.interruptible import run_interruptibly
-    from spillcast.tables import Table
-
-    texts: dict[str, str] = {}
-    reader, watch = open_reader(paths, lenient, None)
-
-    def take(*tables: Any) -> None:
-        for row in Table.from_arrow(tables[2]).select(["sql_id", "text"]).to_pylist():
-            texts.setdefault(row["sql_id"], row["text"][:_TEXT_MAX])
-
-    with ReadFailures():
-        run_interruptibly(lambda: reader.rows(take), reader.cancel, watch)
-    by_statement = profile(*paths, by=["sql"], lenient=lenient)
-    shares = {row["sql"] or "": row["share"] for row in by_statement.rows}
-    ranked = sorted(texts, key=lambda sql_id: -(shares.get(sql_id) or 0.0))[:_STATEMENTS_MAX]
+def measured(runs: Sequence[Document]) -> list[Section]:
+    """How each run was measured, and the statements that it ran."""
     return [
-        {"sql_id": sql_id, "text": texts[sql_id], "share": shares.get(sql_id)} for sql_id in ranked
+        Section(
+            "How it was measured" + (f": {run['name']}" if len(runs) > 1 else ""),
+            statements=[
+                (_statement_title(row), row["text"]) for row in run["statements"] if row["text"]
+            ],
+            facts=[(row["label"], row["value"]) for row in run["about"]],
+        )
+        for run in runs
     ]
 
 
-def _time_s(line: timeline.Timeline, elapsed_s: float) -> float:
-    """The time of all sessions, to which shares of states refer.
-
-    No less than the elapsed time, of which a part may be idle or not accounted for.
-    """
-    return max(sum(line.totals_s.values()), elapsed_s)
+def _statement_title(statement: Document) -> str:
+    share = f", {percent1(statement['share'])} of the time" if statement["share"] else ""
+    return (statement["sql_id"] or "the query") + share
 
 
-def _names(paths: Sequence[Path]) -> str:
-    names = ", ".join(path.name for path in paths[:3])
-    return names + f" and {len(paths) - 3} more" * (len(paths) > 3)
+def _by_state(run: Document) -> dict[str, float]:
+    """Seconds of each state that occurs, and of the rest where it is notable."""
+    totals_s = run["timeline"]["totals_s"]
+    states = {state: totals_s[state] for state in STATES if state in totals_s}
+    rest_s = run["time_s"] - sum(totals_s.values())
+    return states | ({REST: rest_s} if states and rest_s > _NOTABLE * run["time_s"] else {})
 
 
-def _events(result: Profile) -> list[dict[str, Any]]:
-    keys = ("event", "sql", "op", "idle", "count", "total_us", "share", "mean_us", "p50_us")
-    more = ("p95_us", "p99_us", "max_us", "latency_us")
-    return [{key: row.get(key) for key in (*keys, *more)} for row in result.rows]
+def _time_by_state(run: Document, of: str, answer: Sequence[str]) -> Section:
+    total_s, states, sessions = run["time_s"] or 1.0, _by_state(run), run["timeline"]["sessions"]
+    total = f"{seconds(run['time_s'])} elapsed"
+    if sessions != 1:
+        total = f"{seconds(run['time_s'])} in {sessions:,} {run['sessions_are']}"
+    figures = []
+    if states:
+        note = "Waits of sessions that do no temp I/O are left out: they may be idle."
+        bars = [
+            charts.Bar(state, f"{seconds(s)}, {percent(s / total_s)}", {state: s})
+            for state, s in states.items()
+        ]
+        rows = [{"state": state, "time_s": s, "share": s / total_s} for state, s in states.items()]
+        title = f"Time by what {run['sessions_are']} did, of {total}"
+        caption = note if run["kind"] == "recording" else ""
+        table, chart = table_of(rows, "state time_s:time share"), charts.bars(bars, _COLOURS)
+        figures = [Figure(title, caption, chart, table)]
+    tables = []
+    if run["operations"]:
+        tables.append(("Temp I/O by operation and size", _operations(run["operations"])))
+    if run["events"]:
+        tables.append(("Wait events", events_table(run["events"])))
+    return Section(f"Where the time goes{of}", (), figures, tables, answer=answer)
 
 
-def by_events(result: Profile) -> list[Document]:
-    """Histograms of temp events; where there are none, those of the I/O that takes longest."""
+def _operations(operations: Sequence[Document]) -> Table:
     rows = [
-        {"label": row["event"], "op": row["op"], "latency_ns": list(ns), "latency_count": list(n)}
-        for row, (ns, n) in zip(result.rows, result.histograms, strict=True)
-        if n and not row["idle"] and row["op"] is not None
+        {**row, "operation": f"temp {row['op']}"}
+        for row in sorted(operations, key=lambda row: -row["total_s"])
     ]
-    temp = [
-        row for row in rows if timeline.state_of(row["label"]) in (timeline.READ, timeline.WRITE)
+    keys = "operation size_class_bytes:size count bytes:moved total_s:total"
+    return table_of(rows, f"{keys} {_LATENCIES}")
+
+
+def events_table(events: Sequence[Document]) -> Table:
+    """Rows of a profile by event, or by the keys that ``event`` holds."""
+    rows = [
+        {
+            **row,
+            "event": f"{row['event'] or NOTHING}{' (idle)' if row.get('idle') else ''}",
+            **{key: row.get(key) or None for key in ("mean_us", "max_us")},
+        }
+        for row in events
     ]
-    return (temp or rows)[:4]
+    return table_of(rows, f"event total_us:total share count {_LATENCIES} latency_us:unbiased")
 
 
-def by_op(groups: Sequence[Group]) -> list[Document]:
-    """One histogram for the reads and one for the writes, over all sizes."""
-    histograms = []
-    for op, label in (("read", timeline.READ), ("write", timeline.WRITE)):
-        latency_ns, counts = merged((g.latency_ns, g.latency_count) for g in groups if g.op == op)
-        if counts:
-            histograms.append(
-                {"label": label, "op": op, "latency_ns": latency_ns, "latency_count": counts}
-            )
-    return histograms
+def _side_by_side(runs: Sequence[Document]) -> list[Section]:
+    """A bar for each run, of its states, and the latencies of each two runs."""
+    totals_s = [_by_state(run) for run in runs]
+    states = [state for state in (*STATES, REST) if any(total.get(state) for total in totals_s)]
+    sums_s = [sum(total.values()) for total in totals_s]
+    bars = [
+        charts.Bar(str(run["name"]), seconds(sum_s), {s: total.get(s, 0.0) for s in states})
+        for run, total, sum_s in zip(runs, totals_s, sums_s, strict=True)
+    ]
+    rows = [
+        [name, text, *(f"{seconds(s)}, {percent(s / (sum_s or 1.0))}" for s in parts.values())]
+        for (name, text, parts, _), sum_s in zip(bars, sums_s, strict=True)
+    ]
+    as_shares = charts.drawn_as_shares(sums_s)
+    note = "In shares of each run's time, because the runs differ much in length."
+    figure = Figure(
+        "Time of all sessions by what they did",
+        note if as_shares else "",
+        charts.bars(bars, {state: _COLOURS[state] for state in states}, shares=as_shares),
+        texts(["run", "time", *states], rows),
+    )
+    overlays = []
+    for run, other in pairwise(runs):
+        beside = {group["label"]: group for group in other["latencies"]}
+        overlays += [
+            histogram(group, beside[group["label"]], (str(run["name"]), str(other["name"])))
+            for group in run["latencies"]
+            if group["label"] in beside
+        ]
+    return [Section("Runs side by side", figures=[figure, *overlays])]
 
 
-def target_latencies(name: str, storage: Storage) -> Document:
-    """Latencies of a target under this load; none where its figures are of another one."""
-    groups = by_op(storage.groups) if storage.source.of_load else []
-    return {"name": name, "groups": groups}
+def _latencies(run: Document, target: Document | None, of: str) -> Section:
+    groups, name = ([], "") if target is None else (target["groups"], str(target["name"]))
+    figures = []
+    for group in run["latencies"]:
+        same = (
+            other
+            for other in groups
+            if other["label"] == group["label"]
+            or (not other["label"] and other["op"] == group["op"])
+        )
+        figures.append(histogram(group, next(same, None), ("this run", name)))
+    return Section(f"How long operations take{of}", figures=figures)
 
 
-def latencies_traced(name: str, word: str, *, lenient: bool) -> Document:
-    """Latencies of temp events in traces taken on a target."""
-    return {"name": name, "groups": by_events(profile(word, lenient=lenient))}
+def histogram(group: Document, beside: Document | None, names: tuple[str, str]) -> Figure:
+    """Latencies of an operation of one name, and beside them those of the other."""
+    parts, captions = [], []
+    for name, of in zip(names, [group, *([beside] if beside else [])], strict=False):
+        latency_ns, counts = of["latency_ns"], of["latency_count"]
+        total_ns = sum(ns * count for ns, count in zip(latency_ns, counts, strict=True))
+        mean_us = total_ns / (sum(counts) or 1) / 1e3
+        parts.append((name, charts.bins(latency_ns, counts), mean_us))
+        captions.append(f"{name}: {format_count(sum(counts), 'operation')}, mean {micros(mean_us)}")
+    shares = [share for _, share, _ in parts]
+    rows = [
+        [
+            f"{micros(charts.edge_us(at))} to {micros(charts.edge_us(at + 1))}",
+            *(f"{100 * share.get(at, 0.0):.2f} %" for share in shares),
+        ]
+        for at in sorted(set[int]().union(*shares))
+    ]
+    title, caption = str(group["label"]), "; ".join(captions)
+    return Figure(
+        f"{title[:1].upper()}{title[1:]}",
+        f"{caption[:1].upper()}{caption[1:]}." if names[0] == "this run" else f"{caption}.",
+        charts.latencies(parts),
+        texts(["latency", *(name for name, *_ in parts)], rows),
+    )
 
 
-def _operation(group: Group) -> Document:
-    return {
-        "op": group.op,
-        "size_class_bytes": group.size_class_bytes,
-        "count": group.count,
-        "bytes": group.bytes,
-        "total_s": group.total_ns / 1e9,
-        "mean_us": group.total_ns / group.count / 1e3,
-        "p50_us": 1e6 * group.quantile_s(0.5),
-        "p95_us": 1e6 * group.quantile_s(0.95),
-        "p99_us": 1e6 * group.quantile_s(0.99),
-        "max_us": 1e6 * group.quantile_s(1),
-    }
+def _over_time(run: Document, of: str) -> Section:
+    source = SOURCES.get(run.get("capture", ""))
+    missing = f" What is missing is {source.blind_spots}." if source else ""
+    line, by_event = run["timeline"], run.get("events_over_time")
+    caption = f"Mean number of sessions in intervals of {format_duration(line['length_s'])}."
+    colours: Mapping[str, str] = charts.STATE_COLOURS
+    figures = [_busy("Sessions by what they did", caption + missing, line, colours)]
+    if by_event:
+        length = format_duration(by_event["length_s"])
+        caption = f"Mean number of sessions by event, from samples in intervals of {length}."
+        colours = charts.colours_of(
+            {name: CPU if name == ON_CPU else state_of(name) for name in by_event["busy"]}
+        )
+        figures.append(_busy("Sessions by wait event", caption, by_event, colours))
+    return Section(f"Over time{of}", (), figures)
+
+
+def _busy(title: str, caption: str, line: Document, colours: Mapping[str, str]) -> Figure:
+    """The mean number of sessions in each state, or event, over time."""
+    busy: Mapping[str, Any] = line["busy"]
+    rows = [
+        [seconds(at * line["length_s"]), *(f"{mean:.2f}" for mean in means)]
+        for at, means in enumerate(zip(*busy.values(), strict=True))
+    ]
+    chart = charts.over_time(busy, line["length_s"], colours)
+    return Figure(title, caption, chart, texts(["from", *busy], rows))
+
+
+#: Height of a row of the flame graph. Frames below this share are too narrow for any letter.
+_ROW_PX, _NAMED_MIN = 18, 0.02
+#: Modules with a colour of their own; the others share one.
+_MODULES_MAX = 4
+#: Letters of a name that fit a frame as wide as a page.
+_NAME_MAX = 160
+_NAMESPACES = re.compile(r"^(?:[a-z_]\w*::)+(?=[A-Z])")
+
+
+def functions(run: Document, of: str) -> Section:
+    """The section of a run that has functions."""
+    about: Mapping[str, Any] = run["functions"]
+    keys = "function module total_us:self share with_callees_share:with_callees"
+    figure = Figure(
+        f"Functions by CPU time, of {format_duration(about['drawn_s'])}",
+        "A function is as wide as its share of the samples, and lies below its caller. The pointer "
+        "shows its full name and time.",
+        _graph(about["frames"], about["drawn_s"]),
+        table_of(about["rows"], keys),
+    )
+    return Section(f"Functions on CPU{of}", list(map(sentence, about["words"])), [figure])
+
+
+def _graph(frames: Sequence[Mapping[str, Any]], drawn_s: float) -> Chart:
+    rows = 1 + max(frame["depth"] for frame in frames)
+    shares = Counter[str]()
+    for frame in frames:
+        shares[frame["module"]] += frame["share"]
+    del shares[""]
+    modules = [module for module, _ in shares.most_common(_MODULES_MAX)]
+    colours = {module: f"series-{at}" for at, module in enumerate(modules, 1)}
+    cells = "".join(_frame(frame, drawn_s, colours) for frame in frames)
+    entries = [(module, colour, "square") for module, colour in colours.items()]
+    entries += [("others", "domain", "square")] if len(shares) > len(modules) else []
+    html = (
+        f'{legend_html(entries)}<div class="flame" style="height:{rows * _ROW_PX}px">{cells}</div>'
+    )
+    top = sorted(frames, key=lambda frame: (-frame["share"], frame["depth"]))[:5]
+    label = "; ".join(f"{frame['function']} {frame['share']:.0%}" for frame in top)
+    return Chart(Markup(html), f"{len(frames)} frames, the widest: {label}")
+
+
+def _frame(frame: Mapping[str, Any], drawn_s: float, colours: Mapping[str, str]) -> str:
+    name, share = str(frame["function"]), frame["share"]
+    title = f"{name}: {share:.1%}, {format_duration(share * drawn_s)}"
+    colour = colours.get(frame["module"], "domain")
+    style = (
+        f"left:{100 * frame['start']:.2f}%;width:{100 * share:.2f}%;"
+        f"top:{frame['depth'] * _ROW_PX}px;--of:var(--{colour})"
+    )
+    shown = UNNAMED if name == f"[{frame['module']}]" else _short(name)[:_NAME_MAX]
+    text = escape(shown) if share >= _NAMED_MIN else ""
+    return f'<i style="{style}" title="{escape(title)}">{text}</i>'
+
+
+def _short(name: str) -> str:
+    """A name without namespaces and the arguments of templates, which stand in its title."""
+    name = _NAMESPACES.sub("", name)
+    depth, letters = 0, []
+    for at, letter in enumerate(name):
+        if letter == "<" and at and (name[at - 1].isalnum() or name[at - 1] == "_"):
+            depth += 1
+        elif letter == ">" and depth:
+            depth -= 1
+        elif not depth:
+            letters.append(letter)
+    return name if depth else "".join(letters)

@@ -20,10 +20,10 @@ from spillcast.forecast import Forecast
 from spillcast.forecast.sizing.result import Sizing
 from spillcast.forecast.verdict import ranked
 from spillcast.gate import reading
+from spillcast.report.html import documents, forecasts, runs, servers
 from spillcast.report.html.inputs import AGAIN, Document, Inputs
 from spillcast.report.html.page import Cells, Page, Section, Weakness, sentence
 from spillcast.report.html.redact import redacted
-from spillcast.report.html.sections import documents, forecasts, runs, servers
 from spillcast.report.size import answer_text
 from spillcast.report.table import glued
 from spillcast.workspace import whole_file

@@ -12,6 +12,7 @@ from spillcast.profile.result import elapsed_words
 from spillcast.recording.event_names import OPS
 from spillcast.report.html import charts
 from spillcast.report.html.axes import money_ticks
+from spillcast.report.html.forecasts import place
 from spillcast.report.html.page import (
     MINUS,
     NOTHING,
@@ -27,8 +28,7 @@ from spillcast.report.html.page import (
     size,
     table_of,
 )
-from spillcast.report.html.sections.forecasts import place
-from spillcast.report.html.sections.runs import events_table, histogram
+from spillcast.report.html.runs import events_table, histogram
 from spillcast.report.size import answer as purchase_answer
 from spillcast.report.size import frontier_table, knob_words, remarks
 from spillcast.report.table import Column, Table

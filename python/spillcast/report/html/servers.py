@@ -6,15 +6,9 @@ from dataclasses import replace
 from spillcast.document import read
 from spillcast.engines.history import History
 from spillcast.engines.ranking import Ranked, ServerRanking
-from spillcast.report.history import (
-    bucket_table,
-    change_statement,
-    change_text,
-    history_notes,
-    moment,
-)
 from spillcast.report.html import charts
 from spillcast.report.html.axes import linear_sizes
+from spillcast.report.html.documents import purchase
 from spillcast.report.html.inputs import AGAIN
 from spillcast.report.html.page import (
     ROWS_MAX,
@@ -26,9 +20,17 @@ from spillcast.report.html.page import (
     size,
     texts,
 )
-from spillcast.report.html.sections.documents import purchase
 from spillcast.report.page import Words
-from spillcast.report.ranking import cure_texts, ranking_page, window_text
+from spillcast.report.servers import (
+    bucket_table,
+    change_statement,
+    change_text,
+    cure_texts,
+    history_notes,
+    moment,
+    ranking_page,
+    window_text,
+)
 from spillcast.report.size import answer_text
 from spillcast.text import one_line
 from spillcast.units import format_count, format_setting

@@ -1,0 +1,343 @@
+"""Evidence -> a document of the run: where its time went, its latencies, how it was measured.
+
+``about`` says how it was measured, as labels and values; redact.py knows which are secret.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from spillcast.engines.registry import known_as
+from spillcast.errors import OptionConflict
+from spillcast.evidence.open import Evidence
+from spillcast.evidence.oracle.ash import ALL, Chosen
+from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
+from spillcast.profile import Profile, profile, timeline
+from spillcast.profile.functions import by_function, cpu_words, drawn_frames, flame
+from spillcast.recording import Recording
+from spillcast.recording.capture import SOURCES
+from spillcast.recording.derived import with_temp
+from spillcast.recording.meta import NOBODY, CaptureAccount, KeptWaits
+from spillcast.recording.observed import CpuLimits
+from spillcast.recording.stacks import has_stacks, stacks_of
+from spillcast.redaction import struck_document
+from spillcast.report.html.inputs import Document, Inputs
+from spillcast.report.recording import overhead_words, recording_warnings
+from spillcast.stats import merged
+from spillcast.storage import Group, Storage
+from spillcast.storage.observed import observed
+from spillcast.units import format_bytes, format_count, format_duration
+
+_STATEMENTS_MAX, _TEXT_MAX, _FUNCTIONS_MAX = 12, 4000, 40
+#: Narrower frames and deeper rows of a flame graph are not drawn; a page has some 1,000 px.
+_SHARE_MIN, _ROWS_MAX = 0.004, 60
+
+
+def add_runs(
+    inputs: Inputs,
+    evidence: Evidence,
+    chosen: Chosen = ALL,
+    *,
+    temp_dirs: Sequence[Path] = (),
+    lenient: bool,
+) -> None:
+    """A run for each recording, one for all traces and one for all ASH exports.
+
+    Of recordings, the files under ``temp_dirs`` are temp files, where any is given; of ASH exports,
+    only what is ``chosen`` counts.
+    """
+    if temp_dirs and not evidence.recordings:
+        raise OptionConflict("--temp is for recordings")
+    if lenient and not evidence.traces:
+        raise OptionConflict("--lenient is for traces")
+    for path in evidence.recordings:
+        inputs.runs.append(_of_recording(with_temp(Recording.open(path), temp_dirs)))
+    # Samples cover the run; traces, where both are given, a minute of it.
+    if evidence.ash:
+        inputs.runs.append(_of_ash(evidence.ash, chosen))
+    if evidence.traces:
+        inputs.runs.append(_of_traces(evidence.traces, lenient))
+
+
+def _of_recording(recording: Recording) -> Document:
+    meta = recording.meta
+    groups = observed(recording).groups if meta.captured else []
+    line, server = timeline.of_recording(recording), meta.server is not None
+    query = meta.engine.query or meta.engine.sql
+    statements = [{"sql_id": None, "text": query[:_TEXT_MAX], "share": None}] if query else []
+    return {
+        "name": recording.path.name,
+        "kind": "recording",
+        "capture": meta.capture.method,
+        "elapsed_s": recording.elapsed_s,
+        "time_s": _time_s(line, recording.elapsed_s),
+        "sessions_are": "processes" if server else "threads",
+        "timeline": asdict(line),
+        "latencies": by_op(groups),
+        "operations": [_operation(group) for group in groups],
+        "events": _events_of_samples(recording),
+        "functions": _functions(recording),
+        "statements": struck_document(statements),
+        "about": struck_document(_about_recording(recording)),
+        "warnings": recording_warnings(recording),
+    }
+
+
+def _functions(recording: Recording) -> Document | None:
+    """What a run has of its functions; None where they were not sampled."""
+    if not has_stacks(recording):
+        return None
+    stacks, result = stacks_of(recording), by_function(recording)
+    root = flame(stacks)
+    return {
+        "samples": stacks.samples,
+        "drawn_s": root.samples / stacks.samples_per_s,
+        "words": [cpu_words(recording, stacks), *result.warnings],
+        "rows": [
+            {key: row[key] for key in ("function", "module", "total_us", "share")}
+            | {"with_callees_share": row["with_callees_share"]}
+            for row in result.rows[:_FUNCTIONS_MAX]
+        ],
+        "frames": drawn_frames(root, share_min=_SHARE_MIN, rows_max=_ROWS_MAX),
+    }
+
+
+def _events_of_samples(recording: Recording) -> list[dict[str, Any]]:
+    if not recording.samples.num_rows:
+        return []
+    # It asks DuckDB, which most recordings need not.
+    from spillcast.profile.ash import of_samples
+
+    return _events(of_samples(recording, ["event"], None))
+
+
+def _of_traces(paths: Sequence[Path], lenient: bool) -> Document:
+    from spillcast.evidence.oracle.trace import profile_traces
+
+    by_event = profile(*paths, lenient=lenient)
+    read = profile_traces(paths, ["event", "second"], lenient=lenient)
+    line = timeline.of_traces(read, by_event.elapsed_s)
+    statements = struck_document(_trace_statements(paths, lenient=lenient))
+    return {
+        "name": _names(paths),
+        "kind": "traces",
+        "elapsed_s": by_event.elapsed_s,
+        "time_s": _time_s(line, by_event.elapsed_s),
+        "sessions_are": "sessions",
+        "timeline": asdict(line),
+        "latencies": by_events(by_event),
+        "operations": [],
+        "events": _events(by_event),
+        "statements": statements,
+        "about": _about_traces(read.paths, read),
+        "warnings": by_event.warnings,
+    }
+
+
+def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Document:
+    result = profile(*paths, chosen=chosen)
+    line, by_event = timeline.of_ash(paths, chosen)
+    return {
+        "name": _names(paths),
+        "kind": "ASH",
+        "events_over_time": asdict(by_event),
+        "elapsed_s": result.elapsed_s,
+        "time_s": _time_s(line, result.elapsed_s),
+        "sessions_are": "sessions",
+        "timeline": asdict(line),
+        "latencies": [],
+        "operations": [],
+        "events": _events(result),
+        "statements": [],
+        "about": _about_ash(paths, result),
+        "warnings": result.warnings,
+    }
+
+
+def _labelled(values: Mapping[str, str | None]) -> list[dict[str, str]]:
+    return [{"label": label, "value": value} for label, value in values.items() if value]
+
+
+def _about_recording(recording: Recording) -> list[dict[str, str]]:
+    """Machine, engine, capture with its cost and loss, and what of the run it covers."""
+    meta, engine, machine = recording.meta, recording.meta.engine, recording.meta.machine
+    known = known_as(engine.name)
+    name = engine.name if known is None else known.label
+    settings = {key: engine.settings.get(key) for key in (known.settings if known else ())}
+    peak_bytes, sampling = meta.memory.peak_rss_bytes, meta.sampling
+    hardware = [format_count(machine.cpus, "CPU")] if machine.cpus else []
+    hardware += [f"{format_bytes(machine.memory_bytes)} of memory"] if machine.memory_bytes else []
+    samples = None
+    if sampling is not None:
+        discarded = f"; {sampling.discarded:,} discarded after gaps" if sampling.discarded else ""
+        samples = f"{sampling.samples:,}, {sampling.rate_hz} a second{discarded}"
+    return _labelled(
+        {
+            "recorded": (meta.started_at or "")[:19].replace("T", " "),
+            "engine": f"{name} {engine.version or ''}".strip() * (engine.name != NOBODY.name),
+            "command": shlex.join(engine.command or ()),
+            "settings": ", ".join(f"{k} = {value}" for k, value in settings.items() if value),
+            "machine": ", ".join(hardware),
+            "kernel": machine.kernel,
+            "host": machine.host,
+            "CPU quota": _quota(meta.cpu_limits),
+            "peak memory": None if peak_bytes is None else format_bytes(peak_bytes),
+            **_capture(meta.capture, captured=meta.captured),
+            "covered": _coverage(meta.raw),
+            "samples": samples,
+        }
+    )
+
+
+def _quota(limits: CpuLimits) -> str | None:
+    if limits.quota_cpus is None:
+        return None
+    throttled_s = limits.throttled_s
+    throttled = "" if throttled_s is None else f", throttled {format_duration(throttled_s)}"
+    return f"{limits.quota_cpus:g} CPUs{throttled}"
+
+
+def _capture(capture: CaptureAccount, *, captured: bool) -> dict[str, str]:
+    title = SOURCES[capture.method].title if capture.method in SOURCES else capture.method
+    if not captured:
+        because = capture.absent_because
+        return {"capture": f"none: {because}" if capture.method == "none" else title}
+    dropped = f", {format_count(capture.dropped, 'single wait')}" if capture.dropped else ""
+    delay, others_s = format_duration(capture.run_queue_delay_s), capture.run_queue_others_s
+    if others_s is not None:
+        delay += f", up to {format_duration(others_s)} of it because of other programs"
+    return {
+        "capture": title,
+        "lost": f"{format_count(capture.lost, 'report')}{dropped}",
+        "overhead of recording": overhead_words(capture),
+        "runnable but not scheduled": delay,
+    }
+
+
+def _coverage(raw: KeptWaits) -> str | None:
+    if not raw.rows_seen:
+        return None
+    if raw.slices_s is None:
+        return f"the entire run: all {format_count(raw.rows, 'wait')}"
+    seen, slices = format_count(raw.rows_seen, "single wait"), len(raw.slices_s)
+    return f"the entire run by second; {raw.rows:,} of {seen}, in {format_count(slices, 'slice')}"
+
+
+def _about_traces(paths: Sequence[Path], read: Traces) -> list[dict[str, str]]:
+    """Files, sessions and damage."""
+    lines = sum(file.get("lines", 0) for file in read.files)
+    return _labelled(
+        {
+            "evidence": f"{len(paths)} extended SQL trace{'s' * (len(paths) > 1)} (10046)",
+            "files": ", ".join(map(str, paths[:8])) + (", ..." if len(paths) > 8 else ""),
+            "sessions": f"{len(read.sessions()):,}",
+            "lines": f"{lines:,}, {read.damaged_count():,} of them damaged" if lines else None,
+        }
+    )
+
+
+def _about_ash(paths: Sequence[Path], samples: Profile) -> list[dict[str, str]]:
+    """Files and samples."""
+    count = sum(row["count"] for row in samples.rows)
+    return _labelled(
+        {
+            "evidence": "samples of active sessions (ASH)",
+            "files": ", ".join(map(str, paths[:8])),
+            "samples": f"{count:,}, standing for {format_duration(samples.elapsed_s)}",
+            "damaged rows": f"{len(samples.damaged):,}" if samples.damaged else None,
+        }
+    )
+
+
+def _trace_statements(paths: Sequence[Path], *, lenient: bool) -> list[dict[str, Any]]:
+    """The statements of traces that take the longest, with their texts and shares."""
+    from spillcast.interruptible import run_interruptibly
+    from spillcast.tables import Table
+
+    texts: dict[str, str] = {}
+    reader, watch = open_reader(paths, lenient, None)
+
+    def take(*tables: Any) -> None:
+        for row in Table.from_arrow(tables[2]).select(["sql_id", "text"]).to_pylist():
+            texts.setdefault(row["sql_id"], row["text"][:_TEXT_MAX])
+
+    with ReadFailures():
+        run_interruptibly(lambda: reader.rows(take), reader.cancel, watch)
+    by_statement = profile(*paths, by=["sql"], lenient=lenient)
+    shares = {row["sql"] or "": row["share"] for row in by_statement.rows}
+    ranked = sorted(texts, key=lambda sql_id: -(shares.get(sql_id) or 0.0))[:_STATEMENTS_MAX]
+    return [
+        {"sql_id": sql_id, "text": texts[sql_id], "share": shares.get(sql_id)} for sql_id in ranked
+    ]
+
+
+def _time_s(line: timeline.Timeline, elapsed_s: float) -> float:
+    """The time of all sessions, to which shares of states refer.
+
+    No less than the elapsed time, of which a part may be idle or not accounted for.
+    """
+    return max(sum(line.totals_s.values()), elapsed_s)
+
+
+def _names(paths: Sequence[Path]) -> str:
+    names = ", ".join(path.name for path in paths[:3])
+    return names + f" and {len(paths) - 3} more" * (len(paths) > 3)
+
+
+def _events(result: Profile) -> list[dict[str, Any]]:
+    keys = ("event", "sql", "op", "idle", "count", "total_us", "share", "mean_us", "p50_us")
+    more = ("p95_us", "p99_us", "max_us", "latency_us")
+    return [{key: row.get(key) for key in (*keys, *more)} for row in result.rows]
+
+
+def by_events(result: Profile) -> list[Document]:
+    """Histograms of temp events; where there are none, those of the I/O that takes longest."""
+    rows = [
+        {"label": row["event"], "op": row["op"], "latency_ns": list(ns), "latency_count": list(n)}
+        for row, (ns, n) in zip(result.rows, result.histograms, strict=True)
+        if n and not row["idle"] and row["op"] is not None
+    ]
+    temp = [
+        row for row in rows if timeline.state_of(row["label"]) in (timeline.READ, timeline.WRITE)
+    ]
+    return (temp or rows)[:4]
+
+
+def by_op(groups: Sequence[Group]) -> list[Document]:
+    """One histogram for the reads and one for the writes, over all sizes."""
+    histograms = []
+    for op, label in (("read", timeline.READ), ("write", timeline.WRITE)):
+        latency_ns, counts = merged((g.latency_ns, g.latency_count) for g in groups if g.op == op)
+        if counts:
+            histograms.append(
+                {"label": label, "op": op, "latency_ns": latency_ns, "latency_count": counts}
+            )
+    return histograms
+
+
+def target_latencies(name: str, storage: Storage) -> Document:
+    """Latencies of a target under this load; none where its figures are of another one."""
+    groups = by_op(storage.groups) if storage.source.of_load else []
+    return {"name": name, "groups": groups}
+
+
+def latencies_traced(name: str, word: str, *, lenient: bool) -> Document:
+    """Latencies of temp events in traces taken on a target."""
+    return {"name": name, "groups": by_events(profile(word, lenient=lenient))}
+
+
+def _operation(group: Group) -> Document:
+    return {
+        "op": group.op,
+        "size_class_bytes": group.size_class_bytes,
+        "count": group.count,
+        "bytes": group.bytes,
+        "total_s": group.total_ns / 1e9,
+        "mean_us": group.total_ns / group.count / 1e3,
+        "p50_us": 1e6 * group.quantile_s(0.5),
+        "p95_us": 1e6 * group.quantile_s(0.95),
+        "p99_us": 1e6 * group.quantile_s(0.99),
+        "max_us": 1e6 * group.quantile_s(1),
+    }

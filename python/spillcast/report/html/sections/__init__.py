@@ -1,1 +1,0 @@
-"""Sections of the page: one file for each kind of document."""
