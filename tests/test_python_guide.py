@@ -84,7 +84,7 @@ def test_results_display_themselves_as_short_text():
     refused = Forecast.refusal("gp3", 2.0, 0.9, "no latency is known")
     text = repr(Forecasts([forecast, refused]))
     rows = [line.split() for line in text.splitlines()]
-    assert ["today", "2", "s"] in rows
+    assert ["today", "2", "s"] in [row[:3] for row in rows]
     assert {"nvme", "gp3"} <= {row[0] for row in rows if row}
     assert "no latency is known" in text
     for result in (forecast, Forecasts([forecast]), Forecasts([])):

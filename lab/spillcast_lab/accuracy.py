@@ -8,7 +8,7 @@ from pathlib import Path
 from spillcast.errors import OutputUnwritable
 from spillcast.lab.case import Case, Truth
 from spillcast.report.checks import percent, share
-from spillcast.report.table import markdown_table, paragraph
+from spillcast.tabular import markdown_table, paragraph
 from spillcast.units import format_bytes, format_count, format_duration
 from spillcast_lab.accuracy_figures import (
     Aim,

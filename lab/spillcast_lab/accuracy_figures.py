@@ -8,7 +8,7 @@ import numpy as np
 
 from spillcast.lab.case import DIRECTIONS, FALLING, SUITES, Case
 from spillcast.report.checks import percent, share
-from spillcast.report.table import markdown_table, paragraph
+from spillcast.tabular import markdown_table, paragraph
 from spillcast.units import format_count
 from spillcast_lab.summary import (
     Summary,

@@ -30,7 +30,7 @@ from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.workload import KINDS
 from spillcast.lab.case import Case
 from spillcast.report.checks import share
-from spillcast.report.table import markdown_table, paragraph
+from spillcast.tabular import markdown_table, paragraph
 from spillcast_lab.summary import of_evidence
 
 #: Levels whose quantiles are kept.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from spillcast.lab.case import DIRECTIONS, Case, Truth
 from spillcast.report.checks import cases_table, percent, share
 from spillcast.report.page import Page, Part, Words
-from spillcast.report.table import Column, Table
+from spillcast.tabular import Column, Table
 from spillcast.units import format_count
 from spillcast_lab.summary import Summary, grouped, of_evidence, refusals, summarise, worst
 

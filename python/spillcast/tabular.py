@@ -1,26 +1,353 @@
-"""What results share: Arrow and Polars tables, and how they display in Python and notebooks.
+"""Tables of raw values as text, CSV, Markdown and HTML, and how results display themselves.
 
-Results write a small HTML table of their own, so a notebook needs no report module. The notebook's
-theme chooses the colours.
+On a narrow terminal words wrap, names lose their middle, columns marked as spare disappear, and at
+last each value gets its own line. A number is never cut.
+
+rich does not lay out these tables because it takes some fifty times as long: seconds for an answer
+of 5,000 rows.
 """
 
+import csv
+import io
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import PackageMissing
-from spillcast.text import one_line
+from spillcast.text import visible
+from spillcast.units import format_bytes, format_duration, format_speedup
 
 if TYPE_CHECKING:
     import duckdb
     import polars as pl
 
-    from spillcast.tables import Table
+    from spillcast import tables
+
+#: Sentences are broken so that they can be read.
+WIDTH = 96
+_GLUE = "\x00"
+#: The first character of a text that a spreadsheet takes for a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+#: A missing value.
+NONE = "-"
+#: More than any terminal has.
+COLUMNS_MAX = 1_000_000
+#: Columns of the terminal that the table of a displayed result takes at most.
+_DISPLAY_WIDTH = 120
+INDENT = "  "
+GAP = "  "
+#: Columns of the terminal that a name keeps when it is shortened: rather than fewer than the first,
+#: spare columns are left out; and that words keep when they are broken.
+TEXT_ROOM, TEXT_MIN, WORDS_MIN = 24, 12, 10
 
 
-#: A cell of a terminal's table is cut to this width; a notebook shows it whole.
-_CELL_WIDTH = 60
+def _share(value: float) -> str:
+    return f"{100 * value:.2f} %"
+
+
+def saved_text(seconds: float) -> str:
+    """Time that is saved: ``7.7 s``, or ``7.7 s slower`` where it is below 0."""
+    return format_duration(seconds) if seconds >= 0 else f"{format_duration(-seconds)} slower"
+
+
+#: How a value of a unit is written for people.
+UNITS: dict[str, Callable[[Any], str]] = {
+    "text": str,
+    #: Text that is broken into lines and not shortened.
+    "words": str,
+    "count": lambda value: f"{value:,}",
+    "integer": lambda value: f"{value:,.0f}",
+    "number": lambda value: f"{value:g}",
+    "s": format_duration,
+    "us": lambda value: format_duration(value / 1e6),
+    "bytes": format_bytes,
+    "bytes_per_s": lambda value: f"{format_bytes(value)}/s",
+    "MB/s": lambda value: f"{value / 1e6:,.0f}",
+    "share": _share,
+    "percent": lambda value: f"{100 * value:.0f} %",
+    "percent1": lambda value: f"{100 * value:.1f} %",
+    "ratio": format_speedup,
+    "interval": lambda bounds: " to ".join(map(format_duration, bounds)),
+    #: Bytes, or blocks of a trace, which are fewer.
+    "size": lambda value: format_bytes(value) if value >= 4096 else str(value),
+    #: In full.
+    "raw": str,
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: heading for people, key in CSV with its unit last, unit of its values.
+
+    Without a ``name`` it is only in CSV, without a ``key`` only for people. Where there
+    is little room, columns of the highest ``spare`` are left out, and those of text are shortened
+    in the middle. Columns of numbers are never cut.
+    """
+
+    name: str | None
+    key: str | None
+    unit: str = "text"
+    spare: int = 0
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is aligned left and may be narrower than what it holds."""
+        return self.unit in ("text", "words")
+
+    def min_width(self, text_min: int) -> int:
+        """Columns of the terminal below which it must not be cut."""
+        return {"text": text_min, "words": WORDS_MIN}.get(self.unit, COLUMNS_MAX)
+
+    def lines(self, cell: str, width: int) -> list[str]:
+        """A written value in lines of at most ``width`` columns."""
+        if self.unit == "words" and cell_width(cell) > width:
+            lines = wrap(glued(cell, _GLUE), width)
+            return [shortened(line.replace(_GLUE, " "), width) for line in lines]
+        return [shortened(cell, width)]
+
+    def written(self, value: Any) -> str:
+        """A value for people, on one line, as wide as a terminal shows it."""
+        return NONE if value is None else visible(" ".join(UNITS[self.unit](value).split()))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of raw values under columns; in the first ``grouped`` ones repeated values are blank."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Any]]
+    grouped: int = 0
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], records: Sequence[Mapping[str, Any]]) -> "Table":
+        """A table of records by the keys of the columns; a missing key is None."""
+        return cls(columns, [[record.get(c.key or "") for c in columns] for record in records])
+
+    @classmethod
+    def of_records(
+        cls, records: Sequence[Mapping[str, Any]], keys: Iterable[str] | None = None
+    ) -> "Table":
+        """A table for CSV only, of some keys; by default those of the first record."""
+        return cls.of([Column(None, key) for key in keys or records[0]], records)
+
+    def text(self, width: int) -> str:
+        """Aligned lines of at most ``width`` columns."""
+        shown = self._shown
+        spares = range(max((self.columns[at].spare for at in shown), default=0), -1, -1)
+        for text_min in (TEXT_ROOM, TEXT_MIN):
+            for spare in spares:
+                kept = [at for at in shown if self.columns[at].spare <= spare]
+                layout = _Layout.of(self, kept, text_min)
+                if layout.min_width <= width:
+                    return layout.fitted(width).text()
+        return layout.stacked(width)
+
+    @property
+    def _shown(self) -> list[int]:
+        """The columns for people that hold anything."""
+        named = [at for at, column in enumerate(self.columns) if column.name is not None]
+        full = [at for at in named if any(row[at] is not None for row in self.rows)]
+        return full or named
+
+    def csv(self) -> str:
+        """One header line, then raw values; a missing value is empty.
+
+        A spreadsheet takes no text for a formula.
+        """
+        kept = [at for at, column in enumerate(self.columns) if column.key is not None]
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(_raw(self.columns[at].key) for at in kept)
+        for row in self.rows:
+            writer.writerow(_raw(row[at]) for at in kept)
+        return out.getvalue()
+
+    def markdown(self) -> str:
+        """All columns for people, none of them shortened."""
+        columns, cells = self.written()
+        rule = ["---" if column.is_text else "---:" for column in columns]
+        header = [_escaped(column.name or "") for column in columns]
+        return _markdown_lines([header, rule, *([_escaped(c) for c in row] for row in cells)])
+
+    def html(self) -> str:
+        """All columns for people, without colours: those of a notebook's theme apply."""
+        from html import escape
+
+        columns, cells = self.written()
+
+        def line(texts: Iterable[str], tag: str) -> str:
+            inner = "".join(
+                f'<{tag} style="text-align:{"left" if column.is_text else "right"}">'
+                f"{escape(text)}</{tag}>"
+                for column, text in zip(columns, texts, strict=True)
+            )
+            return f"<tr>{inner}</tr>"
+
+        header = line((column.name or "" for column in columns), "th")
+        body = "".join(line(row, "td") for row in cells)
+        return f"<table><thead>{header}</thead><tbody>{body}</tbody></table>"
+
+    def written(self, shown: Sequence[int] | None = None) -> tuple[list[Column], list[list[str]]]:
+        """Columns for people that hold anything, or those ``shown``, and their cells as text."""
+        shown = self._shown if shown is None else shown
+        columns = [self.columns[at] for at in shown]
+        return columns, [
+            [c.written(row[at]) for at, c in zip(shown, columns, strict=True)] for row in self.rows
+        ]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Cells as they are written, and how wide each column is."""
+
+    columns: Sequence[Column]
+    cells: Sequence[Sequence[str]]
+    widths: Sequence[int]
+    grouped: int
+    #: Columns of the terminal that a name keeps.
+    text_min: int
+
+    @classmethod
+    def of(cls, table: Table, shown: Sequence[int], text_min: int) -> "_Layout":
+        columns, cells = table.written(shown)
+        widths = [
+            max([cell_width(column.name or ""), *(cell_width(line[at]) for line in cells)])
+            for at, column in enumerate(columns)
+        ]
+        return cls(columns, cells, widths, min(table.grouped, len(columns)), text_min)
+
+    @property
+    def _floors(self) -> list[int]:
+        """The least that each column takes."""
+        return [
+            min(width, max(column.min_width(self.text_min), cell_width(column.name or "")))
+            for column, width in zip(self.columns, self.widths, strict=True)
+        ]
+
+    @property
+    def min_width(self) -> int:
+        """Columns of the terminal that it takes at least."""
+        return self._with_gaps(self._floors)
+
+    def _with_gaps(self, widths: Sequence[int]) -> int:
+        return len(INDENT) + sum(widths) + len(GAP) * (len(widths) - 1)
+
+    def fitted(self, width: int) -> "_Layout":
+        """With the widest texts shortened, a column at a time, until it fits."""
+        widths, floors = list(self.widths), self._floors
+        while (surplus := self._with_gaps(widths) - width) > 0:
+            loose = [at for at, floor in enumerate(floors) if widths[at] > floor]
+            # Words lose nothing when they are broken.
+            loose = [at for at in loose if self.columns[at].unit == "words"] or loose
+            widest = max(loose, key=lambda at: widths[at])
+            others = [widths[at] for at in loose if widths[at] < widths[widest]]
+            floor = max([floors[widest], *others])
+            widths[widest] -= max(1, min(surplus, widths[widest] - floor))
+        return replace(self, widths=widths)
+
+    def text(self) -> str:
+        rule = ["-" * width for width in self.widths]
+        header = [column.name or "" for column in self.columns]
+        lines: list[Sequence[str]] = [header, rule]
+        before: Sequence[str] = [""] * self.grouped
+        for line in self.cells:
+            group = line[: self.grouped]
+            cells = [""] * self.grouped if group == before else group
+            lines.append([*cells, *line[self.grouped :]])
+            before = group
+        return "\n".join(map(self._line, lines))
+
+    def _line(self, cells: Sequence[str]) -> str:
+        parts = [
+            column.lines(cell, width)
+            for cell, width, column in zip(cells, self.widths, self.columns, strict=True)
+        ]
+        lines = []
+        for line in zip_longest(*parts, fillvalue=""):
+            padded = []
+            for part, width, column in zip(line, self.widths, self.columns, strict=True):
+                room = " " * (width - cell_width(part))
+                padded.append(part + room if column.is_text else room + part)
+            lines.append((INDENT + GAP.join(padded)).rstrip())
+        return "\n".join(lines)
+
+    def stacked(self, width: int) -> str:
+        """A line for each value, where a line for each row would not fit."""
+        name_width = min(max(cell_width(c.name or "") for c in self.columns), width // 3)
+        room = width - len(INDENT) - name_width - len(GAP)
+        blocks = []
+        for line in self.cells:
+            block = []
+            for column, cell in zip(self.columns, line, strict=True):
+                name = shortened(column.name or "", name_width)
+                name += " " * (name_width - cell_width(name))
+                for part in column.lines(cell, room):
+                    block.append(f"{INDENT}{name}{GAP}{part}".rstrip())
+                    name = " " * name_width
+            blocks.append("\n".join(block))
+        return "\n\n".join(blocks)
+
+
+def cell_width(text: str) -> int:
+    """Columns that a text takes; East Asian letters take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def shortened(text: str, width: int) -> str:
+    """A text in so many columns, its middle left out: names differ at their ends."""
+    if cell_width(text) <= width:
+        return text
+    if width < 4:
+        return text[:width]
+    head, tail = text, text
+    while cell_width(head) > (width - 2) // 2:
+        head = head[:-1]
+    while cell_width(tail) > width - 2 - cell_width(head):
+        tail = tail[1:]
+    return f"{head}..{tail}"
+
+
+def _raw(value: Any) -> Any:
+    """A value for CSV. A text that spreadsheets would run begins with an apostrophe (OWASP)."""
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else value
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def _markdown_lines(lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Cells that are written already, as Markdown."""
+    return _markdown_lines([header, ["---"] * len(header), *rows])
+
+
+def glued(text: str, glue: str) -> str:
+    """A text with ``glue`` in place of the blank between each number and its unit."""
+    return re.sub(r"(?<=\d) (?=%|(?:us|ms|s|min|h|[KMGT]?i?B)\b)", glue, text)
+
+
+def paragraph(text: str, indent: str = "", width: int = WIDTH) -> str:
+    """A sentence broken into lines, never between a number and its unit.
+
+    A word that is longer than a line, such as a path, is broken.
+    """
+    return fill(
+        glued(text, _GLUE), width, subsequent_indent=indent, break_on_hyphens=False
+    ).replace(_GLUE, " ")
 
 
 @dataclass(frozen=True)
@@ -28,37 +355,24 @@ class Display:
     """A headline, a table and remarks: what ``repr`` prints and a notebook shows."""
 
     headline: str | None
-    header: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
+    columns: Sequence[Column] = ()
+    rows: Sequence[Sequence[Any]] = ()
     remarks: Sequence[str] = ()
-    #: Columns that are aligned left; the others are aligned right.
-    left: Sequence[int] = (0,)
 
     def text(self) -> str:
         """Plain text for a terminal."""
-        parts = [] if self.headline is None else [self.headline]
-        if self.rows:
-            parts.append(self._table())
-        return "\n\n".join([*parts, *self.remarks])
-
-    def _table(self) -> str:
-        lines = [self.header, *([one_line(cell, _CELL_WIDTH) for cell in row] for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        lines.insert(1, ["-" * width for width in widths])
-        return "\n".join(self._line(cells, widths) for cells in lines)
-
-    def _line(self, cells: Sequence[str], widths: Sequence[int]) -> str:
-        padded = [
-            cell.ljust(width) if at in self.left else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        return "  ".join(padded).rstrip()
+        headline = [] if self.headline is None else [self.headline]
+        table = [Table(self.columns, self.rows).text(_DISPLAY_WIDTH)] if self.rows else []
+        return "\n\n".join([*headline, *table, *self.remarks])
 
     def html(self) -> str:
-        """HTML for a notebook; colours are left to its theme."""
-        table = _html_table(self.header, self.rows, self.left) if self.rows else ""
-        headline = "" if self.headline is None else _html_paragraph(self.headline, strong=True)
-        return headline + table + "".join(map(_html_paragraph, self.remarks))
+        """HTML for a notebook."""
+        from html import escape
+
+        headline = "" if self.headline is None else f"<strong>{escape(self.headline)}</strong>"
+        table = Table(self.columns, self.rows).html() if self.rows else ""
+        remarks = "".join(f"<p>{escape(remark)}</p>" for remark in self.remarks)
+        return (f"<p>{headline}</p>" if headline else "") + table + remarks
 
 
 class Displayed(ABC):
@@ -79,7 +393,7 @@ class Tabular(Displayed):
     """A result that is a table, or has one."""
 
     @abstractmethod
-    def to_arrow(self) -> "Table":
+    def to_arrow(self) -> "tables.Table":
         """The table."""
 
     def to_polars(self) -> "pl.DataFrame":
@@ -87,8 +401,8 @@ class Tabular(Displayed):
         return polars_of(self.to_arrow())
 
 
-def polars_of(table: "Table") -> "pl.DataFrame":
-    """An Arrow table for Polars. SpillcastError where Polars is not installed."""
+def polars_of(table: "tables.Table") -> "pl.DataFrame":
+    """A table for Polars. SpillcastError where Polars is not installed."""
     try:
         import polars as pl
     except ImportError as error:
@@ -103,31 +417,6 @@ def aligned(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
     *widths, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     align = str.rjust if right else str.ljust
     return ["  ".join([*map(align, cells, widths), last]) for *cells, last in rows]
-
-
-def _html_paragraph(text: str, *, strong: bool = False) -> str:
-    """A sentence."""
-    from html import escape
-
-    inner = f"<strong>{escape(text)}</strong>" if strong else escape(text)
-    return f"<p>{inner}</p>"
-
-
-def _html_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)
-) -> str:
-    """Rows under a header; columns in ``left`` are aligned left, the others right."""
-    from html import escape
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        inner = "".join(
-            f'<{tag} style="text-align:{"left" if at in left else "right"}">{escape(cell)}</{tag}>'
-            for at, cell in enumerate(cells)
-        )
-        return f"<tr>{inner}</tr>"
-
-    body = "".join(line(row, "td") for row in rows)
-    return f"<table><thead>{line(header, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
 def plain_rows(relation: "duckdb.DuckDBPyRelation") -> list[tuple[Any, ...]]:

@@ -7,7 +7,7 @@ from statistics import fmean, median
 from spillcast.forecast.spark.forecast import MODEL_SPREAD, RUN_SPREAD
 from spillcast.lab.case import Case, Truth
 from spillcast.report.checks import percent, share
-from spillcast.report.table import markdown_table, paragraph
+from spillcast.tabular import markdown_table, paragraph
 from spillcast.units import format_bytes, format_count
 from spillcast_lab.spark.verify import LOG, LOG_AND_RECORDING, NAIVE, SPARKLENS
 from spillcast_lab.summary import forecast_with, grouped, of_evidence, summarise

@@ -16,7 +16,7 @@ from spillcast.errors import (
     SelectionEmpty,
 )
 from spillcast.tables import Table
-from spillcast.tabular import Display, Tabular
+from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import format_bytes
 
 
@@ -248,18 +248,16 @@ class Curve(Tabular):
 
     def display(self) -> Display:
         """A table of some sizes, and the size that is enough."""
+        columns = Column("size", None, "bytes"), Column("reads that miss", None, "percent1")
         sizes = self.sizes(_SHOWN)
-        ratios = self.miss_ratios(sizes)
-        rows = [
-            [format_bytes(size), f"{miss:.1%}"] for size, miss in zip(sizes, ratios, strict=True)
-        ]
         enough = self.enough_bytes()
         verdict = "No cache size gives any hits."
         if enough is not None:
             verdict = (
                 f"{format_bytes(enough)} bring {MOST:.0%} of the hits that any cache size can."
             )
-        return Display(verdict, ["size", "reads that miss"], rows, left=())
+        rows = list(zip(sizes, self.miss_ratios(sizes), strict=True))
+        return Display(verdict, columns, rows)
 
 
 def curve(

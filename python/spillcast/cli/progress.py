@@ -20,7 +20,7 @@ from spillcast.cli.output import (
     write_over,
 )
 from spillcast.report.recording import status_line
-from spillcast.report.table import shortened
+from spillcast.tabular import shortened
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:

@@ -115,7 +115,7 @@ def report(
     if json:
         emit(summary)
     else:
-        from spillcast.report.table import WIDTH, paragraph
+        from spillcast.tabular import WIDTH, paragraph
 
         print(paragraph(" ".join(summary["answer"]), width=min(terminal_columns(), WIDTH)))
         charts = format_count(len(summary["charts"]), "chart")

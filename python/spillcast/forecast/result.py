@@ -12,12 +12,11 @@ from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.work_memory import Spilled, WorkMemory
 from spillcast.recording.completeness import Part, recorded_words
 from spillcast.recording.server_meta import Statement
-from spillcast.tabular import Display, Tabular
+from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import (
     format_bytes,
     format_count,
     format_duration,
-    format_speedup,
     interval_name,
 )
 
@@ -411,12 +410,9 @@ class Forecast(Tabular):
         if self.forecast_s is not None:
             names = dict.fromkeys(term.name for term in self.terms)
             rows = [_cells([t for t in self.terms if t.name == name]) for name in names]
-            rows.append(
-                ["elapsed", "", "", *map(format_duration, (self.baseline_s, self.forecast_s))]
-            )
+            rows.append(["elapsed", None, None, self.baseline_s, self.forecast_s])
         warnings = [f"Warning: {warning.message}" for warning in self.warnings]
-        header = ["term", "count", "size", "today", "there"]
-        return Display(self.sentence(), header, rows, [*warnings, *self.advice])
+        return Display(self.sentence(), _TERM_COLUMNS, rows, [*warnings, *self.advice])
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
@@ -446,10 +442,8 @@ class Forecasts(list[Forecast], Tabular):
 
         if not self:
             return Display("no forecasts")
-        header = ["storage", "elapsed", "interval", "speed-up", "remarks"]
-        today = ["today", format_duration(self[0].baseline_s), "", "", ""]
-        rows = [today, *map(_target_cells, self)]
-        return Display(verdict(self).text, header, rows, left=(0, 4))
+        today = ["today", self[0].baseline_s, None, None, ""]
+        return Display(verdict(self).text, _TARGET_COLUMNS, [today, *map(_target_cells, self)])
 
     __repr__ = Tabular.__repr__
 
@@ -466,26 +460,36 @@ def floor_s(forecasts: Iterable[Forecast]) -> float:
     )
 
 
-def _cells(terms: Sequence[Term]) -> list[str]:
+_TERM_COLUMNS = (
+    Column("term", None),
+    Column("count", None, "count"),
+    Column("size", None, "bytes"),
+    Column("today", None, "s"),
+    Column("on target", None, "s"),
+)
+_TARGET_COLUMNS = (
+    Column("storage", None),
+    Column("elapsed", None, "s"),
+    Column("interval", None, "interval"),
+    Column("speed-up", None, "ratio"),
+    Column("remarks", None, "words"),
+)
+
+
+def _cells(terms: Sequence[Term]) -> list[Any]:
     """Terms of one name, summed: name, count, mean size and times."""
     count = sum(term.count or 0 for term in terms)
     size = sum(term.bytes or 0 for term in terms)
     return [
         terms[0].name,
-        f"{count:,}" if count else "",
-        format_bytes(size / count) if count and size else "",
-        format_duration(sum(term.baseline_s for term in terms)),
-        format_duration(sum(term.forecast_s for term in terms)),
+        count or None,
+        size / count if count and size else None,
+        sum(term.baseline_s for term in terms),
+        sum(term.forecast_s for term in terms),
     ]
 
 
-def _target_cells(forecast: Forecast) -> list[str]:
-    if forecast.forecast_s is None or forecast.interval_s is None or forecast.speedup is None:
-        return [forecast.target, "-", "-", "-", forecast.refused or ""]
-    return [
-        forecast.target,
-        format_duration(forecast.forecast_s),
-        " to ".join(map(format_duration, forecast.interval_s)),
-        format_speedup(forecast.speedup),
-        ", ".join(warning.code for warning in forecast.warnings),
-    ]
+def _target_cells(forecast: Forecast) -> list[Any]:
+    remarks = forecast.refused or ", ".join(warning.code for warning in forecast.warnings)
+    times = forecast.forecast_s, forecast.interval_s, forecast.speedup
+    return [forecast.target, *times, remarks]

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from spillcast.tabular import Display, Tabular
-from spillcast.units import format_bytes, format_duration
+from spillcast.tabular import Column, Display, Tabular
+from spillcast.units import format_duration
 
 if TYPE_CHECKING:
     from spillcast.tables import Table
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 PROFILE_SCHEMA = "spillcast.profile/1"
 #: Shares of the operations below which the quantile columns lie.
 QUANTILES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
-#: Sizes of traces are in blocks, which are fewer; those of recordings are bytes.
-BYTES_FROM = 4096
 #: Rows that sum to so much more than the elapsed time are of sessions side by side.
 _SIDE_BY_SIDE = 0.01
 #: What rows may be counted by, and what it is called in a trace.
@@ -92,13 +90,13 @@ class Profile(Tabular):
 
     def to_arrow(self) -> "Table":
         """The rows, with the columns of a profile's rows in docs/schema.md."""
-        from spillcast.columns import Column
+        from spillcast import columns
         from spillcast.tables import Table
 
         names = dict.fromkeys(name for row in self.rows for name in row)
         return Table(
             {
-                name: Column.of([row.get(name) for row in self.rows], _column_type(name))
+                name: columns.Column.of([row.get(name) for row in self.rows], _column_type(name))
                 for name in names
             }
         )
@@ -107,32 +105,24 @@ class Profile(Tabular):
         """The rows of a profile as a table, statistics as they are."""
         if any("value" in row for row in self.rows):
             names = list(self.rows[0])
-            cells = [[str(row[name]) for name in names] for row in self.rows]
-            return Display(None, names, cells)
-        durations = [
-            name
-            for name in ("mean_us", *QUANTILES, "max_us", "latency_us")
-            if any(row.get(name) is not None for row in self.rows)
+            return self._displayed(None, [Column(name, name, "raw") for name in names])
+        names = ["mean_us", *QUANTILES, "max_us", "latency_us"]
+        titles = {"latency_us": "unbiased"}
+        columns = [Column(name, name, "size" if name == "size" else "text") for name in self.by]
+        columns += [
+            Column("total", "total_us", "us"),
+            Column("share", "share", "percent1"),
+            Column("count", "count", "count"),
+            *(Column(titles.get(name, name.removesuffix("_us")), name, "us") for name in names),
         ]
-        called = {"latency_us": "unbiased"}
-        header = [*self.by, "total", "share", "count"]
-        header += [called.get(name, name.removesuffix("_us")) for name in durations]
-        rows = [self._cells(row, durations) for row in self.rows]
         warnings = [f"Warning: {text}" for text in self.warnings]
-        return Display(self.elapsed_words(), header, rows, warnings, range(len(self.by)))
+        return self._displayed(self.elapsed_words(), columns, warnings)
 
-    def _cells(self, row: dict[str, Any], durations: Sequence[str]) -> list[str]:
-        keys = {name: "-" if row[name] is None else str(row[name]) for name in self.by}
-        if "size" in keys and row["size"] is not None and row["size"] >= BYTES_FROM:
-            keys["size"] = format_bytes(row["size"])
-        values = [row.get(name) for name in durations]
-        return [
-            *keys.values(),
-            format_duration(row["total_us"] / 1e6),
-            "" if row["share"] is None else f"{row['share']:.1%}",
-            "" if row["count"] is None else f"{row['count']:,}",
-            *("" if us is None else format_duration(us / 1e6) for us in values),
-        ]
+    def _displayed(
+        self, headline: str | None, columns: Sequence[Column], remarks: Sequence[str] = ()
+    ) -> Display:
+        rows = [[row.get(column.key or "") for column in columns] for row in self.rows]
+        return Display(headline, columns, rows, remarks)
 
 
 def elapsed_words(elapsed_s: float, rows: Sequence[Mapping[str, Any]]) -> str:

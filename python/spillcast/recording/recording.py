@@ -15,9 +15,9 @@ from spillcast.gate import text_of
 from spillcast.recording import sums
 from spillcast.recording.meta import META_FILE, Meta, ObservedEngine, check_name
 from spillcast.recording.sums import AGAIN
-from spillcast.tabular import Display, Displayed, polars_of
+from spillcast.tabular import Column, Display, Displayed, polars_of
 from spillcast.text import path_hint
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from spillcast.tables import Table
 
 TableName = Literal["waits", "seconds", "samples"]
+_DISPLAYED = (
+    Column("", None),
+    Column("count", None, "count"),
+    Column("bytes", None, "bytes"),
+    *(Column(name, None, "s") for name in ("time", "mean")),
+)
 
 
 class Recording(Displayed):
@@ -222,16 +228,8 @@ class Recording(Displayed):
         for op in sorted(self.temp_seconds["op"].unique()):
             of_op = self.temp_seconds.filter(self.temp_seconds["op"].equals(op))
             count, size, total_ns = (of_op[n].sum() for n in ("count", "bytes", "total_ns"))
-            rows.append(
-                [
-                    f"temp {op}",
-                    f"{count:,}",
-                    format_bytes(size),
-                    format_duration(total_ns / 1e9),
-                    format_duration(total_ns / 1e9 / count),
-                ]
-            )
-        return Display(headline, ["", "count", "bytes", "time", "mean"], rows)
+            rows.append([f"temp {op}", count, size, total_ns / 1e9, total_ns / 1e9 / count])
+        return Display(headline, _DISPLAYED, rows)
 
     @cached_property
     def bursts(self) -> "Bursts | None":

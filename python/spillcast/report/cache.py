@@ -6,7 +6,7 @@ from typing import Any
 
 from spillcast.cache.simulation import MOST, POINTS, Curve, Device, Simulation, Traffic
 from spillcast.report.page import Drawn, Page, Part, Words, bar
-from spillcast.report.table import Column, Table, paragraph
+from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes
 
 CACHE_SCHEMA = "spillcast.cache/1"

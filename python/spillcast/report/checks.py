@@ -13,7 +13,7 @@ from spillcast.lab.demo import Demo
 from spillcast.lab.doctor import Diagnosis
 from spillcast.recording.calibration import ANY, Calibration, Point, WaitCost, is_old
 from spillcast.report.page import Drawn, Page, Part, Words
-from spillcast.report.table import Column, Table
+from spillcast.tabular import Column, Table
 from spillcast.units import (
     format_bytes,
     format_count,

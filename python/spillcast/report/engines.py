@@ -12,7 +12,7 @@ from spillcast.engines.engine import Engine
 from spillcast.engines.move import Move, Step
 from spillcast.engines.registry import engines
 from spillcast.report.page import Page, Words
-from spillcast.report.table import Column, Table, paragraph
+from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes, format_count
 
 #: Median errors of verified forecasts, which docs/generate_engines.py writes.

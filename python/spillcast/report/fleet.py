@@ -6,7 +6,7 @@ from dataclasses import asdict
 from spillcast.fleet.fleet import MOST, Fleet
 from spillcast.fleet.ingest import Ingested
 from spillcast.report.page import Page, Words, bar
-from spillcast.report.table import Column, Table
+from spillcast.tabular import Column, Table
 from spillcast.units import format_bytes, format_count, format_duration, interval_name
 
 #: Columns of the longest bar.

@@ -29,8 +29,8 @@ from spillcast.forecast.verdict import (
 from spillcast.recording import Recording
 from spillcast.recording.server_meta import Statement
 from spillcast.report.page import Page, Part, Words
-from spillcast.report.table import Column, Table
 from spillcast.report.work_memory import spilled_sentences, work_memory_text
+from spillcast.tabular import Column, Table
 from spillcast.text import one_line
 from spillcast.units import (
     format_bytes,

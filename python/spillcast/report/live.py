@@ -11,7 +11,7 @@ from spillcast.recording.event_names import OPS
 from spillcast.recording.live import Running, Tally
 from spillcast.report.forecast import left_words, to_come_table
 from spillcast.report.page import bar, sparkline
-from spillcast.report.table import Column, Table, paragraph, shortened
+from spillcast.tabular import Column, Table, paragraph, shortened
 from spillcast.units import format_bytes, format_count, format_duration
 
 WATCH_SCHEMA = "spillcast.watch/1"

@@ -14,7 +14,7 @@ from itertools import groupby
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Protocol
 
-from spillcast.report.table import WIDTH, Table, paragraph
+from spillcast.tabular import WIDTH, Table, paragraph
 from spillcast.text import visible
 from spillcast.units import format_duration
 

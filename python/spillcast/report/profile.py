@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from spillcast.profile import Profile
 from spillcast.profile.result import CALL, ROW_SOURCE, LatencyCounts
 from spillcast.report.page import Drawn, Page, Part, Words, histogram_text, peak_marks
-from spillcast.report.table import Column, Table, paragraph
+from spillcast.tabular import Column, Table, paragraph
 
 if TYPE_CHECKING:
     from spillcast.storage.description import Peak

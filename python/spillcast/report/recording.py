@@ -9,7 +9,7 @@ from spillcast.recording.completeness import Part, unrecognised, unspilled
 from spillcast.recording.meta import CaptureAccount, Meta
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.recording.server_meta import RecordedQuery, Sampling
-from spillcast.report.table import Column, Table
+from spillcast.tabular import Column, Table
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_count, format_duration
 

@@ -9,7 +9,7 @@ from spillcast.engines.ranking import DAY_S, Gain, Ranked, ServerRanking
 from spillcast.forecast.verdict import in_memory_sentences, negligible
 from spillcast.forecast.work_memory import SORT_MOST
 from spillcast.report.page import Commands, Page, Part, Words, bar
-from spillcast.report.table import Column, Table, saved_text
+from spillcast.tabular import Column, Table, saved_text
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration, format_setting
 

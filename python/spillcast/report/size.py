@@ -9,7 +9,7 @@ from spillcast.forecast.sizing import WORTH
 from spillcast.forecast.sizing.result import Knob, SizeRow, Sizing
 from spillcast.report.forecast import NO_LATENCY, NOW
 from spillcast.report.page import Page, Part, Words
-from spillcast.report.table import Column, Table
+from spillcast.tabular import Column, Table
 from spillcast.units import format_duration, interval_name
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from spillcast.recording.event_names import OPS
 from spillcast.report.page import Commands, Drawn, Page, Part, Words, histogram_text, peak_marks
-from spillcast.report.table import Column, Table, paragraph
 from spillcast.stats import quantile
 from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.description import Ability, ability, shape
@@ -14,6 +13,7 @@ from spillcast.storage.emulation import Emulated, Mount
 from spillcast.storage.fio import Iolog
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.source import GRID
+from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes, format_count, format_duration
 
 #: From this size on a rate is one of bytes.

@@ -7,12 +7,12 @@ from typing import Any
 
 from spillcast.report.page import Page, Part, Words
 from spillcast.report.storage import origin_words
-from spillcast.report.table import Column, Table
 from spillcast.storage.catalogue import Row as CatalogueRow
 from spillcast.storage.catalogue import figures
 from spillcast.storage.catalogue.managed import MOVABLE, Managed
 from spillcast.storage.description import Comparison, Verdict
 from spillcast.storage.description import Row as ComparedRow
+from spillcast.tabular import Column, Table
 from spillcast.units import format_count, format_speedup
 
 #: Ratios this close to 1 are no difference; those this far apart are told of by size.

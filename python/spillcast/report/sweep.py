@@ -13,9 +13,9 @@ from spillcast.lab.memory_result import Point, sweep_document
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.recording.event_names import OPS
 from spillcast.report.page import Drawn, Page, Part, Words, bar
-from spillcast.report.table import Column, Table
 from spillcast.report.work_memory import FORECAST, advice_text, memory_table
 from spillcast.stats import quantile
+from spillcast.tabular import Column, Table
 from spillcast.units import format_bytes, format_count, format_duration, interval_name
 
 #: Columns of the chart beside the bars, without the names of the rows.

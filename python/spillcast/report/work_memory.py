@@ -14,7 +14,7 @@ from spillcast.forecast.work_memory import (
 )
 from spillcast.forecast.work_memory.advice import Advice, Cell
 from spillcast.report.page import Part, Words
-from spillcast.report.table import Column, Table
+from spillcast.tabular import Column, Table
 from spillcast.text import plan_line_words
 from spillcast.units import format_bytes, format_duration, format_setting
 

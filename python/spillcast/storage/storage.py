@@ -12,8 +12,7 @@ from spillcast.errors import SchemaUnsupported
 from spillcast.gate import json_of, reading, text_of
 from spillcast.recording.event_names import OPS
 from spillcast.storage.source import ASSUMED, Provenance, StorageSource, source_of
-from spillcast.tabular import Display, Tabular
-from spillcast.units import format_bytes, format_duration
+from spillcast.tabular import Column, Display, Tabular
 from spillcast.workspace import whole_file
 
 if TYPE_CHECKING:
@@ -288,16 +287,18 @@ class Storage(Tabular):
         """A row for each op and size."""
         rows = [
             [
-                *(group.op, format_bytes(group.size_class_bytes), group.pattern, f"{group.depth}"),
-                *(f"{group.count:,}", format_duration(group.mean_s)),
-                *(format_duration(group.quantile_s(q)) for q in (0.5, 0.99)),
+                *(group.op, group.size_class_bytes, group.pattern, group.depth, group.count),
+                *(group.mean_s, group.quantile_s(0.5), group.quantile_s(0.99)),
             ]
             for op in OPS
             for group in self.of(op)
             if group.count
         ]
-        header = ["op", "size", "pattern", "depth", "count", "mean", "p50", "p99"]
-        return Display(f"{self.name} ({self.source.word})", header, rows, left=(0, 2))
+        units = {"size": "bytes", "depth": "count", "count": "count"}
+        units |= dict.fromkeys(("mean", "p50", "p99"), "s")
+        names = ("op", "size", "pattern", "depth", "count", "mean", "p50", "p99")
+        columns = [Column(name, None, units.get(name, "text")) for name in names]
+        return Display(f"{self.name} ({self.source.word})", columns, rows)
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""

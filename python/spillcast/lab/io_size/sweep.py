@@ -21,8 +21,8 @@ from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.budget import Budget, parse_budget
 from spillcast.storage.target import is_place, resolve_storage
-from spillcast.tabular import Display, Tabular
-from spillcast.units import format_duration, parse_bytes
+from spillcast.tabular import Column, Display, Tabular
+from spillcast.units import parse_bytes
 
 if TYPE_CHECKING:
     from spillcast.tables import Table
@@ -117,10 +117,9 @@ class Sweep(Tabular):
     def display(self) -> Display:
         """The best setting, and all of them."""
         best = f"best on {self.storage}: {setting_text(self.best.setting)}"
-        rows = [
-            [setting_text(row.setting), format_duration(row.trial.total_s)] for row in self.rows
-        ]
-        return Display(best, ["max/min I/O", "time"], rows)
+        columns = Column("max/min I/O", None), Column("time", None, "s")
+        rows = [[setting_text(row.setting), row.trial.total_s] for row in self.rows]
+        return Display(best, columns, rows)
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""

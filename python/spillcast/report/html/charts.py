@@ -29,7 +29,7 @@ from spillcast.report.html.axes import (
     size_ticks,
     thinned,
 )
-from spillcast.report.table import glued
+from spillcast.tabular import glued
 from spillcast.units import format_bytes, format_duration
 
 #: Bars that differ by a larger factor are drawn as shares.

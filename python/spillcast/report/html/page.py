@@ -7,7 +7,7 @@ from typing import Any
 
 from spillcast.report.html.charts import Chart
 from spillcast.report.page import Commands, Part, Words
-from spillcast.report.table import NONE, UNITS, Column, Table
+from spillcast.tabular import NONE, UNITS, Column, Table
 from spillcast.units import format_duration
 
 Document = Mapping[str, Any]

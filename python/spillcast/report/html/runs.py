@@ -26,7 +26,7 @@ from spillcast.report.html.page import (
     table_of,
     texts,
 )
-from spillcast.report.table import Table
+from spillcast.tabular import Table
 from spillcast.text import one_line
 from spillcast.units import format_count, format_duration
 

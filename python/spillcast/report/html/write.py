@@ -25,7 +25,7 @@ from spillcast.report.html.inputs import AGAIN, Document, Inputs
 from spillcast.report.html.page import Cells, Page, Section, Weakness, sentence
 from spillcast.report.html.redact import redacted
 from spillcast.report.size import answer_text
-from spillcast.report.table import glued
+from spillcast.tabular import glued
 from spillcast.workspace import whole_file
 
 REPORT_SCHEMA = "spillcast.report/1"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from spillcast.report.page import Drawn, Page, Words
-from spillcast.report.table import Column, Table, cell_width, paragraph, shortened
+from spillcast.tabular import Column, Table, cell_width, paragraph, shortened
 
 NUMBERS = {
     "count": st.integers(0, 10**12),
