@@ -46,6 +46,7 @@ __all__ = [
     "memory_groups",
     "mounted",
     "partial_folders",
+    "replay_plan",
     "scratch_prefix",
     "simulate",
     "size_class_bytes",
@@ -54,6 +55,7 @@ __all__ = [
     "status_bytes",
     "temp_name_of",
     "temp_of",
+    "thread_trace",
     "try_source",
     "unused_name",
 ]
@@ -129,6 +131,22 @@ def simulate(
     their own cost there; queued_ns, what they waited for a server; latency_ns; throttled_ns, in
     which threads waited for the next period. And, by row, the columns io_ns, what it took, and
     storage_ns, of that the storage's part. ValueError for columns of another kind.
+    """
+
+def thread_trace(waits: Any, slices_ns: Sequence[tuple[int, int]]) -> tuple[Table, bool]:
+    """The columns of a ThreadTrace, and whether CPU time was measured, of ``waits`` by start.
+
+    ``slices_ns`` are begin and end of the stretches whose waits were kept; none where all were.
+    ValueError for columns of another kind.
+    """
+
+def replay_plan(
+    waits: Any, slices_ns: Sequence[tuple[int, int]], *, moves_only: bool = False
+) -> tuple[Table, bool]:
+    """The temp I/O of waits as a plan of Probe, and whether threads wait in it for each other.
+
+    With ``moves_only`` a step reads or writes, after the pause since its thread's last. ValueError
+    for columns of another kind.
     """
 
 def mounted(path: str) -> tuple[str, str, bool | None, Path, str, str | None] | None:

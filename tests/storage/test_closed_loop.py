@@ -12,7 +12,7 @@ from emulator import Emulator, skip_without_fuse
 from harness import TARGETS, ordinary_user, spillcast
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget
-from spillcast.storage.plan import plan_of_trace
+from spillcast.storage.plan import replay_plan
 from spillcast.storage.probe import probe
 
 ROUNDS = 150
@@ -112,7 +112,7 @@ def test_the_plan_is_the_program(storages, tmp_path):
     worked = []
     for attempt in range(ATTEMPTS):
         recording, _ = recorded(storages, "spill", tmp_path / f"{attempt}.spill")
-        rows = plan_of_trace(recording).to_pylist()
+        rows = replay_plan(recording)[0].to_pylist()
         worked.append(sum(row["cpu_ns"] for row in rows) / (2 * ROUNDS * WORK_US * 1000))
         if worked[-1] == pytest.approx(1, rel=0.25):
             break

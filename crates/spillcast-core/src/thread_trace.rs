@@ -1,11 +1,13 @@
 //! What the threads of a recording did, each in its order: CPU, waits, and waits for each other.
 //!
 //! A thread's beginning is a row of its own. It, and a wait that no observed thread is known to have
-//! ended, is taken to follow the last row of another thread that had ended by then.
+//! ended, is taken to follow the last row of another thread that had ended by then: engines look in
+//! turns whether others are done. Where no other had done anything meanwhile, the wait lasts as long
+//! as it did.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::wait::{NameId, Op, Wait};
+use crate::wait::{NameId, Names, Op, Wait};
 
 /// No row, thread, file or number.
 pub const NONE: u32 = u32::MAX;
@@ -25,7 +27,7 @@ pub struct Recorded {
     pub file: u32,
     pub event: NameId,
     pub op: Op,
-    /// Of a temp file.
+    /// On a temp file, or a wait for writeback of temp files.
     pub temp: bool,
     blocked: Option<bool>,
 }
@@ -39,11 +41,11 @@ impl From<&Wait> for Recorded {
             cpu_before_ns: wait.cpu_before_ns.unwrap_or(UNKNOWN),
             woken_by: wait.woken_by.unwrap_or(UNKNOWN),
             offset: wait.offset.unwrap_or(UNKNOWN),
-            bytes: wait.bytes.map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
+            bytes: wait.bytes.map_or(0, |bytes| bytes.clamp(0, i64::from(u32::MAX)) as u32),
             file: wait.file.unwrap_or(NONE),
             event: wait.event,
             op: wait.op,
-            temp: wait.temp && (wait.op != Op::Null || wait.file.is_some()),
+            temp: wait.temp,
             blocked: wait.blocked,
         }
     }
@@ -65,9 +67,9 @@ impl Recorded {
         self.temp && self.op != Op::Null && self.bytes > 0
     }
 
-    /// Makes, resizes, syncs or removes a temp file.
+    /// Makes, resizes, syncs or removes a temp file, or waits for writeback.
     pub fn changes(&self) -> bool {
-        self.temp && self.op == Op::Null && self.file != NONE
+        self.temp && self.op == Op::Null
     }
 
     pub fn offset(&self) -> Option<u64> {
@@ -82,6 +84,8 @@ pub struct Row {
     pub end_ns: i64,
     /// Burned by the thread until `start_ns`.
     pub cpu_ns: i64,
+    /// Ready without a core, between the end of the thread's last row and `start_ns`.
+    pub ready_ns: i64,
     /// What the thread of row `after` burns after that row, before this one ends.
     pub after_cpu_ns: i64,
     /// The row of another thread that has to end before; NONE for none.
@@ -93,18 +97,37 @@ pub struct Row {
     /// A call that kept its core.
     pub on_core: bool,
     /// Neither on a file nor a beginning.
-    blocked_outside: bool,
+    pub blocked_outside: bool,
+}
+
+/// Begin and end of each stretch of the run whose waits were kept; none where all were.
+#[derive(Clone, Copy)]
+pub struct Slices<'a>(pub &'a [(i64, i64)]);
+
+impl Slices<'_> {
+    /// When the slice of a wait that starts then begins; 0 where all waits were kept.
+    fn begin_ns(self, start_ns: i64) -> i64 {
+        match self.0.partition_point(|slice| slice.0 <= start_ns) {
+            0 => start_ns.min(0),
+            number => self.0[number - 1].0,
+        }
+    }
+
+    /// Whether a thread began to work at this time, rather than before the first slice.
+    fn shows_beginning(self, begin_ns: i64) -> bool {
+        self.0.first().is_none_or(|first| first.0 == 0 || begin_ns > first.1)
+    }
 }
 
 /// Numbers of sessions, ascending from 0.
 pub struct Threads(FxHashMap<i64, u32>);
 
 impl Threads {
-    pub fn of(waits: &[Recorded]) -> Threads {
+    pub fn of<'a>(waits: impl Iterator<Item = &'a Recorded>) -> Threads {
         let mut last = None;
-        let changes = waits.iter().map(|wait| wait.session).filter(|&one| {
-            let other = last != Some(one);
-            last = Some(one);
+        let changes = waits.map(|wait| wait.session).filter(|&session| {
+            let other = last != Some(session);
+            last = Some(session);
             other
         });
         let distinct: FxHashSet<i64> = changes.collect();
@@ -126,37 +149,55 @@ impl Threads {
     }
 }
 
-/// The trace of waits by start. `requests` says which events are requests of io_uring.
+/// The rows of the threads, and whether their CPU time was measured; else all time between two rows is
+/// taken for it.
+pub struct ThreadTrace {
+    pub rows: Vec<Row>,
+    pub cpu_known: bool,
+}
+
+/// The trace of waits by start, whose events are `names`.
 ///
-/// Threads that neither do temp I/O nor wait, at one remove or more, for one that does are left out.
-pub fn thread_trace(waits: &[Recorded], requests: &[bool]) -> Vec<Row> {
-    let (rows, threads) = concerned(own_rows(waits, requests), waits);
-    let mut rows = with_beginnings(rows, threads);
+/// Threads that neither do temp I/O nor wait, at one remove or more, for one that does are left out:
+/// they sleep, or serve others.
+pub fn thread_trace(waits: &[Recorded], names: &Names, slices: Slices) -> ThreadTrace {
+    let requests: Vec<bool> =
+        names.list().iter().map(|name| name.starts_with("io_uring_")).collect();
+    let (rows, cpu_known) = own_rows(waits, &requests, slices);
+    let (rows, threads) = concerned(rows, waits);
+    let mut rows = with_beginnings(rows, threads, slices);
     let order = by_thread(&rows, threads);
     tie_to_wakers(&mut rows, &order);
     if threads > 1 {
-        tie_to_latest(&mut rows, &order);
+        tie_to_latest(&mut rows, &order, slices);
     }
-    rows
+    ThreadTrace { rows, cpu_known }
 }
 
-/// A row for each wait but requests that their thread had under way beside others.
-fn own_rows(waits: &[Recorded], requests: &[bool]) -> Vec<Row> {
+/// A row for each wait but requests that their thread had under way beside others, whose rows show how
+/// it waited for them; and whether CPU time is known.
+fn own_rows(waits: &[Recorded], requests: &[bool], slices: Slices) -> (Vec<Row>, bool) {
     let beside = |wait: &&Recorded| requests[wait.event as usize] && wait.blocked.is_none();
-    let threads = Threads::of(waits);
+    let threads = Threads::of(waits.iter());
     let mut own = waits.iter().filter(|wait| !beside(wait));
     let cpu_known = own.any(|wait| wait.cpu_before_ns != UNKNOWN);
     let mut ends_ns = vec![0; threads.count()];
     let row = |(source, wait): (usize, &Recorded)| {
         let thread = threads.of_wait(wait);
         let before_ns = std::mem::replace(&mut ends_ns[thread as usize], wait.end_ns());
-        let gap_ns = (wait.start_ns - before_ns).max(0);
+        let mut gap_ns = (wait.start_ns - before_ns).max(0);
+        if !slices.0.is_empty() {
+            // What is before a row's slice is not known, but for its own CPU time.
+            let known_ns = wait.start_ns - slices.begin_ns(wait.start_ns);
+            gap_ns = gap_ns.min(known_ns.max(wait.cpu_before_ns).max(0));
+        }
         let cpu_ns = if cpu_known { wait.cpu_before_ns.clamp(0, gap_ns) } else { gap_ns };
         let waker = wait.woken_by;
         Row {
             start_ns: wait.start_ns,
             end_ns: wait.end_ns(),
             cpu_ns,
+            ready_ns: gap_ns - cpu_ns,
             after_cpu_ns: 0,
             after: NONE,
             thread,
@@ -166,7 +207,7 @@ fn own_rows(waits: &[Recorded], requests: &[bool]) -> Vec<Row> {
             blocked_outside: !wait.on_file(),
         }
     };
-    waits.iter().enumerate().filter(|(_, wait)| !beside(wait)).map(row).collect()
+    (waits.iter().enumerate().filter(|(_, wait)| !beside(wait)).map(row).collect(), cpu_known)
 }
 
 /// The rows of threads that temp I/O can hold up, numbered anew, and how many threads these are.
@@ -206,15 +247,18 @@ fn concerned(mut rows: Vec<Row>, waits: &[Recorded]) -> (Vec<Row>, usize) {
     (rows, threads.len())
 }
 
-/// With a row of no length where each thread began to work. It lasts from the start of the recording.
-fn with_beginnings(rows: Vec<Row>, threads: usize) -> Vec<Row> {
+/// With a row where each thread began to work. It lasts from the start of the recording, or of the
+/// slice that its thread's first row is in. Before that the thread was not ready, but not there.
+fn with_beginnings(mut rows: Vec<Row>, threads: usize, slices: Slices) -> Vec<Row> {
     let mut first = vec![true; threads];
     let mut beginnings: Vec<Row> = Vec::with_capacity(threads);
-    for row in &rows {
+    for row in &mut rows {
         if std::mem::replace(&mut first[row.thread as usize], false) {
+            let end_ns = (row.start_ns - row.cpu_ns).max(0);
+            row.ready_ns = 0;
             beginnings.push(Row {
-                start_ns: 0,
-                end_ns: (row.start_ns - row.cpu_ns).max(0),
+                start_ns: slices.begin_ns(row.start_ns).min(end_ns),
+                end_ns,
                 cpu_ns: 0,
                 woken_by: NONE,
                 source: NONE,
@@ -270,7 +314,7 @@ fn tie_to_wakers(rows: &mut [Row], order: &[Vec<u32>]) {
 }
 
 /// Beginnings, and waits of which no waker is known: by the row of another thread that ended last.
-fn tie_to_latest(rows: &mut [Row], order: &[Vec<u32>]) {
+fn tie_to_latest(rows: &mut [Row], order: &[Vec<u32>], slices: Slices) {
     let mut next = vec![NONE; rows.len()];
     for own in order {
         for pair in own.windows(2) {
@@ -290,8 +334,11 @@ fn tie_to_latest(rows: &mut [Row], order: &[Vec<u32>]) {
     let mut ended = 0;
     for at in 0..rows.len() {
         let row = &rows[at];
-        let unknown = row.blocked_outside && row.woken_by == NONE;
-        if !unknown && row.source != NONE {
+        let ends_unseen = match row.source {
+            NONE => slices.shows_beginning(row.end_ns),
+            _ => row.blocked_outside && row.woken_by == NONE,
+        };
+        if !ends_unseen {
             continue;
         }
         while ended < by_end.len() && by_end[ended].0 <= row.end_ns {

@@ -24,6 +24,7 @@ mod recording;
 mod simulate;
 mod spark;
 mod stretches;
+mod thread_trace;
 mod trace;
 mod trace_rows;
 
@@ -123,6 +124,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add_function(wrap_pyfunction!(probe::scratch_prefix, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(thread_trace::thread_trace, module)?)?;
+    module.add_function(wrap_pyfunction!(thread_trace::replay_plan, module)?)?;
     module.add_function(wrap_pyfunction!(stretches::burst_moments, module)?)?;
     module.add_function(wrap_pyfunction!(stretches::covered_ns, module)?)?;
     module.add_function(wrap_pyfunction!(stretches::spread, module)?)?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use spillcast_core::probe::{FromWaits, plan_of_waits};
-use spillcast_core::thread_trace::Recorded;
+use spillcast_core::thread_trace::{Recorded, Slices};
 use spillcast_core::wait::RowNames;
 use spillcast_recording::read_waits;
 
@@ -76,6 +76,13 @@ impl Recording {
         found.into_iter().flatten().min()
     }
 
+    /// The stretches of the run whose waits were kept; None where all were.
+    fn slices_ns(&self) -> Option<Vec<(i64, i64)>> {
+        let slices = self.meta["raw"]["slices_s"].as_array()?;
+        let ns = |seconds: &Value| Some((seconds.as_f64()? * 1e9).round_ties_even() as i64);
+        slices.iter().map(|slice| Some((ns(&slice[0])?, ns(&slice[1])?))).collect()
+    }
+
     /// What its threads did to temp files, and in between where that is known.
     pub fn plan(&self) -> Outcome<FromWaits> {
         let path = self.path.join("waits.parquet");
@@ -106,6 +113,7 @@ impl Recording {
             let text = format!("{}: holds no temp I/O to replay", self.path.display());
             return Err(Failure::usage(text, "measure the directory alone: leave out --like"));
         }
-        Ok(plan_of_waits(waits, &names.events, raw["slices_s"].is_null()))
+        let slices_ns = self.slices_ns().unwrap_or_default();
+        Ok(plan_of_waits(waits, &names.events, Slices(&slices_ns)))
     }
 }

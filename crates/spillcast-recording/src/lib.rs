@@ -44,7 +44,7 @@ pub use parquet_reader::{ParquetBatches, ParquetSource};
 pub use parts::Bounds;
 pub use reader::read_waits;
 pub use recorder::{Observed, Recorder};
-pub use rows::{seconds_of, waits_of};
+pub use rows::{each_wait, seconds_of, waits_of};
 pub use seconds::Second;
 pub use temp_places::{TempPlace, device_name, temp_places, without_secrets};
 pub use writer::{Kept, Writer};

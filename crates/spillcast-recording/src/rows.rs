@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
-use arrow_array::{Array, BooleanArray, Int64Array, ListArray, RecordBatch};
+use arrow_array::{Array, BooleanArray, Int32Array, Int64Array, ListArray, RecordBatch};
 use arrow_schema::ArrowError;
 use spillcast_core::capture::Waits;
 use spillcast_core::packed::Packed;
@@ -42,20 +42,20 @@ pub fn each_wait(
     let (object, line) = (from.int64("object")?, from.int64("line")?);
     for at in 0..batch.num_rows() {
         let unnamed = || invalid("column event: a null");
-        let event = event[at].ok_or_else(unnamed)?;
+        let event = event.value(at).ok_or_else(unnamed)?;
         let span = (start_ns.value(at), elapsed_ns.value(at));
         each(&Wait {
             temp: boolean(temp, at) == Some(true),
-            file: file[at],
+            file: file.value(at),
             offset: number(offset, at),
             bytes: number(bytes, at),
             blocked: boolean(blocked, at),
             cpu_before_ns: number(cpu_before_ns, at),
             woken_by: number(woken_by, at),
-            sql_id: sql_id[at],
+            sql_id: sql_id.value(at),
             object: number(object, at),
             line: number(line, at),
-            ..Wait::new(session.value(at), event, op[at], span)
+            ..Wait::new(session.value(at), event, op.value(at).unwrap_or(Op::Null), span)
         });
     }
     Ok(())
@@ -76,7 +76,7 @@ pub fn seconds_of(batch: &RecordBatch) -> Result<Vec<Second>, ArrowError> {
         let pairs = ns.values().iter().copied().zip(counts.values().iter().copied());
         Second {
             second: second.value(at),
-            op: op[at],
+            op: op.value(at).unwrap_or(Op::Null),
             temp: boolean(temp, at) == Some(true),
             file: None,
             size_class_bytes: size_class_bytes.value(at),
@@ -117,24 +117,38 @@ impl<'a> Columns<'a> {
             .ok_or_else(|| of_type(name, "list of int64"))
     }
 
-    /// The position of each row's name in `names`, which takes them in.
-    fn names(&self, name: &str, names: &mut Names) -> Result<Vec<Option<NameId>>, ArrowError> {
+    /// A column of names, each of which becomes what `of` makes of it.
+    fn named<T>(&self, name: &str, of: impl FnMut(&str) -> T) -> Result<Named<'a, T>, ArrowError> {
         let wrong = || of_type(name, "dictionary of int32 to string");
         let column = self.column(name)?.as_dictionary_opt::<Int32Type>().ok_or_else(wrong)?;
         let values = column.values().as_string_opt::<i32>().ok_or_else(wrong)?;
-        let ids: Vec<_> = values.iter().map(|value| value.map(|name| names.id(name))).collect();
-        Ok(column.keys().iter().map(|key| key.and_then(|key| ids[key as usize])).collect())
+        let values = values.iter().map(Option::unwrap_or_default).map(of).collect();
+        Ok(Named { keys: column.keys(), values })
     }
 
-    fn ops(&self) -> Result<Vec<Op>, ArrowError> {
-        let mut names = Names::default();
-        let ids = self.names("op", &mut names)?;
-        let op = |id: Option<NameId>| match id.map(|id| names.list()[id as usize].as_str()) {
-            Some("read") => Op::Read,
-            Some("write") => Op::Write,
+    /// The position of each row's name in `names`, which takes them in.
+    fn names(&self, name: &str, names: &mut Names) -> Result<Named<'a, NameId>, ArrowError> {
+        self.named(name, |value| names.id(value))
+    }
+
+    fn ops(&self) -> Result<Named<'a, Op>, ArrowError> {
+        self.named("op", |name| match name {
+            "read" => Op::Read,
+            "write" => Op::Write,
             _ => Op::Null,
-        };
-        Ok(ids.into_iter().map(op).collect())
+        })
+    }
+}
+
+/// A column of names, with what stands for each.
+struct Named<'a, T> {
+    keys: &'a Int32Array,
+    values: Vec<T>,
+}
+
+impl<T: Copy> Named<'_, T> {
+    fn value(&self, at: usize) -> Option<T> {
+        self.keys.is_valid(at).then(|| self.values[self.keys.value(at) as usize])
     }
 }
 

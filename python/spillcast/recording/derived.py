@@ -14,7 +14,6 @@ from spillcast.recording.meta import KeptWaits
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import seconds_of, totals
 from spillcast.recording.spill import codes
-from spillcast.recording.thread_trace import beside_others, most_at_once
 from spillcast.tables import Table
 from spillcast.text import several
 
@@ -76,11 +75,27 @@ def _labelled(waits: Table, folders: Sequence[str]) -> Table:
     return waits.with_column("temp", is_below)
 
 
+#: How the events of requests of io_uring begin.
+_REQUEST = "io_uring_"
+
+
 def _io_uring_depth(waits: Table) -> int:
-    beside = beside_others(waits)
-    if (beside & waits["temp"].values).any():
-        return most_at_once(waits.filter(beside))
-    return 0
+    """The most requests that one session had in flight at once; 0 if none is of a temp file.
+
+    A request that is alone is a row of its thread, which waited for it.
+    """
+    event = waits["event"]
+    names = [name for name in event.names if name.startswith(_REQUEST)]
+    beside = event.isin(names) & waits["blocked"].is_null()
+    if not (beside & waits["temp"].values).any():
+        return 0
+    requests = waits.filter(beside)
+    start = requests["start_ns"].values
+    end = start + requests["elapsed_ns"].values
+    session = np.tile(requests["session"].values, 2)
+    step = np.repeat([1, -1], len(start))
+    order = np.lexsort((step, np.concatenate([start, end]), session))
+    return int(np.cumsum(step[order]).max(initial=0))
 
 
 def _is_under(name: str, folders: Sequence[str]) -> bool:

@@ -1,19 +1,18 @@
 """The temp I/O of a recording as steps that a probe issues again."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.columns import TEXT, Column, fields_of
+from spillcast import _core
+from spillcast.columns import fields_of
 from spillcast.errors import NoTempIo
 from spillcast.evidence.counts import Counts
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
-from spillcast.recording.spill import codes
-from spillcast.recording.thread_trace import NONE, thread_trace
+from spillcast.recording.thread_trace import slices_ns
 from spillcast.tables import Table
 
 Array = NDArray[np.int64]
@@ -28,78 +27,37 @@ def moved_waits(recording: Recording) -> Table:
     return waits
 
 
-def _acting_waits(recording: Recording) -> Table:
-    """The temp waits that moved bytes or changed a file, by start."""
-    waits = recording.waits
-    acting = (waits["bytes"].filled(0) > 0) | (waits["op"].is_null() & waits["file"].is_valid())
-    return waits.filter(waits["temp"].values & acting)
+def plan(recording: Recording) -> Table:
+    """The reads and writes of temp files as steps, each after the pause of its thread before it."""
+    return _steps(moved_waits(recording), recording, moves_only=True)[0]
 
 
-def _changes(waits: Table) -> Column:
-    """By row, the call where it changes a file; null where it reads or writes, or only waits."""
-    event, changes = waits["event"].cast(TEXT), waits["op"].is_null() & waits["file"].is_valid()
-    return replace(event, values=np.where(changes, event.values, -1))
+def replay_plan(recording: Recording) -> tuple[Table, bool]:
+    """All that was done to temp files as steps, and whether threads wait in them for each other.
 
-
-def plan(recording: Recording, *, with_changes: bool = False) -> Table:
-    """The temp I/O of a recording as steps: who, which file, where, how much, after what pause.
-
-    With the calls that change files where they are asked for.
+    They do where the recording shows the waits of threads outside of I/O.
     """
-    waits = moved_waits(recording)
-    if with_changes:
-        waits = _acting_waits(recording)
-    start = waits["start_ns"].values
-    end = start + waits["elapsed_ns"].values
-    size, op = waits["bytes"].filled(0), waits["op"]
-    threads, thread = np.unique(waits["session"].values, return_inverse=True)
-    file = codes(waits["file"])
-    offset, known = waits["offset"].filled(0), waits["offset"].is_valid()
-    columns = {
-        "thread": thread,
-        "file": file,
-        "write": Column("bool", op.equals("write"), op.is_valid()),
-        "offset": offsets(offset, known, file, size),
-        "bytes": size,
-        "delay_ns": _pauses(start, end, thread, len(threads)),
-        "change": _changes(waits),
-    }
-    return steps_of(columns)
+    moved_waits(recording)
+    return _steps(recording.waits, recording)
 
 
-#: The types of a plan's columns for the core, and what may lack or be null.
+def _steps(waits: Table, recording: Recording, *, moves_only: bool = False) -> tuple[Table, bool]:
+    rows, closed_loop = _core.replay_plan(waits, slices_ns(recording), moves_only=moves_only)
+    return Table.from_arrow(rows), closed_loop
+
+
+#: The columns of steps that read or write after a pause, as the core takes them.
 _STEPS = fields_of(
     {
         "thread": "uint32", "file": "uint32", "write": "bool", "offset": "uint64",
-        "bytes": "uint32", "delay_ns": "uint64", "cpu_ns": "uint64", "after": "uint32",
-        "after_cpu_ns": "uint64", "change": TEXT,
+        "bytes": "uint32", "delay_ns": "uint64",
     }
 )  # fmt: skip
 
 
 def steps_of(columns: Mapping[str, Any]) -> Table:
-    """Steps of these columns, as the core takes them."""
-    return Table(columns).cast(field for field in _STEPS if field.name in columns)
-
-
-def offsets(offset: Array, known: NDArray[np.bool_], file: NDArray[np.int32], size: Array) -> Array:
-    """Offsets as recorded; without them, the I/O of a file counts as sequential."""
-    given = offset.copy()
-    if known.all():
-        return given
-    for code in np.unique(file[~known]):
-        rows = np.flatnonzero((file == code) & ~known)
-        given[rows] = np.cumsum(size[rows]) - size[rows]
-    return given
-
-
-def _pauses(start: Array, end: Array, thread: Array, threads: int) -> Array:
-    """Time between the end of a thread's I/O and its next."""
-    pauses = np.zeros(len(start), dtype=np.int64)
-    for code in range(threads):
-        rows = np.flatnonzero(thread == code)
-        pauses[rows[1:]] = np.maximum(0, start[rows[1:]] - end[rows[:-1]])
-    return pauses
+    """Steps that read or write after a pause."""
+    return Table(columns).cast(_STEPS)
 
 
 #: More steps than these are thinned out: 3 GiB of I/O say what a storage is like.
@@ -160,41 +118,3 @@ def _process_plan(
         parts.append((np.zeros(pass_counts[1], dtype=bool), read // held % files, read % held))
     write, file, block = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return write, file, block
-
-
-def waits_known(recording: Recording) -> bool:
-    """Whether the recording contains waits outside of I/O."""
-    waits = recording.waits
-    return not (waits["op"].is_valid() | waits["file"].is_valid()).all()
-
-
-def plan_of_trace(recording: Recording) -> Table:
-    """A step for each row of the trace; those that act on no temp file are waits alone."""
-    done = thread_trace(recording)
-    io = done.temp & (done.bytes > 0)
-    acts = io | done.change
-    tied = done.after != NONE
-    cpu_ns = done.cpu_ns + np.where(done.on_core & ~acts, done.wait_ns, 0)
-    delay_ns = np.where(acts | done.on_core | tied, 0, done.wait_ns)
-    if not recording.meta.raw.whole:
-        # The time before the first slice is not a pause.
-        begins = (done.source == NONE) & ~tied
-        delay_ns[begins] -= delay_ns[begins].min(initial=np.iinfo(np.int64).max)
-    offset = offsets(done.offset, done.offset != NONE, done.file, done.bytes)
-    calls = _changes(recording.waits.take(done.source[done.change]))
-    call = np.full(len(done.change), -1, dtype=np.int32)
-    call[done.change] = calls.values
-    return steps_of(
-        {
-            "thread": done.thread,
-            "file": done.file,
-            "write": Column("bool", done.write, io),
-            "offset": np.where(acts, offset, 0),
-            "bytes": done.bytes,
-            "cpu_ns": np.maximum(cpu_ns, 0),
-            "after": Column("int64", np.where(tied, done.after, 0), tied),
-            "after_cpu_ns": np.maximum(done.after_cpu_ns, 0),
-            "delay_ns": np.maximum(delay_ns, 0),
-            "change": replace(calls, values=call),
-        }
-    )

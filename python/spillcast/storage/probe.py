@@ -23,13 +23,7 @@ from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, room_facts
 from spillcast.storage.memory import cache_bound_bytes, dirty_limit_bytes, engine_cache_bytes
-from spillcast.storage.plan import (
-    moved_waits,
-    plan,
-    plan_of_counts,
-    plan_of_trace,
-    waits_known,
-)
+from spillcast.storage.plan import plan_of_counts, replay_plan
 from spillcast.storage.source import GRID, PROBE, measured_now
 from spillcast.storage.storage import Changes, Group, Storage, name_of
 from spillcast.tables import Table
@@ -287,7 +281,10 @@ def probe(
         source = like.source if isinstance(like, Counts) else like.meta.capture.method
         direct = source in (TRACE, REPORT)
         limits: dict[str, Any] = {**(budget or Budget()).limits(directory), "direct": direct}
-        steps, closed_loop = _steps(like)
+        if isinstance(like, Counts):
+            steps, closed_loop = plan_of_counts(like), False
+        else:
+            steps, closed_loop = replay_plan(like)
         replay = _core.Probe(steps, str(directory), **limits)
         rows, changes, facts = bounded_run(like, steps, replay, directory, limits, on_progress)
     facts = {**limits, **facts, **room_facts(directory)}
@@ -298,15 +295,6 @@ def probe(
     groups, calls = [Group(**row) for row in rows], [Changes(**row) for row in changes]
     provenance = measured_now(directory)
     return Storage(name_of(directory), PROBE, groups, facts, changes=calls, provenance=provenance)
-
-
-def _steps(like: Recording | Counts) -> tuple[Table, bool]:
-    """The steps of a replay, and whether threads wait in it for each other as they did."""
-    if isinstance(like, Counts):
-        return plan_of_counts(like), False
-    if moved_waits(like) and waits_known(like):
-        return plan_of_trace(like), True
-    return plan(like, with_changes=True), False
 
 
 def probe_grid(

@@ -42,7 +42,7 @@ pub use group::{Access, Group, Pattern};
 pub use outcome::Outcome;
 pub use plan::{Plan, Step};
 pub use progress::Progress;
-pub use recorded::{FromWaits, plan_of_waits};
+pub use recorded::{FromWaits, plan_of_moves, plan_of_waits};
 pub use schedule::Disturbance;
 
 use arena::Arena;

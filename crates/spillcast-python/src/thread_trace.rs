@@ -1,0 +1,146 @@
+//! Recorded waits as Arrow columns in; the trace of their threads, or the plan of a replay, out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, StringArray, UInt32Array,
+    UInt64Array,
+};
+use arrow_schema::ArrowError;
+use pyo3::prelude::*;
+use spillcast_core::probe::{FromWaits, Step, plan_of_moves, plan_of_waits};
+use spillcast_core::thread_trace::{self as core, NONE, Recorded, Row, Slices};
+use spillcast_core::wait::{NameId, Op, RowNames};
+use spillcast_recording::each_wait;
+
+use crate::arrow::{self, Table};
+use crate::recording::wrong;
+
+/// The trace of a recording's threads, and whether their CPU time was measured.
+///
+/// `waits` has the columns of a recording's waits, by start. `slices_ns` are begin and end of each
+/// stretch of the run whose waits were kept; none where all were. ValueError for other columns.
+#[pyfunction]
+pub fn thread_trace(
+    py: Python<'_>,
+    waits: &Bound<'_, PyAny>,
+    slices_ns: Vec<(i64, i64)>,
+) -> PyResult<(Table, bool)> {
+    let batch = arrow::import(waits)?;
+    py.detach(|| {
+        let (waits, names) = recorded(&batch)?;
+        let trace = core::thread_trace(&waits, &names.events, Slices(&slices_ns));
+        Ok((Table(trace_columns(&trace.rows, &waits)?), trace.cpu_known))
+    })
+    .map_err(wrong)
+}
+
+/// The temp I/O of a recording as steps that a probe takes, and whether they are a closed loop, in
+/// which threads work and wait for each other as they did.
+///
+/// `waits` and `slices_ns` are those of `thread_trace`. With `moves_only` a step reads or writes,
+/// after the pause since its thread's last.
+#[pyfunction]
+#[pyo3(signature = (waits, slices_ns, *, moves_only=false))]
+pub fn replay_plan(
+    py: Python<'_>,
+    waits: &Bound<'_, PyAny>,
+    slices_ns: Vec<(i64, i64)>,
+    moves_only: bool,
+) -> PyResult<(Table, bool)> {
+    let batch = arrow::import(waits)?;
+    py.detach(|| {
+        let (waits, names) = recorded(&batch)?;
+        let FromWaits { plan, closed_loop } = if moves_only {
+            FromWaits { plan: plan_of_moves(waits, &names.events), closed_loop: false }
+        } else {
+            plan_of_waits(waits, &names.events, Slices(&slices_ns))
+        };
+        Ok((Table(step_columns(&plan.steps)?), closed_loop))
+    })
+    .map_err(wrong)
+}
+
+fn recorded(batch: &RecordBatch) -> Result<(Vec<Recorded>, RowNames), ArrowError> {
+    let mut names = RowNames::default();
+    let mut waits = Vec::with_capacity(batch.num_rows());
+    each_wait(batch, &mut names, |wait| waits.push(Recorded::from(wait)))?;
+    Ok((waits, names))
+}
+
+/// Of what a row does to a file other than a temp file, file, offset and bytes are 0.
+fn trace_columns(rows: &[Row], waits: &[Recorded]) -> Result<RecordBatch, ArrowError> {
+    let wait = |row: &Row| waits.get(row.source as usize);
+    let temp = |row: &Row| wait(row).filter(|wait| wait.temp);
+    let int64 = |of: &dyn Fn(&Row) -> i64| -> ArrayRef {
+        Arc::new(rows.iter().map(of).collect::<Int64Array>())
+    };
+    let flags = |of: &dyn Fn(&Row) -> bool| -> ArrayRef {
+        Arc::new(rows.iter().map(|row| Some(of(row))).collect::<BooleanArray>())
+    };
+    // NONE becomes -1.
+    let numbers = |of: &dyn Fn(&Row) -> u32| -> ArrayRef {
+        Arc::new(rows.iter().map(|row| of(row) as i32).collect::<Int32Array>())
+    };
+    let files = FileNumbers::of(rows.iter().filter_map(temp).map(|wait| wait.file));
+    RecordBatch::try_from_iter([
+        ("thread", numbers(&|row| row.thread)),
+        ("start_ns", int64(&|row| row.start_ns)),
+        ("cpu_ns", int64(&|row| row.cpu_ns)),
+        ("ready_ns", int64(&|row| row.ready_ns)),
+        ("wait_ns", int64(&|row| row.end_ns - row.start_ns)),
+        ("on_core", flags(&|row| row.on_core)),
+        ("after", numbers(&|row| row.after)),
+        ("after_cpu_ns", int64(&|row| row.after_cpu_ns)),
+        ("temp", flags(&|row| temp(row).is_some())),
+        ("change", flags(&|row| temp(row).is_some_and(Recorded::changes))),
+        ("io", flags(&|row| !row.blocked_outside && row.source != NONE)),
+        ("source", numbers(&|row| row.source)),
+        ("file", numbers(&|row| temp(row).map_or(0, |wait| files.number(wait.file)))),
+        ("offset", int64(&|row| temp(row).map_or(0, |w| w.offset().map_or(-1, |at| at as i64)))),
+        ("bytes", int64(&|row| temp(row).map_or(0, |wait| i64::from(wait.bytes)))),
+        ("write", flags(&|row| temp(row).is_some_and(|wait| wait.op == Op::Write))),
+    ])
+}
+
+/// Files numbered by first appearance, with one number more for none.
+struct FileNumbers(HashMap<NameId, u32>);
+
+impl FileNumbers {
+    fn of(files: impl Iterator<Item = NameId>) -> FileNumbers {
+        let mut numbers = HashMap::new();
+        for file in files.filter(|&file| file != NONE) {
+            let next = numbers.len() as u32;
+            numbers.entry(file).or_insert(next);
+        }
+        FileNumbers(numbers)
+    }
+
+    fn number(&self, file: NameId) -> u32 {
+        self.0.get(&file).copied().unwrap_or(self.0.len() as u32)
+    }
+}
+
+fn step_columns(steps: &[Step]) -> Result<RecordBatch, ArrowError> {
+    let uint32 = |of: fn(&Step) -> u32| -> ArrayRef {
+        Arc::new(steps.iter().map(of).collect::<UInt32Array>())
+    };
+    let uint64 = |of: fn(&Step) -> u64| -> ArrayRef {
+        Arc::new(steps.iter().map(of).collect::<UInt64Array>())
+    };
+    let write = |step: &Step| (step.op != Op::Null).then_some(step.op == Op::Write);
+    let change = |step: &Step| step.change.map(|kind| kind.name());
+    RecordBatch::try_from_iter_with_nullable([
+        ("thread", uint32(|step| step.thread), false),
+        ("file", uint32(|step| step.file), false),
+        ("write", Arc::new(steps.iter().map(write).collect::<BooleanArray>()) as ArrayRef, true),
+        ("offset", uint64(|step| step.offset), false),
+        ("bytes", uint32(|step| step.bytes), false),
+        ("delay_ns", uint64(|step| step.delay_ns), false),
+        ("cpu_ns", uint64(|step| step.cpu_ns), false),
+        ("after", Arc::new(steps.iter().map(|step| step.after).collect::<UInt32Array>()), true),
+        ("after_cpu_ns", uint64(|step| step.after_cpu_ns), false),
+        ("change", Arc::new(steps.iter().map(change).collect::<StringArray>()), true),
+    ])
+}
