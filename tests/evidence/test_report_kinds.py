@@ -217,6 +217,14 @@ def test_monitor_without_counts_is_bounded_by_its_samples(figures):
     assert found.total_s == pytest.approx(430)
 
 
+def test_monitor_without_global_stats_counts_samples_of_a_second(figures):
+    text = monitor_reports.text()
+    start, end = text.index("Global Stats"), text.index("SQL Plan Monitoring")
+    found = figures(text[:start] + text[end:])
+    assert (found.elapsed_s, found.reads.count) == (773, monitor_reports.READS)
+    assert found.total_s == pytest.approx(430, rel=0.05)
+
+
 def test_monitor_with_temp_io_alone_has_its_time(figures):
     lines = [line for line in monitor_reports.LINES if not line[0].startswith("TABLE")]
     found = figures(monitor_reports.xml(lines))
@@ -311,6 +319,40 @@ def test_top_events_of_published_tables(figures, form):
     found = figures(published(form))
     assert (found.reads.count, found.writes.count) == (88912, 79122)
     assert found.elapsed_s == pytest.approx(6120 / 0.674, rel=1e-3)
+
+
+TRANSLATED = """\
+| Evento | Esperas | Tempo | Medio |
+| --- | ---: | ---: | ---: |
+| direct path write temp | 22.910 | 1.722,8 | 75,2 |
+| direct path read temp | 15.894 | 195,5 | 12,3 |
+| db file sequential read | 1.405.906 | 11.950,2 | 8,5 |
+"""
+GAPS = """\
+Top 5 Timed Events:
+────────────────────
+Event                    Waits    Time(s)  Avg Wait
+────────────────────
+direct path read temp    15,894  195.5    12.3ms  <- temp
+direct path write temp   22,910  1,722.8   75.2ms  <- spills
+CPU time                           1,203
+"""
+UNCOUNTED = """\
+| Evento | Total (s) | Avg ms | Status |
+| --- | ---: | ---: | --- |
+| direct path write temp | 1.722,8s | 75,2 ms | **novo** |
+| direct path read temp | 195,5s | 12,3 ms | **novo** |
+"""
+
+
+@pytest.mark.parametrize("text", [TRANSLATED, GAPS, UNCOUNTED], ids=["names", "rule", "counts"])
+def test_waits_under_headings_that_are_not_known(figures, text):
+    """Columns follow from their product, counts from a time and its mean."""
+    with pytest.raises(EvidenceIncomplete, match="no elapsed time"):
+        figures(text)
+    found = figures(text, elapsed_s=20_000)
+    assert (found.reads.count, found.writes.count) == pytest.approx((15_894, 22_910), rel=1e-3)
+    assert found.total_s == pytest.approx(1722.8 + 195.5, rel=1e-3)
 
 
 def test_calls_under_the_headings_of_orange(figures):

@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
@@ -55,6 +56,8 @@ _CPU = ("DB CPU", "CPU time")
 _INSTANCE, _ALL_INSTANCES = "i#", "*"
 #: Lists of more events have all of them.
 _TOP = 10
+#: A total that is rounded more coarsely does not show which columns it is the product of.
+PRECISE = 0.25
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Report:
-    """What a report says: seconds of the database, its waits for temp by op, its statements."""
+    """Seconds of DB time, 0 if unknown, waits for temp files by op, and statements."""
 
     database_s: float
     cpu_s: float | None
@@ -108,7 +111,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     text = report_text(path, HOW)
     if _COMPARED.search(text):
         raise EvidenceUnknown(f"{path}: a report that compares two periods is not read", HOW)
-    report = report_of(path, text, HOW)
+    report = _report(path, text)
     if selection.sql_id is None:
         return _of_all(path, report, selection)
     items = [Item(sql, sql.elapsed_s, name) for name, sql in report.statements.items()]
@@ -132,6 +135,7 @@ def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
         path,
         selection,
         elapsed_s=report.database_s,
+        elapsed_unknown="the report has no DB time, and no percentages of it",
         reads=reads,
         writes=writes,
         time_bounds=times.within,
@@ -196,16 +200,16 @@ def _moved(
     return times.moved(counts, {op: counts[op] * report.sizes.get(op, size) for op in OPS})
 
 
-def report_of(path: Path, text: str, hint: str) -> Report:
+def _report(path: Path, text: str) -> Report:
     """The figures of a report. InputError where it has none of temp files, or they cannot be."""
-    tables = tables_of(path, text, hint)
+    tables = tables_of(path, text, HOW)
     plain = text.replace("|", " ")
     if is_page(text):
         plain = html.unescape(re.sub(r"<[^<>]{,200}>", " ", text)).translate(BLANKS)
     else:
         within = {at for table in tables for at in range(table.first, table.last)}
-        check_all_read(path, text.splitlines(), within, hint)
-    lists = list(_waits(path, tables, hint))
+        check_all_read(path, text.splitlines(), within, HOW)
+    lists = list(_waits(path, tables))
     all_waits = [wait for events in lists for wait in events]
     waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
     if not waits:
@@ -213,20 +217,17 @@ def report_of(path: Path, text: str, hint: str) -> Report:
         complete = any(len(events) > _TOP for events in lists)
         if not complete and re.search("direct path (read|write) temp", plain, re.IGNORECASE):
             raise EvidenceIncomplete(
-                f"{path}: its waits for temp files are in no table that is read", hint
+                f"{path}: its waits for temp files are in no table that is read", HOW
             )
-        raise NoTempIo(f"{path}: it has no waits for temp files among its wait events", hint)
+        raise NoTempIo(f"{path}: it has no waits for temp files among its wait events", HOW)
     minutes = _minutes(tables, plain)
     model = dict(_pairs(tables, "statistic", "time(s"))
     classes = dict(_pairs(tables, "waitclass", "totalwaittime(s", "waittime(s"))
     notes = []
     stated = model.get("DB time") or minutes.get("db")
     database_s, span_s = stated, minutes.get("el", ZERO).value
-    if database_s is None:
-        database_s = _from_shares(all_waits)
+    if database_s is None and (database_s := _from_shares(all_waits)) is not None:
         notes.append("the DB time follows from a wait's percentage of it")
-    if database_s is None or database_s.value <= 0:
-        raise EvidenceIncomplete(f"{path}: it has no DB time, and no percentages of it", hint)
     sizes = _sizes(tables, span_s)
     if not sizes:
         notes.append(
@@ -238,10 +239,10 @@ def report_of(path: Path, text: str, hint: str) -> Report:
         (op,) = set(OPS) - waits.keys()
         upper = format_duration(left_out.high)
         notes.append(f"direct path {op} temp is not among the top events: at most {upper} of it")
-    hold(path, _contradictions(list(waits.values()), database_s), hint)
+    hold(path, _comparisons(list(waits.values()), database_s), HOW)
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
-        database_s.value,
+        value_of(database_s) or 0.0,
         value_of(cpu),
         value_of(classes.get("User I/O")),
         waits,
@@ -280,43 +281,85 @@ def _pairs(tables: Sequence[Table], key: str, *values: str) -> Iterator[tuple[st
                 return
 
 
-def _waits(path: Path, tables: Sequence[Table], hint: str) -> Iterator[list[Wait]]:
+@dataclass(frozen=True)
+class WaitColumns:
+    """The columns of a list of events by what they contain; those without a unit of time are of
+    seconds, and means of milliseconds.
+    """
+
+    event: str
+    count: str | None
+    total: str
+    mean: str | None
+    share: str | None
+
+
+def _wait_columns(table: Table) -> WaitColumns | None:
+    """The columns of a list of events, by their names or else by their cells."""
+    names, cells = table.names, list(table.rows)
+    event = next((name for name in names if name.endswith("event")), None) or next(
+        (name for row in cells for name, cell in row.items() if is_like(cell, TEMP_EVENTS)), None
+    )
+    if event is None:
+        return None
+    total = table.named("time(s") or table.named("total(s")
+    # A title right above the heading is a part of the names.
+    count = next((name for name in names if name.endswith("waits")), None)
+    mean = next(filter(None, map(table.named, ("avgwait", "wait(ms", "avg(ms", "avgms"))), None)
+    share = next((n for n in names if "%" in n and n.endswith("time")), None)
+    if total is not None and (count is not None or mean is not None):
+        return WaitColumns(event, count, total, mean, share)
+    temp = [row for row in cells if is_like(row[event], TEMP_EVENTS)]
+    others = [n for n in names if n not in (event, share) and any(seconds_of(r[n]) for r in temp)]
+    possible = (WaitColumns(event, *three, share) for three in permutations(others, 3))
+    fitting = (c for c in possible if all(_multiply(temp, c)) and sum(_multiply(cells, c)) > 1)
+    return next(fitting, None)
+
+
+def _multiply(rows: Sequence[Row], columns: WaitColumns) -> Iterator[bool]:
+    """Whether a count times a mean is the total, for each row that shows it."""
+    for row in rows:
+        wait = _wait(row, columns)
+        if wait and wait.mean and wait.count.value and wait.total.spread < PRECISE:
+            product = next(_comparisons([wait], None))
+            # A count and a mean in ms have the same product in either order.
+            yield product.holds and wait.count.value > 1e3 * wait.mean.value
+
+
+def _waits(path: Path, tables: Sequence[Table]) -> Iterator[list[Wait]]:
     """The rows of each list of events; of several instances those of all together."""
     for table in tables:
-        total = table.named("time(s") or table.named("total(s")
-        event = next((name for name in table.names if name.endswith("event")), None)
-        # A title right above the heading is a part of the names.
-        count = next((name for name in table.names if name.endswith("waits")), None)
-        if event is None or count is None or total is None:
+        if (columns := _wait_columns(table)) is None:
             continue
-        mean = table.named("avgwait") or table.named("wait(ms") or table.named("avg(ms")
-        share = next((n for n in table.names if "%" in n and n.endswith("time")), None)
         instance, waits = _ALL_INSTANCES, list[Wait]()
         for row in table.rows:
             instance = row.get(_INSTANCE, "") or instance
             if instance != _ALL_INSTANCES:
                 continue
-            wait = _wait(row[event], row, count, total, mean, share)
+            wait = _wait(row, columns)
             if wait is not None:
                 waits.append(wait)
-            if is_like(row[event], TEMP_EVENTS) and (wait is None or (mean and not wait.mean)):
-                raise EvidenceDamaged(f"{path}: the line of {row[event]} is cut", hint)
+            is_temp = is_like(row[columns.event], TEMP_EVENTS)
+            if is_temp and (wait is None or (columns.mean and not wait.mean)):
+                raise EvidenceDamaged(f"{path}: the line of {row[columns.event]} is cut", HOW)
         yield waits
 
 
-def _wait(
-    event: str, row: Row, count: str, total: str, mean: str | None, share: str | None
-) -> Wait | None:
-    total_s = seconds_of(row.get(total, ""))
-    if total_s is None:
+def _wait(row: Row, columns: WaitColumns) -> Wait | None:
+    def seconds(name: str | None, unit_s: float) -> Number | None:
+        cell = row.get(name or "", "")
+        number = seconds_of(cell)
+        return number if number is None or cell[-1:] == "s" else number * unit_s
+
+    total = seconds(columns.total, 1e-3 if "(ms" in columns.total else 1.0)
+    if total is None:
         return None
-    mean_s = seconds_of(row.get(mean or "", ""))
-    if mean_s is not None and row[mean or ""][-1:] != "s":
-        # Without a unit of its own it is in the column's.
-        mean_s = mean_s * 1e-3
-    percent = seconds_of(row.get(share or "", ""))
-    known = None if percent is None else percent * 0.01
-    return Wait(event, number_of(row.get(count, "")) or ZERO, total_s, mean_s, known)
+    mean = seconds(columns.mean, 1e-3)
+    count = number_of(row.get(columns.count or "", "")) or ZERO
+    if columns.count is None and mean is not None and mean.value:
+        count = total / mean
+    share = seconds(columns.share, 1.0)
+    return Wait(row[columns.event], count, total, mean, None if share is None else share * 0.01)
 
 
 def _left_out(lists: Sequence[Sequence[Wait]], waits: Mapping[str, Wait]) -> Number:
@@ -360,12 +403,14 @@ def _from_shares(waits: Sequence[Wait]) -> Number | None:
     return best.total / (best.share or ZERO)
 
 
-def _contradictions(waits: Sequence[Wait], database_s: Number) -> Iterator[Held]:
+def _comparisons(waits: Sequence[Wait], database_s: Number | None) -> Iterator[Held]:
     for wait in waits:
         if wait.mean is not None and wait.count.value:
             times = f"{wait.count.value:,.0f} waits of {format_duration(wait.mean.value)}"
             product = wait.count * wait.mean
             yield Held("count-mean-total", product, times, wait.total, wait.words)
+        if database_s is None:
+            continue
         total = f"{format_duration(database_s.value)} of DB time"
         yield Held("part-of-whole", wait.total, wait.words, database_s, total)
         if wait.share is not None:

@@ -4,6 +4,7 @@ import base64
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -88,7 +89,8 @@ def _report_starts(lines: Sequence[str]) -> Iterator[int]:
 def _of_text(path: Path, lines: Sequence[str], tables: Sequence[Table]) -> Execution:
     stats = next((table for table in tables if "elapsedtime(s)" in table.names), None)
     plan = next((table for table in tables if "operation" in table.names), None)
-    if stats is None or plan is None:
+    plan_lines = [] if plan is None else _text_lines(path, plan)
+    if not plan_lines or (stats is None and not any(line.samples for line in plan_lines)):
         raise EvidenceIncomplete(
             f"{path}: it lacks Global Stats or Plan Monitoring Details", HOW_TEXT
         )
@@ -102,26 +104,28 @@ def _of_text(path: Path, lines: Sequence[str], tables: Sequence[Table]) -> Execu
         elif part == "SQL Text" and re.search(r"\w", line):
             sql.append(line.strip())
     text = "\n".join(lines)
-    totals = next(stats.rows)
+    totals = {} if stats is None else next(stats.rows)
     seconds = {name: _seconds(cell) for name, cell in totals.items() if name.endswith("(s)")}
     parts = [s for name, s in seconds.items() if name == "cputime(s)" or "waits(s)" in name]
-    return Execution(
+    execution = Execution(
         path=path,
         sql_id=facts.get("sql id"),
         exec_id=facts.get("sql execution id"),
         plan=next(reversed(_PLAN_HASH.findall(text)), None),
         sql_text=struck_text("\n".join(sql)) if sql else None,
         elapsed_s=_seconds(facts.get("duration", "")),
-        database_s=seconds["elapsedtime(s)"],
+        database_s=seconds.get("elapsedtime(s)", 0.0),
         parts_s=sum(parts),
-        cpu_s=seconds.get("cputime(s)", 0.0),
+        cpu_s=seconds.get("cputime(s)", 0.0 if stats else None),
         io_s=seconds.get("iowaits(s)", 0.0),
         io=_text_io(totals),
-        lines=_text_lines(path, plan),
+        lines=plan_lines,
         servers=int(next(reversed(_SERVERS.findall(text)), 0)),
         running=facts.get("status", "").startswith("EXECUTING"),
         rounded=True,
     )
+    # Each session is sampled once a second.
+    return execution if stats else replace(execution, database_s=execution.all_samples)
 
 
 def _text_lines(path: Path, plan: Table) -> list[Line]:

@@ -17,6 +17,9 @@ _END = re.compile(r"\s{8,}-{20,}\s*")
 #: Below the title of a table.
 _TITLE_RULE = re.compile(r"\s*~{3,}")
 _HEADING_LINES = 5
+#: Below a heading whose columns only gaps separate.
+_WHOLE_RULE = re.compile(r"\s{,7}([-=\u2500\u2501\u2550\u2014])\1{9,}\s*")
+_GAP, _GAP_COLUMNS_MIN = re.compile(r"\s{2,}"), 3
 #: Above and below the heading of a table with bars, and below its rows.
 _BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*|\s*[|+]?(?:[ :]*-+[ :]*[|+])+[ :-]*")
 Row = dict[str, str]
@@ -71,7 +74,7 @@ def tables_of(path: Path, text: str, hint: str) -> list[Table]:
     if is_page(text):
         return [_of_page(rows) for rows in html_tables(text)]
     lines = text.splitlines()
-    return [*_of_text(lines), *bar_tables(path, lines, hint)]
+    return [*_of_text(lines), *_of_gaps(lines), *bar_tables(path, lines, hint)]
 
 
 def _of_page(rows: HtmlRows) -> Table:
@@ -124,6 +127,28 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
         table.last = at
         if heading:
             yield table
+
+
+def _of_gaps(lines: Sequence[str]) -> Iterator[Table]:
+    """Tables under an unbroken rule, whose cells are separated by two blanks or more.
+
+    They end at a blank line or a rule. Rows may have words behind their last column.
+    """
+    for at in range(1, len(lines)):
+        heading = _GAP.split(lines[at - 1].strip())
+        is_heading = len(heading) >= _GAP_COLUMNS_MIN and "|" not in lines[at - 1]
+        if not is_heading or _WHOLE_RULE.fullmatch(lines[at]) is None:
+            continue
+        table = Table([name_of(name) for name in heading], at - 1)
+        table.last = at + 1
+        while table.last < len(lines) and lines[table.last].strip():
+            cells = _GAP.split(lines[table.last].strip())
+            if _WHOLE_RULE.fullmatch(lines[table.last]):
+                break
+            if len(cells) >= len(heading):
+                table.cells.append(cells)
+            table.last += 1
+        yield table
 
 
 def bar_tables(path: Path, lines: Sequence[str], hint: str, first: int = 0) -> Iterator[Table]:

@@ -83,7 +83,7 @@ class Execution:
     database_s: float
     #: CPU time and waits of every class.
     parts_s: float = 0.0
-    cpu_s: float
+    cpu_s: float | None
     io_s: float | None
     #: All its I/O by op, on temp files or not; 0 if unknown.
     io: Mapping[str, OpCounts]
