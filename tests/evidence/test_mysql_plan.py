@@ -56,6 +56,18 @@ def test_a_plan_gives_bounds_and_the_buffer_that_is_enough(tmp_path):
     assert read_figures([path]).io_bounds.upper.writes == io.upper.writes
 
 
+def test_a_sort_of_a_temporary_table_does_not_read_the_tables_that_filled_it(tmp_path):
+    plan = json.loads(json.dumps(SORTED))
+    sort = plan["query_block"].pop("read_sorted_file")["filesort"]
+    sort["temporary_table"] = {"table": sort.pop("table") | {"r_table_time_ms": 900.0}}
+    plan["query_block"]["filesort"] = sort | {"r_loops": 2}
+    (path := tmp_path / "plan.json").write_text(json.dumps(plan))
+    counts = read_figures([path])
+    assert counts.time_bounds.upper == pytest.approx(0.8)
+    # Passes are those of each loop.
+    assert counts.io_bounds.upper.writes.bytes == 2 * 2 * 80 * (255 << 10)
+
+
 STARS, LINE = "*" * 27, "+" + "-" * 40 + "+"
 SHOWN = json.dumps(SORTED, indent=2)
 

@@ -37,11 +37,12 @@ _MEMBER = r'"[\w-]+"\s*:'
 
 @dataclass(frozen=True)
 class Sort:
-    """A filesort that merged runs from disk."""
+    """A filesort that merged runs from disk in each of its ``loops``, ``passes`` times in each."""
 
+    loops: int
     passes: int
     buffer_bytes: int
-    #: Without reading its rows.
+    #: Of all loops, without the reads of its rows.
     elapsed_s: float
 
     @property
@@ -58,7 +59,7 @@ class Sort:
             size_bytes = round(WRITTEN_MIN * (lowest - 1) * self.buffer_bytes)
         times = 1 + merges(highest if upper else lowest)[1]
         operation_bytes = self.buffer_bytes / (MERGED_LAST if upper else MERGED)
-        total_bytes = max(times * size_bytes, 1)
+        total_bytes = max(times * size_bytes * self.loops, 1)
         return OpCounts(max(1, round(total_bytes / operation_bytes)), total_bytes)
 
     @property
@@ -144,14 +145,16 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
                           words, _RECORD)  # fmt: skip
 
 
-def _nodes(part: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """All objects below a part, each with its name."""
+def _nodes(part: Any, without: str | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """All objects below a part, each with its name, but those ``without`` names and all below."""
     values = part.items() if isinstance(part, dict) else (("", value) for value in part)
     for name, value in values:
+        if name == without:
+            continue
         if isinstance(value, dict):
             yield name, value
         if isinstance(value, dict | list):
-            yield from _nodes(value)
+            yield from _nodes(value, without)
 
 
 def _sort(path: Path, node: Mapping[str, Any]) -> Sort | None:
@@ -161,9 +164,17 @@ def _sort(path: Path, node: Mapping[str, Any]) -> Sort | None:
         raise damaged(path, "r_sort_passes or r_buffer_size is no number", HOW)
     if passes <= 0:
         return None
-    rows_s = sum(float(n.get("r_table_time_ms", 0)) for name, n in _nodes(node) if name == "table")
-    spent_s = (float(node.get("r_total_time_ms", 0)) - rows_s) / 1e3
-    return Sort(passes, parse_bytes(node["r_buffer_size"], "r_buffer_size"), max(spent_s, 1e-6))
+    # The time of a sort holds that of tables that it reads, and not that of filling a temporary one.
+    rows_ms = sum(
+        float(below.get("r_table_time_ms", 0))
+        for name, below in _nodes(node, without="temporary_table")
+        if name == "table"
+    )
+    total_ms = float(node.get("r_total_time_ms", 0))
+    spent_ms = total_ms - rows_ms if rows_ms < total_ms else total_ms
+    loops = max(1, int(node.get("r_loops", 1)))
+    buffer_bytes = parse_bytes(node["r_buffer_size"], "r_buffer_size")
+    return Sort(loops, passes, buffer_bytes, spent_ms / 1e3)
 
 
 def _sum(parts: Sequence[OpCounts]) -> OpCounts:
