@@ -209,6 +209,22 @@ def joined(lines):
     return re.sub(r"(Workers Planned: \d+)\n\s+", r"\1" + " " * 40, text).split("\n")
 
 
+def cell(lines):
+    """A plan without its line ends, in a row of an export."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([["at", "plan"], ["09:10", "".join(lines)]])
+    return out.getvalue().rstrip("\n").split("\n")
+
+
+def typescript(document):
+    """A test's fixture as prettier formats it."""
+    text = json.dumps(document, indent=2).replace("\\", "\\\\").replace("'", "\\'")
+    text = re.sub(r'"((?:[^"])*)"', r"'\1'", text)
+    text = re.sub(r"'([A-Za-z]+)':", r"\1:", text)
+    text = re.sub(r"(?<=[^,{\[])\n(?=\s*[\]}])", ",\n", text)
+    return ["// What it was.", *f"export const slow: Document = {text} as const;".split("\n")]
+
+
 #: Wrappings of lines of a plan in text, by name.
 FRAMES = {
     "bare": lambda lines: lines,
@@ -237,6 +253,9 @@ FRAMES = {
     "row numbers": row_numbers,
     "joined": joined,
     "escaped": escaped,
+    "one line": lambda lines: [" ".join(lines)],
+    "collapsed": lambda lines: [" ".join(" ".join(lines).split())],
+    "cell": cell,
 }  # fmt: skip
 #: Around any lines.
 AROUND = {
@@ -391,7 +410,7 @@ def draw(seed):
         lines, how = FRAMES[frame](text_lines(of, name)), [frame, name]
     elif kind == "json":
         frame = draws.choice(
-            ("bare", "psql", "unicode", "csv", "sql above", "page", "plus", "python")
+            ("bare", "psql", "unicode", "csv", "sql above", "page", "plus", "python", "typescript")
         )
         inner = json.dumps([nodes(of)], indent=2).split("\n")
         lines = {
@@ -401,6 +420,7 @@ def draw(seed):
             "csv": ["QUERY PLAN", *doubled(inner)],
             "python": [repr([(json.loads("\n".join(inner)),)])],
             "page": page(["QUERY PLAN"], [["\n".join(inner)]]),
+            "typescript": typescript(nodes(of)),
             "plus": [
                 *(f" {line.ljust(60)} +" for line in inner[:-1]),
                 f" {inner[-1]}",

@@ -164,7 +164,7 @@ def _sort(path: Path, node: Mapping[str, Any]) -> Sort | None:
         raise damaged(path, "r_sort_passes or r_buffer_size is no number", HOW)
     if passes <= 0:
         return None
-    # The time of a sort holds that of tables that it reads, and not that of filling a temporary one.
+    # The time of a sort includes that of tables that it reads, not that of filling a temporary one.
     rows_ms = sum(
         float(below.get("r_table_time_ms", 0))
         for name, below in _nodes(node, without="temporary_table")

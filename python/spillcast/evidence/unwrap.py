@@ -97,6 +97,16 @@ _LITERAL = re.compile(
     r"^[ \t]*+(?:[\[({][ \t\[({]*+[\"'\n]|(?P<quote>[\"'])[^\n]{,400}?\\[n\"])", re.MULTILINE
 )
 _LITERAL_LENGTH = 4 << 20
+#: Tokens of Python and JavaScript that JSON writes otherwise.
+_CODE = re.compile(
+    r"(?P<string>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)"
+    r"|//[^\n]*|/\*.*?\*/|(?P<key>(?<=[{,\s])[A-Za-z_$][\w$]*)(?=\s*:)|(?<=\d)_(?=\d)"
+    r"|\b(?:None|undefined|True|False)\b",
+    re.DOTALL,
+)
+_CONSTANTS = {"None": "null", "undefined": "null", "True": "true", "False": "false"}
+_TRAILING_COMMA = re.compile(r"(?P<string>\"(?:[^\"\\\n]|\\.)*\")|,(?=\s*[\]}])")
+_PLAN_KEY = re.compile(r'"Plan"\s*:\s*\{')
 _IDE_QUOTED = re.compile(r'"(?P<text>(?:[^"]|"")*)"')
 _NODE = re.compile(r"\((?:cost=|actual )[^\"]*$")
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
@@ -280,23 +290,52 @@ def _values(lines: Lines) -> Lines | None:
     text = "\n".join(lines).strip()
     if len(text) > _LITERAL_LENGTH or _LOGGED.search(text):
         return None
-    begin = next((match for match in _LITERAL.finditer(text)), None)
-    if begin is None:
-        return None
-    value = _value_of(text[begin.start() :])
+    begin = _LITERAL.search(text)
+    value = None if begin is None else _value_of(text[begin.start() :])
+    if value is None:
+        value = _plans_in_code(text)
     if plans := [record for record in _leaves(value) if isinstance(record, dict)]:
         # JSON that is nothing else is read as it is.
         plain = isinstance(value, dict) or (isinstance(value, list) and plans == value)
-        quoted = begin["quote"] is not None
-        return (
-            None
-            if plain and not quoted and text[:1] in "[{" and _KEYS.search(text)
-            else (json.dumps(plans, indent=1).split("\n"))
-        )
+        quoted = begin is None or begin["quote"] is not None
+        if plain and not quoted and text[:1] in "[{" and _KEYS.search(text):
+            return None
+        return json.dumps(plans, indent=1).split("\n")
     texts = [leaf for leaf in _leaves(value) if isinstance(leaf, str)]
     if not any(FIGURES.search(leaf) for leaf in texts):
         return None
     return [line for leaf in texts for line in leaf.split("\n")]
+
+
+def _plans_in_code(text: str) -> list[Any] | None:
+    """Objects with a plan in the code of a program, whose keys may lack quotes."""
+    if "Plan" not in text:
+        return None
+    plain = _CODE.sub(_as_json, text)
+    plain = _TRAILING_COMMA.sub(lambda match: match["string"] or "", plain)
+    plans, end = list[Any](), 0
+    for key in _PLAN_KEY.finditer(plain):
+        depth, begin = 0, key.start()
+        while begin > end and depth < 1:
+            begin -= 1
+            depth += (plain[begin] == "{") - (plain[begin] == "}")
+        if depth == 1:
+            with suppress(ValueError, RecursionError):
+                plan, end = json.JSONDecoder().raw_decode(plain, begin)
+                plans.append(plan)
+    return plans or None
+
+
+def _as_json(match: re.Match[str]) -> str:
+    """A token of a program as JSON has it."""
+    if (quoted := match["string"]) is not None:
+        if quoted[0] == '"':
+            return quoted
+        inner = quoted[1:-1].replace("\\" + quoted[0], quoted[0])
+        return '"' + re.sub(r'(?<!\\)"', r'\\"', inner).replace("\n", "\\n") + '"'
+    if match["key"] is not None:
+        return f'"{match["key"]}"'
+    return _CONSTANTS.get(match[0], "")
 
 
 def _value_of(text: str) -> Any:

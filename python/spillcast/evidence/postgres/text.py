@@ -58,6 +58,31 @@ ELSEWHERE = re.compile(r"Workfile: \([1-9]\d* spilling|Work_mem wanted: ")
 _SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime|Total runtime): (?P<ms>[\d.,]+) ms")
 #: Blanks before another line of details; within one there are two at most.
 _JOINED = re.compile(r"(?<=\S) {3,}(?=[A-Z][A-Za-z/ -]{,40}: )")
+_TYPE_OF_NODE = (
+    r"(?:(?:Parallel|Partial|Finalize|Async|Incremental|Custom|Foreign|Bitmap) )*"
+    r"(?:Limit|Sort|Unique|Hash|Merge|Nested Loop|(?:Hash|Group|Mixed|)Aggregate|WindowAgg|Gather"
+    r"|Append|Materialize|Memoize|Seq Scan|Index|Heap Scan|Scan|CTE Scan|WorkTable Scan|Subquery"
+    r" Scan|Function Scan|Result|ProjectSet|(?:Hash|)SetOp|LockRows|ModifyTable|Insert|Update"
+    r"|Delete|Recursive Union|Group)\b[^()]*(?:\([^()]*\)[^()]*)?"
+)
+_FIGURES_OF_NODE = r"\((?:cost=\d|actual (?:time|rows)=|never executed)"
+#: What begins a line of details or of the summary.
+_LABEL = (
+    r"(?:(?:Presorted|Sort|Group|Hash|Cache) Key|(?:Hash|Merge|Index|Recheck|TID) Cond"
+    r"|(?:Join|One-Time) Filter|(?<!Join )(?<!Time )Filter|Sort Method|Buffers|I/O Timings"
+    r"|(?:Full|Pre)-sort(?:ed)? Groups|Workers (?:Planned|Launched)|Worker \d+"
+    r"|Heap (?:Fetches|Blocks)|Rows Removed by [A-Z][\w ]+|Buckets|Planned Partitions"
+    r"|(?<!\d )Batches|Storage|Output|Settings|Query Identifier|Planning(?: [Tt]ime)?|JIT"
+    r"|Functions|Execution [Tt]ime|Total runtime|(?:InitPlan|SubPlan) \d+):?(?:\s|$)"
+)
+#: Where lines were joined, in a line that has a whole plan.
+_JOINT = re.compile(
+    rf"(?<=\S)[ \t]+(?=->[ \t]+{_TYPE_OF_NODE}{_FIGURES_OF_NODE}|{_LABEL})"
+    r"|(?<=\S)(?=(?:(?:Planning|Execution) [Tt]ime|Total runtime): \d)"
+)
+#: Parts that the text after the blanks belongs to.
+_CONTINUES = re.compile(r"(?:Worker \d+:|(?:Full|Pre)-sort(?:ed)? Groups: \d+|\bJIT:)$")
+_FIRST_NODE = re.compile(rf"{_TYPE_OF_NODE}(?={_FIGURES_OF_NODE})")
 #: So long a line, of which there are several, was broken by a terminal and not between words.
 _TERMINAL_MIN = 60
 
@@ -221,11 +246,33 @@ def _logical(lines: list[str]) -> Iterator[str]:
 
 
 def _unjoined(lines: list[str]) -> Iterator[str]:
-    """The lines; where an editor joined several with blanks between them, each by itself."""
+    """The lines; where an editor or a table joined several with blanks between them, each alone."""
     for line in lines:
         text = line.lstrip()
-        parts = [text] if re.match(_SKIPPED, text) else _JOINED.split(text)
-        yield from (line[: len(line) - len(text)] + part for part in parts)
+        if re.match(_SKIPPED, text):
+            yield line
+        elif _OF_NODE.search(line) and len(parts := _parts_of_plan(line)) > 1:
+            yield from parts
+        else:
+            yield from (line[: len(line) - len(text)] + part for part in _JOINED.split(text))
+
+
+def _parts_of_plan(line: str) -> list[str]:
+    """The lines of a plan that stands in one line, each with the blanks that stood before it."""
+    joints = list(_JOINT.finditer(line))
+    starts = [0, *(joint.start() for joint in joints)]
+    parts: list[str] = []
+    for start, end in zip(starts, [*starts[1:], len(line)], strict=True):
+        if parts and _CONTINUES.search(parts[-1]):
+            parts[-1] += line[start:end]
+        else:
+            parts.append(line[start:end])
+    # Words may stand before the first node, such as other cells of a row.
+    if len(parts) > 1 and _node(parts[0]) is None and (node := _FIRST_NODE.search(parts[0])):
+        parts[0] = parts[0][node.start() :]
+    arrows = {len(part) - len(part.lstrip()) for part in parts if part.lstrip().startswith("->")}
+    # Where all blanks are single, nothing is left of the indentation.
+    return [part.lstrip() for part in parts] if arrows == {1} else parts
 
 
 def _is_open(line: str | None) -> bool:
