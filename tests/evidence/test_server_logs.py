@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections import Counter
 
 import pytest
 
@@ -55,6 +56,67 @@ def test_a_sort_on_disk_without_temp_blocks_is_not_called_no_spill(tmp_path):
     )
     with pytest.raises(EvidenceIncomplete):
         read_logs(path)
+
+
+#: As PostgreSQL 15 removed the files of a hash join of 8 batches, and as the next call did.
+JOIN = (6, 13, 5, 12, 0, 7, 2, 9, 3, 10, 1, 8, 4, 11)
+AGAIN = tuple(number + 14 for number in JOIN)
+
+
+@cases(
+    "names, files_by_call",
+    [
+        (JOIN + AGAIN, [14, 14]),
+        # A sort above the join removes its file last.
+        ((*JOIN, 14, *(number + 1 for number in AGAIN), 29), [15, 15]),
+        (tuple(f"{at}.fileset/i{p}of8.p{p}.0" for at in (0, 1) for p in (2, 0, 1)), [3, 3]),
+        ((0, 1, 2), [1, 1, 1]),
+    ],
+)
+def test_files_that_existed_together_are_of_one_call(tmp_path, names, files_by_call):
+    path = tmp_path / "a.log"
+    path.write_text(
+        "".join(
+            f"2026-11-26 19:23:{at:02}.530 UTC [42] {message}\n"
+            for at, name in enumerate(names)
+            for message in (
+                f'LOG:  temporary file: path "b/pgsql_tmp42.{name}", size 901440',
+                "STATEMENT:  select count(*) from a join b using (id)",
+            )
+        )
+    )
+    files = read_logs(path).temp
+    assert sorted(Counter(file.call or -at for at, file in enumerate(files)).values()) == sorted(
+        files_by_call
+    )
+
+
+def test_files_of_workers_are_of_the_call_of_their_leader(tmp_path):
+    """jsonlog names the leader; the elapsed time is that of its call."""
+    records = [
+        {"timestamp": f"2026-11-26 19:23:5{second}.151 UTC", "pid": pid, "error_severity": "LOG",
+         "message": message, "statement": "select 1", **leader}
+        for second, pid, message, leader in (
+            (4, 526, 'temporary file: path "b/pgsql_tmp526.0", size 4128768', {"leader_pid": 9}),
+            (4, 527, 'temporary file: path "b/pgsql_tmp527.0", size 4128768', {"leader_pid": 9}),
+            (4, 9, 'temporary file: path "b/pgsql_tmp9.73", size 4128768', {}),
+            (5, 9, "duration: 3000.5 ms", {}),
+        )
+    ]  # fmt: skip
+    (path := tmp_path / "a.json").write_text("\n".join(map(json.dumps, records)) + "\n")
+    counts = read_plan(path)
+    assert (counts.writes.bytes, counts.elapsed_s) == (3 * 4128768, 3.0005)
+    assert counts.processes_bounds.upper == 3
+
+
+def test_files_of_a_call_that_was_not_logged_have_no_duration(tmp_path):
+    at = "2026-11-23 10:00:{:02} UTC [42] LOG:  "
+    (path := tmp_path / "a.log").write_text(
+        f"{at.format(1)}duration: 900.5 ms\n"
+        f'{at.format(20)}temporary file: path "b/pgsql_tmp42.0", size 819200\n'
+        f"{at.format(40)}duration: 700.5 ms\n"
+    )
+    assert [file.elapsed_s for file in read_logs(path).temp] == [None]
 
 
 @pytest.mark.parametrize(("seconds", "calls"), [((1, 1), 1), ((1, 2), 2)])

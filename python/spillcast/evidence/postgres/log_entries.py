@@ -46,7 +46,15 @@ _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
 #: A heading of an export, which has no figures.
 _HEADING = re.compile(r'"?@?[A-Za-z_][\w @."()\[\]]*(?:,"?@?[A-Za-z_][\w @."()\[\]]*)+')
 #: Positions in a line of csvlog.
-_CSV_AT = {"at": 0, "pid": 3, "message": 13, "context": 18, "statement": 19, "query_id": 25}
+_CSV_AT = {
+    "at": 0,
+    "pid": 3,
+    "message": 13,
+    "context": 18,
+    "statement": 19,
+    "leader_pid": 24,
+    "query_id": 25,
+}
 _CSV_MIN = 23
 #: Where shippers put a server's line, or its record in JSON.
 _RECORDS = ("jsonPayload", "_source", "json", "properties", "record")
@@ -286,8 +294,9 @@ def _of_record(values: dict[str, Any]) -> Entry:
     at = values.get("timestamp") or values.get("log_time")
     query = struck_text(str(values.get("statement") or values.get("query") or ""))
     queryid = str(values.get("query_id") or "")
-    pid = f"[{values.get('pid') or values.get('process_id') or ''}]"
+    # A parallel worker belongs to the session of its leader.
+    pid = values.get("leader_pid") or values.get("pid") or values.get("process_id") or ""
     return Entry(
-        None if at is None else str(at), "LOG", str(values["message"]), pid,
+        None if at is None else str(at), "LOG", str(values["message"]), f"[{pid}]",
         str(values.get("context") or ""), query, queryid if queryid not in ("", "0") else None,
     )  # fmt: skip

@@ -3,47 +3,35 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, InputError, NoTempIo
-from spillcast.evidence.choice import ambiguous_items, item_of
-from spillcast.evidence.counts import Bounds, Counts
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import MARK
 from spillcast.evidence.postgres.document import LOGGED, logged_plan, pasted_documents
-from spillcast.evidence.postgres.log_entries import TIME, Entry, entries_of
+from spillcast.evidence.postgres.log_entries import Entry, entries_of
 from spillcast.evidence.postgres.nodes import (
-    BLOCK_BYTES,
-    MEMORY_BLOCK_S,
-    TempIO,
-    counts_of_blocks,
     nodes_of,
 )
 from spillcast.evidence.postgres.plan import check_sums
+from spillcast.evidence.postgres.temp_files import (
+    TempFile,
+    TempFiles,
+    counts_of_files,
+    moment_of,
+)
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.text import blocks_of, head_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import reading
-from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text
 from spillcast.units import format_count
 
-_TEMP = re.compile(r'temporary file: path "?(?P<path>[^",]*)"?, size (?P<size>\d+)')
-_PID = re.compile(r"pgsql_tmp(\d+)")
 _NAMED_PID = re.compile(r"\b(?:pid|process|p)[=:] ?\"?(\d+)\b")
-_DURATION = re.compile(
-    r"duration: (?P<ms>[\d.]+) ms(?!\s+(?:parse|bind) )"
-    r"(?:\s+(?:statement|execute [^:]*): (?P<query>.*))?",
-    re.DOTALL,
-)
 #: The format in a log's name, also after it was rotated: ``pg-2026.csv``, ``pg.log-20261125``.
 _FORMAT = re.compile(r"\.(csv|json|log)(?=(?:[.-]\d{1,20}){,9}$)")
 _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|zip)$")
-#: The times of messages may be whole seconds.
-_RESOLUTION_S = 1.0
 #: Lines of a message that stand before its statement.
 _BESIDE = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
 HOW = (
@@ -63,77 +51,6 @@ _LIMITS = (
     ),
 )
 _LEVELS = ("ERROR", "FATAL", "PANIC", "LOG")
-_TIMES = "set auto_explain.log_analyze and track_io_timing for plans with times"
-
-
-@dataclass(frozen=True)
-class TempFile:
-    """A temp file that ended: whose it was, how large, and in how long a call where that is known.
-
-    Files of one call have the same ``call``.
-    """
-
-    query: str | None
-    queryid: str | None
-    bytes: int
-    elapsed_s: float | None = None
-    call: int = 0
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A call that ended, with the time of its message where the log has one."""
-
-    elapsed_s: float
-    query: str | None
-    ended: datetime | None
-
-
-@dataclass
-class _Session:
-    """The temp files of a process that wait for the duration of their call; its last call.
-
-    A server removes temp files at the end of a call, or, if the client fetched its rows through a
-    portal, at the end of the portal: then their messages follow that of the duration.
-    """
-
-    #: Indexes of files, with the times of their messages.
-    untimed: list[tuple[int, datetime | None]] = field(default_factory=list)
-    #: Whether the next STATEMENT is that of the last file.
-    unnamed: bool = False
-    last: _Call | None = None
-
-    def end_call(self, temp: list[TempFile], call: _Call) -> None:
-        """Times the files of a call, or of the last one, if they were there before it began."""
-        waiting, self.untimed = self.untimed, []
-        before = [at for at, moment in waiting if self._began_after(moment, temp[at], call)]
-        if self.last is not None:
-            _time(temp, before, self.last)
-        _time(temp, [at for at, _ in waiting if at not in before], call)
-        self.last = call
-
-    def end(self, temp: list[TempFile]) -> None:
-        """Times the files after the last call."""
-        if self.last is not None and self.last.ended is not None:
-            ended = self.last.ended
-            after = [at for at, moment in self.untimed
-                     if moment and (moment - ended).total_seconds() <= _RESOLUTION_S]  # fmt: skip
-            _time(temp, after, self.last)
-            self.untimed = [(at, moment) for at, moment in self.untimed if at not in after]
-        for (at, moment), (following, later) in pairwise(self.untimed):
-            # A server removes the files of a call at once.
-            if moment and moment == later and temp[at].query == temp[following].query:
-                call = temp[at].call or at + 1
-                temp[at] = replace(temp[at], call=call)
-                temp[following] = replace(temp[following], call=call)
-
-    def _began_after(self, moment: datetime | None, file: TempFile, call: _Call) -> bool:
-        if 2 * file.bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s:
-            return True
-        if moment is None or call.ended is None or self.last is None:
-            return False
-        since_s = (call.ended - moment).total_seconds()
-        return since_s > call.elapsed_s + (_RESOLUTION_S if not call.ended.microsecond else 0.0)
 
 
 @dataclass(frozen=True)
@@ -279,47 +196,33 @@ def _read(
     file: Path, entries: Iterator[Entry], limits: ExceededLimits
 ) -> tuple[list[TempFile], list[dict[str, Any]], list[InputError]]:
     """Temp files with their statements and calls; plans, each of what it did itself; damage."""
-    temp: list[TempFile] = []
+    temp = TempFiles()
     damaged: list[InputError] = []
     plans: list[tuple[str, dict[str, Any]]] = []
-    sessions: dict[str, _Session] = {}
     session = ""
     for entry in entries:
         # Where the prefix does not tell, a message belongs to the session of the one above.
-        session = _session(entry) or session
+        named = _session(entry)
+        session = named or session
         limits.take(session, entry)
-        if match := _TEMP.search(entry.message):
-            pid = _PID.search(match["path"])
-            session = pid[1] if pid and not _session(entry) else session
-            its = sessions.setdefault(session, _Session())
-            its.unnamed = its.unnamed or entry.query is None
-            its.untimed.append((len(temp), _moment(entry.at or "")))
-            temp.append(TempFile(entry.query, entry.queryid, int(match["size"])))
-            continue
-        its = sessions.setdefault(session, _Session())
-        if entry.level == "STATEMENT" and its.unnamed:
-            at = its.untimed[-1][0]
-            temp[at] = replace(temp[at], query=struck_text(entry.message))
-            its.unnamed = False
+        if entry.level == "STATEMENT":
+            temp.name(session, entry.message)
         elif entry.level == "CONTEXT" and plans and plans[-1][0] == session:
             plans[-1][1].setdefault("Context", entry.message)
         elif entry.level not in _BESIDE:
-            its.unnamed = False
-        if (match := LOGGED.match(entry.message)) is not None:
-            plan = None
-            try:
-                plan = logged_plan(entry.message, file)
-            except InputError as error:
-                damaged.append(error)
-            if plan is not None:
-                named = {"Query Text": entry.query} if entry.query else {"Query Text": ""}
-                plans.append((session, {**named, **plan, **_context(entry)}))
-        elif duration := _DURATION.match(entry.message):
-            seconds = float(duration["ms"]) / 1e3
-            its.end_call(temp, _Call(seconds, duration["query"], _moment(entry.at or "")))
-    for its in sessions.values():
-        its.end(temp)
-    return temp, _without_inner(plans), damaged
+            temp.forget_unnamed(session)
+        if LOGGED.match(entry.message) is None:
+            session = temp.take(session, entry, is_named=bool(named))
+            continue
+        try:
+            plan = logged_plan(entry.message, file)
+        except InputError as error:
+            damaged.append(error)
+            continue
+        if plan is not None:
+            context = {"Context": entry.context} if entry.context else {}
+            plans.append((session, {"Query Text": entry.query or "", **plan, **context}))
+    return temp.by_call(), _without_inner(plans), damaged
 
 
 def _session(entry: Entry) -> str:
@@ -329,20 +232,6 @@ def _session(entry: Entry) -> str:
     numbers = re.findall(r"(?<![\w.:-])\[?(\d{2,10})\]?(?![\w.:]|-\d\d)", entry.before)
     bracketed = re.findall(r"\[(\d+)\]", entry.before)
     return str((bracketed or numbers or [""])[0])
-
-
-def _context(entry: Entry) -> dict[str, Any]:
-    return {"Context": entry.context} if entry.context else {}
-
-
-def _time(temp: list[TempFile], files: Sequence[int], call: _Call) -> None:
-    """Files of one call, each with its number and duration."""
-    number = min(files, default=0) + 1
-    query = struck_text(call.query) if files and call.query else None
-    for at in files:
-        temp[at] = replace(
-            temp[at], query=temp[at].query or query, elapsed_s=call.elapsed_s, call=number
-        )
 
 
 def _without_inner(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -369,18 +258,9 @@ def _without_inner(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str
 
 
 def _window_s(times: list[str]) -> float | None:
-    moments = [moment for moment in map(_moment, times) if moment is not None]
+    moments = [moment for moment in map(moment_of, times) if moment is not None]
     # By its name the newest file may be the first.
     return (max(moments) - min(moments)).total_seconds() or None if moments else None
-
-
-def _moment(time: str) -> datetime | None:
-    """A time of the log; None where it is none, as in a damaged line."""
-    try:
-        match = TIME.search(time)
-        return match and datetime.fromisoformat(match[0])
-    except ValueError:
-        return None
 
 
 def counted(failures: Sequence[Exceeded]) -> list[Exceeded]:
@@ -397,7 +277,7 @@ def _limit_of(message: str) -> str | None:
     return next((words.format(*match.groups()) for match, words in matches if match), None)
 
 
-def counts_of_files(
+def counts_of_logs(
     path: Path,
     logs: Logs,
     *,
@@ -405,54 +285,11 @@ def counts_of_files(
     timed: bool = True,
     item: int | None = None,
 ) -> Counts:
-    """The counts of one call, each file written once and read once.
-
-    InputError where there are several calls, and where no duration is known.
-    """
+    """The counts of one call by its temp files. InputError as of ``counts_of_files``."""
     if not logs.temp:
         limit = logs.exceeded[0].limit
         raise EvidenceIncomplete(
             f"{path}: no temp file and no plan, but a call that spilled more than {limit} allows",
             "forecast a plan or a recording of it; spillcast postgres lists all such calls",
         )
-    by_call: dict[tuple[str, int], list[TempFile]] = {}
-    for at, file in enumerate(logs.temp):
-        key = ("call", file.call) if file.call else ("file", at)
-        by_call.setdefault(key, []).append(file)
-    calls = list(by_call.values())
-    files = _picked(path, calls, item)
-    took_s = elapsed_s or files[0].elapsed_s
-    if took_s is None:
-        raise EvidenceIncomplete(
-            f"{path}: the log has the size of temp files, and not how long the call took",
-            "give it with --elapsed, or set log_min_duration_statement = 0",
-        )
-    blocks = max(1, round(sum(file.bytes for file in files) / BLOCK_BYTES))
-    query = files[0].query
-    return counts_of_blocks(
-        path,
-        took_s,
-        TempIO(blocks, blocks, None, None),
-        ObservedEngine("postgresql", query=query),
-        Bounds(1.0, 1.0, "the log has one process"),
-        ("the log tells only how long the call took", _TIMES) if timed else None,
-        files=len(files),
-        statement=Statement(files[0].queryid, query, 1, len(calls)),
-        notes=["each temp file is assumed to be written once and read once", *logs.notes],
-    )
-
-
-def _picked(
-    path: Path, calls: Sequence[Sequence[TempFile]], item: int | None
-) -> Sequence[TempFile]:
-    if item is not None:
-        return item_of(path, calls, item)
-    if len(calls) == 1:
-        return calls[0]
-    items = [
-        (files[0].elapsed_s, sum(file.bytes for file in files), files[0].query or "?")
-        for files in calls
-    ]
-    summary = f"{path}: {len(calls):,} calls with temp files, the largest first:"
-    hint = "name one with --item; spillcast postgres ranks all statements of a log"
-    raise ambiguous_items(summary, items, ("temp files", "statement"), hint)
+    return counts_of_files(path, logs.temp, logs.notes, elapsed_s=elapsed_s, timed=timed, item=item)

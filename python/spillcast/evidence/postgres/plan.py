@@ -63,9 +63,9 @@ def read_plan(
     path = Path(path)
     logs = read_log(path)
     if logs is not None and not logs.plans:
-        from spillcast.evidence.postgres.logs import counts_of_files
+        from spillcast.evidence.postgres.logs import counts_of_logs
 
-        return counts_of_files(path, logs, elapsed_s=elapsed_s, timed=timed, item=item)
+        return counts_of_logs(path, logs, elapsed_s=elapsed_s, timed=timed, item=item)
     documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
         documents = [task for document in documents for task in _with_tasks(document)]
@@ -349,9 +349,9 @@ def executed_plan(
     if logs is not None and not logs.plans:
         named_files = [file for file in logs.temp if file.queryid and file.queryid == queryid]
         logs = replace(logs, temp=named_files or logs.temp)
-        from spillcast.evidence.postgres.logs import counts_of_files
+        from spillcast.evidence.postgres.logs import counts_of_logs
 
-        call = counts_of_files(path, logs, elapsed_s=elapsed_s, item=item)
+        call = counts_of_logs(path, logs, elapsed_s=elapsed_s, item=item)
         return Executed(call.elapsed_s, None)
     documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):

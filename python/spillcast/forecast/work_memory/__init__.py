@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from spillcast.document import internal, later
 
 if TYPE_CHECKING:
-    from spillcast.evidence.postgres.logs import TempFile
+    from spillcast.evidence.postgres.temp_files import TempFile
 
 #: Of all that is spilled, some is written several times, or all once; it is written, and nothing
 #: tells how often; or nothing is written.

@@ -10,7 +10,7 @@ from spillcast.engines.postgres.rank.snapshot import Snapshot
 from spillcast.engines.ranking import Ranked, ServerRanking, SpillNode
 from spillcast.errors import InputError, Refusal, SpillcastError
 from spillcast.evidence.counts import Counts, feasible_processes
-from spillcast.evidence.postgres.logs import Logs, TempFile, normal
+from spillcast.evidence.postgres.logs import Logs, normal
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES, amount, nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.evidence.postgres.statements import (
@@ -21,6 +21,7 @@ from spillcast.evidence.postgres.statements import (
     merged,
     processes_of,
 )
+from spillcast.evidence.postgres.temp_files import TempFile
 from spillcast.forecast import forecast
 from spillcast.forecast.counted import timed_on
 from spillcast.forecast.sizing import size

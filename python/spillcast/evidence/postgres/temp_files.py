@@ -1,0 +1,312 @@
+"""Temp files that a server's log names, by the calls that wrote them: as evidence of one call."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import accumulate, groupby
+from pathlib import Path
+
+from spillcast.errors import EvidenceIncomplete
+from spillcast.evidence.choice import ambiguous_items, item_of
+from spillcast.evidence.counts import Bounds, Counts
+from spillcast.evidence.postgres.log_entries import TIME, Entry
+from spillcast.evidence.postgres.nodes import (
+    BLOCK_BYTES,
+    MEMORY_BLOCK_S,
+    TempIO,
+    counts_of_blocks,
+)
+from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.server_meta import Statement
+from spillcast.redaction import struck_text
+from spillcast.units import format_count
+
+_TEMP = re.compile(r'temporary file: path "?(?P<path>[^",]*)"?, size (?P<size>\d+)')
+_NAME = re.compile(
+    r"pgsql_tmp(?P<pid>\d+)(?:\.(?P<number>\d+)"
+    r"(?P<shared>\.(?:shared)?fileset\b(?:/[io]\d+of\d+\.(?P<participant>p\d+))?)?)?"
+)
+_DURATION = re.compile(
+    r"duration: (?P<ms>[\d.]+) ms(?!\s+(?:parse|bind) )"
+    r"(?:\s+(?:statement|execute [^:]*): (?P<query>.*))?",
+    re.DOTALL,
+)
+#: The times of messages may be whole seconds.
+_RESOLUTION_S = 1.0
+#: Calls of one statement may differ in their number of files by this factor.
+_ALIKE = 2
+_TIMES = "set auto_explain.log_analyze and track_io_timing for plans with times"
+
+
+@dataclass(frozen=True)
+class TempFile:
+    """A temp file that was removed: its statement and size, and the elapsed time of its call.
+
+    Files of one call have the same ``call``; it is 0 where nothing shows which belong together.
+    """
+
+    query: str | None
+    queryid: str | None
+    bytes: int
+    elapsed_s: float | None = None
+    call: int = 0
+    #: The process that wrote it, by its number or by its place among those of a parallel query.
+    process: str = ""
+
+
+@dataclass(frozen=True)
+class _Removal:
+    """A message about a file: its index among all files, its time and the number in its name.
+
+    ``shared`` files are in a set of parallel processes, and have the number of the set. Those of
+    a ``worker`` have a process that is not the session's.
+    """
+
+    index: int
+    moment: datetime | None
+    number: int | None
+    shared: bool
+    worker: bool
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call that ended, with the time of its message where the log has one."""
+
+    elapsed_s: float
+    query: str | None
+    ended: datetime | None
+
+
+@dataclass
+class _Session:
+    """The last call of a process, and its removals that wait for the duration of theirs.
+
+    A server removes temp files at the end of a call, or, if the client fetched its rows through a
+    portal, at the end of the portal: then their messages follow that of the duration.
+    """
+
+    waiting: list[_Removal] = field(default_factory=list)
+    last: _Call | None = None
+
+
+class TempFiles:
+    """The temp files of a log, as its messages come in."""
+
+    def __init__(self) -> None:
+        self.files: list[TempFile] = []
+        self._sessions: dict[str, _Session] = {}
+        #: By writer of messages, its file whose statement has not been read.
+        self._unnamed: dict[str, int] = {}
+
+    def take(self, writer: str, entry: Entry, *, is_named: bool) -> str:
+        """Takes the size of a file or the end of a call, and returns the writer of the message.
+
+        Unless the message names its writer, that of a file is in the file's name.
+        """
+        if (match := _TEMP.search(entry.message)) is not None:
+            return self._add(writer, entry, match, is_named=is_named)
+        if (duration := _DURATION.match(entry.message)) is not None:
+            seconds = float(duration["ms"]) / 1e3
+            call = _Call(seconds, duration["query"], moment_of(entry.at or ""))
+            self._end_call(self._sessions.setdefault(writer, _Session()), call)
+        return writer
+
+    def _add(self, writer: str, entry: Entry, match: re.Match[str], *, is_named: bool) -> str:
+        name = _NAME.search(match["path"])
+        owner, number, shared, participant = [None] * 4 if name is None else name.groups()
+        writer = owner if owner and not is_named else writer
+        index = len(self.files)
+        process = participant or owner or writer
+        file = TempFile(entry.query, entry.queryid, int(match["size"]), process=process)
+        self.files.append(file)
+        if entry.query is None:
+            self._unnamed[writer] = index
+        # The last of the processes that share a set removes it; the leader made it.
+        leader = owner if owner and shared else writer
+        removal = _Removal(
+            index,
+            moment_of(entry.at or ""),
+            None if number is None else int(number),
+            shared=shared is not None,
+            worker=owner is not None and owner != leader,
+        )
+        self._sessions.setdefault(leader, _Session()).waiting.append(removal)
+        return writer
+
+    def name(self, writer: str, statement: str) -> None:
+        """Names the file of the message above."""
+        if (index := self._unnamed.pop(writer, None)) is not None:
+            self.files[index] = replace(self.files[index], query=struck_text(statement))
+
+    def forget_unnamed(self, writer: str) -> None:
+        """No statement follows for the file of the message above."""
+        self._unnamed.pop(writer, None)
+
+    def by_call(self) -> list[TempFile]:
+        """All files, each with its call as far as the log shows it."""
+        for session in self._sessions.values():
+            if session.last is not None:
+                session.waiting = self._after(session.last, session.waiting)
+            self._group(session.waiting)
+        return self.files
+
+    def _end_call(self, session: _Session, call: _Call) -> None:
+        """Times the waiting files of a call, or of the last one if they are older."""
+        older = [its for its in session.waiting if self._is_older(its, call)]
+        self._time([its for its in session.waiting if its not in older], call)
+        self._group(older if session.last is None else self._after(session.last, older))
+        session.waiting, session.last = [], call
+
+    def _after(self, call: _Call, removals: Sequence[_Removal]) -> list[_Removal]:
+        """Times files that were removed right after a call, and returns the others."""
+        ended = call.ended
+        own = [
+            its
+            for its in removals
+            if ended is not None
+            and its.moment is not None
+            and (its.moment - ended).total_seconds() <= _RESOLUTION_S
+        ]
+        self._time(own, call)
+        return [its for its in removals if its not in own]
+
+    def _is_older(self, removal: _Removal, call: _Call) -> bool:
+        """Whether a file was removed before the call began, or is too large for it."""
+        size_bytes = self.files[removal.index].bytes
+        if 2 * size_bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s:
+            return True
+        if removal.moment is None or call.ended is None:
+            return False
+        since_s = (call.ended - removal.moment).total_seconds()
+        return since_s > call.elapsed_s + (_RESOLUTION_S if not call.ended.microsecond else 0.0)
+
+    def _time(self, removals: Sequence[_Removal], call: _Call) -> None:
+        query = struck_text(call.query) if removals and call.query else None
+        self._set_call(removals, call.elapsed_s, query)
+
+    def _set_call(
+        self, removals: Sequence[_Removal], elapsed_s: float | None, query: str | None = None
+    ) -> None:
+        number = min((its.index for its in removals), default=0) + 1
+        for its in removals:
+            file = self.files[its.index]
+            self.files[its.index] = replace(
+                file, query=file.query or query, elapsed_s=elapsed_s, call=number
+            )
+
+    def _group(self, removals: Sequence[_Removal]) -> None:
+        """Groups files without a duration: those of one statement that existed together."""
+        for _, stretch in groupby(removals, key=lambda its: self.files[its.index].query):
+            for call in _calls_of(list(stretch)):
+                if len(call) > 1:
+                    self._set_call(call, None)
+
+
+def _calls_of(removals: Sequence[_Removal]) -> Iterator[list[_Removal]]:
+    """The files of one process and statement, by call.
+
+    A process numbers its files as it creates them. A hash join removes them in another order, batch
+    by batch: a file that is removed after one of a higher number existed together with it.
+    Workers remove theirs before their leader does. Other parts of the plan remove theirs before or
+    after, until the first part comes again.
+    """
+    never = float("inf")
+    numbers = [
+        never if its.number is None or its.shared or its.worker else its.number for its in removals
+    ]
+    lowest_after = list(accumulate(reversed(numbers), min))[::-1]
+    groups: list[list[_Removal]] = []
+    crossing: list[bool] = []
+    highest = -1.0
+    for at, its in enumerate(removals):
+        before = removals[at - 1] if at else None
+        in_set = before is not None and its.shared and before.shared and its.number == before.number
+        at_once = before is not None and its.moment is not None and its.moment == before.moment
+        follows_worker = before is not None and before.worker and _are_close(before, its)
+        crosses = highest > lowest_after[at]
+        if before is None or not (in_set or at_once or crosses or follows_worker):
+            groups.append([])
+            crossing.append(False)
+        groups[-1].append(its)
+        crossing[-1] |= in_set or crosses or follows_worker
+        highest = highest if numbers[at] == never else max(highest, numbers[at])
+    if not any(crossing):
+        yield from groups
+        return
+    call: list[_Removal] = []
+    first = 0
+    for group in groups:
+        is_repeated = first <= _ALIKE * len(group) and len(group) <= _ALIKE * first
+        if call and is_repeated:
+            yield call
+            call = []
+        first = first if call else len(group)
+        call = call + group
+    yield call
+
+
+def _are_close(before: _Removal, its: _Removal) -> bool:
+    if before.moment is None or its.moment is None:
+        return True
+    return (its.moment - before.moment).total_seconds() <= _RESOLUTION_S
+
+
+def moment_of(time: str) -> datetime | None:
+    """The time of a message; None where it has none."""
+    match = TIME.search(time)
+    try:
+        return None if match is None else datetime.fromisoformat(match[0])
+    except ValueError:
+        return None
+
+
+def counts_of_files(
+    path: Path,
+    files: Sequence[TempFile],
+    notes: Sequence[str],
+    *,
+    elapsed_s: float | None = None,
+    timed: bool = True,
+    item: int | None = None,
+) -> Counts:
+    """The counts of one call, each file written once and read once.
+
+    InputError where there are several calls, and where no duration is known.
+    """
+    by_call: dict[tuple[str, int], list[TempFile]] = {}
+    for index, file in enumerate(files):
+        key = ("call", file.call) if file.call else ("file", index)
+        by_call.setdefault(key, []).append(file)
+    calls = list(by_call.values())
+    if item is not None or len(calls) == 1:
+        call = item_of(path, calls, item or 1)
+    else:
+        items = [
+            (call[0].elapsed_s, sum(file.bytes for file in call), call[0].query or "?")
+            for call in calls
+        ]
+        summary = f"{path}: {len(calls):,} calls with temp files, the largest first:"
+        hint = "name one with --item; spillcast postgres ranks all statements of a log"
+        raise ambiguous_items(summary, items, ("temp files", "statement"), hint)
+    took_s = elapsed_s or call[0].elapsed_s
+    if took_s is None:
+        raise EvidenceIncomplete(
+            f"{path}: the log has the size of temp files, and not how long the call took",
+            "give it with --elapsed, or set log_min_duration_statement = 0",
+        )
+    blocks = max(1, round(sum(file.bytes for file in call) / BLOCK_BYTES))
+    query = call[0].query
+    processes = len({file.process for file in call})
+    return counts_of_blocks(
+        path,
+        took_s,
+        TempIO(blocks, blocks, None, None),
+        ObservedEngine("postgresql", query=query),
+        Bounds(1.0, float(processes), f"its files are of {format_count(processes, 'process')}"),
+        ("the log tells only how long the call took", _TIMES) if timed else None,
+        files=len(call),
+        statement=Statement(call[0].queryid, query, 1, len(calls)),
+        notes=["each temp file is assumed to be written once and read once", *notes],
+    )
