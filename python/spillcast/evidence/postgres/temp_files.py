@@ -162,15 +162,15 @@ class TempFiles:
     def _after(self, call: _Call, removals: Sequence[_Removal]) -> list[_Removal]:
         """Times files that were removed right after a call, and returns the others."""
         ended = call.ended
-        own = [
+        right_after = [
             its
             for its in removals
             if ended is not None
             and its.moment is not None
             and (its.moment - ended).total_seconds() <= _RESOLUTION_S
         ]
-        self._time(own, call)
-        return [its for its in removals if its not in own]
+        self._time(right_after, call)
+        return [its for its in removals if its not in right_after]
 
     def _is_older(self, removal: _Removal, call: _Call) -> bool:
         """Whether a file was removed before the call began, or is too large for it."""
