@@ -63,12 +63,12 @@ def _held(cached: bool) -> Result:
 def _smaller() -> Iterator[None]:
     """Recordings of fewer waits count as large."""
     from spillcast.forecast import recorded
-    from spillcast.recording import cached_reads
+    from spillcast.recording import sample as sampling
 
     with (
         patch.object(recorded, "WHOLE_ROWS", CACHED_WAITS // 3),
         patch.object(recorded, "SAMPLE_ROWS", CACHED_ROWS),
-        patch.object(cached_reads, "OPERATIONS", CACHED_OPERATIONS),
+        patch.object(sampling, "OPERATIONS", CACHED_OPERATIONS),
     ):
         yield
 

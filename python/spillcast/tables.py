@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.columns import Column, Field, Flags, Floats, Integers
 
+#: Numbers of threads, files or rows: there are many of them in memory.
+Numbers = NDArray[np.int32]
 #: Sorts behind all text, as null does.
 _LAST = "\U0010ffff"
 
@@ -235,3 +237,45 @@ def spread_by_stretch(
     """
     columns = {"begin_ns": begin_ns, "end_ns": end_ns, "values": np.asarray(values, dtype=float)}
     return np.array(_core.spread(Table(columns), elapsed_s * 1e9 / stretches, stretches))
+
+
+#: The widest range of values that is counted rather than sorted.
+_SPAN_MAX = 1 << 22
+
+
+def distinct(values: NDArray[Any]) -> tuple[NDArray[Any], Numbers]:
+    """The distinct values, ascending, and by row the number of its own.
+
+    Recordings hold few of them, so they are counted rather than sorted where that is faster.
+    """
+    if len(values) and (values == values[0]).all():
+        return values[:1], np.zeros(len(values), dtype=np.int32)
+    if not len(values):
+        return _sorted(values)
+    low, high = int(values.min()), int(values.max())
+    if high - low >= _SPAN_MAX:
+        return _sorted(values)
+    # Counted, which takes a tenth of the time: threads, sizes and codes are close to each other.
+    is_used = np.zeros(high - low + 1, dtype=bool)
+    is_used[values - low] = True
+    number = (np.cumsum(is_used) - 1).astype(np.int32)
+    return (np.flatnonzero(is_used) + low).astype(values.dtype), number[values - low]
+
+
+def _sorted(values: NDArray[Any]) -> tuple[NDArray[Any], Numbers]:
+    distinct_values, number = np.unique(values, return_inverse=True)
+    return distinct_values, number.astype(np.int32)
+
+
+def grouped(codes: NDArray[Any]) -> Integers:
+    """The rows by code, small whole numbers; of equal ones in order."""
+    if len(codes) and codes.min() >= 0 and codes.max() <= np.iinfo(np.uint16).max:
+        # Sorted by counting, which takes a tenth of the time.
+        codes = codes.astype(np.uint16)
+    order: Integers = np.argsort(codes, kind="stable")
+    return order
+
+
+def ascending(values: NDArray[Any]) -> bool:
+    """Whether no value is less than the one before it."""
+    return bool((values[1:] >= values[:-1]).all())

@@ -7,8 +7,8 @@ import pytest
 
 from spillcast.errors import EvidenceUnsuited
 from spillcast.lab.machine import SPREAD_MIN, fit, kinds_of, pooled
-from spillcast.recording.bursts import READ, WRITE, Bursts
 from spillcast.recording.calibration import WaitCost
+from spillcast.recording.thread_trace import READ, WRITE, Bursts
 
 WAITS_S = (0.25e-3, 1.5e-3)
 TRUE = WaitCost("any", 4, 0.3, [20e-6, 1e-3], WAITS_S, [[1.5, 0.1], [2.5, 0.3]])

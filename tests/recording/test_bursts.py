@@ -3,9 +3,9 @@
 import pytest
 
 from evidence import change, known, recording, table
-from spillcast.recording.bursts import READ, WRITE, bursts_of
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.schema import WAITS
+from spillcast.recording.thread_trace import READ, WRITE, bursts_of
 from spillcast.recording.writer import RecordingWriter
 
 MS = 1_000_000

@@ -7,8 +7,7 @@ import pytest
 from large_recording import write_large_recording
 from spillcast.errors import EvidenceDamaged
 from spillcast.recording import Recording
-from spillcast.recording.cached_reads import PageCacheRoom
-from spillcast.recording.sample import PARTS, WINDOWS, parts_of, sampled
+from spillcast.recording.sample import PARTS, WINDOWS, PageCacheRoom, parts_of, sampled
 from spillcast.recording.spill import sequential_share, spill_bytes
 from spillcast.recording.thread_trace import thread_trace
 

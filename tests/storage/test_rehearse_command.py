@@ -16,7 +16,7 @@ from emulator import skip_without_fuse
 from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
 from spillcast.errors import RehearsalFailed, RehearsalRefused, SpillTooLarge
 from spillcast.recording import Recording
-from spillcast.recording.sums import WrittenBytes
+from spillcast.recording.recording import WrittenBytes
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
 from spillcast.storage.rehearse import check_room

@@ -194,7 +194,7 @@ def managed() -> Answer:
     Example: spillcast storage managed
     """
     from spillcast.report.storages import managed_document, managed_page
-    from spillcast.storage.catalogue.managed import managed_databases
+    from spillcast.storage.catalogue.row import managed_databases
 
     services = managed_databases()
     return Answer(lambda: managed_document(services), lambda: managed_page(services))

@@ -26,10 +26,10 @@ from spillcast import _core
 from spillcast.forecast.assumptions import WITHIN_RUN_BEYOND, WITHIN_RUN_SPREAD
 from spillcast.forecast.load import NO_LATENCY, Latency, Load, counts
 from spillcast.forecast.workload import CpuTime
-from spillcast.recording.bursts import Bursts, TempOperations
 from spillcast.recording.calibration import WaitCost, weights_of
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import CpuCache
+from spillcast.recording.thread_trace import Bursts, TempOperations
 from spillcast.stats import inverse_variance
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.tables import Table

@@ -28,8 +28,6 @@ from spillcast.forecast.threads.page_cache import memory_ns
 from spillcast.forecast.work_memory.advice import plan_spills
 from spillcast.forecast.workload import CpuTime, Quality, WaitSample, Workload, cpu_between_s
 from spillcast.recording import Recording
-from spillcast.recording.bursts import TempOperations
-from spillcast.recording.cached_reads import PageCacheRoom
 from spillcast.recording.completeness import (
     Part,
     large_other_io,
@@ -40,9 +38,9 @@ from spillcast.recording.completeness import (
 from spillcast.recording.derived import read_back
 from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import named_temp_places
-from spillcast.recording.sample import parts_of, sampled
+from spillcast.recording.sample import PageCacheRoom, parts_of, sampled
 from spillcast.recording.spill import spill_bytes, temp_owner
-from spillcast.recording.thread_trace import wakings_seen
+from spillcast.recording.thread_trace import TempOperations, wakings_seen
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
 

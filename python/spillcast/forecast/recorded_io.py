@@ -16,10 +16,10 @@ from spillcast.forecast.threads.cpus import PERIOD_S, Cpus
 from spillcast.forecast.threads.overlap import RecordedThreads
 from spillcast.forecast.workload import CaptureOverhead, DataReads, TempChanges
 from spillcast.recording import Recording
-from spillcast.recording.cached_reads import COLUMN
 from spillcast.recording.completeness import unrecognised, unspilled
 from spillcast.recording.event_names import DATA_READ_BY_OTHERS
 from spillcast.recording.meta import Meta
+from spillcast.recording.sample import COLUMN
 from spillcast.recording.spill import sequential_share
 from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
 from spillcast.storage.memory import engine_cache_bytes

@@ -16,13 +16,13 @@ from spillcast.forecast.load import Load
 from spillcast.forecast.result import Remaining, SpillSpread
 from spillcast.forecast.threads.overlap import RecordedThreads, Threads
 from spillcast.forecast.work_memory import Spill
-from spillcast.recording.bursts import Bursts, TempOperations
 from spillcast.recording.calibration import WaitCost
 from spillcast.recording.capture import Unseen
 from spillcast.recording.completeness import Check, Part
 from spillcast.recording.meta import CpuCache
 from spillcast.recording.observed import TempPlace
 from spillcast.recording.server_meta import Statement
+from spillcast.recording.thread_trace import Bursts, TempOperations
 
 if TYPE_CHECKING:
     from spillcast.forecast.cpu import FormerRun

@@ -19,7 +19,6 @@ from spillcast.forecast.recorded_io import temp_load
 from spillcast.lab.demo import Stage
 from spillcast.lab.run import run_recorded_if_spilled
 from spillcast.lab.storages import SHARED_MEMORY, Place, fast_parent, named_places
-from spillcast.recording.bursts import READ, WRITE, Bursts
 from spillcast.recording.calibration import (
     ANY,
     CALIBRATION_SCHEMA,
@@ -30,6 +29,7 @@ from spillcast.recording.calibration import (
     WaitCost,
     filled_s,
 )
+from spillcast.recording.thread_trace import READ, WRITE, Bursts
 from spillcast.stats import nonnegative_least_squares
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace

@@ -7,8 +7,8 @@ import duckdb
 from spillcast.columns import NAME
 from spillcast.parquet import in_bounds
 from spillcast.recording import Recording
+from spillcast.recording.recording import Totals
 from spillcast.recording.schema import SIGNED, TABLES
-from spillcast.recording.sums import Totals
 from spillcast.text import exact_name, rows_of
 
 _KINDS = {"int64": "bigint", "bool": "boolean", NAME: "varchar"}

@@ -16,7 +16,6 @@ from spillcast.recording.capture import PRELOAD, RecordOptions, Unseen, unseen_o
 from spillcast.recording.capture import CaptureAccount as CaptureAccount
 from spillcast.recording.observed import CpuLimits, DoneBefore, SizedFile, TempKind, TempPlace
 from spillcast.recording.server_meta import RecordedQuery, Sampling, Server, Statement
-from spillcast.recording.sums import RowSums
 from spillcast.text import is_utf8
 
 #: A plan of PostgreSQL that was not run, beside the recording of a query that went on.
@@ -174,6 +173,18 @@ class OtherIO:
 
     def __add__(self, more: "OtherIO") -> "OtherIO":
         return OtherIO(self.count + more.count, round(self.total_s + more.total_s, 9))
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """The sums of the rows beside meta.json, which show whether the rows are complete."""
+
+    waits_bytes: int = key("bytes of the single waits kept", unit="bytes", example=921108480)
+    waits_ns: int = key("their durations", unit="ns", example=3900000000)
+    seconds_rows: int = key("rows of the seconds", unit="rows", example=112)
+    seconds_count: int = key("waits that they count", unit="waits", example=3515)
+    seconds_bytes: int = key("bytes that they count", unit="bytes", example=921108480)
+    seconds_ns: int = key("durations that they count", unit="ns", example=3900000000)
 
 
 @dataclass(frozen=True)

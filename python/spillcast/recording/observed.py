@@ -107,8 +107,8 @@ class Mounted:
     filesystem: str
     #: Whether it lies behind a network; None where nothing is known.
     network: bool | None
-    point: str
-    options: str
+    mount_point: str
+    mount_options: str
     #: Of a block device, with the model of its disk; None for others.
     device_name: str | None
 
@@ -118,8 +118,6 @@ def mounted(path: str) -> Mounted | None:
 
     As this process sees its mounts: those of another may differ.
     """
-    from spillcast import _core
-
     entry = _core.mounted(path)
     if entry is None:
         return None

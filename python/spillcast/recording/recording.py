@@ -1,9 +1,13 @@
-"""A recording on disk: a folder of meta.json and Parquet files that any reader opens."""
+"""A recording on disk: a folder of meta.json and Parquet files that any reader opens.
+
+Its writer knows the sums of the rows, and rows that were read must agree with them.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from spillcast.errors import (
     EvidenceDamaged,
@@ -11,10 +15,8 @@ from spillcast.errors import (
     PermissionDenied,
     TimesUnknown,
 )
-from spillcast.gate import text_of
-from spillcast.recording import sums
+from spillcast.gate import damaged, text_of
 from spillcast.recording.meta import META_FILE, Meta, ObservedEngine, check_name
-from spillcast.recording.sums import AGAIN
 from spillcast.tabular import Column, Display, Displayed, polars_of
 from spillcast.text import path_hint
 from spillcast.units import format_duration
@@ -25,9 +27,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from spillcast.columns import Flags
-    from spillcast.recording.bursts import Bursts
     from spillcast.recording.completeness import Check
     from spillcast.recording.sample import Sample
+    from spillcast.recording.thread_trace import Bursts
     from spillcast.tables import Table
 
 TableName = Literal["waits", "seconds", "samples"]
@@ -37,6 +39,54 @@ _DISPLAYED = (
     Column("bytes", None, "bytes"),
     *(Column(name, None, "s") for name in ("time", "mean")),
 )
+AGAIN = "copy the whole folder again from where it was recorded, or record again"
+#: A row may end so much after its recording did, as clocks are read one after the other.
+_LATER_S, _LATER_SHARE = 1.0, 0.01
+#: Of what was counted, at least so much was done after the run began.
+_BEFORE_SHARE = 0.9
+
+
+class WrittenBytes(NamedTuple):
+    """Bytes written to temp files, and to others."""
+
+    temp: int
+    other: int
+
+
+class FileSums(NamedTuple):
+    """Sums up the bytes of a file."""
+
+    written_bytes: int = 0
+    read_bytes: int = 0
+
+    def plus(self, op: str | None, size: int) -> "FileSums":
+        """The sums with more bytes read or written."""
+        if op == "write":
+            return self._replace(written_bytes=self.written_bytes + size)
+        if op == "read":
+            return self._replace(read_bytes=self.read_bytes + size)
+        return self
+
+
+class Totals(NamedTuple):
+    """Sums up single waits: their number, bytes and time, and the end of the last."""
+
+    rows: int = 0
+    bytes: int = 0
+    total_ns: int = 0
+    end_ns: int = 0
+
+    def plus(self, other: "Totals") -> "Totals":
+        """The totals of these and other rows."""
+        summed = Totals(*map(add, self, other))
+        return summed._replace(end_ns=max(self.end_ns, other.end_ns))
+
+    @classmethod
+    def of(cls, waits: "Table") -> "Totals":
+        """The totals of single waits."""
+        elapsed_ns = waits["elapsed_ns"].values
+        end = (waits["start_ns"].values + elapsed_ns).max(initial=0)
+        return cls(len(waits), waits["bytes"].sum(), int(elapsed_ns.sum()), int(end))
 
 
 class Recording(Displayed):
@@ -116,21 +166,21 @@ class Recording(Displayed):
     def seconds(self) -> "Table":
         """Per second, op and size: the whole run. See recording/schema.py."""
         rows = self._table("seconds")
-        sums.check_seconds(rows, self._stored_meta, self.path / "seconds.parquet")
+        _check_seconds(rows, self._stored_meta, self.path / "seconds.parquet")
         return rows
 
     @cached_property
     def waits(self) -> "Table":
         """Single waits by start, of the whole run or of slices of it."""
-        from spillcast.recording.distinct import ascending
+        from spillcast.tables import ascending
 
         rows = self._table("waits")
-        sums.check_waits(sums.of_waits(rows), self._stored_meta, self.path / "waits.parquet")
+        _check_waits(Totals.of(rows), self._stored_meta, self.path / "waits.parquet")
         return rows if ascending(rows["start_ns"].values) else rows.sort_by("start_ns")
 
     def with_waits(self, waits: "Table", sample: "Sample") -> "Recording":
         """The same recording with a sample of its waits, which need not be in order."""
-        from spillcast.recording.distinct import ascending
+        from spillcast.tables import ascending
 
         recording = Recording(self.path, self.meta)
         recording._stored_meta, recording.documents = self._stored_meta, self.documents
@@ -153,7 +203,7 @@ class Recording(Displayed):
     def samples(self) -> "Table":
         """Samples of what sessions did."""
         rows = self._table("samples")
-        sums.check_samples(rows, self._stored_meta, self.path / "samples.parquet")
+        _check_samples(rows, self._stored_meta, self.path / "samples.parquet")
         return rows
 
     @cached_property
@@ -200,14 +250,24 @@ class Recording(Displayed):
         return self.seconds.filter(_is_temp(self.seconds, moved=True))
 
     @cached_property
-    def written_bytes(self) -> sums.WrittenBytes:
+    def written_bytes(self) -> WrittenBytes:
         """Bytes written to temp files, and to others."""
-        return sums.written_bytes(self.seconds)
+        writes = self.seconds.filter(self.seconds["op"].equals("write"))
+        temp, size = writes["temp"].values, writes["bytes"].values
+        return WrittenBytes(int(size[temp].sum()), int(size[~temp].sum()))
 
     @cached_property
-    def other_files(self) -> dict[str, sums.FileSums]:
-        """Names of files that are not temp files."""
-        return sums.other_files(self.whole.batches("waits"))
+    def other_files(self) -> dict[str, FileSums]:
+        """The sums of files that are not temp files, by name."""
+        by_file: dict[str, FileSums] = {}
+        for waits in self.whole.batches("waits"):
+            others = waits.filter(waits["file"].is_valid() & ~waits["temp"].values)
+            groups = others.group_by("file", "op")
+            sizes = groups.sum(others["bytes"].filled(0)).tolist()
+            for row, size in zip(groups.keys.to_pylist(), sizes, strict=True):
+                before = by_file.get(row["file"], FileSums())
+                by_file[row["file"]] = before.plus(row["op"], size)
+        return by_file
 
     def to_arrow(self, table: TableName = "waits") -> "Table":
         """One of its tables; docs/schema.md lists the columns."""
@@ -234,7 +294,7 @@ class Recording(Displayed):
     @cached_property
     def bursts(self) -> "Bursts | None":
         """CPU time from each kept temp operation to the next of its thread; None if unknown."""
-        from spillcast.recording.bursts import bursts_of
+        from spillcast.recording.thread_trace import bursts_of
 
         return bursts_of(self)
 
@@ -258,9 +318,9 @@ class Recording(Displayed):
         """Whether all rows of a table have been checked."""
         return table in vars(self) or table in self._whole_tables
 
-    def check_waits(self, seen: sums.Totals) -> None:
+    def check_waits(self, seen: Totals) -> None:
         """InputError if the waits are incomplete; their rows were checked elsewhere."""
-        sums.check_waits(seen, self._stored_meta, self.path / "waits.parquet")
+        _check_waits(seen, self._stored_meta, self.path / "waits.parquet")
         self._whole_tables.add("waits")
 
     def batches(self, table: Literal["waits", "samples"]) -> Iterator["Table"]:
@@ -274,15 +334,15 @@ class Recording(Displayed):
         if table in vars(self):
             yield self.to_arrow(table)
             return
-        path, seen = self.path / f"{table}.parquet", sums.NOTHING
+        path, seen = self.path / f"{table}.parquet", Totals()
         for rows in batches_of(path, TABLES[table], AGAIN, signed=SIGNED):
             if table == "waits":
-                seen = seen.plus(sums.of_waits(rows))
+                seen = seen.plus(Totals.of(rows))
             else:
-                sums.check_samples(rows, self._stored_meta, path)
+                _check_samples(rows, self._stored_meta, path)
             yield rows
         if table == "waits":
-            sums.check_waits(seen, self._stored_meta, path)
+            _check_waits(seen, self._stored_meta, path)
         self._whole_tables.add(table)
 
     def waits_unchecked(self, *names: str) -> Iterator["Table"]:
@@ -308,3 +368,68 @@ def _is_temp(rows: "Table", *, moved: bool) -> "Flags":
     """Whether rows are of temp files, of those with an op or of those without."""
     has_op = rows["op"].is_valid()
     return rows["temp"].values & (has_op if moved else ~has_op)
+
+
+def _check_waits(totals: Totals, meta: "Meta | None", path: Path) -> None:
+    """InputError where the single waits are not those that ``meta`` counts."""
+    if meta is None or not meta.captured:
+        return
+    _check(path, [("waits", totals.rows, meta.raw.rows)])
+    if meta.sums is not None:
+        figures = ("bytes", totals.bytes, meta.sums.waits_bytes)
+        _check(path, [figures, ("ns of waits", totals.total_ns, meta.sums.waits_ns)])
+    _check_end(totals.end_ns / 1e9, meta, path)
+
+
+def _check_seconds(seconds: "Table", meta: "Meta | None", path: Path) -> None:
+    """InputError where the per-second rows are not all that ``meta`` counts."""
+    if meta is None or not meta.captured:
+        return
+    latencies, counts = seconds["latency_ns"], seconds["latency_count"]
+    alike = (latencies.lengths == counts.lengths).all()
+    assert counts.items is not None
+    if not alike or counts.items.sum() != seconds["count"].sum():
+        raise damaged(path, "its histograms do not add up to its counts", AGAIN)
+    if meta.sums is None:
+        _check_temp(seconds, meta, path)
+    else:
+        figures = [
+            ("rows", len(seconds), meta.sums.seconds_rows),
+            ("waits", seconds["count"].sum(), meta.sums.seconds_count),
+            ("bytes", seconds["bytes"].sum(), meta.sums.seconds_bytes),
+            ("ns of waits", seconds["total_ns"].sum(), meta.sums.seconds_ns),
+        ]
+        _check(path, figures)
+    _check_end(seconds["second"].max() or 0, meta, path)
+
+
+def _check_samples(samples: "Table", meta: "Meta | None", path: Path) -> None:
+    """InputError where samples are of another time than the recording."""
+    if meta is not None:
+        _check_end((samples["time_ns"].max() or 0) / 1e9, meta, path)
+
+
+def _check(path: Path, figures: Sequence[tuple[str, int, int]]) -> None:
+    for name, has, stated in figures:
+        if has != stated:
+            raise damaged(path, f"it holds {has:,} {name}, and meta.json counts {stated:,}", AGAIN)
+
+
+def _check_temp(seconds: "Table", meta: "Meta", path: Path) -> None:
+    """Check a recording without sums of its rows by its counts of temp I/O.
+
+    These may be more, by what was done before the run began.
+    """
+    temp, count = seconds["temp"].values, seconds["count"].values
+    for name, all_of_them in (("read", meta.temp.reads), ("write", meta.temp.writes)):
+        counted = int(count[temp & seconds["op"].equals(name)].sum())
+        if not _BEFORE_SHARE * all_of_them <= counted <= all_of_them:
+            _check(path, [(f"{name}s of temp files", counted, all_of_them)])
+
+
+def _check_end(end_s: float, meta: "Meta", path: Path) -> None:
+    """InputError where rows lie after the end. Some recordings do not tell how long they were."""
+    length_s = max(meta.recorded_s, meta.elapsed_s)
+    if meta.recorded_s and end_s > length_s * (1 + _LATER_SHARE) + _LATER_S:
+        text = f"a row at {end_s:,.1f} s of a recording of {length_s:,.1f} s"
+        raise damaged(path, text, AGAIN)

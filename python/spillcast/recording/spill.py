@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.columns import Column
-from spillcast.recording.distinct import Numbers, distinct, grouped
 from spillcast.recording.recording import Recording
+from spillcast.tables import Numbers, distinct, grouped
 
 Array = NDArray[np.int64]
 

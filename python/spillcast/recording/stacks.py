@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spillcast.document import key, read
 from spillcast.errors import EvidenceUnsuited
 from spillcast.gate import damaged, json_of, text_of
-from spillcast.recording.sums import AGAIN
+from spillcast.recording.recording import AGAIN
 
 if TYPE_CHECKING:
     from spillcast.recording.recording import Recording

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast import _core
 from spillcast.recording.meta import Meta
-from spillcast.recording.recording import Recording
-from spillcast.recording.sums import FileSums, WrittenBytes
+from spillcast.recording.recording import FileSums, Recording, WrittenBytes
 
 if TYPE_CHECKING:
     from spillcast.tables import Table

@@ -9,7 +9,7 @@ from spillcast.report.page import Page, Part, Words
 from spillcast.report.storage import origin_words
 from spillcast.storage.catalogue import Row as CatalogueRow
 from spillcast.storage.catalogue import figures
-from spillcast.storage.catalogue.managed import MOVABLE, Managed
+from spillcast.storage.catalogue.row import MOVABLE, Managed
 from spillcast.storage.description import Comparison, Verdict
 from spillcast.storage.description import Row as ComparedRow
 from spillcast.tabular import Column, Table

@@ -151,7 +151,7 @@ def memory_room(baseline: Recording | None) -> Room:
     memory = Memory() if baseline is None else baseline.meta.memory
     query = memory.peak_rss_bytes or 0
     lacking = 0 if baseline is None else max(0, query - _held_now_bytes(baseline))
-    groups = [group.limit_bytes - group.held_bytes for group in memory_groups()]
+    groups = _rooms()
     if memory.limit_bytes is not None:
         groups.append(memory.limit_bytes - query)
     meminfo = meminfo_bytes()

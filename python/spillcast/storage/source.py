@@ -10,7 +10,7 @@ from typing import Any
 
 from spillcast.document import key
 from spillcast.recording.meta import Meta
-from spillcast.recording.observed import Mounted, mounted
+from spillcast.recording.observed import Mounted, TempPlace, mounted
 from spillcast.stats import NORMAL_95
 
 #: Spread (standard deviation of the logarithm) of all latencies of a storage together: of the
@@ -169,15 +169,15 @@ class Provenance:
         then = datetime.fromisoformat(self.measured_at)
         return (datetime.now(UTC) - then.replace(tzinfo=then.tzinfo or UTC)).days
 
-    def on(self, mount: Mounted) -> "Provenance":
+    def on(self, mount: Mounted | TempPlace) -> "Provenance":
         """The same on a mount."""
         return replace(
             self,
             device=mount.device,
             device_name=mount.device_name,
             filesystem=mount.filesystem,
-            mount_point=mount.point,
-            mount_options=mount.options,
+            mount_point=mount.mount_point,
+            mount_options=mount.mount_options,
         )
 
     @property
@@ -214,15 +214,7 @@ def of_recording(meta: Meta) -> Provenance:
     if not meta.temp_places:
         return provenance
     place = meta.temp_places[0]
-    return replace(
-        provenance,
-        directory=place.directory,
-        device=place.device,
-        device_name=place.device_name,
-        filesystem=place.filesystem,
-        mount_point=place.mount_point,
-        mount_options=place.mount_options,
-    )
+    return replace(provenance, directory=place.directory).on(place)
 
 
 def _is_instant(text: str | None) -> bool:

@@ -10,11 +10,10 @@ from spillcast.columns import Column
 from spillcast.forecast.threads.overlap import RecordedThreads
 from spillcast.recording import Recording
 from spillcast.recording.completeness import had_worked
-from spillcast.recording.distinct import grouped
 from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import DoneBefore
 from spillcast.recording.spill import codes
-from spillcast.tables import Table
+from spillcast.tables import Table, grouped
 
 Array = NDArray[np.float64]
 #: The last part of a recording, which shows whether its query writes or reads; an op with less than

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import OptionInvalid
-from spillcast.recording.distinct import grouped
 from spillcast.recording.thread_trace import ThreadTrace
-from spillcast.tables import covered_by_stretch_s, spread_by_stretch
+from spillcast.tables import covered_by_stretch_s, grouped, spread_by_stretch
 
 #: The kernel's period of a quota, as it comes.
 PERIOD_S = 0.1

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.recording import Recording
-from spillcast.recording.distinct import distinct
 from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import NORMAL_95
@@ -23,7 +22,7 @@ from spillcast.storage.budget import Budget
 from spillcast.storage.model import Model, behaviour_of
 from spillcast.storage.probe import bounded_run, failures_as_errors
 from spillcast.storage.storage import write_cache_limit
-from spillcast.tables import Table, arrays_of
+from spillcast.tables import Table, arrays_of, distinct
 from spillcast.units import format_bytes
 
 

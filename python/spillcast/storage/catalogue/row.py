@@ -1,8 +1,9 @@
-"""A row of the catalogue: its figures with their source, and the storage that they describe.
+"""Rows of the catalogue: figures with their source, and the storage that they describe.
 
 ``data/storages.csv`` has all rows in one shape. Its column ``figures`` holds ``name=value`` pairs,
 from which ``formulas`` makes rate limits. ``data/latencies.csv`` has latencies, which no document
-states. A further table, such as one of prices, refers to rows by their names.
+states. Further tables, such as those
+of prices and of managed databases, refer to rows by their names.
 """
 
 import csv
@@ -163,3 +164,39 @@ def _row(entry: Mapping[str, Any]) -> Row:
     pairs = (pair.partition("=") for pair in entry["figures"].split())
     figures = {name: float(value) for name, _, value in pairs}
     return Row(**{**entry, "spread": float(entry["spread"]), "figures": figures})
+
+
+#: Of the column ``movable``, in words.
+MOVABLE = {
+    "yes": "yes, by a setting",
+    "class": "only with another instance class",
+    "no": "no",
+    "unknown": "not documented",
+}
+
+
+@dataclass(frozen=True)
+class Managed:
+    """A managed database, as its provider documents it."""
+
+    name: str
+    service: str
+    #: What the provider calls its storage, and what it allows.
+    storage: str
+    limits: str
+    #: Where temp files are; empty where no document says it.
+    temp_files: str
+    #: A key of MOVABLE.
+    movable: str
+    how: str
+    #: Rows of the catalogue with the limits of its storage, separated by blanks.
+    rows: str
+    source: str
+    #: The date on which the source was read.
+    read: str
+
+
+@cache
+def managed_databases() -> tuple[Managed, ...]:
+    """All lines of ``data/managed.csv``."""
+    return tuple(Managed(**record) for record in table("managed"))

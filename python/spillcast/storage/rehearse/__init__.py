@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from spillcast.errors import SpillTooLarge
 from spillcast.recording import Recording
-from spillcast.recording.bursts import TempOperations
+from spillcast.recording.thread_trace import TempOperations
 from spillcast.storage.budget import quota_of
 from spillcast.storage.memory import check_memory, is_tmpfs
 from spillcast.storage.observed import observed

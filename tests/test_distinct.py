@@ -3,7 +3,7 @@
 import numpy as np
 
 from cases import cases
-from spillcast.recording.distinct import ascending, distinct, grouped
+from spillcast.tables import ascending, distinct, grouped
 
 DRAW = np.random.default_rng(5)
 COLUMNS = {
