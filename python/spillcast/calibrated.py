@@ -35,7 +35,7 @@ class Category:
     kind: str
     direction: str
     cases: int
-    #: How many times as far off as forecasts from whole recordings.
+    #: Ratio of the errors to those of forecasts from entire recordings.
     factor: float
     #: The highest level whose quantile rests on these cases alone; above, on more and more others.
     alone_up_to: float

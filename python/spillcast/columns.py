@@ -1,6 +1,6 @@
 """Columns of numpy values, with nulls: numbers, text, lists, structs.
 
-Text is held as positions in a list of names, for it repeats.
+Text is held as positions in a list of names, because it repeats.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -97,7 +97,7 @@ class Column:
 
     @classmethod
     def lists(cls, rows: Sequence[NDArray[Any]]) -> "Column":
-        """A column of lists of whole numbers, each given as an array."""
+        """A column of lists of integers, each given as an array."""
         ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         items = np.concatenate(rows) if len(rows) else np.empty(0)
         return cls(f"{_LIST}int64", ends, items=cls.of(items).cast("int64"))
@@ -259,7 +259,7 @@ class Column:
         return self.filled(0).sum().item()
 
     def min(self) -> Any:
-        """The least of the values that are not null, None without any."""
+        """The smallest of the values that are not null, None without any."""
         values = self.drop_null().values
         return values.min().item() if len(values) else None
 

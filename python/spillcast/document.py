@@ -120,7 +120,7 @@ def as_text(text: str) -> str:
 
 
 def _fields(kind: Any) -> list[Field[Any]]:
-    return [each for each in fields(kind) if "internal" not in each.metadata]
+    return [field_ for field_ in fields(kind) if "internal" not in field_.metadata]
 
 
 def _about(field_: Field[Any]) -> Key:
@@ -162,11 +162,11 @@ def _meta(about: Key) -> msgspec.Meta:
 def _type(hint: Any, about: Key) -> Any:
     """A type as msgspec checks it: with the bounds of numbers, and forms of dataclasses."""
     if hint in (int, float):
-        most = hint(INTEGER_MAX >> 1)
-        return Annotated[hint, msgspec.Meta(ge=-most if about.signed else 0, le=most)]
+        upper = hint(INTEGER_MAX >> 1)
+        return Annotated[hint, msgspec.Meta(ge=-upper if about.signed else 0, le=upper)]
     if is_dataclass(hint):
         return _form(hint)
-    inner = tuple(_type(each, about) for each in get_args(hint))
+    inner = tuple(_type(argument, about) for argument in get_args(hint))
     match get_origin(hint):
         case None | typing.Literal:
             return hint
@@ -198,7 +198,7 @@ def _instance(checked: Any, document: Any) -> Any:
                 record[field_.name] = {k: v for k, v in document.items() if k not in names}
         return kind(**record)
     if isinstance(checked, list) and checked and not isinstance(checked[0], int | str):
-        return [_instance(each, part) for each, part in zip(checked, document, strict=True)]
+        return [_instance(value, part) for value, part in zip(checked, document, strict=True)]
     if isinstance(checked, dict):
-        return {name: _instance(each, document[name]) for name, each in checked.items()}
+        return {name: _instance(value, document[name]) for name, value in checked.items()}
     return checked

@@ -36,7 +36,7 @@ from spillcast.errors import (
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-#: Text that is read whole. Documents and plans take some KiB, a server's log may hold much more.
+#: Text that is read into memory. Documents and plans take some KiB, a server's log much more.
 TEXT_BYTES_MAX = 256 << 20
 #: JSON, of which a byte may take much more in memory; and its lists and objects, and values.
 JSON_LENGTH_MAX, JSON_PARTS_MAX, JSON_VALUES_MAX = 32 << 20, 1_000_000, 8_000_000
@@ -44,7 +44,7 @@ JSON_LENGTH_MAX, JSON_PARTS_MAX, JSON_VALUES_MAX = 32 << 20, 1_000_000, 8_000_00
 XML_LENGTH_MAX = 64 << 20
 #: Lists and objects in each other. A plan of PostgreSQL takes two for each of its nodes.
 DEPTH_MAX = 400
-#: Whole numbers: counts, bytes, nanoseconds and the 64 bits of a query's identifier.
+#: Integers: counts, bytes, nanoseconds and the 64 bits of a query's identifier.
 INTEGER_MAX = (1 << 64) - 1
 #: Of counts, bytes and times in tables: 9 PB and 104 days, so that sums of many fit 64 bits.
 COUNT_MAX = 1 << 53
@@ -118,8 +118,8 @@ def bounded(content: bytes, where: str | Path, bytes_max: int = TEXT_BYTES_MAX) 
 def json_of(text: str, where: str | Path, hint: str | None = None, *, rest: bool = False) -> Any:
     """The JSON value of a text; with ``rest`` more may follow.
 
-    InputError where it is cut or damaged, deeper than DEPTH_MAX, or holds numbers that are not
-    finite or text that is none.
+    InputError if it is cut or damaged, deeper than DEPTH_MAX, or contains numbers that are not
+    finite or invalid text.
     """
     if len(text) > JSON_LENGTH_MAX:
         raise FileTooLarge(f"{where}: more than {JSON_LENGTH_MAX >> 20} MiB of JSON")
@@ -172,7 +172,7 @@ def object_of(text: str, where: str | Path, hint: str | None = None) -> dict[str
 
 
 def _check(document: Any, where: str | Path, hint: str | None) -> None:
-    """InputError for depths and whole numbers that no reader can use."""
+    """InputError for nesting that is too deep and integers that are too large."""
     level = [document]
     for _ in range(DEPTH_MAX + 1):
         parts = [part for part in level if isinstance(part, dict | list)]

@@ -113,7 +113,7 @@ class Run:
         return Recording.open(self.output)
 
     def forecast(self, target: Any, **options: Any) -> "Forecast | Forecasts":
-        """Forecast the recording of the whole block, like ``spillcast.forecast``.
+        """Forecast the recording of the entire block, like ``spillcast.forecast``.
 
         ``target`` and ``options`` are those of ``spillcast.forecast``; a list of targets gives
         ``Forecasts``. InputError if nothing spilled.
@@ -178,7 +178,7 @@ def observe(pid: str, output: str, force: str, *temp: str) -> None:
         print(json.dumps({}), flush=True)
         while not recorder.poll() and not select.select([sys.stdin], [], [], 0)[0]:
             pass
-        # The block is a run of its own: it has ended, and what was before is none of it.
+        # The block is a run of its own, without what the process did before.
         recorder.finish(extra={"ended_by": "end", "before": None})
         print(json.dumps({}), flush=True)
     except SpillcastError as error:

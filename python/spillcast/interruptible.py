@@ -29,7 +29,7 @@ def interrupted_status() -> int:
 
 
 def kept_status() -> int:
-    """The exit status where what there was is kept: 0 after Ctrl-C, which asks for it."""
+    """The exit status of an interrupted run whose results are kept: 0 after Ctrl-C."""
     return 0 if _received in ([], [signal.SIGINT]) else interrupted_status()
 
 
@@ -76,14 +76,14 @@ def interrupts_reported() -> Iterator[threading.Event]:
     """Let Ctrl-C set the event and interrupt nothing; only the main thread gets signals."""
     interrupted = threading.Event()
 
-    def tell(number: int, _frame: FrameType | None) -> None:
+    def report(number: int, _frame: FrameType | None) -> None:
         _received[:] = [number]
         interrupted.set()
 
     before = {}
     if threading.current_thread() is threading.main_thread():
         taken = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
-        before = {number: signal.signal(number, tell) for number in taken}
+        before = {number: signal.signal(number, report) for number in taken}
     try:
         yield interrupted
     finally:

@@ -30,8 +30,7 @@ def table_of(
 
     Columns that may be null may lack, as in files of earlier versions; others of the file are left
     out. InputError where one lacks or is of another kind, or holds nulls, negative numbers (but
-    for ``signed``), numbers that are not finite or text that is none; where it takes too much
-    memory.
+    for ``signed``), numbers that are not finite or invalid text; if it takes too much memory.
     """
     tables = [*batches_of(path, fields, hint, signed=signed, content=content, whole=True)]
     return Table.concat(tables) if tables else Table.empty(fields)
@@ -155,9 +154,9 @@ def _check_column(path: Path | str, field: Field, column: Column, signed: bool, 
     raise damaged(path, f"{name} is {max(upper, -lower):,} in some row", hint)
 
 
-def in_bounds(name: str, least: float, most: float, *, signed: bool) -> bool:
+def in_bounds(name: str, lower: float, upper: float, *, signed: bool) -> bool:
     """Whether a column of a table may hold numbers between these two."""
-    return (least >= 0 or signed) and (max(most, -least) <= COUNT_MAX or name in _ANY_SIZE)
+    return (lower >= 0 or signed) and (max(upper, -lower) <= COUNT_MAX or name in _ANY_SIZE)
 
 
 #: Columns of names and places, which nothing is summed up of.
@@ -173,7 +172,7 @@ def write_parquet(
 ) -> None:
     """Write a table to a Parquet file. OSError where that fails.
 
-    ``key_values`` stand beside the columns; ``group_rows`` are the most in a row group.
+    ``key_values`` stand beside the columns; a row group has at most ``group_rows`` rows.
     """
     writer = _core.ParquetWriter(path, table, group_rows, [*(key_values or {}).items()])
     writer.write(table)

@@ -58,7 +58,7 @@ class Table:
             try:
                 columns[name] = Column.from_core(batch.column(name), nullable)
             except TypeError:
-                # Of a type that numpy does not have, which whoever asks for the column is told.
+                # numpy lacks this type; a reader that selects the column raises an error.
                 columns[name] = Column(type, np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool))
         return cls(columns, rows)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import PackageMissing
 from spillcast.text import visible
-from spillcast.units import format_bytes, format_duration, format_speedup
+from spillcast.units import format_bytes, format_duration, format_interval, format_speedup
 
 if TYPE_CHECKING:
     import duckdb
@@ -71,7 +71,7 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "percent": lambda value: f"{100 * value:.0f} %",
     "percent1": lambda value: f"{100 * value:.1f} %",
     "ratio": format_speedup,
-    "interval": lambda bounds: " to ".join(map(format_duration, bounds)),
+    "interval": format_interval,
     #: Bytes, or blocks of a trace, which are fewer.
     "size": lambda value: format_bytes(value) if value >= 4096 else str(value),
     #: In full.
@@ -131,8 +131,16 @@ class Table:
     def of_records(
         cls, records: Sequence[Mapping[str, Any]], keys: Iterable[str] | None = None
     ) -> "Table":
-        """A table for CSV only, of some keys; by default those of the first record."""
-        return cls.of([Column(None, key) for key in keys or records[0]], records)
+        """A table for CSV only, of some keys; by default those of the first record.
+
+        ``low_s`` and ``high_s`` are the ends of a record's ``interval_s``.
+        """
+        ends = ("low_s", "high_s")
+        flat = [
+            dict(zip(ends, record.get("interval_s") or (), strict=False)) | dict(record)
+            for record in records
+        ]
+        return cls.of([Column(None, key) for key in keys or records[0]], flat)
 
     def text(self, width: int) -> str:
         """Aligned lines of at most ``width`` columns."""
@@ -222,7 +230,7 @@ class _Layout:
 
     @property
     def _floors(self) -> list[int]:
-        """The least that each column takes."""
+        """The minimum width of each column."""
         return [
             min(width, max(column.min_width(self.text_min), cell_width(column.name or "")))
             for column, width in zip(self.columns, self.widths, strict=True)

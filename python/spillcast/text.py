@@ -31,10 +31,10 @@ def has_control(text: str) -> bool:
     return "\n" in text or "\t" in text or _CONTROL.search(text) is not None
 
 
-def one_line(text: str, most: int) -> str:
-    """The text on one line of at most so many characters; dots stand for what is cut off."""
+def one_line(text: str, length_max: int) -> str:
+    """The text on one line of at most ``length_max`` characters; dots replace what is cut off."""
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 3]}..."
+    return line if len(line) <= length_max else f"{line[: length_max - 3]}..."
 
 
 def is_utf8(text: str) -> bool:

@@ -1,6 +1,7 @@
 """Durations and sizes: read from what people type, written as people read them."""
 
 import re
+from collections.abc import Sequence
 
 from spillcast.errors import OptionInvalid
 
@@ -58,7 +59,7 @@ def parse_latency_s(text: str, option: str = "") -> float:
 
 
 def _duration_s(text: str) -> float | None:
-    """Seconds; None where it is no duration. Units go from large to small, each once."""
+    """Seconds, or None for text that is not a duration. Units go from large to small, each once."""
     # Two letters look like a mu: the sign of the unit, and the Greek one.
     text = text.strip().lower().replace("\u00b5", "u").replace("\u03bc", "u")
     if re.fullmatch(_NUMBER, text):
@@ -76,7 +77,7 @@ def _duration_s(text: str) -> float | None:
 
 
 def parse_factor(target: str, value: str) -> float:
-    """The number of ``factor:60``; ``target`` is the whole word, for the error."""
+    """The number of ``factor:60``; ``target`` is the entire word, for the error."""
     try:
         factor = float(value)
     except ValueError:
@@ -133,7 +134,6 @@ def parse_bytes_per_s(text: str, option: str = "") -> float:
 
 
 def _named(option: str) -> str:
-    """The option before what is wrong with its value."""
     return f"{option}: " if option else ""
 
 
@@ -150,12 +150,23 @@ def format_duration(seconds: float) -> str:
         minutes = round(seconds / 60)
         return f"{minutes // 60} h {minutes % 60:02d} min"
     if size >= 99.95:
-        whole = round(seconds)
-        return f"{whole // 60} min {whole % 60:02d} s"
+        rounded_s = round(seconds)
+        return f"{rounded_s // 60} min {rounded_s % 60:02d} s"
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if size >= 0.9995 * scale:
             return f"{_three_digits(seconds / scale)} {unit}"
     return "0 s" if size < 5e-10 else f"{seconds * 1e9:.0f} ns"
+
+
+def format_interval(bounds_s: Sequence[float]) -> str:
+    """The ends of an interval of durations: ``5 min 30 s to 6 min 12 s``."""
+    return " to ".join(map(format_duration, bounds_s))
+
+
+def format_estimate(seconds: float, bounds_s: Sequence[float] | None) -> str:
+    """A duration with its interval, if known: ``5 min 50 s (5 min 30 s to 6 min 12 s)``."""
+    text = format_duration(seconds)
+    return text if bounds_s is None else f"{text} ({format_interval(bounds_s)})"
 
 
 def format_bytes(count: float) -> str:

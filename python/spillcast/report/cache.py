@@ -199,7 +199,6 @@ def _hits(account: Mapping[str, Any]) -> float | None:
 
 
 def _curve_text(curve: Curve, width: int) -> str:
-    """Miss ratios as bars."""
     sizes = curve.sizes(_ROWS)
     title = "How much flash is worth buying: reads that miss, by size of an LRU cache"
     lines = [paragraph(title, "  ", width)]

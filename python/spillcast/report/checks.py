@@ -18,6 +18,8 @@ from spillcast.units import (
     format_bytes,
     format_count,
     format_duration,
+    format_estimate,
+    format_interval,
     format_speedup,
     interval_name,
 )
@@ -48,7 +50,7 @@ def doctor_page(diagnosis: Diagnosis) -> Page:
     return Page([Words([version]), works, *fixes], Table((*_WORKS, _FIX), rows))
 
 
-#: What the cost is told for.
+#: The wait, and the CPU times of the work after it, for which the cost is shown.
 WAIT_S, WORK_S = 1e-3, (1e-4, 1e-3)
 _RUNS = (
     Column("engine", "engine"),
@@ -115,11 +117,11 @@ def share(value: float | None, digits: int = 1) -> str:
 def demo_page(demo: Demo) -> Page:
     """Forecast and measured times of the demo."""
     case = demo.case
-    low, high = map(format_duration, case.forecast.interval_s or (0.0, 0.0))
+    bounds = format_interval(case.forecast.interval_s or (0.0, 0.0))
     rows = [
         ["measured on " + case.source, format_duration(case.measured_from_s)],
         [f"forecast for {case.target}", format_duration(case.forecast.forecast_s or 0.0)],
-        [f"  {interval_name(case.forecast.confidence)}", f"{low} to {high}"],
+        [f"  {interval_name(case.forecast.confidence)}", bounds],
         [f"measured on {case.target}", format_duration(case.measured_to_s)],
         ["error of the forecast", percent(case.error)],
         ["error of the blog post's formula", percent(case.seed_error)],
@@ -148,11 +150,7 @@ _KEYS = (
 
 def cases_table(cases: Sequence[Case]) -> Table:
     """A row a case, by the keys of its document and of its forecast's."""
-    records = []
-    for case in document(cases)["cases"]:
-        forecast = case["forecast"]
-        low_s, high_s = forecast["interval_s"] or (None, None)
-        records.append({**case, **forecast, "low_s": low_s, "high_s": high_s})
+    records = [case | case["forecast"] for case in document(cases)["cases"]]
     return Table.of_records(records, _KEYS)
 
 
@@ -165,7 +163,7 @@ _TERMS = (
 
 
 def check_page(check: Check) -> Page:
-    """The verdict, or why there is none, and a row a term."""
+    """The verdict, or the reason that there is none, and a row for each term."""
     rows = [list(term) for term in check.terms()]
     forecast = check.forecast
     rows.append(["elapsed", forecast.baseline_s, forecast.forecast_s, check.actual.elapsed_s])
@@ -176,20 +174,16 @@ def check_page(check: Check) -> Page:
 
 def _verdict(check: Check) -> str:
     forecast = check.forecast
-    low, high = map(format_duration, forecast.interval_s or (0.0, 0.0))
+    interval_s = forecast.interval_s or (0.0, 0.0)
     if (objection := check.objection) is not None:
         return f"{objection[0].upper()}{objection[1:]}. This run cannot check the forecast."
-    forecast_text, actual_text = (
-        format_duration(forecast.forecast_s or 0.0),
-        format_duration(check.actual.elapsed_s),
-    )
-    held = "held" if check.inside else "did not hold"
+    actual = format_duration(check.actual.elapsed_s)
+    outcome = "held" if check.inside else "did not hold"
     saved = 1 - check.actual.elapsed_s / forecast.baseline_s
     change = f"{100 * abs(saved):.0f} % {'less' if saved >= 0 else 'more'} than before"
-    result = f"The forecast {held}: {forecast.target} took {actual_text}, {change}; "
+    result = f"The forecast {outcome}: {forecast.target} took {actual}, {change}; "
     if check.bounded:
-        return f"{result}the forecast was {low} to {high}, as temp I/O had only bounds."
-    return (
-        f"{result}the forecast was {forecast_text} ({low} to {high}), "
-        f"{100 * check.error:+.1f} % off."
-    )
+        bounds = format_interval(interval_s)
+        return f"{result}the forecast was {bounds}, as temp I/O had only bounds."
+    estimate = format_estimate(forecast.forecast_s or 0.0, interval_s)
+    return f"{result}the forecast was {estimate}, {100 * check.error:+.1f} % off."

@@ -23,7 +23,7 @@ from spillcast.profile import Profile
 from spillcast.recording import Recording
 from spillcast.text import exact_name, one_line
 
-#: Rows held at a time.
+#: Rows in memory at a time.
 _BATCH_ROWS = 20_000
 #: Less time than this without a core is the grain of the clocks.
 _READY_NS = 1000
@@ -39,14 +39,14 @@ def trace_text(recording: Recording, where: str | None = None) -> Iterator[str]:
 
     Threads are tracks. A wait is a slice with what it moved; before it stand the CPU time that the
     thread burned since its last wait, and the time it was runnable without a core. Arrows lead from
-    the thread that ended a wait. InputError for a condition that cannot be asked, or that none
-    meets.
+    the thread that ended a wait. InputError for an invalid condition, or if no wait meets
+    it.
     """
     if recording.meta.captured:
         rows = _rows(recording, "waits", _COLUMNS, where)
     else:
         rows = _rows(recording, "samples", _SAMPLE_COLUMNS, where)
-    # Bad input is told before the document begins.
+    # Bad input is an error before the document begins.
     first = list(islice(rows, 1))
     about = {"elapsed_s": recording.elapsed_s, "recorded_at": recording.meta.started_at}
     yield '{"displayTimeUnit":"ns","otherData":' + json.dumps(about) + ',"traceEvents":[\n'
@@ -206,7 +206,6 @@ def _sampled(
 
 
 def _counters(recording: Recording, pid: int) -> Iterator[str]:
-    """Temp bytes a second, over the run."""
     moved: dict[int, dict[str, int]] = {}
     seconds = recording.seconds.select(["second", "op", "temp", "bytes"])
     for row in seconds.to_pylist():
@@ -232,7 +231,7 @@ def _slice(
 
 @lru_cache(1 << 16)
 def _quoted(text: str) -> str:
-    """Events and files are few, and come again and again."""
+    """A JSON string. Few events and files occur, each many times."""
     return json.dumps(text)
 
 

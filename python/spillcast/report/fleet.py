@@ -1,13 +1,18 @@
 """Savings of a fleet as tables, and the result of an ingest."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 
 from spillcast.fleet.fleet import MOST, Fleet
 from spillcast.fleet.ingest import Ingested
-from spillcast.report.page import Page, Words, bar
+from spillcast.report.page import Page, Words, bar, listed
 from spillcast.tabular import Column, Table
-from spillcast.units import format_bytes, format_count, format_duration, interval_name
+from spillcast.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_interval,
+    interval_name,
+)
 
 #: Columns of the longest bar.
 BAR = 24
@@ -59,7 +64,7 @@ def ingested_text(done: Ingested) -> str:
     if done.damaged:
         lines.append(f"  {format_count(done.damaged_lines, 'damaged line')} skipped")
         places = [f"{damage['file']}:{damage['line']}: {damage['what']}" for damage in done.damaged]
-        lines += (f"    {line}" for line in _first(places))
+        lines += (f"    {line}" for line in listed(places, _LISTED))
     return "\n".join(lines)
 
 
@@ -69,12 +74,7 @@ def not_taken(done: Ingested) -> list[str]:
     lines += [
         f"{rejected['file']}: could not be read: {rejected['what']}" for rejected in done.unread
     ]
-    return _first(lines)
-
-
-def _first(lines: Sequence[str]) -> list[str]:
-    more = len(lines) - _LISTED
-    return [*lines[:_LISTED], *([f"... and {more:,} more, see --json"] if more > 0 else [])]
+    return listed(lines, _LISTED)
 
 
 def fleet_page(fleet: Fleet, top: int) -> Page:
@@ -102,13 +102,12 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
 
 
 def _sentence(fleet: Fleet) -> str:
-    low_s, high_s = map(format_duration, fleet.saved_interval_s)
     text = (
         f"{format_count(fleet.sources, 'source')}, "
         f"{format_count(len(fleet.rows), 'spilling statement')}, "
         f"{format_count(len(fleet.databases), 'database')}. Temp files on {fleet.to} save "
         f"{format_duration(fleet.saved_s)} "
-        f"({interval_name(fleet.confidence)} {low_s} to {high_s})."
+        f"({interval_name(fleet.confidence)} {format_interval(fleet.saved_interval_s)})."
     )
     if fleet.statements_for_most > 1:
         text += (

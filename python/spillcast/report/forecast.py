@@ -36,6 +36,8 @@ from spillcast.units import (
     format_bytes,
     format_count,
     format_duration,
+    format_estimate,
+    format_interval,
     format_speedup,
     interval_name,
 )
@@ -265,17 +267,15 @@ def _forecast_parts(
 
 
 def _bounds(forecast: Forecast) -> str:
-    """The sentence of a forecast that has bounds only."""
-    low, high = map(format_duration, forecast.interval_s or (0.0, 0.0))
+    bounds = format_interval(forecast.interval_s or (0.0, 0.0))
     run = forecast.subject or "this run"
     return (
-        f"On {forecast.target} {run} would take {low} to {high} instead of "
+        f"On {forecast.target} {run} would take {bounds} instead of "
         f"{format_duration(forecast.baseline_s)}. Its temp I/O, whose time was not measured:"
     )
 
 
 def _rehearsed(done: Rehearsed) -> str:
-    """The extent of a rehearsal."""
     ran = f"rehearsed on the target for {format_duration(done.elapsed_s)}"
     if done.ended:
         return f"{ran}: the entire query, so its time is measured"
@@ -329,7 +329,7 @@ def terms_table(forecast: Forecast) -> Table:
 def _merged(forecast: Forecast) -> list[Term]:
     """The terms, sizes that take next to nothing on either storage together.
 
-    Of calls that change files, and of recording, such a term is nobody's concern.
+    Of calls that change files, and of recording, such a term is left out.
     """
     kept: list[Term] = []
     small: dict[str, list[Term]] = {}
@@ -389,8 +389,8 @@ def left_words(forecast: Forecast, coming: Remaining) -> str:
     alone = coming.elapsed_s
     if alone.centre is None or alone.high is None:
         return f"left running it takes at least another {format_duration(alone.low)} to read them"
-    about, low, high = map(format_duration, (alone.centre, alone.low, alone.high))
-    words = f"left running it takes about another {about} ({low} to {high})"
+    estimate = format_estimate(alone.centre, (alone.low, alone.high))
+    words = f"left running it takes about another {estimate}"
     if forecast.forecast_s is None:
         return f"{words}: known from {alone.source}"
     anew = format_duration(forecast.forecast_s)
@@ -398,7 +398,7 @@ def left_words(forecast: Forecast, coming: Remaining) -> str:
 
 
 #: A recording and the forecasts of it.
-Each = tuple[Recording, Sequence[Forecast]]
+Forecasted = tuple[Recording, Sequence[Forecast]]
 _RECORDING_COLUMNS = (
     Column("recording", "recording"),
     Column("query", "query", "words", spare=2),
@@ -411,40 +411,39 @@ _RECORDING_COLUMNS = (
 )
 
 
-def forecast_each_page(each: Sequence[Each]) -> Page:
+def forecast_each_page(forecasted: Sequence[Forecasted]) -> Page:
     """The sum for each target, and a row for each recording and target, the longest query first."""
-    order = sorted(each, key=lambda pair: -pair[0].elapsed_s)
+    order = sorted(forecasted, key=lambda pair: -pair[0].elapsed_s)
     rows = [
         _recording_row(recording, forecast)
         for recording, forecasts in order
         for forecast in ranked(forecasts)
     ]
     table = Table(_RECORDING_COLUMNS, rows)
-    return Page([Words(_sums(each), indent=""), table], table)
+    return Page([Words(_sums(forecasted), indent=""), table], table)
 
 
-def forecast_each_document(each: Sequence[Each]) -> dict[str, Any]:
+def forecast_each_document(forecasted: Sequence[Forecasted]) -> dict[str, Any]:
     """The document of docs/schema.md: that of a single recording for each of them."""
     recordings = [
         {"recording": str(recording.path), "query": recording.meta.engine.query}
         | forecasts_document(forecasts)
-        for recording, forecasts in each
+        for recording, forecasts in forecasted
     ]
     return {"schema": FORECAST_SCHEMA, "recordings": recordings}
 
 
-def _sums(each: Sequence[Each]) -> list[str]:
-    """For each target, the total time of the queries on it and today."""
+def _sums(forecasted: Sequence[Forecasted]) -> list[str]:
     sums: dict[str, tuple[int, float, float]] = {}
-    for _, forecasts in each:
+    for _, forecasts in forecasted:
         for forecast in forecasts:
             if forecast.forecast_s is not None:
                 count, target_s, today_s = sums.get(forecast.target, (0, 0.0, 0.0))
                 target_s += forecast.forecast_s
                 sums[forecast.target] = count + 1, target_s, today_s + forecast.baseline_s
     return [
-        f"On {target} {count} of {len(each)} queries would take {format_duration(target_s)} in all "
-        f"instead of {format_duration(today_s)}."
+        f"On {target} {count} of {len(forecasted)} queries would take "
+        f"{format_duration(target_s)} in all instead of {format_duration(today_s)}."
         for target, (count, target_s, today_s) in sums.items()
     ] or ["No forecast for any of these queries."]
 

@@ -10,13 +10,13 @@ from spillcast.recording.calibration import CaptureCost
 from spillcast.recording.event_names import OPS
 from spillcast.recording.live import Running, Tally
 from spillcast.report.forecast import left_words, to_come_table
-from spillcast.report.page import bar, sparkline
+from spillcast.report.page import bar, sparkline, with_drawings
 from spillcast.tabular import Column, Table, paragraph, shortened
 from spillcast.units import format_bytes, format_count, format_duration
 
 WATCH_SCHEMA = "spillcast.watch/1"
 #: Rows of events, and columns of bars.
-ROWS_MAX, BAR_MIN, BAR_MAX = 8, 10, 60
+ROWS_MAX, BAR_MAX = 8, 60
 #: Rows that sum to a larger share of the elapsed time are of sessions side by side.
 SIDE_BY_SIDE = 1.01
 _EVENTS = (
@@ -46,12 +46,12 @@ class Glimpse:
     #: What the capture costs those it observes; None where that is not known yet.
     cost: CaptureCost | None
     own_cpu_s: float
-    #: Of the forecast, where one is asked for: what there is, and else why there is none.
+    #: The forecast, where one is requested, or the reason that there is none.
     forecast: Forecast | None = None
     because: str | None = None
     ended: bool = False
-    #: Of the forecasts of the whole run so far, half the interval over the number; None where one
-    #: was refused.
+    #: Half the width of the interval over the forecast, by forecast of the run so far; None for a
+    #: refusal.
     half_widths: Sequence[float | None] = ()
 
     @property
@@ -155,8 +155,8 @@ def _forecast(glimpse: Glimpse, width: int) -> list[str]:
     """The verdict; of a run in progress also what remains, and the width of its interval."""
     forecast, across = glimpse.forecast, min(width, 100)
     if forecast is None or forecast.forecast_s is None:
-        none = glimpse.because and f"  no forecast yet: {glimpse.because}"
-        parts = [paragraph(none, "    ", width)] if none else []
+        reason = glimpse.because and f"  no forecast yet: {glimpse.because}"
+        parts = [paragraph(reason, "    ", width)] if reason else []
     else:
         parts = [paragraph(f"  {verdict([forecast]).text}", "  ", across)]
     if forecast is not None and forecast.to_come is not None:
@@ -167,7 +167,7 @@ def _forecast(glimpse: Glimpse, width: int) -> list[str]:
 
 
 def _surer(half_widths: Sequence[float | None], width: int) -> list[str]:
-    """How the interval narrows, forecast by forecast; nothing while there is no number."""
+    """The width of the interval, forecast by forecast; empty while there is no number."""
     if not half_widths or half_widths[-1] is None:
         return []
     sentence = f"  interval, by forecast: +/-{half_widths[-1]:.0%}  "
@@ -176,48 +176,44 @@ def _surer(half_widths: Sequence[float | None], width: int) -> list[str]:
 
 
 def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:
-    """Rows with a bar each, as long as the room beside them."""
     files = {True: " (temp)", False: " (other files)", None: ""}
     shown = [{**row, "event": row["event"] + files[row["temp"]]} for row in rows[:ROWS_MAX]]
-    lines = Table.of(_EVENTS, shown).text(width - BAR_MIN - 2).splitlines()
-    longest = max(map(len, lines))
-    room = min(width - longest - 2, BAR_MAX)
     share_max = max(row["share"] for row in rows) or 1.0
-    bars = ["", "", *(bar(row["share"] / share_max, room) for row in shown)]
-    text = [f"{line:<{longest}}  {drawn}".rstrip() for line, drawn in zip(lines, bars, strict=True)]
-    if len(rows) > ROWS_MAX:
-        text.append(f"  and {len(rows) - ROWS_MAX:,} more")
-    return "\n".join(text)
+
+    def draw(room: int) -> list[str]:
+        return ["", *(bar(row["share"] / share_max, min(room, BAR_MAX)) for row in shown)]
+
+    text = with_drawings(Table.of(_EVENTS, shown), width, draw)
+    more = len(rows) - ROWS_MAX
+    return f"{text}\n  and {more:,} more" if more > 0 else text
 
 
 def _latency(glimpse: Glimpse, temp: Sequence[Mapping[str, Any]], width: int) -> str:
     """Figures by op, and mean latency second by second."""
     tallies = glimpse.running.temp()
-    lines = Table.of(_LATENCY, temp).text(width - BAR_MIN - 2).splitlines()
-    longest = max(map(len, lines))
-    room = min(width - longest - 2, BAR_MAX)
-    drawn = ["mean, by second" if room >= 15 else "mean", ""]
     seen = [second for tally in tallies.values() for second in tally.recent]
-    shown = range(max(min(seen), max(seen) - room + 1), max(seen) + 1)
-    for row in temp:
-        seconds = [tallies[row["op"]].recent.get(second, (0, 0)) for second in shown]
-        drawn.append(sparkline([total / count if count else 0.0 for count, total in seconds]))
-    text = [
-        f"{line:<{longest}}  {spark}".rstrip() for line, spark in zip(lines, drawn, strict=True)
-    ]
+
+    def draw(room: int) -> list[str]:
+        first = max(min(seen), max(seen) - min(room, BAR_MAX) + 1)
+        drawn = ["mean, by second" if room >= 15 else "mean"]
+        for row in temp:
+            recent = tallies[row["op"]].recent
+            seconds = [recent.get(second, (0, 0)) for second in range(first, max(seen) + 1)]
+            drawn.append(sparkline([total / count if count else 0.0 for count, total in seconds]))
+        return drawn
+
     second = int(glimpse.elapsed_s) - 1
     now = [tally.recent.get(second, (0, 0)) for tally in tallies.values()]
     count, busy_s = sum(value for value, _ in now), sum(ns for _, ns in now) / 1e9
     moved = sum(row["bytes"] for row in temp)
-    text.append(
+    return (
+        f"{with_drawings(Table.of(_LATENCY, temp), width, draw)}\n"
         f"  last second: {format_count(count, 'operation')}, {format_duration(busy_s)} in them; "
         f"{format_bytes(moved)} in all"
     )
-    return "\n".join(text)
 
 
 def _cost(glimpse: Glimpse) -> str:
-    """Lost events, overhead of the observed threads, and CPU of this program."""
     status, elapsed_s = glimpse.status, glimpse.elapsed_s
     lost = status["lost"] + status["dropped"]
     cores = glimpse.own_cpu_s / elapsed_s

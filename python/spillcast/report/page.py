@@ -21,8 +21,9 @@ from spillcast.units import format_duration
 if TYPE_CHECKING:
     from rich.highlighter import RegexHighlighter
 
-#: The width for which a drawing is made where there is no terminal.
-DRAWN = 80
+#: The width for which a drawing is made where there is no terminal, and that of the longest bar at
+#: least.
+DRAWN, BAR_MIN = 80, 10
 
 
 class Part(Protocol):
@@ -100,6 +101,26 @@ class Page:
         return "\n\n".join(filter(None, (part.markdown() for part in self.parts)))
 
 
+def listed(lines: Sequence[str], upper: int) -> list[str]:
+    """The first ``upper`` lines, and how many more there are in JSON."""
+    more = len(lines) - upper
+    return [*lines[:upper], *([f"... and {more:,} more, see --json"] if more > 0 else [])]
+
+
+def with_drawings(table: Table, width: int, draw: Callable[[int], Sequence[str]]) -> str:
+    """A table with a drawing beside each row, of at least ``BAR_MIN`` columns.
+
+    ``draw`` takes the number of columns beside the table, and returns a heading and the drawings.
+    """
+    lines = table.text(width - BAR_MIN - 2).splitlines()
+    longest = max(map(len, lines))
+    heading, *drawings = draw(width - longest - 2)
+    return "\n".join(
+        f"{line:<{longest}}  {drawn}".rstrip()
+        for line, drawn in zip(lines, [heading, "", *drawings], strict=True)
+    )
+
+
 #: Headings, rules, warnings and bars by the pattern of their lines; the names of groups are styles.
 _HIGHLIGHTS = [
     r"(?m)^(?P<bold>.+)(?=\n {2}-+(?: {2}-+)*$)",
@@ -125,7 +146,7 @@ _LABELLED = (1.0, 2.0, 5.0)
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 #: So many empty bins in a row are drawn as one line.
 _GAP = 3
-_LABEL, _FIGURES, _BAR_MIN = 8, 20, 10
+_LABEL, _FIGURES = 8, 20
 
 
 def histogram_text(
@@ -146,7 +167,7 @@ def histogram_text(
     for at_ns, letter in (marks or {}).items():
         beside[_bin(at_ns)] = beside.get(_bin(at_ns), "") + letter
     count_max, total = max(sums.values()), sum(sums.values())
-    bar_width = max(width - _LABEL - _FIGURES - (8 if marks else 4), _BAR_MIN)
+    bar_width = max(width - _LABEL - _FIGURES - (8 if marks else 4), BAR_MIN)
     gap, lines = f"  {'...':>{_LABEL}}", list[str]()
     span = range(min(sums), max(sums) + 1)
     for empty, run in groupby(span, key=lambda at: not sums.get(at)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.profile import Profile
 from spillcast.profile.result import CALL, ROW_SOURCE, LatencyCounts
-from spillcast.report.page import Drawn, Page, Part, Words, histogram_text, peak_marks
+from spillcast.report.page import Drawn, Page, Part, Words, histogram_text, listed, peak_marks
 from spillcast.tabular import Column, Table, paragraph
 
 if TYPE_CHECKING:
@@ -106,12 +106,8 @@ def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
         words = f"  {len(profile.executions):,} executions; a forecast is for one"
         parts += [Words([words]), Table.of(_EXECUTIONS, profile.executions)]
     lines = [f"  warning: {text}" for text in profile.warnings]
-    lines += [
-        f"  damaged: {damage['file']}:{damage['line']}: {damage['what']}"
-        for damage in profile.damaged[:DAMAGED_NAMED]
-    ]
-    if (more := len(profile.damaged) - DAMAGED_NAMED) > 0:
-        lines.append(f"  ... and {more:,} more, see --json")
+    damaged = [f"damaged: {d['file']}:{d['line']}: {d['what']}" for d in profile.damaged]
+    lines += [f"  {line}" for line in listed(damaged, DAMAGED_NAMED)]
     return Page([*parts, Words(lines)], _table(profile, profile.rows))
 
 
@@ -148,7 +144,7 @@ def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, people: bool = F
     last = [Column("longest at", "longest_at", spare=4)]
     if any("latency_us" in row for row in profile.rows):
         last = [Column("unbiased", "latency_us", "us"), Column(None, "n_est", "number")]
-    # ASH is told by statement too.
+    # Rows of ASH are by statement too.
     more = ["sql"] if "sql" not in profile.by and any("sql" in r for r in profile.rows) else []
     several = len({row["sql"] for row in profile.rows if "sql" in row}) > 1
     keys = [Column(name, name, _UNITS.get(name, "text")) for name in profile.by]
@@ -163,7 +159,6 @@ def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, people: bool = F
 
 
 def _indented(row: dict[str, Any]) -> str | None:
-    """The operation as a plan shows it, below those that it serves."""
     operation: str | None = row["operation"]
     return operation if operation is None else f"{_STEP * row['depth']}{operation}"
 
@@ -193,7 +188,6 @@ def _histogram(title: str, buckets: LatencyCounts, peaks: "Sequence[Peak]", widt
 
 
 def _peak_lines(row: dict[str, Any], peaks: "Sequence[Peak]") -> list[str]:
-    """The peaks of a histogram and their plausible cause."""
     from spillcast.storage.description import peaks_words, plausible_cause
 
     letters = ", ".join(peak_marks([peak.mode_s for peak in peaks]).values())

@@ -11,7 +11,7 @@ from spillcast.recording.observed import IN_MEMORY
 from spillcast.recording.server_meta import RecordedQuery, Sampling
 from spillcast.tabular import Column, Table
 from spillcast.text import shell_word
-from spillcast.units import format_bytes, format_count, format_duration
+from spillcast.units import format_bytes, format_count, format_duration, format_estimate
 
 if TYPE_CHECKING:
     from spillcast import tables
@@ -115,7 +115,7 @@ def _temp(recording: Recording) -> str:
 
 
 def _kind_rows(meta: Meta) -> list[Row]:
-    """The temp I/O by kind of file, if the names of the files tell several."""
+    """The temp I/O by kind of file, if the names of the files show several kinds."""
     rows: list[Row] = []
     for kind in meta.temp_kinds if len(meta.temp_kinds) > 1 else []:
         parts = [f"{format_count(kind.writes, 'write')}, {format_bytes(kind.written_bytes)}"]
@@ -128,7 +128,6 @@ def _kind_rows(meta: Meta) -> list[Row]:
 
 
 def _place_rows(meta: Meta) -> list[Row]:
-    """Where the temp files were."""
     rows: list[Row] = []
     for place in meta.temp_places if meta.temp.operations else []:
         device = "memory" if place.filesystem in IN_MEMORY else place.device_name
@@ -211,11 +210,11 @@ def overhead_words(capture: CaptureAccount) -> str:
         tracer += f" and {format_bytes(capture.recorder_memory_bytes)} of memory"
     if capture.overhead_s is None:
         return f"not measured for the query; {who} used {tracer}"
-    theirs = f"{format_duration(capture.overhead_s)}"
+    bounds_s = None
     if capture.overhead_low_s is not None and capture.overhead_high_s is not None:
-        low, high = map(format_duration, (capture.overhead_low_s, capture.overhead_high_s))
-        theirs += f" ({low} to {high})"
-    return f"the query ran about {theirs} longer; {who} used {tracer}"
+        bounds_s = capture.overhead_low_s, capture.overhead_high_s
+    overhead = format_estimate(capture.overhead_s, bounds_s)
+    return f"the query ran about {overhead} longer; {who} used {tracer}"
 
 
 _QUERIES = (

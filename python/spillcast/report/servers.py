@@ -122,7 +122,6 @@ def _by_saving(ranked: Ranked) -> list[tuple[str, Gain]]:
 
 
 def _blind(ranking: ServerRanking) -> list[str]:
-    """Only bytes written by database are counted, which bound the time."""
     files, size = (
         sum(getattr(database, name) for database in ranking.databases)
         for name in ("temp_files", "temp_bytes")
@@ -193,11 +192,10 @@ def _span(low_s: float, high_s: float) -> str:
 
 
 def _saved(gain: Gain, of: Ranked, scale: float) -> str:
-    """A saving and its interval; only the interval where the statement has bounds alone."""
     if _is_negligible(gain, of):
         return "about nothing"
-    bounds = _bounds_text(gain, scale)
-    return bounds if of.is_bounded else f"{saved_text(gain.saved_s * scale)} ({bounds})"
+    saved, bounds = _cells(gain, of, scale)
+    return saved if bounds is None else f"{saved} ({bounds})"
 
 
 def _bounds_text(gain: Gain, scale: float) -> str:
@@ -248,19 +246,19 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
         ]
         for name in names:
             gain = ranked.no_spill if name == NO_SPILL else ranked.gains.get(name)
-            row += [None, None] if gain is None else _cells(gain, ranked, scale)
-        enough = ranked.work_mem_bytes
-        between = ranked.work_mem_between
-        words = _between(between) if between else None
+            row += (None, None) if gain is None else _cells(gain, ranked, scale)
+        work_mem = None
+        if ranked.work_mem_bytes is not None:
+            work_mem = format_setting(ranked.work_mem_bytes)
+        elif ranked.work_mem_between:
+            low, high = ranked.work_mem_between
+            more = "or more" if high is None else f"to {format_setting(high)}"
+            work_mem = f"{format_setting(low)} {more}"
         peak = ranked.memory_between
-        memory = None if peak is None else " to ".join(map(format_bytes, peak))
-        rows.append([*row, words if enough is None else format_setting(enough), memory])
+        rows.append(
+            [*row, work_mem, None if peak is None else " to ".join(map(format_bytes, peak))]
+        )
     return Table(columns, rows)
-
-
-def _between(bounds: tuple[int, int | None]) -> str:
-    low, high = (None if size is None else format_setting(size) for size in bounds)
-    return f"{low} or more" if high is None else f"{low} to {high}"
 
 
 def _temp_text(ranked: Ranked, scale: float) -> str | None:
@@ -271,12 +269,12 @@ def _temp_text(ranked: Ranked, scale: float) -> str | None:
     return _span(ranked.temp_s[0] * scale, ranked.temp_s[1] * scale)
 
 
-def _cells(gain: Gain, of: Ranked, scale: float) -> list[Any]:
+def _cells(gain: Gain, of: Ranked, scale: float) -> tuple[str, str | None]:
     """A saving and its interval; only the interval where the statement has bounds alone."""
     if _is_negligible(gain, of):
-        return [saved_text(0.0), None]
+        return saved_text(0.0), None
     bounds = _bounds_text(gain, scale)
-    return [bounds, None] if of.is_bounded else [saved_text(gain.saved_s * scale), bounds]
+    return (bounds, None) if of.is_bounded else (saved_text(gain.saved_s * scale), bounds)
 
 
 def _short(query: str) -> str:
@@ -344,31 +342,18 @@ def _data(ranking: ServerRanking) -> Table:
     for statement in ranking.statements:
         low_s, high_s = statement.temp_s or (None, None)
         head = [
-            statement.queryid,
-            statement.query,
-            statement.calls,
-            statement.elapsed_s,
-            statement.temp_bytes,
-            low_s,
-            high_s,
+            *(statement.queryid, statement.query, statement.calls, statement.elapsed_s),
+            *(statement.temp_bytes, low_s, high_s),
         ]
-        cures = {
-            **statement.gains,
-            **({NO_SPILL: statement.no_spill} if statement.no_spill else {}),
-        }
+        tail = [statement.work_mem_bytes, statement.refused]
+        cures = dict(statement.gains)
+        if statement.no_spill is not None:
+            cures[NO_SPILL] = statement.no_spill
         for name, gain in cures.items():
-            rows.append(
-                [
-                    *head,
-                    name,
-                    None if statement.is_bounded else gain.saved_s,
-                    *gain.interval_s,
-                    statement.work_mem_bytes,
-                    statement.refused,
-                ]
-            )
+            saved_s = None if statement.is_bounded else gain.saved_s
+            rows.append([*head, name, saved_s, *gain.interval_s, *tail])
         if not cures:
-            rows.append([*head, *[None] * 4, statement.work_mem_bytes, statement.refused])
+            rows.append([*head, *[None] * 4, *tail])
     return Table(_CURES, rows)
 
 

@@ -10,7 +10,7 @@ from spillcast.forecast.sizing.result import Knob, SizeRow, Sizing
 from spillcast.report.forecast import NO_LATENCY, NOW
 from spillcast.report.page import Page, Part, Words
 from spillcast.tabular import Column, Table
-from spillcast.units import format_duration, interval_name
+from spillcast.units import format_duration, format_estimate, format_interval, interval_name
 
 
 def size_page(sizing: Sizing) -> Page:
@@ -37,14 +37,13 @@ def answer_text(sizing: Sizing) -> str:
     """The chosen storage with its price and time, or what the fastest storage would leave."""
     chosen, today = sizing.chosen, format_duration(sizing.baseline_s)
     if chosen is None:
-        left = format_duration(sizing.ceiling_s)
-        if sizing.ceiling_interval_s is not None:
-            left += f" ({' to '.join(map(format_duration, sizing.ceiling_interval_s))})"
+        left = format_estimate(sizing.ceiling_s, sizing.ceiling_interval_s)
         return f"Zero-latency storage would leave {left} of {today}."
     limit = "" if sizing.within_s is None else f" within {format_duration(sizing.within_s)}"
     lead = f"Cheapest{limit or f' with {100 * WORTH:.0f} % of the largest saving'}"
-    bounds = " to ".join(map(format_duration, chosen.interval_s))
-    elapsed = bounds if sizing.bounds_only else f"{format_duration(chosen.elapsed_s)} ({bounds})"
+    elapsed = format_estimate(chosen.elapsed_s, chosen.interval_s)
+    if sizing.bounds_only:
+        elapsed = format_interval(chosen.interval_s)
     text = (
         f"{lead}: {chosen.target}, {money(chosen.cost_per_month, sizing.currency)} a month: "
         f"{elapsed} instead of {today}"
@@ -64,8 +63,8 @@ def answer_text(sizing: Sizing) -> str:
 def frontier_table(sizing: Sizing) -> Table:
     """The frontier, the cheapest first, with today and the limit of all storage."""
     interval = interval_name(sizing.confidence)
-    held = {key for row in sizing.frontier for key in row.settings}
-    keys = [key for key in ("memory", "size", "iops", "throughput") if key in held]
+    given = {key for row in sizing.frontier for key in row.settings}
+    keys = [key for key in ("memory", "size", "iops", "throughput") if key in given]
     saved = any(row.saved_h_per_month is not None for row in sizing.frontier)
     columns = [
         Column("storage", None),

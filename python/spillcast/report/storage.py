@@ -66,7 +66,6 @@ def measured_parts(storage: Storage) -> list[Part]:
 
 
 def _replay_parts(storage: Storage) -> list[Part]:
-    """One row per op and size."""
     facts = storage.facts
     title = f"{storage.name} ({storage.source.word}"
     if "filesystem" in facts:
@@ -127,7 +126,6 @@ def _rate(group: Group) -> str:
 
 
 def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Notes on the tables."""
     if facts.get("direct_refusal") is not None:
         yield f"  no direct I/O on this file system: {facts['direct_refusal']}"
     elif facts.get("io_uring_refusal") is not None:
@@ -267,7 +265,6 @@ def _others(storage: Storage, op: str, shown: Group) -> list[str]:
 
 
 def _size_words(storage: Storage, op: str, size_bytes: int) -> str:
-    """The estimate for a size; empty if the size was measured."""
     estimate = Model(storage).latency(op, size_bytes)
     if estimate.measured:
         return ""
@@ -462,10 +459,10 @@ def floor_sentence(mount: Mount) -> str:
     parts = []
     for op in OPS:
         of_op = [(size, ns) for of, size, ns in mount.floor if of == op]
-        (small, least_ns), (large, most_ns) = of_op[0], of_op[-1]
+        (small, small_ns), (large, large_ns) = of_op[0], of_op[-1]
         parts.append(
-            f"{format_duration(least_ns / 1e9)} for a {op} of {format_bytes(small)} and "
-            f"{format_duration(most_ns / 1e9)} for {format_bytes(large)}"
+            f"{format_duration(small_ns / 1e9)} for a {op} of {format_bytes(small)} and "
+            f"{format_duration(large_ns / 1e9)} for {format_bytes(large)}"
         )
     return f"The mount itself takes {', '.join(parts)}; this is subtracted."
 

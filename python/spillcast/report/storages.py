@@ -15,9 +15,9 @@ from spillcast.storage.description import Row as ComparedRow
 from spillcast.tabular import Column, Table
 from spillcast.units import format_count, format_speedup
 
-#: Ratios this close to 1 are no difference; those this far apart are told of by size.
+#: Ratios closer to 1 are no difference; ratios whose quotient is larger are given by size.
 ALIKE, APART = 1.05, 1.3
-#: Rows of a larger error than this say nothing worth reading.
+#: Rows with a larger error are left out.
 ERROR_MAX = 0.5
 
 

@@ -9,10 +9,10 @@ from spillcast.lab.io_size.sweep import Row
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.io_size.synthetic_sort import setting_text
 from spillcast.lab.io_size.trials import OpTime
-from spillcast.lab.memory_result import Point, sweep_document
 from spillcast.lab.memory_result import Sweep as MemorySweep
+from spillcast.lab.memory_result import sweep_document
 from spillcast.recording.event_names import OPS
-from spillcast.report.page import Drawn, Page, Part, Words, bar
+from spillcast.report.page import Drawn, Page, Part, Words, bar, with_drawings
 from spillcast.report.work_memory import FORECAST, advice_text, memory_table
 from spillcast.stats import quantile
 from spillcast.tabular import Column, Table
@@ -21,7 +21,7 @@ from spillcast.units import format_bytes, format_count, format_duration, interva
 #: Columns of the chart beside the bars, without the names of the rows.
 _BESIDE = 34
 RECORDED = "as recorded"
-#: Up to so many rows each has a line.
+#: Up to this number of rows, each has a line.
 ALL_ROWS = 12
 
 
@@ -101,13 +101,10 @@ def _seconds(seconds: float) -> str:
 
 
 def _io_size_data(sweep: IoSizeSweep) -> Table:
-    """A row a setting."""
     keys = ("min_bytes", "max_bytes", "levels", "total_s")
     of_op = [(op, key) for op in OPS for key in ("count", "mean_us", "total_s")]
     records = [
-        row
-        | {f"{op}_{key}": row[f"{op}s"][key] for op, key in of_op}
-        | dict(zip(("low_s", "high_s"), row["interval_s"] or (), strict=False))
+        row | {f"{op}_{key}": row[f"{op}s"][key] for op, key in of_op}
         for row in sweep.to_json()["rows"]
     ]
     names = (f"{op}_{key}" for op, key in of_op)
@@ -154,8 +151,6 @@ def _verdict(sweep: IoSizeSweep) -> str:
     return f"{text}."
 
 
-#: Columns that the longest bar has at least.
-BAR_MIN = 10
 _STATES = {
     "multi-pass": "the spill is multi-pass",
     "one-pass": "it is one-pass",
@@ -181,30 +176,27 @@ def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
 
 
 def _memory_chart(sweep: MemorySweep, width: int) -> str:
-    """A group of bars for each size, one for each storage; forecasts with their intervals."""
     longest_s = max(point.elapsed_s for point in sweep.points)
     order = sorted(sweep.points, key=lambda p: (p.memory_bytes, sweep.storages.index(p.storage)))
-    rows = [[format_bytes(p.memory_bytes), p.storage, *_figures(p)] for p in order]
+    rows = [
+        [
+            *(format_bytes(p.memory_bytes), p.storage),
+            ("" if p.interval_s is None else f"{FORECAST} ") + format_duration(p.elapsed_s),
+            p.interval_s,
+        ]
+        for p in order
+    ]
     columns = [
         Column("memory", None),
         Column("storage", None),
         Column("elapsed", None, "raw"),
-        Column(interval_name(sweep.confidence), None, "raw", spare=1),
+        Column(interval_name(sweep.confidence), None, "interval", spare=1),
     ]
-    lines = Table(columns, rows, grouped=1).text(width - BAR_MIN - 2).splitlines()
-    column = max(map(len, lines)) + 2
-    room = width - column
-    bars = ["", "", *(bar(point.elapsed_s / longest_s, room) for point in order)]
-    return "\n".join(
-        f"{line:<{column}}{drawn}".rstrip() for line, drawn in zip(lines, bars, strict=True)
-    )
 
+    def draw(room: int) -> list[str]:
+        return ["", *(bar(point.elapsed_s / longest_s, room) for point in order)]
 
-def _figures(point: Point) -> list[str | None]:
-    if point.interval_s is None:
-        return [format_duration(point.elapsed_s), None]
-    bounds = " to ".join(map(format_duration, point.interval_s))
-    return [f"{FORECAST} {format_duration(point.elapsed_s)}", bounds]
+    return with_drawings(Table(columns, rows, grouped=1), width, draw)
 
 
 def _spill_table(sweep: MemorySweep) -> Table:
@@ -230,7 +222,7 @@ def _spill_table(sweep: MemorySweep) -> Table:
 
 
 def _latency_table(sweep: MemorySweep) -> Table:
-    """Latencies of the least memory on each storage; all histograms are in the document."""
+    """Latencies with the smallest memory on each storage; the document has all histograms."""
     rows = []
     for point in sweep.points:
         if point.memory_bytes != sweep.sizes[0] or point.run is None:
@@ -247,16 +239,11 @@ def _latency_table(sweep: MemorySweep) -> Table:
 
 
 def _memory_data(sweep: MemorySweep) -> Table:
-    """A row for each storage and size."""
     keys = (
         *("storage", "memory_bytes", "measured", "elapsed_s", "low_s", "high_s"),
         *("reads", "writes", "spilled_bytes", "state", "passes", "batches"),
     )
-    records = [
-        point | dict(zip(("low_s", "high_s"), point["interval_s"] or (), strict=False))
-        for point in sweep_document(sweep)["points"]
-    ]
-    return Table.of_records(records, keys)
+    return Table.of_records(sweep_document(sweep)["points"], keys)
 
 
 def _sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:

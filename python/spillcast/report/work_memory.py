@@ -16,7 +16,13 @@ from spillcast.forecast.work_memory.advice import Advice, Cell
 from spillcast.report.page import Part, Words
 from spillcast.tabular import Column, Table
 from spillcast.text import plan_line_words
-from spillcast.units import format_bytes, format_duration, format_setting
+from spillcast.units import (
+    format_bytes,
+    format_duration,
+    format_estimate,
+    format_interval,
+    format_setting,
+)
 
 #: Part of pga_aggregate_target that a work area of a serial query gets at most, and that those of
 #: a parallel one get together, by parameters that Oracle does not document (releases since 10.2).
@@ -47,8 +53,9 @@ def work_memory_text(forecast: Forecast) -> list[str]:
 
 
 def _about(setting: WorkMemorySetting, bounds_only: bool) -> str:
-    bounds = " to ".join(map(format_duration, setting.interval_s))
-    return bounds if bounds_only else f"about {format_duration(setting.forecast_s)} ({bounds})"
+    if bounds_only:
+        return format_interval(setting.interval_s)
+    return f"about {format_estimate(setting.forecast_s, setting.interval_s)}"
 
 
 def _price(memory: WorkMemory) -> str:
@@ -94,11 +101,8 @@ def _pga_sentences(more: MorePga) -> list[str]:
         f"{format_bytes(more.needed_bytes)}, {by}"
     )
     if more.forecast_s is not None and more.interval_s is not None:
-        low, high = map(format_duration, more.interval_s)
-        text += (
-            f"; that would leave about {format_duration(more.forecast_s)} ({low} to {high}), "
-            "if the plan stays as it is"
-        )
+        left = format_estimate(more.forecast_s, more.interval_s)
+        text += f"; that would leave about {left}, if the plan stays as it is"
     lines = [f"{text}."]
     if more.pga_target_bytes:
         share = PARALLEL_SHARE if several else SERIAL_SHARE
@@ -160,7 +164,6 @@ def advice_text(advice: Advice) -> str:
     text = f"Cheapest within {limit}: {memory}{cell.storage}{price}, "
     text += format_duration(cell.elapsed_s)
     if bounds is not None:
-        low, high = map(format_duration, bounds)
-        text += f" ({low} to {high}{'' if advice.sure else ': it may take longer'})"
+        text += f" ({format_interval(bounds)}{'' if advice.sure else ': it may take longer'})"
     by = "the storage's price, then memory" if advice.by == "price" else "least memory"
     return f"{text}, by {by}."

@@ -141,7 +141,6 @@ def legend_html(entries: Sequence[Entry], rules: Sequence[Rule] = ()) -> str:
 
 
 def _labels(axis: Axis) -> str:
-    """Labels below an axis."""
     places = [(axis.scale(value), label) for value, label in axis.ticks]
     return "".join(
         f'<span class="{side(at)}" style="left:{share(at)}">{words(label)}</span>'

@@ -131,7 +131,6 @@ def _single_operations(groups: Sequence[Document]) -> list[Document]:
 
 
 def _provenance(document: Document) -> list[str]:
-    """When and where a storage was measured."""
     known = document.get("provenance") or {}
     labels = {
         "measured_at": "on {:.10}", "host": "on host {}", "device_name": "device {}",
@@ -147,7 +146,6 @@ def sweep(document: Document) -> Section:
 
 
 def _setting(row: Document) -> str:
-    """One size, or the minimum and the maximum."""
     low, high = size(row["min_bytes"]), size(row["max_bytes"])
     return low if low == high else f"{low} to {high}"
 
@@ -209,14 +207,14 @@ def _memory(sweep: Document) -> Section:
 
 
 def _enough(points: Sequence[Document]) -> str:
-    """The least memory within a tenth of the fastest time: more buys next to nothing."""
+    """The smallest memory within a tenth of the fastest time."""
     fastest_s = min(point["elapsed_s"] for point in points)
     enough = [point for point in points if point["elapsed_s"] <= 1.1 * fastest_s]
-    least = min(enough, key=lambda point: point["memory_bytes"])
+    smallest = min(enough, key=lambda point: point["memory_bytes"])
     worst = max(points, key=lambda point: point["elapsed_s"])
     return (
-        f"With {size(least['memory_bytes'])} of memory on {least['storage']} this query takes "
-        f"about {seconds(least['elapsed_s'])}, and more memory hardly helps; with "
+        f"With {size(smallest['memory_bytes'])} of memory on {smallest['storage']} this query "
+        f"takes about {seconds(smallest['elapsed_s'])}, and more memory hardly helps; with "
         f"{size(worst['memory_bytes'])} on {worst['storage']} it takes "
         f"{seconds(worst['elapsed_s'])}."
     )
@@ -303,7 +301,6 @@ def fleet(document: Document) -> Section:
 
 
 def _saved(fleet: Document) -> list[str]:
-    """What the target saves, and how few statements bring most of it."""
     statements = format_count(len(fleet["statements"]), "spilling statement")
     target = place(fleet["target"])
     if not fleet["saved_s"] or fleet["saved_s"] <= 0:
@@ -370,7 +367,6 @@ def purchase(sizing: Sizing) -> Section:
 
 
 def _frontier_chart(sizing: Sizing, bought: Sequence[SizeRow]) -> Figure:
-    """Elapsed time over price."""
     series = {"cheapest storage for its time": [_point(row) for row in bought]}
     if sizing.chosen in bought:
         series["chosen"] = [_point(row) for row in bought if row == sizing.chosen]

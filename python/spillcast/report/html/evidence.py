@@ -86,7 +86,6 @@ def _of_recording(recording: Recording) -> Document:
 
 
 def _functions(recording: Recording) -> Document | None:
-    """What a run has of its functions; None where they were not sampled."""
     if not has_stacks(recording):
         return None
     stacks, result = stacks_of(recording), by_function(recording)
@@ -107,7 +106,7 @@ def _functions(recording: Recording) -> Document | None:
 def _events_of_samples(recording: Recording) -> list[dict[str, Any]]:
     if not recording.samples.num_rows:
         return []
-    # It asks DuckDB, which most recordings need not.
+    # It imports DuckDB, which most recordings do without.
     from spillcast.profile.ash import of_samples
 
     return _events(of_samples(recording, ["event"], None))
@@ -226,7 +225,6 @@ def _coverage(raw: KeptWaits) -> str | None:
 
 
 def _about_traces(paths: Sequence[Path], read: Traces) -> list[dict[str, str]]:
-    """Files, sessions and damage."""
     lines = sum(file.get("lines", 0) for file in read.files)
     return _labelled(
         {
@@ -239,7 +237,6 @@ def _about_traces(paths: Sequence[Path], read: Traces) -> list[dict[str, str]]:
 
 
 def _about_ash(paths: Sequence[Path], samples: Profile) -> list[dict[str, str]]:
-    """Files and samples."""
     count = sum(row["count"] for row in samples.rows)
     return _labelled(
         {

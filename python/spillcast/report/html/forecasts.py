@@ -29,6 +29,7 @@ from spillcast.report.work_memory import work_memory_text
 from spillcast.units import (
     format_bytes,
     format_duration,
+    format_estimate,
     format_speedup,
     interval_name,
     parse_duration_s,
@@ -75,7 +76,6 @@ def sections(forecasts: Sequence[Forecast], purchases: Sequence[str] = ()) -> li
 
 
 def _stages(forecasts: Sequence[Forecast]) -> list[Section]:
-    """The stages of a Spark application over time, today and on the best target."""
     best = next((forecast for forecast in ranked(forecasts) if forecast.stages), None)
     if best is None:
         return []
@@ -111,7 +111,7 @@ def _stages(forecasts: Sequence[Forecast]) -> list[Section]:
 
 
 def _answers(forecasts: Sequence[Forecast]) -> list[str]:
-    """The verdict on each query, and whose it is."""
+    """The verdict on each query, and its statement."""
     sentences: list[str] = []
     for of_query in _by_query(forecasts):
         if (supposed := of_query[0].supposed) is not None:
@@ -202,13 +202,11 @@ def _bars(given: Sequence[Forecast]) -> Figure:
 def _bar(
     name: str, s: float | None, parts: dict[str, float], bounds: tuple[float, float] | None = None
 ) -> charts.Bar:
-    words = [*([] if s is None else [seconds(s)]), *([between(bounds)] if bounds else [])]
-    text = words[0] if len(words) == 1 else f"{words[0]} ({words[1]})"
+    text = between(bounds) if s is None else format_estimate(s, bounds)
     return charts.Bar(name, text, parts, bounds)
 
 
 def _colours(given: Sequence[Forecast]) -> dict[str, str]:
-    """The terms that are drawn, each with its colour."""
     drawn = set()
     for forecast in given:
         for key in ("baseline_s", "forecast_s"):
@@ -227,7 +225,6 @@ def _colours(given: Sequence[Forecast]) -> dict[str, str]:
 
 
 def _parts(forecast: Forecast, key: str, terms: dict[str, str]) -> dict[str, float]:
-    """Seconds by drawn term."""
     sums = _sums(forecast, key)
     others_s = sum(s for name, s in sums.items() if name not in terms)
     return {name: others_s if name == _OTHERS else sums.get(name, 0.0) for name in terms}
@@ -254,7 +251,7 @@ def _remarks(order: Sequence[Forecast]) -> str:
 
 
 def _remaining(forecasts: Sequence[Forecast]) -> list[Section]:
-    """Of a query recorded in part; the same whatever the target, none of queries seen in full."""
+    """What remains of a query that was recorded in part, which no target changes."""
     for forecast in ranked(forecasts):
         if (rest := forecast.to_come) is not None:
             parts = to_come_parts(forecast)
@@ -286,7 +283,6 @@ def _progress(recorded_s: float | None, rest: Remaining) -> charts.Chart:
 
 
 def _terms(forecasts: Sequence[Forecast]) -> list[Section]:
-    """The terms of the best forecasts; nothing of those that have bounds alone."""
     words = (
         "The forecast is the sum of these terms. Only temp I/O changes, and CPU time where waits "
         "make it longer or shorter."

@@ -146,10 +146,10 @@ class Inputs:
         """Take what a verb printed with --json. InputError for a form that no page shows."""
         schema = document.get("schema")
         if schema == HISTORY_SCHEMA:
-            each = document.get("servers")
-            if not isinstance(each, Sequence) or not each:
+            servers = document.get("servers")
+            if not isinstance(servers, Sequence) or not servers:
                 raise damaged(name, "servers are empty or no list", AGAIN)
-            for server in each:
+            for server in servers:
                 self.add_document(name, server)
             return
         kind = _LISTS.get(str(schema))

@@ -56,7 +56,7 @@ NOTE = (
     r"the server's clock jumped by [+-][\d,]+ s|"
     rf"another instance, PostgreSQL {_VERSION}: counted from here on"
 )
-#: Key -> the form of its texts, that name nobody.
+#: Key -> the pattern of its texts that identify nobody.
 _FORMS = {
     "schema": r"spillcast\.[a-z]+/\d",
     "op": "read|write",
@@ -121,7 +121,7 @@ _FORMS = {
     "about.evidence": r"\d+ extended SQL traces? \(10046\)|samples of active sessions \(ASH\)",
     "about.capture": "|".join(re.escape(source.title) for source in SOURCES.values()),
 }
-#: Rows of html/evidence.py whose values hold figures and words of spillcast's and nothing else.
+#: Rows of html/evidence.py whose values contain only figures and words of spillcast.
 FIGURES = {
     "machine", "CPU quota", "peak memory", "lost", "overhead of recording", "covered", "samples",
     "runnable but not scheduled", "sessions", "lines", "damaged rows",
@@ -160,8 +160,8 @@ _COLUMNS = {*DIMENSIONS, ROW_SOURCE, CALL, FUNCTION, "module", "thread"}
 def redacted(inputs: Inputs) -> Inputs:
     """The same, with one placeholder for a text throughout."""
     redactor = Redactor({name for profile in inputs.profiles for name in profile["by"]})
-    lists = [each.name for each in fields(inputs)]
-    return replace(inputs, **{name: redactor.value(getattr(inputs, name), name) for name in lists})
+    names = [field.name for field in fields(inputs)]
+    return replace(inputs, **{name: redactor.value(getattr(inputs, name), name) for name in names})
 
 
 class Redactor:

@@ -39,7 +39,6 @@ _LATENCIES = "mean_us:mean p50_us:p50 p95_us:p95 p99_us:p99 max_us:max"
 
 
 def _answer(run: Document) -> str:
-    """How much of a run's time went into temp files."""
     totals, sessions = run["timeline"]["totals_s"], run["timeline"]["sessions"]
     temp_s, elapsed = totals.get(READ, 0.0) + totals.get(WRITE, 0.0), seconds(run["elapsed_s"])
     if not temp_s:
@@ -156,7 +155,6 @@ def events_table(events: Sequence[Document]) -> Table:
 
 
 def _side_by_side(runs: Sequence[Document]) -> list[Section]:
-    """A bar for each run, of its states, and the latencies of each two runs."""
     totals_s = [_by_state(run) for run in runs]
     states = [state for state in (*STATES, REST) if any(total.get(state) for total in totals_s)]
     sums_s = [sum(total.values()) for total in totals_s]

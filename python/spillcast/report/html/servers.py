@@ -3,16 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spillcast.document import read
 from spillcast.engines.history import History
 from spillcast.engines.ranking import Ranked, ServerRanking
 from spillcast.report.html import charts
 from spillcast.report.html.axes import linear_sizes
 from spillcast.report.html.documents import purchase
-from spillcast.report.html.inputs import AGAIN
 from spillcast.report.html.page import (
     ROWS_MAX,
-    Document,
     Figure,
     Section,
     seconds,
@@ -38,11 +35,6 @@ from spillcast.units import format_count, format_setting
 #: Statements that are drawn by name, those to begin with, and letters of their texts.
 _DRAWN_MAX, _FIRST_MAX, _TEXT_MAX = 4, 3, 60
 _OTHERS = "others"
-
-
-def ranking(document: Document) -> ServerRanking:
-    """The ranking of a document. InputError for a damaged one."""
-    return read(ServerRanking, document, document["name"], AGAIN)
 
 
 def numbers(rankings: Sequence[ServerRanking]) -> list[tuple[str, str]]:
@@ -147,7 +139,6 @@ def _changes(server: ServerRanking, history: History) -> Section:
 
 
 def _costs(statements: Sequence[Ranked]) -> list[Figure]:
-    """The time of each statement, and how much of it is temp I/O."""
     rows = []
     for statement in statements:
         temp_s, elapsed_s = statement.temp_mean_s, statement.elapsed_s

@@ -15,6 +15,7 @@ import jinja2
 
 from spillcast._core import __version__
 from spillcast.document import read
+from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import WriteFailed
 from spillcast.forecast import Forecast
 from spillcast.forecast.sizing.result import Sizing
@@ -100,7 +101,6 @@ def _rendered(page: Page, *, redact: bool) -> str:
 
 
 def _glued(text: str) -> str:
-    """A text that is not broken between a number and its unit."""
     return re.sub(
         r"(?<=\d\u00a0(?:min)) (?=\d)|(?<=\d\u00a0h) (?=\d)", "\u00a0", glued(text, "\u00a0")
     )
@@ -112,7 +112,7 @@ def compose(inputs: Inputs) -> Page:
     The answer is that of the first kind of input that the page has.
     """
     known = [read(Forecast, document, document["target"], AGAIN) for document in inputs.forecasts]
-    ranked_servers = [servers.ranking(document) for document in inputs.servers]
+    ranked_servers = [read(ServerRanking, part, part["name"], AGAIN) for part in inputs.servers]
     sizings = [read(Sizing, document, document["name"], AGAIN) for document in inputs.sizes]
     target = _target(inputs, known)
     latencies = {document["name"]: document["groups"] for document in inputs.latencies}
@@ -173,7 +173,6 @@ def _weaknesses(inputs: Inputs, known: list[Forecast]) -> list[Weakness]:
 
 
 def _raw(inputs: Inputs) -> list[tuple[str, str]]:
-    """What the page is made of, to copy."""
     raw = []
     for kind in (field.name for field in fields(inputs) if field.name in _TITLES):
         for document in getattr(inputs, kind):
