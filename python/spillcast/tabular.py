@@ -45,10 +45,6 @@ GAP = "  "
 TEXT_ROOM, TEXT_MIN, WORDS_MIN = 24, 12, 10
 
 
-def _share(value: float) -> str:
-    return f"{100 * value:.2f} %"
-
-
 def saved_text(seconds: float) -> str:
     """Time that is saved: ``7.7 s``, or ``7.7 s slower`` where it is below 0."""
     return format_duration(seconds) if seconds >= 0 else f"{format_duration(-seconds)} slower"
@@ -67,7 +63,7 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "bytes": format_bytes,
     "bytes_per_s": lambda value: f"{format_bytes(value)}/s",
     "MB/s": lambda value: f"{value / 1e6:,.0f}",
-    "share": _share,
+    "share": lambda value: f"{100 * value:.2f} %",
     "percent": lambda value: f"{100 * value:.0f} %",
     "percent1": lambda value: f"{100 * value:.1f} %",
     "ratio": format_speedup,

@@ -95,14 +95,12 @@ def cache_page(
     parts = [] if simulation is None else _simulation_parts(simulation, curve, devices, cells)
     parts += [Drawn(partial(_curve_text, curve)), Words(_curve_words(curve))]
     parts.append(Words([f"  note: {note}" for note in notes]))
-    return Page(parts, _points(curve) if simulation is None else _accounts_data(simulation))
-
-
-def _points(curve: Curve) -> Table:
-    columns = (Column(None, "size_bytes", "bytes"), Column(None, "miss_ratio", "share"))
+    if simulation is not None:
+        return Page(parts, _accounts_data(simulation))
     sizes = curve.sizes(POINTS)
-    rows = zip((round(size) for size in sizes), curve.miss_ratios(sizes), strict=True)
-    return Table(columns, list(rows))
+    points = zip(map(round, sizes), curve.miss_ratios(sizes), strict=True)
+    columns = Column(None, "size_bytes", "bytes"), Column(None, "miss_ratio", "share")
+    return Page(parts, Table(columns, list(points)))
 
 
 def _accounts_data(simulation: Simulation) -> Table:
@@ -152,20 +150,15 @@ _TIMES = (Column("I/O time", None, "s"), Column("read at", None, "bytes_per_s", 
 def _runs(simulation: Simulation, devices: Devices | None) -> Table:
     names = ["no cache", "populating", *(["next run"] * len(simulation.runs))]
     traffics = [simulation.without, *(run.traffic for run in simulation.runs)]
-    rows = [
-        [name, *_traffic_cells(traffic, devices)]
-        for name, traffic in zip(names, traffics, strict=False)
-    ]
+    rows = []
+    for name, traffic in zip(names, traffics, strict=False):
+        sizes = (traffic.flash_read, traffic.disk_read, traffic.flash_write, traffic.disk_write)
+        row = [name, *(size or None for size in sizes)]
+        if devices:
+            elapsed_s = traffic.elapsed_s(*devices)
+            row += [elapsed_s, traffic.read / elapsed_s if elapsed_s else None]
+        rows.append(row)
     return Table([*_TRAFFIC, *(_TIMES if devices else ())], rows)
-
-
-def _traffic_cells(traffic: Traffic, devices: Devices | None) -> list[float | None]:
-    sizes = (traffic.flash_read, traffic.disk_read, traffic.flash_write, traffic.disk_write)
-    cells: list[float | None] = [size or None for size in sizes]
-    if devices:
-        elapsed_s = traffic.elapsed_s(*devices)
-        cells += [elapsed_s, traffic.read / elapsed_s if elapsed_s else None]
-    return cells
 
 
 def _accounts(simulation: Simulation) -> Table:

@@ -154,7 +154,10 @@ def _script(steps: list[Step], mark: str) -> list[str]:
             inside = "\n\n".join(_statements(step) for step in together)
             parts.append(_heredoc(client, inside))
         elif mark == "#":
-            parts += [_for_shell(step) for step in together]
+            for step in together:
+                # Statements are for a session that is open elsewhere, not for this shell.
+                done = [step.command] if step.command else [f"#   {line}" for line in step.script]
+                parts.append("\n".join([_comment(step.why, "#"), *done]))
         else:
             parts += [_statements(step) for step in together]
     return parts
@@ -170,13 +173,6 @@ def _heredoc(client: str, text: str) -> str:
 
 def _statements(step: Step) -> str:
     return "\n".join([_comment(step.why, "--"), *step.script])
-
-
-def _for_shell(step: Step) -> str:
-    if step.command is not None:
-        return f"{_comment(step.why, '#')}\n{step.command}"
-    # For a session that is open elsewhere, not for this shell.
-    return "\n".join([_comment(step.why, "#"), *(f"#   {line}" for line in step.script)])
 
 
 def _outline(step: Step) -> str:

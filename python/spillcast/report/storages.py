@@ -54,16 +54,13 @@ def comparison_page(comparison: Comparison) -> Page:
         Words(_notes(rows, len(comparison.rows) - len(rows))),
         Words(sentences, "  "),
     ]
-    return Page(parts, Table.of_records(_records(comparison), _DATA))
-
-
-def _records(comparison: Comparison) -> list[dict[str, Any]]:
     document = comparison.to_json()
-    return [
+    records = [
         {**row, "storage": storage["name"], **(latency or {})}
         for row in document["rows"]
         for storage, latency in zip(document["storages"], row["storages"], strict=True)
     ]
+    return Page(parts, Table.of_records(records, _DATA))
 
 
 def _line(row: ComparedRow, at: int, patterns: bool) -> list[Any]:

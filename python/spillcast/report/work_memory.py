@@ -129,8 +129,12 @@ def memory_table(cells: Sequence[Cell], advice: Advice | None, *, measured: bool
     for size in sizes:
         row: list[str | None] = ["today" if size is None else format_bytes(size)]
         for storage in storages:
-            cell = by_place.get((storage, size))
-            row.append(None if cell is None else _cell_text(cell, advice, measured))
+            cell, text = by_place.get((storage, size)), None
+            if cell is not None:
+                cheapest = CHEAPEST if advice is not None and advice.cell == cell else ""
+                about = f"{FORECAST} " if measured and cell.interval_s is not None else ""
+                text = f"{cheapest} {about}{format_duration(cell.elapsed_s)}"
+            row.append(text)
         rows.append(row)
     return Table([Column("memory", None, "raw"), *(Column(s, None, "raw") for s in storages)], rows)
 
@@ -141,12 +145,6 @@ def forecast_memory_parts(cells: Sequence[Cell], advice: Advice | None) -> list[
         return []
     title = "Work memory by storage, if the plan stays as it is:"
     return [Words([title]), memory_table(cells, advice)]
-
-
-def _cell_text(cell: Cell, advice: Advice | None, measured: bool) -> str:
-    chosen = advice is not None and advice.cell == cell
-    about = f"{FORECAST} " if measured and cell.interval_s is not None else ""
-    return f"{CHEAPEST if chosen else ''} {about}{format_duration(cell.elapsed_s)}"
 
 
 def advice_text(advice: Advice) -> str:

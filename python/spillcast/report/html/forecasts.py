@@ -161,7 +161,7 @@ def _compared(forecasts: Sequence[Forecast], purchases: Sequence[str]) -> list[S
     ]
     tables = []
     if given:
-        words += [_remarks(order), *map(sentence, bound_by(order))]
+        words += [_remarks(order), *(f"{text}." for text in bound_by(order))]
         tables = [("", targets_table(order))]
     figures = [_bars(of_query) for of_query in _by_query(given)[:_DRAWN_MAX]]
     answer = _answers(forecasts)
