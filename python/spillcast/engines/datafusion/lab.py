@@ -27,15 +27,15 @@ select count(*), max(total) from (
   select sum(amount) over (partition by kind order by id) as total from t where id < 1000000)
 """
 DISTINCT = "select count(*), max(part) from (select distinct kind, part from t)"
-#: A sort merges with this part of its memory: with less it fails.
-MERGE_BYTES = 4_000_000
-ROWS, MEMORY_MB = 2_000_000, 12
+#: A sort merges with this part of a thread's memory, at most: with less it fails.
+MERGE_SHARE, MERGE_BYTES_MAX = 1 / 3, 12_000_000
+ROWS, MEMORY_MB = 6_000_000, 36
 #: With the CPU time (s) and temp operations of a run.
 QUERIES = (
-    ("sort", SORT, 1.0, 1800),
-    ("group by", GROUP_BY, 0.6, 1800),
+    ("sort", SORT, 1.2, 5200),
+    ("group by", GROUP_BY, 0.8, 5200),
     ("window", WINDOW, 2.0, 1200),
-    ("distinct", DISTINCT, 0.6, 2000),
+    ("distinct", DISTINCT, 1.5, 5200),
 )
 DEMO = Workload("distinct", DISTINCT, rows=12_000_000, memory="72M")
 
@@ -108,7 +108,9 @@ class DataFusionSession(Session):
         self.pid, self._sql = os.getpid(), query["sql"]
         runtime = RuntimeEnvBuilder().with_fair_spill_pool(query["memory_bytes"])
         config = SessionConfig().with_target_partitions(query["threads"])
-        config.set("datafusion.execution.sort_spill_reservation_bytes", str(MERGE_BYTES))
+        merge_bytes = MERGE_SHARE * query["memory_bytes"] / query["threads"]
+        reserved = str(round(min(merge_bytes, MERGE_BYTES_MAX)))
+        config.set("datafusion.execution.sort_spill_reservation_bytes", reserved)
         self._context = SessionContext(config, runtime.with_disk_manager_specified(query["temp"]))
         for name, file in query["tables"].items():
             self._context.register_parquet(name, file)
