@@ -1,4 +1,4 @@
-"""A private MariaDB server with tables, for all tests of a session."""
+"""A private server of MariaDB, and one of MySQL where it is installed, with tables."""
 
 import threading
 from contextlib import closing, contextmanager
@@ -8,7 +8,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from spillcast.engines.mysql.lab import MariaDbLab
+from spillcast.engines.mysql.lab import MariaDbLab, MySqlLab, ServerLab
 from spillcast.errors import InputError
 
 ROWS = 60_000
@@ -28,7 +28,7 @@ GROUP_BY = (
 class Rig:
     """The server, and how to reach it."""
 
-    lab: MariaDbLab
+    lab: ServerLab
     dsn: str
     temp: Path
 
@@ -38,7 +38,10 @@ class Rig:
             pymysql.connect(unix_socket=self.dsn, user="root", database=database, autocommit=True)
         ) as connection:
             cursor = connection.cursor()
-            cursor.execute("set sort_buffer_size = 65536, max_heap_table_size = 1048576")
+            cursor.execute(
+                "set sort_buffer_size = 65536, max_heap_table_size = 1048576, "
+                "tmp_table_size = 1048576"
+            )
             yield cursor
 
     @contextmanager
@@ -60,13 +63,13 @@ class Rig:
             thread.join()
 
 
-@pytest.fixture(scope="session")
-def rig(tmp_path_factory):
-    room = tmp_path_factory.mktemp("mariadb")
+@pytest.fixture(scope="session", params=[MariaDbLab, MySqlLab], ids=lambda lab: lab.engine)
+def rig(request, tmp_path_factory):
+    room = tmp_path_factory.mktemp(request.param.engine)
     try:
-        lab = MariaDbLab(room)
+        lab = request.param(room)
     except InputError as error:
-        pytest.skip(f"no MariaDB: {error}")
+        pytest.skip(f"no {request.param.title}: {error}")
     lab.build(ROWS)
     (temp := room / "temp").mkdir()
     with lab.serve(temp, None, "--performance-schema=ON") as server:

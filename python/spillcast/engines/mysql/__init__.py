@@ -16,7 +16,6 @@ COVERAGE = Coverage(
     evidence="digests of statements, summaries of file I/O",
     parallel="a statement has one thread; those of InnoDB with record --pid",
     cure="sort_buffer_size, tmp_table_size, max_heap_table_size",
-    verified="written to its documentation; it was not run",
 )
 SHARED_NAMES = {
     "sort": LikelyName("MY*"),
@@ -36,6 +35,7 @@ MYSQL = Engine(
     io_size=lambda _lower, _upper: (IO_SIZE, ()),
     record="spillcast.engines.mysql.live:record_mysql",
     move="spillcast.engines.mysql.move:move",
+    lab="spillcast.engines.mysql.lab:MySqlLab",
     coverage=COVERAGE,
 )
 MARIADB = replace(
@@ -48,6 +48,5 @@ MARIADB = replace(
         COVERAGE,
         evidence=f"{COVERAGE.evidence}, ANALYZE FORMAT=JSON",
         cure=f"{COVERAGE.cure}, by the plan",
-        verified="",
     ),
 )

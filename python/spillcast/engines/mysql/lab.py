@@ -1,5 +1,6 @@
-"""MariaDB in experiments: queries that spill, each in a private server on the same data."""
+"""MariaDB and MySQL in experiments: queries that spill, each in a private server."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,18 +14,18 @@ from spillcast.engines.held import HeldQuery, Session, end_with_parent, serve, w
 from spillcast.errors import ExperimentFailed, PackageMissing, ProgramMissing
 from spillcast.recording.meta import ObservedEngine
 
+PROGRAM_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 READY = ": ready for connections."
 #: Rows of the wide table for each row of the narrow one.
 WIDE_SHARE = 1 / 200
 TABLES = (
-    "create or replace table t (id int, part int, amount01 decimal(10, 2), amount02 decimal(10, 2))"
-    " engine=innodb",
+    "drop table if exists t, wide",
+    "create table t (id int, part int, amount01 decimal(10, 2), amount02 decimal(10, 2))",
     "insert into t select crc32(seq) % {rows}, crc32(concat('p', seq)) % 30000, "
     "crc32(concat('a', seq)) % 1000000 / 100, crc32(concat('b', seq)) % 1000000 / 100 "
-    "from seq_1_to_{rows}",
-    "create or replace table wide (id int, part int, pad varchar(6000) character set latin1)"
-    " engine=innodb",
-    "insert into wide select seq, crc32(seq) % 40, repeat(md5(seq), 180) from seq_1_to_{wide}",
+    "from {rows_source}",
+    "create table wide (id int, part int, pad varchar(6000) character set latin1)",
+    "insert into wide select seq, crc32(seq) % 40, repeat(md5(seq), 180) from {wide_source}",
     "analyze table t, wide",
 )
 ROWS = 600_000
@@ -51,7 +52,21 @@ select max({WORK.format(text="last_pad")}) from (
   select lag(pad) over (partition by part order by id) as last_pad from wide where id <= 350
 ) s
 """
-#: Temporary tables that do not fit are pages of Aria, which has a small cache for them.
+WIDE_SORT = f"""
+select max({WORK.format(text="pad")}) from (
+  select pad from wide where id <= 2000 order by part, id limit 2000
+) s
+"""
+SORTED_GROUP_BY = f"""
+select count(*), max({WORK.format(text="pad")}) from (
+  select sql_big_result pad, count(*) as rows_of_pad from wide where id <= 1500 group by pad
+) s
+"""
+SORTED_WINDOW = """
+select max(sha2(last_id, 256)) from (
+  select lag(id) over (partition by part order by amount01) as last_id from t
+) s
+"""
 SERVER = (
     "--skip-networking",
     "--skip-log-bin",
@@ -59,7 +74,6 @@ SERVER = (
     "--innodb-buffer-pool-size=256M",
     "--innodb-use-native-aio=0",
     "--innodb-flush-log-at-trx-commit=0",
-    "--aria-pagecache-buffer-size=1M",
 )
 SMALL = {"max_heap_table_size": "1048576", "sort_buffer_size": "262144"}
 LARGE = {"tmp_table_size": "1073741824", "max_heap_table_size": "1073741824"}
@@ -77,9 +91,17 @@ class PrivateServer:
     socket: Path
 
 
-class MariaDbLab(Lab):
-    """MariaDB with its data in a directory. InputError where a program or package is missing."""
+class ServerLab(Lab):
+    """A server with its data in a directory. InputError where a program or package is missing."""
 
+    #: As ``recording.meta`` names it, and for people.
+    engine: ClassVar[str]
+    title: ClassVar[str]
+    #: Options of the server besides ``SERVER``.
+    options: ClassVar[Sequence[str]] = ()
+    #: A table of the numbers ``seq`` from 1 to ``{count}``, and the setting that allows it.
+    numbers: ClassVar[str]
+    setting: ClassVar[str]
     demo: ClassVar[Workload] = Workload(
         "sort", SORT, 1_000_000, LARGE["tmp_table_size"], settings={**SMALL, **LARGE}
     )
@@ -89,38 +111,23 @@ class MariaDbLab(Lab):
             import pymysql  # noqa: F401
         except ImportError:
             raise PackageMissing("MySQL needs PyMySQL", "pip install 'spillcast[mysql]'") from None
-        program = shutil.which("mariadbd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
-        install = shutil.which("mariadb-install-db")
-        if program is None or install is None:
-            hint = "on Debian: apt-get install mariadb-server"
-            raise ProgramMissing("mariadbd and mariadb-install-db are not installed", hint)
-        self._program, self._home, self._rows = program, room / "mariadb", 0
-        self._home.mkdir()
+        self._home, self._rows = room / self.engine, 0
         self.data = self._home / "data"
-        words = subprocess.run([program, "--version"], capture_output=True, text=True)
-        self._version = words.stdout.partition("Ver ")[2].partition(" ")[0]
-        self.label = f"MariaDB {self._version.partition('-')[0]}"
-        options = ["--no-defaults", f"--datadir={self.data}", "--skip-test-db"]
-        made = subprocess.run(
-            [install, *options, "--auth-root-authentication-method=normal"],
-            capture_output=True,
-            text=True,
-        )
-        if made.returncode:
-            raise ExperimentFailed(f"mariadb-install-db: {made.stderr.strip()[-300:]}")
+        self._program, self._version = self._installed()
+        self.label = f"{self.title} {self._version.partition('-')[0]}"
+        self._home.mkdir()
+        initialised = subprocess.run(self._initialise(), capture_output=True, text=True)
+        if initialised.returncode:
+            raise ExperimentFailed(f"{self.title}: {initialised.stderr.strip()[-300:]}")
 
-    @staticmethod
-    def verified(threads: int) -> Sequence[Workload]:
-        """Return the queries of a verification: a session has one thread."""
-        if threads != 1:
-            return ()
-        return (
-            Workload("sort", SORT, ROWS, LARGE["tmp_table_size"], settings={**SMALL, **LARGE}),
-            _workload("count distinct", COUNT_DISTINCT, "196608"),
-            _workload("group by", GROUP_BY),
-            _workload("distinct", DISTINCT),
-            _workload("window", WINDOW),
-        )
+    @classmethod
+    def _installed(cls) -> tuple[str, str]:
+        """Return the server's program and version. ProgramMissing where there is none."""
+        raise NotImplementedError
+
+    def _initialise(self) -> list[str]:
+        """Return the command that makes an empty ``data``, with a root without password."""
+        raise NotImplementedError
 
     def build(self, rows: int) -> None:
         """Make the tables, in place of those of another size."""
@@ -130,8 +137,13 @@ class MariaDbLab(Lab):
             cursor = connection.cursor()
             cursor.execute("create database if not exists lab")
             cursor.execute("use lab")
+            cursor.execute(self.setting)
+            sources = {
+                "rows_source": self.numbers.format(count=rows),
+                "wide_source": self.numbers.format(count=round(rows * WIDE_SHARE)),
+            }
             for statement in TABLES:
-                cursor.execute(statement.format(rows=rows, wide=round(rows * WIDE_SHARE)))
+                cursor.execute(statement.format(rows=rows, **sources))
         self._rows = rows
 
     @contextmanager
@@ -139,8 +151,6 @@ class MariaDbLab(Lab):
         self, temp: Path, environment: Mapping[str, str] | None = None, *options: str
     ) -> Iterator[PrivateServer]:
         """Run a server whose temp files are in ``temp``; it ends with this process."""
-        import os
-
         socket, log = self._home / "socket", self._home / "log"
         command = [
             self._program,
@@ -149,8 +159,9 @@ class MariaDbLab(Lab):
             f"--tmpdir={temp}",
             f"--socket={socket}",
             f"--pid-file={self._home / 'pid'}",
-            *(["--user=root"] if os.geteuid() == 0 else []),
+            *_as_root(),
             *SERVER,
+            *self.options,
             *options,
         ]
         with log.open("w") as output:
@@ -180,20 +191,113 @@ class MariaDbLab(Lab):
                 "sql": workload.sql,
                 "settings": {**workload.settings, "tmp_table_size": workload.memory},
             }
-            with HeldQuery("MariaDB", __name__, query) as held:
+            with HeldQuery(self.title, __name__, query) as held:
                 yield held
 
     def describe(self, workload: Workload) -> ObservedEngine:
         """Describe the query as a recording's meta.json keeps it."""
         return ObservedEngine(
-            name="mariadb",
+            name=self.engine,
             version=self._version,
             sql=workload.sql.strip(),
             settings={**workload.settings, "tmp_table_size": workload.memory},
         )
 
 
-class MariaDbSession(Session):
+class MariaDbLab(ServerLab):
+    """MariaDB, as Debian installs it."""
+
+    engine, title = "mariadb", "MariaDB"
+    #: Temporary tables that do not fit are pages of Aria, which has a small cache for them.
+    options = ("--aria-pagecache-buffer-size=1M",)
+    numbers, setting = "seq_1_to_{count}", "do 0"
+
+    @staticmethod
+    def verified(threads: int) -> Sequence[Workload]:
+        """Return the queries of a verification: a session has one thread."""
+        if threads != 1:
+            return ()
+        return (
+            Workload("sort", SORT, ROWS, LARGE["tmp_table_size"], settings={**SMALL, **LARGE}),
+            _workload("count distinct", COUNT_DISTINCT, "196608"),
+            _workload("group by", GROUP_BY),
+            _workload("distinct", DISTINCT),
+            _workload("window", WINDOW),
+        )
+
+    @classmethod
+    def _installed(cls) -> tuple[str, str]:
+        program = shutil.which("mariadbd", path=PROGRAM_PATH)
+        if program is None or shutil.which("mariadb-install-db") is None:
+            hint = "on Debian: apt-get install mariadb-server"
+            raise ProgramMissing("mariadbd and mariadb-install-db are not installed", hint)
+        return program, _version(program)
+
+    def _initialise(self) -> list[str]:
+        options = ["--no-defaults", f"--datadir={self.data}", "--skip-test-db"]
+        return ["mariadb-install-db", *options, "--auth-root-authentication-method=normal"]
+
+
+class MySqlLab(ServerLab):
+    """MySQL 8, as its archives hold it: a program beside its folder ``share``."""
+
+    engine, title = "mysql", "MySQL"
+    options = ("--mysqlx=OFF",)
+    numbers = (
+        "(with recursive s as (select 1 as seq union all select seq + 1 from s where seq < {count})"
+        " select seq from s) numbers"
+    )
+    setting = "set session cte_max_recursion_depth = 100000000"
+
+    @staticmethod
+    def verified(threads: int) -> Sequence[Workload]:
+        """Return the queries of a verification: those whose own thread writes the temp files.
+
+        Temporary tables are pages of InnoDB, or of files that are mapped.
+        """
+        if threads != 1:
+            return ()
+        settings = {**SMALL, **LARGE}
+        queries = {
+            "sort": SORT,
+            "wide sort": WIDE_SORT,
+            "group by": SORTED_GROUP_BY,
+            "window": SORTED_WINDOW,
+        }
+        return (
+            *(
+                Workload(name, sql, ROWS, LARGE["tmp_table_size"], settings=settings, cpu_s=0.8)
+                for name, sql in queries.items()
+            ),
+            _workload("count distinct", COUNT_DISTINCT, "196608"),
+        )
+
+    @classmethod
+    def _installed(cls) -> tuple[str, str]:
+        program = shutil.which("mysqld", path=PROGRAM_PATH)
+        version = "" if program is None else _version(program)
+        if program is None or "MariaDB" in version:
+            hint = "unpack an archive of MySQL 8 and add its folder bin to PATH"
+            raise ProgramMissing("MySQL's mysqld is not installed", hint)
+        return program, version
+
+    def _initialise(self) -> list[str]:
+        options = ["--no-defaults", f"--datadir={self.data}", "--initialize-insecure"]
+        return [self._program, *options, *_as_root()]
+
+
+def _version(program: str) -> str:
+    """Return the version of a server's program."""
+    printed = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+    return printed.partition("Ver ")[2].partition(" ")[0]
+
+
+def _as_root() -> list[str]:
+    """Return the option that a server needs to run as root."""
+    return ["--user=root"] if os.geteuid() == 0 else []
+
+
+class ServerSession(Session):
     """The query in a session of a private server, whose tables are in memory."""
 
     def __init__(self, query: dict[str, Any]) -> None:
@@ -219,4 +323,4 @@ def _connect(socket: Path, database: str | None = None) -> Any:
 if __name__ == "__main__":
     import pymysql
 
-    serve(MariaDbSession, pymysql.Error)
+    serve(ServerSession, pymysql.Error)
