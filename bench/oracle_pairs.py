@@ -19,9 +19,8 @@ import numpy as np
 from bench.oracle_traces import EVENT, Traced, fitted, pairs, traced
 from bench.result import Result
 from spillcast.calibrated import calibrated
-from spillcast.forecast.oracle.evidence import OracleEvidence, read_traces
+from spillcast.forecast.oracle.evidence import OracleEvidence, Target, read_traces
 from spillcast.forecast.oracle.forecast import forecast_events
-from spillcast.forecast.oracle.parts import Target
 from spillcast.forecast.question import Question
 
 SEED = 1
@@ -79,7 +78,7 @@ def cases(runs: Sequence[Traced]) -> list[Case]:
         for rows in sorted({one.rows for one in runs}):
             others = [one for one in runs if one.rows != rows]
             known = replace(calibrated(), **fitted(others))
-            with patch("spillcast.forecast.oracle.rest.calibrated", lambda known=known: known):
+            with patch("spillcast.forecast.oracle.parts.calibrated", lambda known=known: known):
                 for here, there in pairs([one for one in runs if one.rows == rows]):
                     name = there.path.name
                     wished = Target(name, latency_s=there.mean_s)

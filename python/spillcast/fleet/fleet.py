@@ -22,7 +22,8 @@ from spillcast.fleet.forecasts import (
     statements,
 )
 from spillcast.fleet.looks import chains, read_looks
-from spillcast.forecast.oracle.parts import Target, resolve_target
+from spillcast.forecast.oracle.evidence import Target
+from spillcast.forecast.oracle.forecast import resolve_target
 from spillcast.forecast.question import Question
 from spillcast.profile.traces import quantile_us
 from spillcast.recording.event_names import TEMP_EVENTS, is_like

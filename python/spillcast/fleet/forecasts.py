@@ -41,10 +41,10 @@ from spillcast.forecast.oracle.evidence import (
     AshEvidence,
     EventLatency,
     OracleEvidence,
+    Target,
     TraceEvidence,
 )
 from spillcast.forecast.oracle.forecast import forecast_events
-from spillcast.forecast.oracle.parts import Target
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spark.forecast import forecast_application

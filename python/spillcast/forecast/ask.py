@@ -73,8 +73,7 @@ def ask(
         evidence = open_evidence(files, question.selection, recording)
         return _forecasts(with_origin(evidence, question), targets, question)
     from spillcast.forecast.oracle.evidence import read_evidence
-    from spillcast.forecast.oracle.forecast import forecast_events
-    from spillcast.forecast.oracle.parts import target_of
+    from spillcast.forecast.oracle.forecast import forecast_events, target_of
     from spillcast.storage.target import is_place
 
     places_named = any(

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -220,8 +219,12 @@ def read_ash(
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     files, repeated = distinct([Path(path) for path in given])
     exports, before = [], 0
+
+    def report_progress(count: int) -> None:
+        if on_progress is not None:
+            on_progress(before + count)
+
     for path in files:
-        report_progress = None if on_progress is None else partial(_on, on_progress, before)
         with reading(path, "export it again"):
             exports.append(_read_export(path, report_progress))
         before += path.stat().st_size
@@ -230,8 +233,9 @@ def read_ash(
             "V$ and DBA_HIST rows are mixed, and the second repeat one in ten of the first",
             "give files of one kind",
         )
-    tables = [export.samples for export in exports]
-    samples = _joined(tables)
+    # The columns of any file.
+    fields = {field.name: field for export in exports for field in export.samples.fields}
+    samples = Table.concat([export.samples.cast(fields.values()) for export in exports])
     if samples.num_rows == 0:
         raise EvidenceIncomplete(f"{', '.join(map(str, files))}: no row could be read")
     month_first = any(export.month_first for export in exports)
@@ -245,7 +249,10 @@ def read_ash(
         )
     if any(export.source == "DBA_HIST" and "snap_id" not in export.exported for export in exports):
         notes.append("samples are 10 s apart: assumed to be from DBA_HIST, 10 s each")
-    if any(_of_v_session(export) for export in exports):
+    # As ``collect oracle --without-pack`` writes them.
+    if any(
+        {"usecs_per_row", "time_waited_us"} & its.exported == {"usecs_per_row"} for its in exports
+    ):
         notes.append(
             "samples of V$SESSION, not of ASH: how long single waits took and which line of the "
             "plan they are of is not known"
@@ -260,16 +267,7 @@ def read_ash(
     )
 
 
-def _of_v_session(export: _Export) -> bool:
-    """Whether these are the looks of ``collect oracle --without-pack``."""
-    return "usecs_per_row" in export.exported and "time_waited_us" not in export.exported
-
-
-def _on(on_progress: Callable[[int], None], before: int, count: int) -> None:
-    on_progress(before + count)
-
-
-def _read_export(path: Path, on_progress: Callable[[int], None] | None) -> _Export:
+def _read_export(path: Path, on_progress: Callable[[int], None]) -> _Export:
     if _is_parquet(path):
         heading, columns, lines, damaged = *_parquet_columns(path), None, []
     else:
@@ -288,7 +286,8 @@ def _read_export(path: Path, on_progress: Callable[[int], None] | None) -> _Expo
     samples = Table({**samples.columns, **extra}).filter(times.is_valid())
     damaged.sort(key=lambda damage: damage.line)
     clock = reader.has_clock, reader.month_first
-    return _Export(_typed(samples), source, damaged, *clock, frozenset(columns))
+    samples = samples.cast([*SAMPLES, *map(_extra_field, extra)])
+    return _Export(samples, source, damaged, *clock, frozenset(columns))
 
 
 def _samples(
@@ -357,17 +356,6 @@ def no_samples() -> Table:
 
 def _extra_field(name: str) -> Field:
     return Field(name, NAME if name in _EXTRA_TEXTS else "int64")
-
-
-def _typed(samples: Table) -> Table:
-    """The columns in the types that schema.py gives them."""
-    return samples.cast([*SAMPLES, *map(_extra_field, samples.column_names[len(SAMPLES) :])])
-
-
-def _joined(tables: Sequence[Table]) -> Table:
-    """The rows of all tables, with the columns of any."""
-    fields = {field.name: field for table in tables for field in table.fields}
-    return Table.concat([table.cast(fields.values()) for table in tables])
 
 
 def clock(time_ns: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spillcast.columns import TEXT, Column
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, InputError, OptionInvalid
-from spillcast.evidence.oracle.spooled import Damage, Spooled, parse_integer, read_spooled
+from spillcast.evidence.oracle.spooled import Damage, parse_integer, read_spooled
 from spillcast.evidence.text import opened
 from spillcast.tables import Table
 from spillcast.units import format_bytes, parse_bytes
@@ -105,7 +105,6 @@ _NAMES = {
     "accumulated": "accumulated",
     "value_accumulated": "accumulated",
 }
-_NUMBERS = ("value", "per_second", "accumulated")
 #: Headings of the spool and what they are called here; sizes are bytes.
 _WORK_AREAS = {
     "inst_id": "instance",
@@ -139,7 +138,7 @@ _TEMP_USAGE = {
     "extents": "extents",
     "blocks": "blocks",
 }
-_TEXTS = {"sql_id", "operation", "policy", "tablespace", "user", "segment"}
+_TEXTS = {"name", "sql_id", "operation", "policy", "tablespace", "user", "segment"}
 
 
 @dataclass(frozen=True)
@@ -171,31 +170,19 @@ def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
 
     A new interval begins where a name comes again. InputError where a file lacks the columns.
     """
-    tables: list[Table] = []
-    damaged: list[Damage] = []
-    first = 0
-    for path in [paths] if isinstance(paths, str | Path) else paths:
-        spooled = read_spooled(Path(path), _NAMES)
-        if not {"name", "value"} <= spooled.columns.keys():
-            columns = ", ".join(spooled.heading[:20]) or "nothing"
-            raise EvidenceIncomplete(f"{path}: statistics need NAME and VALUE; found: {columns}")
-        intervals = _intervals(spooled.columns["name"], first)
-        first = intervals[-1] + 1 if intervals else first
-        numbers = [_numbers(spooled, name, damaged) for name in _NUMBERS]
-        tables.append(
-            Table(
-                {
-                    "interval": Column.of(intervals, "int64"),
-                    "name": Column.of(spooled.columns["name"], TEXT),
-                    **{
-                        name: Column.of(column, "int64")
-                        for name, column in zip(_NUMBERS, numbers, strict=True)
-                    },
-                }
-            )
-        )
-        damaged += spooled.damaged
-    return Statistics(Table.concat(tables), damaged)
+    files = [paths] if isinstance(paths, str | Path) else paths
+    tables, damaged = _read(list(map(Path, files)), _NAMES, ("name", "value"), "statistics need")
+    intervals: list[int] = []
+    for table in tables:
+        interval, seen = intervals[-1] + 1 if intervals else 0, set[str | None]()
+        for name in table["name"].to_pylist():
+            if name in seen:
+                interval, seen = interval + 1, set()
+            seen.add(name)
+            intervals.append(interval)
+    rows = Table.concat(tables)
+    columns = {"interval": Column.of(intervals, "int64"), **rows.columns}
+    return Statistics(Table(columns), damaged)
 
 
 def temp_on_flash(statistics: Statistics) -> TempOnFlash:
@@ -220,60 +207,43 @@ def temp_on_flash(statistics: Statistics) -> TempOnFlash:
     )
 
 
-def _numbers(spooled: Spooled, name: str, damaged: list[Damage]) -> list[int | None]:
-    cells = spooled.columns.get(name, [None] * len(spooled.lines))
-    numbers = [None if cell is None else parse_integer(cell) for cell in cells]
-    for line, cell, number in zip(spooled.lines, cells, numbers, strict=True):
-        if cell is not None and number is None:
-            problem = f"{name} is {cell!r}: treated as unknown"
-            damaged.append(Damage(str(spooled.path), line, problem))
-    return numbers
-
-
-def _intervals(names: Sequence[str | None], first: int) -> list[int]:
-    seen: set[str | None] = set()
-    intervals = []
-    for name in names:
-        if name in seen:
-            first += 1
-            seen = set()
-        seen.add(name)
-        intervals.append(first)
-    return intervals
-
-
 def read_work_areas(paths: Sequence[Path]) -> Table:
     """A row for each work area in use at that moment, with its temp segment if it spilled.
 
     InputError where a file lacks the columns.
     """
-    return _read(paths, _WORK_AREAS, ("plan_line", "operation", "passes"), "work areas need")
+    needed = ("plan_line", "operation", "passes")
+    return Table.concat(_read(paths, _WORK_AREAS, needed, "work areas need")[0])
 
 
 def read_temp_usage(paths: Sequence[Path]) -> Table:
     """A row for each temp segment of a session. InputError where a file lacks the columns."""
-    return _read(paths, _TEMP_USAGE, ("segment", "blocks"), "temp usage needs")
+    return Table.concat(_read(paths, _TEMP_USAGE, ("segment", "blocks"), "temp usage needs")[0])
 
 
-def _read(paths: Sequence[Path], names: dict[str, str], needed: Sequence[str], words: str) -> Table:
-    columns = list(dict.fromkeys(names.values()))
-    types = {name: TEXT if name in _TEXTS else "int64" for name in columns}
-    tables = []
+def _read(
+    paths: Sequence[Path], names: dict[str, str], needed: Sequence[str], words: str
+) -> tuple[list[Table], list[Damage]]:
+    """A table for each file, with the columns that ``names`` gives, and the lines not read."""
+    types = {name: TEXT if name in _TEXTS else "int64" for name in names.values()}
+    tables, damaged = [], list[Damage]()
     for path in paths:
         spooled = read_spooled(path, names)
         if lacking := [name for name in needed if name not in spooled.columns]:
-            heading_words = ", ".join(spooled.heading[:20]) or "nothing"
-            raise EvidenceIncomplete(
-                f"{path}: {words} {', '.join(lacking)}; found: {heading_words}"
-            )
-        nothing: list[str | None] = [None] * len(spooled.lines)
-        converted = {}
+            headings = ", ".join(spooled.heading[:20]) or "nothing"
+            raise EvidenceIncomplete(f"{path}: {words} {', '.join(lacking)}; found: {headings}")
+        columns = {}
         for name, type in types.items():
-            texts = spooled.columns.get(name, nothing)
-            numbers = (None if text is None else parse_integer(text) for text in texts)
-            converted[name] = Column.of(texts if type == TEXT else numbers, type)
-        tables.append(Table(converted))
-    return Table.concat(tables)
+            cells = spooled.columns.get(name, [None] * len(spooled.lines))
+            numbers = [None if cell is None else parse_integer(cell) for cell in cells]
+            columns[name] = Column.of(cells if type == TEXT else numbers, type)
+            for line, cell, number in zip(spooled.lines, cells, numbers, strict=True):
+                if type != TEXT and cell is not None and number is None:
+                    problem = f"{name} is {cell!r}: treated as unknown"
+                    damaged.append(Damage(str(path), line, problem))
+        tables.append(Table(columns))
+        damaged += spooled.damaged
+    return tables, damaged
 
 
 def passes_by_line(areas: Table) -> dict[tuple[str | None, int | None], int]:

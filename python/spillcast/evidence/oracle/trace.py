@@ -13,7 +13,6 @@ from spillcast.columns import Flags
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
-    InputError,
     OptionConflict,
     OptionInvalid,
     SelectionEmpty,
@@ -91,8 +90,14 @@ class Traces:
 
     def check(self, window: Window) -> None:
         """InputError where nothing lies in the window that was asked for."""
-        if window != ALWAYS and not any(f["waits"] + f["calls"] for f in self.files):
-            raise nothing_inside(window)
+        if window == ALWAYS or any(file["waits"] + file["calls"] for file in self.files):
+            return
+        ends = [f"--since {window.since}"] * (window.since is not None)
+        ends += [f"--until {window.until}"] * (window.until is not None)
+        raise SelectionEmpty(
+            f"no wait and no call of the traces ends there: {' '.join(ends)}",
+            "without these, --by second shows when they are",
+        )
 
     def waits(self) -> int:
         """The number of lines in all files."""
@@ -193,7 +198,10 @@ def open_reader(
 
 
 def _windows_us(paths: Sequence[Path], lenient: bool, window: Window) -> list[tuple[int, int]]:
-    """The window by each file's clock, for which the files are read once more."""
+    """The window on the clock of each file's ``tim``, for which the files are read once more.
+
+    InputError where its ends are no times.
+    """
     if STDIN in paths:
         raise OptionConflict(
             "--since and --until: standard input cannot be read twice", "give a file"
@@ -201,33 +209,16 @@ def _windows_us(paths: Sequence[Path], lenient: bool, window: Window) -> list[tu
     reader = _core.TraceReader([str(path) for path in paths], lenient=lenient)
     with ReadFailures():
         _, facts = run_interruptibly(lambda: reader.profile([]), reader.cancel)
-    return windows_us(paths, facts["files"], window)
-
-
-def windows_us(
-    paths: Sequence[Path], files: Sequence[Mapping[str, Any]], window: Window
-) -> list[tuple[int, int]]:
-    """The ends for each file on the clock of its ``tim``. InputError where they are no times."""
-    sessions = [session for file in files for session in file["sessions"]]
+    sessions = [session for file in facts["files"] for session in file["sessions"]]
     firsts = [s["first_tim_us"] for s in sessions if s["first_tim_us"] is not None]
     first_us = min(firsts, default=0)
     windows = []
-    for path, file in zip(paths, files, strict=True):
+    for path, file in zip(paths, facts["files"], strict=True):
         more_us = file["local_less_tim_us"]
         pair = (("since", window.since), ("until", window.until))
         low, high = (_tim_us(option, text, path, first_us, more_us) for option, text in pair)
         windows.append((_ENDS_US[0] if low is None else low, _ENDS_US[1] if high is None else high))
     return windows
-
-
-def nothing_inside(window: Window) -> InputError:
-    """The error where no line lies in it."""
-    ends = [f"--since {window.since}"] * (window.since is not None)
-    ends += [f"--until {window.until}"] * (window.until is not None)
-    return SelectionEmpty(
-        f"no wait and no call of the traces ends there: {' '.join(ends)}",
-        "without these, --by second shows when they are",
-    )
 
 
 def _tim_us(
@@ -276,39 +267,28 @@ def spool_traces(
     """
 
     def spool(kept: list[Path]) -> Read:
-        return _spool(kept, folder, columns, lenient, on_progress, window)
+        reader, watch = open_reader(kept, lenient, on_progress, window)
+        writers: dict[str, _core.ParquetWriter] = {}
+
+        def take(*tables: _core.Table) -> None:
+            for name, table in zip(TABLES, tables, strict=True):
+                if name not in writers:
+                    writers[name] = _core.ParquetWriter(folder / f"{name}.parquet", table)
+                writers[name].write(table)
+
+        try:
+            with ReadFailures():
+                facts = run_interruptibly(
+                    lambda: reader.rows(take, columns=columns), reader.cancel, watch
+                )
+        finally:
+            for writer in writers.values():
+                writer.close()
+        return [], facts
 
     traces = read_once(paths, spool)
     traces.check(window)
     return traces
-
-
-def _spool(
-    paths: Sequence[Path],
-    folder: Path,
-    columns: Sequence[tuple[str, str]] | None,
-    lenient: bool,
-    on_progress: Progress | None,
-    window: Window,
-) -> Read:
-    reader, watch = open_reader(paths, lenient, on_progress, window)
-    writers: dict[str, _core.ParquetWriter] = {}
-
-    def take(*tables: _core.Table) -> None:
-        for name, table in zip(TABLES, tables, strict=True):
-            if name not in writers:
-                writers[name] = _core.ParquetWriter(folder / f"{name}.parquet", table)
-            writers[name].write(table)
-
-    try:
-        with ReadFailures():
-            facts = run_interruptibly(
-                lambda: reader.rows(take, columns=columns), reader.cancel, watch
-            )
-    finally:
-        for writer in writers.values():
-            writer.close()
-    return [], facts
 
 
 #: The capture of such a recording: what a database wrote down itself.

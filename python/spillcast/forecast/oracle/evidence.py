@@ -50,6 +50,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.recording.spill import sequential_share
+from spillcast.storage import Storage
 from spillcast.tables import Table
 
 #: STAT lines stand at the end of a trace, which is read once more for them; not of a larger one.
@@ -115,6 +116,17 @@ class AshEvidence:
     statements: frozenset[str] = frozenset()
     #: What was read, where it was not put together from sums.
     samples: Table | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """The other storage: traces taken there, its figures, a latency for all, or a gain."""
+
+    name: str
+    traces: TraceEvidence | None = None
+    latency_s: float | None = None
+    factor: float | None = None
+    storage: Storage | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

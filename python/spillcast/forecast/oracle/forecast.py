@@ -3,20 +3,29 @@
     T_B = T_A + sum over boosted events of time_e * (1 / g_e - 1) + N * (r_B - r_A)
     g_e = L_A / (L_B * b_A / b_B)
 
-Outside their waits N boosted operations take r_A today and r_B on the target: rest.py. time_e
+Outside their waits N boosted operations take r_A today and r_B on the target: parts.py. time_e
 comes from ASH (share times elapsed) or from a trace that covers the run; L and b, mean latency and
 blocks per operation, from short traces on either storage. ``method="seed"`` takes the gain of the
 largest event for all, does not match sizes and keeps the time outside, as the post that started
 this did.
 """
 
-from collections.abc import Sequence
+import glob
+from collections.abc import Sequence, Set
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.errors import OptionInvalid, Refusal
+from spillcast.errors import (
+    InputError,
+    OptionInvalid,
+    Refusal,
+    TargetInvalid,
+    TargetUnsuited,
+)
+from spillcast.evidence.open import find_evidence, traces_below
 from spillcast.evidence.oracle.collected import BlockSize, TempOnFlash
 from spillcast.forecast.assumptions import AMPLIFIED, FLASH_S, NEW_SHARE, SERVED, TRACE_REST_SPREAD
 from spillcast.forecast.interval import DRAWS, check_elapsed, too_wide
@@ -24,20 +33,45 @@ from spillcast.forecast.oracle.evidence import (
     AshEvidence,
     EventLatency,
     OracleEvidence,
+    Target,
     TraceEvidence,
+    read_traces,
+    statements_of,
 )
-from spillcast.forecast.oracle.parts import Part, Target, parts_of
-from spillcast.forecast.oracle.rest import TargetRest, latency_error, target_rest
+from spillcast.forecast.oracle.parts import (
+    Part,
+    TargetRest,
+    latency_error,
+    parts_of,
+    target_rest,
+)
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.forecast.warnings import about_measuring, about_provenance
+from spillcast.recording.event_names import TEMP_EVENTS
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import resampled_means
 from spillcast.storage import Storage
 from spillcast.storage.source import ASSUMED
-from spillcast.units import format_bytes, format_count, format_duration
+from spillcast.storage.target import check_word, is_place, resolve_storage
+from spillcast.text import shell_word
+from spillcast.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    parse_factor,
+    parse_latency_s,
+)
 
 Array = NDArray[np.float64]
+#: Statements that an error names.
+_NAMED = 3
+FORMS = "a trace taken there, latency:150us, factor:60, catalogue:NAME or a storage.json"
+#: The hint for a target that Oracle's evidence cannot be compared with.
+_ASK = (
+    "trace the query for a minute with temp on the other storage, or give latency:150us, "
+    "catalogue:NAME or a storage.json"
+)
 
 
 def forecast_events(
@@ -302,3 +336,115 @@ def _new_events(target: TraceEvidence, recorded: TraceEvidence | None) -> list[W
         for name, event in sorted(target.events.items())
         if name not in recorded.events and not event.idle and event.total_s > NEW_SHARE * waits_s
     ]
+
+
+def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: Question) -> Target:
+    """The target that a storage is, or that a word names. InputError where it names none."""
+    if isinstance(target, Storage):
+        return Target(target.name, storage=target)
+    text = str(target)
+    check_word(text, "--to")
+    place = is_place(Path(target))
+    if text == "tmpfs" or text.startswith("cache:") or (place and not traces_below(Path(target))):
+        return Target(text, storage=_probed(text, evidence, question))
+    if not place:
+        return resolve_target(text, lenient=question.lenient)
+    temp_events = question.temp_events or TEMP_EVENTS
+    paths = traces_of_same_work(
+        Path(target), evidence.statements, temp_events, lenient=question.lenient
+    )
+    traces = read_traces(paths, lenient=question.lenient)
+    return Target(f"{target} ({traces.name})", traces=traces)
+
+
+def resolve_target(text: str, *, lenient: bool = False) -> Target:
+    """The target that a word names: a latency, a gain, a storage or traces, but no directory.
+
+    InputError where it names none.
+    """
+    check_word(text, "--to")
+    kind, colon, value = text.partition(":")
+    if colon and kind == "latency":
+        latency_s = parse_latency_s(value, f"--to {text}")
+        if latency_s == 0:
+            raise TargetInvalid(
+                f"--to {text}: every operation takes a time", "for example latency:10us"
+            )
+        return Target(text, latency_s=latency_s)
+    if colon and kind == "factor":
+        return Target(text, factor=parse_factor(text, value))
+    if (colon and kind == "catalogue") or (text.endswith(".json") and Path(text).is_file()):
+        storage = resolve_storage(text)
+        return Target(storage.name, storage=storage)
+    if text != "-" and not (Path(text).exists() or glob.glob(text)):
+        resolve_storage(text, f"--to {text}", FORMS)
+    evidence = find_evidence([text])
+    if not evidence.traces:
+        raise TargetUnsuited(
+            f"--to {text}: a baseline of traces or ASH is compared with traces", _ASK
+        )
+    traces = read_traces(evidence.traces, lenient=lenient)
+    return Target(traces.name, traces=traces)
+
+
+def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
+    """What the reads and writes of the traces take on the target that ``text`` names.
+
+    InputError without traces, and where these name no temp file. Refusal where the temp files would
+    not fit into memory.
+    """
+    from spillcast.evidence.oracle.trace import recording_of_traces
+    from spillcast.storage.target import resolve
+
+    if not evidence.paths:
+        raise TargetUnsuited(
+            f"--to {text}: ASH samples cannot be replayed",
+            "add a trace of at least a minute of the query, or give latency:150us, catalogue:NAME "
+            "or a storage.json",
+        )
+    recording = recording_of_traces(evidence.paths, evidence.block.bytes, lenient=question.lenient)
+    with question.watch(text) as show:
+        return resolve(text, recording, budget=question.probe_budget, on_progress=show)
+
+
+def traces_of_same_work(
+    folder: Path, statements: Set[str], temp_events: str, *, lenient: bool = False
+) -> list[Path]:
+    """Those in which one of ``statements`` waits for events like ``temp_events``.
+
+    A directory of traces holds those of everybody. InputError where none is of the same work, or
+    where the baseline does not say which statement it is of.
+    """
+    target = f"--to {folder}"
+    probe = f"spillcast probe {shell_word(folder)} --grid -o there.json, then --to there.json"
+    paths = traces_below(folder)
+    if not paths:
+        raise TargetUnsuited(
+            f"{target}: traces and ASH are not replayed on a directory, and this one holds no "
+            "trace of the query",
+            f"probe it: {probe}",
+        )
+    if not statements:
+        raise TargetUnsuited(
+            f"{target}: the baseline does not name its statement, and of {len(paths):,} traces "
+            "below the directory it is unknown which are of the same statement",
+            f"give its traces instead of the directory, or probe it: {probe}",
+        )
+    same = [path for path in paths if statements & _statements_in(path, temp_events, lenient)]
+    if not same:
+        named = sorted(statements)[:_NAMED]
+        more = ", ..." if len(statements) > _NAMED else ""
+        raise TargetUnsuited(
+            f"{target}: of {len(paths):,} traces below it none has waits for '{temp_events}' of "
+            f"the same statement ({', '.join(named)}{more})",
+            f"trace the query for a minute with temp there, or probe the directory: {probe}",
+        )
+    return same
+
+
+def _statements_in(path: Path, temp_events: str, lenient: bool) -> Set[str]:
+    """None of them in a file that is no trace of waits."""
+    try:
+        return statements_of([path], temp_events, lenient=lenient)
+    except InputError:
+        return frozenset()

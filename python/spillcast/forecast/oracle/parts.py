@@ -1,104 +1,42 @@
-"""The events that change on another storage: their time today, and their gain."""
+"""What changes on another storage: the boosted events with their gain, and the time outside them.
 
-import glob
-from collections.abc import Set
+A thread that waited long finds its caches cold, and what it does until the next wait takes longer.
+Two traces tell how much, where they are of the same work; elsewhere it is kept, with a spread.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from math import expm1, hypot, log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.calibrated import calibrated
 from spillcast.errors import (
     EvidenceIncomplete,
     FiguresMissing,
-    InputError,
     NotSpilled,
-    TargetInvalid,
-    TargetUnsuited,
 )
-from spillcast.evidence.open import find_evidence, traces_below
+from spillcast.forecast.assumptions import SAME_WORK, WHOLE
+from spillcast.forecast.cpu import MIN_ERROR
+from spillcast.forecast.interval import DRAWS
 from spillcast.forecast.oracle.evidence import (
     EventLatency,
     OracleEvidence,
+    Target,
     TraceEvidence,
     matching,
-    read_traces,
-    statements_of,
 )
 from spillcast.forecast.question import Question
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.storage import Storage
 from spillcast.storage.model import Model
-from spillcast.storage.target import check_word, is_place, resolve_storage
-from spillcast.text import shell_word
-from spillcast.units import parse_factor, parse_latency_s
 
-#: Statements that an error names.
-_NAMED = 3
-FORMS = "a trace taken there, latency:150us, factor:60, catalogue:NAME or a storage.json"
-#: The hint for a target that Oracle's evidence cannot be compared with.
-_ASK = (
-    "trace the query for a minute with temp on the other storage, or give latency:150us, "
-    "catalogue:NAME or a storage.json"
-)
-
-
-@dataclass(frozen=True)
-class Target:
-    """The other storage: traces taken there, its figures, a latency for all, or a gain."""
-
-    name: str
-    traces: TraceEvidence | None = None
-    latency_s: float | None = None
-    factor: float | None = None
-    storage: Storage | None = None
-
-
-def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: Question) -> Target:
-    """The target that a storage is, or that a word names. InputError where it names none."""
-    if isinstance(target, Storage):
-        return Target(target.name, storage=target)
-    text = str(target)
-    check_word(text, "--to")
-    place = is_place(Path(target))
-    if text == "tmpfs" or text.startswith("cache:") or (place and not traces_below(Path(target))):
-        return Target(text, storage=_probed(text, evidence, question))
-    if not place:
-        return resolve_target(text, lenient=question.lenient)
-    temp_events = question.temp_events or TEMP_EVENTS
-    paths = traces_of_same_work(
-        Path(target), evidence.statements, temp_events, lenient=question.lenient
-    )
-    traces = read_traces(paths, lenient=question.lenient)
-    return Target(f"{target} ({traces.name})", traces=traces)
-
-
-def resolve_target(text: str, *, lenient: bool = False) -> Target:
-    """The target that a word names: a latency, a gain, a storage or traces, but no directory.
-
-    InputError where it names none.
-    """
-    check_word(text, "--to")
-    kind, colon, value = text.partition(":")
-    if colon and kind == "latency":
-        latency_s = parse_latency_s(value, f"--to {text}")
-        if latency_s == 0:
-            raise TargetInvalid(
-                f"--to {text}: every operation takes a time", "for example latency:10us"
-            )
-        return Target(text, latency_s=latency_s)
-    if colon and kind == "factor":
-        return Target(text, factor=parse_factor(text, value))
-    if (colon and kind == "catalogue") or (text.endswith(".json") and Path(text).is_file()):
-        storage = resolve_storage(text)
-        return Target(storage.name, storage=storage)
-    if text != "-" and not (Path(text).exists() or glob.glob(text)):
-        resolve_storage(text, f"--to {text}", FORMS)
-    evidence = find_evidence([text])
-    if not evidence.traces:
-        raise TargetUnsuited(
-            f"--to {text}: a baseline of traces or ASH is compared with traces", _ASK
-        )
-    traces = read_traces(evidence.traces, lenient=lenient)
-    return Target(traces.name, traces=traces)
+Array = NDArray[np.float64]
+#: A trace is cut into so many blocks of seconds, to see how much they differ; fewer seconds tell
+#: nothing, for waits that began in one block and ended in the next blur them.
+BLOCKS = 8
 
 
 @dataclass(frozen=True)
@@ -239,64 +177,195 @@ def _described(storage: Storage, baseline: EventBaseline, evidence: OracleEviden
     return Part(baseline, None, float(baseline.latency_s * sum(sizes.values()) / target_s))
 
 
-def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
-    """What the reads and writes of the traces take on the target that ``text`` names.
+@dataclass(frozen=True)
+class TargetRest:
+    """How the time outside the boosted waits changes on the target."""
 
-    InputError without traces, and where these name no temp file. Refusal where the temp files would
-    not fit into memory.
+    #: Seconds of it today that belong to boosted operations; the rest is the same on the target.
+    near_s: float
+    #: Logarithm of these seconds on the target over today.
+    log_ratio: float
+    #: Standard deviation of that either way.
+    spread: float
+    #: How far it may besides go the way the waits go: below 0 where they get shorter.
+    toward: float
+    #: Why the target's trace tells nothing of it.
+    kept: str | None = None
+    #: Where operations on the target move another number of blocks: how much less and more the
+    #: logarithm is, if the time goes with the blocks and if it goes with the operations.
+    by_size: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def change_s(self) -> float:
+        """Seconds more on the target; below 0 where it takes less."""
+        return self.near_s * expm1(self.log_ratio)
+
+    def drawn_s(self, draws: np.random.Generator) -> Array:
+        """``change_s`` in which what is not known varies."""
+        either_way = draws.normal(0, self.spread, DRAWS)
+        sideways = self.toward * np.abs(draws.normal(0, 1, DRAWS))
+        if any(self.by_size):
+            sideways = sideways + draws.uniform(*self.by_size, DRAWS)
+        drawn: Array = self.near_s * np.expm1(self.log_ratio + either_way + sideways)
+        return drawn
+
+
+@dataclass(frozen=True)
+class _Outside:
+    """What one trace says of the time outside its waits."""
+
+    #: Boosted operations, in those of the baseline's size, and seconds outside for each of those
+    #: that there are.
+    count: float
+    per_operation_s: float
+    #: Logarithm of how many there are for each of the baseline's size.
+    log_smaller: float
+    #: Relative error of the latter, as far as the trace's own parts tell.
+    scatter: float
+    #: How often each kind of wait and call came for each operation.
+    kinds: dict[str, float]
+
+
+def window_error(level: Sequence[float], count: float, total: float) -> float:
+    """Relative error of a mean of ``count`` operations, for the mean of all ``total`` of a run.
+
+    ``level`` is what of it is left however many they are, and the error of a single one.
     """
-    from spillcast.evidence.oracle.trace import recording_of_traces
-    from spillcast.storage.target import resolve
+    unseen = max(0.0, 1.0 - count / total)
+    return max(MIN_ERROR, hypot(level[0], level[1] / sqrt(count)) * sqrt(unseen))
 
-    if not evidence.paths:
-        raise TargetUnsuited(
-            f"--to {text}: ASH samples cannot be replayed",
-            "add a trace of at least a minute of the query, or give latency:150us, catalogue:NAME "
-            "or a storage.json",
+
+def latency_error(count: float, total: float) -> float:
+    """That of a mean latency, which is of few long waits and many short ones."""
+    return window_error(calibrated().oracle_latency_error, count, total)
+
+
+def target_rest(
+    target: Target,
+    evidence: OracleEvidence,
+    parts: Sequence[Part],
+    elapsed_s: float,
+    *,
+    enabled: bool = True,
+) -> TargetRest:
+    """The change by traces on both storages; without these, or disabled, none, with a spread."""
+    measured = calibrated()
+    boosted_s = sum(part.baseline.time_s for part in parts)
+    rest_s = max(elapsed_s - boosted_s, 0.0)
+    count = sum(part.baseline.time_s / part.baseline.latency_s for part in parts)
+    gain = boosted_s / sum(part.baseline.time_s / part.gain for part in parts)
+    source_rest = _outside(evidence.traces, {part.baseline.event: 1.0 for part in parts})
+    per_operation_s = (
+        source_rest.per_operation_s if source_rest is not None else measured.oracle_rest_s
+    )
+    near_s = min(rest_s, count * per_operation_s)
+    moves = measured.oracle_rest_moves * log(gain)
+    kept = TargetRest(near_s, 0.0, measured.oracle_rest_spread, -moves)
+    if target.traces is None or not enabled:
+        return kept
+    sizes = {part.baseline.event: part.size_ratio for part in parts}
+    target_rest = _outside(target.traces, sizes)
+    why = _why_not(target, source_rest, target_rest)
+    if source_rest is None or target_rest is None or why is not None:
+        return TargetRest(near_s, 0.0, measured.oracle_rest_spread, -moves, why)
+    covers = evidence.ash is None and source_rest.count >= WHOLE * count
+    level = measured.oracle_rest_error
+    error = hypot(
+        MIN_ERROR
+        if covers
+        else hypot(window_error(level, source_rest.count, count), source_rest.scatter),
+        hypot(window_error(level, target_rest.count, count), target_rest.scatter),
+    )
+    # As sure as it is, beside what is likely without: that little changes.
+    likely = hypot(measured.oracle_rest_spread, moves)
+    weight = likely**2 / (likely**2 + error**2)
+    # The blocks are as many on either side, and so is the work on them. Where sizes differ, traces
+    # cannot tell what is of a block and what of an operation: only the change that both imply is
+    # sure.
+    by_operation = log(target_rest.per_operation_s / source_rest.per_operation_s)
+    low, high = sorted((by_operation, by_operation + target_rest.log_smaller))
+    ratio = min(max(0.0, low), high)
+    by_size = weight * (low - ratio), weight * (high - ratio)
+    return TargetRest(near_s, weight * ratio, error * weight**0.5, 0.0, by_size=by_size)
+
+
+def _why_not(
+    target: Target, source_rest: _Outside | None, target_rest: _Outside | None
+) -> str | None:
+    """Why two traces do not tell how the time outside changes; None where they do."""
+    if source_rest is None:
+        return "no trace of whole sessions on the current storage shows it per operation"
+    if target_rest is None:
+        return f"{target.name} does not show it per operation"
+    alike = _alike(source_rest.kinds, target_rest.kinds)
+    if alike < SAME_WORK:
+        return (
+            f"what is done per operation here and on {target.name} is {alike:.0%} alike: other "
+            "phases of the query"
         )
-    recording = recording_of_traces(evidence.paths, evidence.block.bytes, lenient=question.lenient)
-    with question.watch(text) as show:
-        return resolve(text, recording, budget=question.probe_budget, on_progress=show)
+    return None
 
 
-def traces_of_same_work(
-    folder: Path, statements: Set[str], temp_events: str, *, lenient: bool = False
-) -> list[Path]:
-    """Those in which one of ``statements`` waits for events like ``temp_events``.
+def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _Outside | None:
+    """What a trace says; ``sizes`` are blocks of an operation today over the target, by event.
 
-    A directory of traces holds those of everybody. InputError where none is of the same work, or
-    where the baseline does not say which statement it is of.
+    None where its time is not that of whole sessions, or waits leave none.
     """
-    target = f"--to {folder}"
-    probe = f"spillcast probe {shell_word(folder)} --grid -o there.json, then --to there.json"
-    paths = traces_below(folder)
-    if not paths:
-        raise TargetUnsuited(
-            f"{target}: traces and ASH are not replayed on a directory, and this one holds no "
-            "trace of the query",
-            f"probe it: {probe}",
-        )
-    if not statements:
-        raise TargetUnsuited(
-            f"{target}: the baseline does not name its statement, and of {len(paths):,} traces "
-            "below the directory it is unknown which are of the same statement",
-            f"give its traces instead of the directory, or probe it: {probe}",
-        )
-    same = [path for path in paths if statements & _statements_in(path, temp_events, lenient)]
-    if not same:
-        named = sorted(statements)[:_NAMED]
-        more = ", ..." if len(statements) > _NAMED else ""
-        raise TargetUnsuited(
-            f"{target}: of {len(paths):,} traces below it none has waits for '{temp_events}' of "
-            f"the same statement ({', '.join(named)}{more})",
-            f"trace the query for a minute with temp there, or probe the directory: {probe}",
-        )
-    return same
+    if trace is None or trace.calls is None:
+        return None
+    counts = {name: seen.count for name, seen in trace.events.items()}
+    boosted = {name: counts[name] / sizes[name] for name in sizes if name in counts}
+    waited_s = sum(s.total_s for name, s in trace.events.items() if name in sizes or s.idle)
+    count = sum(boosted.values())
+    outside_s = trace.sessions_s - waited_s
+    if count <= 0 or outside_s <= 0:
+        return None
+    others = {n: s.count for n, s in trace.events.items() if n not in sizes and not s.idle}
+    kinds = {name: n / count for name, n in {**others, **trace.calls, **boosted}.items()}
+    operations = sum(counts[name] for name in boosted)
+    per_operation_s, log_smaller = outside_s / operations, log(operations / count)
+    return _Outside(count, per_operation_s, log_smaller, _scatter(trace, sizes), kinds)
 
 
-def _statements_in(path: Path, temp_events: str, lenient: bool) -> Set[str]:
-    """None of them in a file that is no trace of waits."""
-    try:
-        return statements_of([path], temp_events, lenient=lenient)
-    except InputError:
-        return frozenset()
+def _alike(source_shares: dict[str, float], target_shares: dict[str, float]) -> float:
+    """What two have in common, over all that either has."""
+    names = source_shares.keys() | target_shares.keys()
+    pairs = [(source_shares.get(name, 0.0), target_shares.get(name, 0.0)) for name in names]
+    return sum(map(min, pairs)) / sum(map(max, pairs))
+
+
+def _scatter(trace: TraceEvidence, sizes: dict[str, float]) -> float:
+    """Relative standard error of the time outside per operation, from blocks of seconds.
+
+    Zero where it is not known: of several sessions or pieces, and of a trace of few seconds.
+    """
+    first, last = _span(trace)
+    # The first and last second are there in part.
+    length = (last - first - 1) // BLOCKS
+    in_turn = last - first > 1.05 * trace.elapsed_s + 1
+    if length < 1 or in_turn or trace.sessions_s > 1.05 * trace.elapsed_s:
+        return 0.0
+    outside_s, count = np.full(BLOCKS, float(length)), np.zeros(BLOCKS)
+    for name, seen in trace.events.items():
+        if not (name in sizes or seen.idle):
+            continue
+        block = (seen.seconds - first - 1) // length
+        inside = (block >= 0) & (block < BLOCKS)
+        times = seen.stretches[inside].prod(axis=1)
+        outside_s -= np.bincount(block[inside], times, BLOCKS)
+        if name in sizes:
+            count += np.bincount(block[inside], seen.stretches[inside, 0], BLOCKS)
+    mean_s = outside_s.sum() / count.sum() if count.sum() else 0.0
+    if mean_s <= 0:
+        return 0.0
+    # Of a ratio of sums: blocks with more operations weigh more.
+    off = (outside_s - mean_s * count) / (mean_s * count.mean())
+    return float(off.std(ddof=1) / BLOCKS**0.5)
+
+
+def _span(trace: TraceEvidence) -> tuple[int, int]:
+    """The first and last second that hold anything."""
+    seconds = [seen.seconds for seen in trace.events.values() if len(seen.seconds)]
+    if not seconds:
+        return 0, 0
+    return int(min(times[0] for times in seconds)), int(max(times[-1] for times in seconds))
