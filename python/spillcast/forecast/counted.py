@@ -18,7 +18,6 @@ from spillcast.evidence.counts import (
 from spillcast.forecast.load import Load, latencies, operations
 from spillcast.forecast.threads.cpus import Cpus
 from spillcast.forecast.threads.overlap import RecordedThreads
-from spillcast.forecast.work_memory.advice import plan_spills_of
 from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload, cpu_between_s
 from spillcast.recording.event_names import OPS
 from spillcast.recording.thread_trace import NONE, ThreadTrace
@@ -50,7 +49,11 @@ def _workload(counts: Counts) -> Workload:
         raise EvidenceContradictory(
             f"{counts.path}: an elapsed time of 0 leaves nothing to forecast"
         )
-    calibration, time = counts.calibration, counts.time_bounds
+    calibration, time, plan = counts.calibration, counts.time_bounds, None
+    if counts.engine.document is not None:
+        from spillcast.forecast.work_memory.spills import plan_spills_of
+
+        plan = plan_spills_of(counts)
     return Workload(
         name=counts.path.name,
         elapsed_s=counts.elapsed_s,
@@ -80,7 +83,7 @@ def _workload(counts: Counts) -> Workload:
         ),
         statement=counts.of_statement,
         subject=counts.subject,
-        plan=plan_spills_of(counts),
+        plan=plan,
     )
 
 

@@ -178,8 +178,10 @@ class Projector:
     def _unprojected(self, target: str, confidence: float) -> Forecast:
         """The fields of a forecast that do not depend on the target."""
         workload, baseline = self.workload, self.baseline
-        remaining = workload.remaining
         recorded_s = workload.elapsed_s if workload.part is None and workload.is_part else None
+        to_come = workload.min_remaining
+        if workload.remaining is not None:
+            to_come = workload.remaining.summary(workload.unused_hints)
         return Forecast(
             target=target,
             baseline_s=workload.total_s,
@@ -193,7 +195,7 @@ class Projector:
             part=workload.part,
             recorded_s=recorded_s,
             subject=workload.subject,
-            to_come=workload.min_remaining if remaining is None else remaining.summary(),
+            to_come=to_come,
             warm=_warm(baseline, None),
             spill_spread=workload.spill_spread,
         )

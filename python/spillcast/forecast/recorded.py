@@ -1,31 +1,27 @@
 """A recording -> a workload. A forecast reads no file of the recording after this."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import EvidenceContradictory, QueryEnded
-from spillcast.evidence.counts import Counts
 from spillcast.forecast.assumptions import BUSY_MAX, SHARE_REPORTED, SHORTER, UNREAD, WHOLE
-from spillcast.forecast.cpu import FormerRun, spinning_s, weight_of_waits
+from spillcast.forecast.cpu import FormerRun, spinning_s
 from spillcast.forecast.duckdb import compression
 from spillcast.forecast.interval import check_elapsed
-from spillcast.forecast.load import Load, moved_bytes, operations
+from spillcast.forecast.load import Load, moved_bytes
+from spillcast.forecast.previous_runs import former_runs, spill_spread
 from spillcast.forecast.question import Question
 from spillcast.forecast.recorded_io import (
     quota_exceeded,
     recorded_cpus,
     recorded_io,
-    temp_load,
 )
-from spillcast.forecast.remaining import Extrapolation
 from spillcast.forecast.result import Forecast
-from spillcast.forecast.spill_spread import spill_spread
 from spillcast.forecast.threads.overlap import RecordedThreads
 from spillcast.forecast.threads.page_cache import memory_ns
-from spillcast.forecast.work_memory.advice import plan_spills
 from spillcast.forecast.workload import CpuTime, Quality, WaitSample, Workload, cpu_between_s
 from spillcast.recording import Recording
 from spillcast.recording.completeness import (
@@ -82,8 +78,11 @@ def workload_of_recording(recording: Recording, question: Question | None = None
             f"{recording.path}: an elapsed time of 0 leaves nothing to forecast"
         )
     cpu, threads = cpu_time(recording, rehearsed=rehearsed), io.threads
+    remaining = lower = spread = None
     if went_on(meta):
-        by_hints, spread = hints.extrapolate(recording, threads, elapsed_s), None
+        extrapolation = hints.extrapolate(recording, threads, elapsed_s)
+        remaining, lower = extrapolation.work, extrapolation.lower
+        unused = extrapolation.unused
     else:
         if options := hints.of_remaining:
             raise QueryEnded(
@@ -91,12 +90,16 @@ def workload_of_recording(recording: Recording, question: Question | None = None
                 f"leave {options} out",
             )
         others, unused = hints.runs_of(recording) if hints.history else ((), ())
-        by_hints = Extrapolation(unused=unused)
         spread = spill_spread(recording, others)
         cpu, threads = _with_former_runs(cpu, threads, former_runs(others, recording), loads)
-    if (remaining := by_hints.work) is not None:
+    if remaining is not None:
         loads = remaining.loads(loads)
-        total_s, part = elapsed_s or remaining.whole_s(loads), None
+        total_s, part = elapsed_s or remaining.total_s(loads), None
+    plan = None
+    if meta.engine.plan_file is not None:
+        from spillcast.forecast.work_memory.spills import plan_spills
+
+        plan = plan_spills(recording)
     is_part = recording.elapsed_s < WHOLE * total_s
     kind = _kind(recording, io.loads, is_part)
     if remaining is not None:
@@ -112,9 +115,9 @@ def workload_of_recording(recording: Recording, question: Question | None = None
         recorded_threads=threads,
         part=part,
         remaining=remaining,
-        unused_hints=by_hints.unused,
+        unused_hints=unused,
         spill_spread=spread,
-        min_remaining=by_hints.lower,
+        min_remaining=lower,
         io_ns_by_stretch=_io_ns_by_stretch(recording) if is_part else None,
         cpu=cpu,
         changes=io.changes,
@@ -127,7 +130,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
         quality=_quality(recording),
         compression=compression(recording, loads),
         statement=meta.of_statement,
-        plan=plan_spills(recording),
+        plan=plan,
     )
     if (sample := recording.sample) is None:
         return workload
@@ -151,36 +154,6 @@ def _with_former_runs(
     spun_s = spinning_s(former, cpu, loads, threads.simulation.cores_per_thread)
     shorter = threads.with_spinning(spun_s) if spun_s else None
     return (cpu, threads) if shorter is None else (replace(cpu, spun_s=spun_s), shorter)
-
-
-#: Runs that differ by more of their temp operations did other work.
-SAME_OPERATIONS = 0.2
-#: Waits of two runs whose mean weights differ by less tell nothing: 0.5 is 1 and 1.7 ms.
-WEIGHT_MIN = 0.5
-
-
-def former_runs(runs: Iterable[Recording | Counts], recording: Recording) -> list[FormerRun]:
-    """The recordings of former runs that show the cost of a recording's waits in CPU time.
-
-    Those are runs of about as many temp operations, with notably different latencies.
-    """
-    former, recorded = list[FormerRun](), temp_load(recording)
-    count = operations(recorded)
-    for run in runs:
-        if not isinstance(run, Recording) or run.meta.cpu_s is None:
-            continue
-        loads = temp_load(run)
-        if abs(operations(loads) - count) > SAME_OPERATIONS * count:
-            continue
-        wait_s = {}
-        for op in {load.op for load in loads}:
-            of_op = [load for load in loads if load.op == op]
-            wait_s[op] = sum(load.total_s for load in of_op) / operations(of_op)
-        candidate = FormerRun(run.meta.cpu_s, wait_s)
-        weight = weight_of_waits(recorded, candidate.latencies(recorded))
-        if abs(weight - weight_of_waits(recorded)) >= WEIGHT_MIN * count:
-            former.append(candidate)
-    return former
 
 
 def _of_part(workload: Workload, part: Recording) -> Workload:

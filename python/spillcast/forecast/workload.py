@@ -15,7 +15,7 @@ from spillcast.evidence.counts import Unknown
 from spillcast.forecast.load import Load
 from spillcast.forecast.result import Remaining, SpillSpread
 from spillcast.forecast.threads.overlap import RecordedThreads, Threads
-from spillcast.forecast.work_memory import Spill
+from spillcast.forecast.work_memory import PlanSpills
 from spillcast.recording.calibration import WaitCost
 from spillcast.recording.capture import Unseen
 from spillcast.recording.completeness import Check, Part
@@ -144,16 +144,6 @@ class WaitSample:
     rows: int
     of_rows: int
     slices: int
-
-
-@dataclass(frozen=True)
-class PlanSpills:
-    """The plan nodes that spill, their work memory, and the memory available on the machine."""
-
-    spills: Sequence[Spill]
-    #: None if unknown.
-    current_bytes: int | None
-    available_bytes: int | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

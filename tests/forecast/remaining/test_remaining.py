@@ -15,7 +15,7 @@ from spillcast.forecast import forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.forecast.recorded_io import recorded_threads
-from spillcast.forecast.remaining import RemainingWorkHints, UserEstimate
+from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.verdict import verdict
 from spillcast.recording import Recording
@@ -142,11 +142,11 @@ def test_what_a_scan_feeds_comes_as_fast_as_it_did(tmp_path):
 
 @pytest.mark.parametrize(
     ("told", "whole"),
-    [(UserEstimate(progress=0.25), 1600), (UserEstimate(written_bytes=800.0 * BLOCK), 1600)],
+    [({"progress": 0.25}, 1600), ({"written_bytes": 800.0 * BLOCK}, 1600)],
 )
 def test_what_the_user_knows(written, told, whole):
     """All that is written is read once, and a read takes as long as a write on this storage."""
-    said = forecast(written, SAME, known=RemainingWorkHints(told))
+    said = forecast(written, SAME, known=RemainingWorkHints(**told))
     assert said.forecast_s == pytest.approx(whole * STEP_S, rel=0.15)
     assert said.interval_s[0] < whole * STEP_S < said.interval_s[1]
     assert "unread" in {warning.code for warning in said.warnings}
@@ -155,7 +155,7 @@ def test_what_the_user_knows(written, told, whole):
 def test_reads_to_come_of_two_threads_overlap_as_their_writes_did(tmp_path):
     """3200 operations, two at once: 1600 times 4 ms here, 2 ms where storage takes none."""
     part = recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(800)], threads=2)
-    whole = RemainingWorkHints(UserEstimate(written_bytes=1600.0 * BLOCK))
+    whole = RemainingWorkHints(written_bytes=1600.0 * BLOCK)
     fast = storage({("read", BLOCK): 1000, ("write", BLOCK): 1000})
     for target, steps in ((SAME, 1600), (fast, 800)):
         # Also where its interval is too wide for an answer.
@@ -230,7 +230,7 @@ def test_a_run_of_something_else_is_said_and_not_used(tmp_path, text, memory, wh
         engine=engine,
         ended_by="end",
     )
-    history = RemainingWorkHints(UserEstimate(progress=0.5), history=[former.path])
+    history = RemainingWorkHints(progress=0.5, history=[former.path])
     said = forecast(part, SAME, known=history)
     [unused] = [one.message for one in said.warnings if one.code == "not-used"]
     assert unused.startswith("not used: former.spill: ")
@@ -289,8 +289,8 @@ def test_a_hash_aggregate_writes_a_block_twice_and_reads_it_once(tmp_path, writt
     path.write_text(json.dumps(whole))
     question = Question(known=RemainingWorkHints(history=[path]))
     coming = workload_of_recording(written, question).remaining
-    assert coming.whole_bytes("write") == pytest.approx(800 * BLOCK, rel=0.15)
-    assert coming.whole_bytes("read") == pytest.approx(400 * BLOCK, rel=0.15)
+    assert coming.total_bytes("write") == pytest.approx(800 * BLOCK, rel=0.15)
+    assert coming.total_bytes("read") == pytest.approx(400 * BLOCK, rel=0.15)
 
 
 def test_what_a_process_has_written_is_surer_than_its_plan(tmp_path):
@@ -326,7 +326,7 @@ def test_a_session_that_writes_more_than_its_plan_has_set_less_work_memory(writt
     coming = workload_of_recording(written).remaining
     assert coming.sources["written"] == "the plan, which was not run"
     both = (60_000 * 30 + 38_000 * 70) / BLOCK
-    assert coming.whole_bytes("write") == pytest.approx(both * BLOCK, rel=0.15)
+    assert coming.total_bytes("write") == pytest.approx(both * BLOCK, rel=0.15)
 
 
 def test_of_a_process_what_it_had_written_is_known(tmp_path):
@@ -337,9 +337,7 @@ def test_of_a_process_what_it_had_written_is_known(tmp_path):
         temp_before=[SizedFile(FILE, 600 * BLOCK)],
         before=DoneBefore(2.4, 2.4, 600 * BLOCK, 0, 600 * BLOCK),
     )
-    said = forecast(
-        part, SAME, known=RemainingWorkHints(UserEstimate(written_bytes=1000.0 * BLOCK))
-    )
+    said = forecast(part, SAME, known=RemainingWorkHints(written_bytes=1000.0 * BLOCK))
     assert said.baseline_s == pytest.approx(2000 * STEP_S, rel=0.1)
 
 
@@ -412,9 +410,9 @@ def former(tmp_path):
 @pytest.mark.parametrize(
     ("elapsed_s", "told", "runs", "source"),
     [
-        (None, UserEstimate(progress=1.0), 1, "--progress"),
-        (4.0, UserEstimate(), 1, "--elapsed"),
-        (8.0, UserEstimate(written_bytes=100_000 * BLOCK), 0, "--elapsed"),
+        (None, {"progress": 1.0}, 1, "--progress"),
+        (4.0, {}, 1, "--elapsed"),
+        (8.0, {"written_bytes": 100_000 * BLOCK}, 0, "--elapsed"),
     ],
 )
 def test_a_time_too_short_for_what_else_is_told_is_said_and_not_mixed(
@@ -423,7 +421,7 @@ def test_a_time_too_short_for_what_else_is_told_is_said_and_not_mixed(
     """What was seen goes at 2 ms of each 4 ms: storage of no latency leaves about half."""
     part = recorded(tmp_path / "part.spill", [(op, FILE, n) for n in range(400)
                                               for op in ("write", "read")])  # fmt: skip
-    known = RemainingWorkHints(told, [former] * runs)
+    known = RemainingWorkHints(**told, history=[former] * runs)
     said = forecast(part, SAME, elapsed_s=elapsed_s, known=known)
     [unused] = [one.message for one in said.warnings if one.code == "not-used"]
     assert f"not used: {source}: " in unused
@@ -452,7 +450,7 @@ def test_a_query_that_went_on_takes_no_less_than_was_recorded(written):
 def test_what_needs_single_waits_is_said_to_be_unused_without_them(written):
     raw = replace(written.meta.raw, slices_of_all=True, slices_s=[(0.0, 1.6)])
     written.meta = replace(written.meta, raw=raw)
-    said = forecast(written, SAME, known=RemainingWorkHints(UserEstimate(progress=0.5)))
+    said = forecast(written, SAME, known=RemainingWorkHints(progress=0.5))
     assert any("--progress: needs the single waits" in one.message for one in said.warnings)
 
 

@@ -9,7 +9,7 @@ from evidence import storage
 from harness import spillcast
 from spillcast.errors import QueryEnded
 from spillcast.forecast import forecast
-from spillcast.forecast.remaining import RemainingWorkHints, UserEstimate
+from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.recording.meta import Memory, ObservedEngine
 
 SLOW = storage({("read", BLOCK): 10_000_000, ("write", BLOCK): 10_000_000})
@@ -81,7 +81,7 @@ def test_a_run_of_another_query_measures_nothing(tmp_path):
 def test_of_an_entire_run_no_progress_is_taken(tmp_path):
     made = run(tmp_path / "run.spill")
     with pytest.raises(QueryEnded):
-        forecast(made, SLOW, known=RemainingWorkHints(UserEstimate(progress=0.5)))
+        forecast(made, SLOW, known=RemainingWorkHints(progress=0.5))
 
 
 def test_details_and_the_document_name_it(tmp_path):

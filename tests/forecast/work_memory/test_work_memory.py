@@ -22,8 +22,8 @@ from spillcast.forecast.work_memory import (
     sort_passes,
     state_with,
 )
-from spillcast.forecast.work_memory.advice import NOW, memory_cells, size_of_setting
-from spillcast.forecast.work_memory.spills import spills_of
+from spillcast.forecast.work_memory.advice import NOW, memory_cells
+from spillcast.forecast.work_memory.spills import size_of_setting, spills_of
 from spillcast.recording.meta import CpuCache, Machine, ObservedEngine, Temp
 from spillcast.report.forecast import forecast_page
 from spillcast.storage.target import resolve

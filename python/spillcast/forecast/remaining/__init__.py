@@ -1,116 +1,155 @@
-"""The rest of a query that was recorded in part: hints of the user, and the sources of estimates.
+"""The rest of a query that was recorded in part: hints of the user, and an estimate by each source.
 
-Most queries are recorded entirely, so the sources are imported only for those that were not.
+Most queries are recorded entirely, so ``progress`` and ``model`` are imported only for those that
+were not.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from math import exp, hypot, log
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from spillcast.errors import EvidenceUnknown, InputError, OptionInvalid, Refusal
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
-from spillcast.forecast.result import Remaining
+from spillcast.forecast.counted import loads_of
+from spillcast.forecast.interval import NINE_IN_TEN
+from spillcast.forecast.load import moved_bytes
+from spillcast.forecast.previous_runs import (
+    Plan,
+    previous_calls,
+    query_text,
+    read_run_or_plan,
+    reason_against,
+    relative_spread,
+)
+from spillcast.forecast.recorded_io import recorded_threads, temp_load
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.completeness import went_on
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
-from spillcast.units import parse_bytes
+from spillcast.units import format_bytes, format_duration, parse_bytes
 
 if TYPE_CHECKING:
-    from spillcast.forecast.remaining.estimate import Estimate
-    from spillcast.forecast.remaining.model import RemainingWork
+    from spillcast.forecast.remaining.model import Extrapolation
     from spillcast.forecast.remaining.progress import Progress
     from spillcast.forecast.threads.overlap import RecordedThreads
 
-#: As FORMAT JSON gives it.
-Plan = dict[str, object]
+Array = NDArray[np.float64]
+#: Of the entire query: bytes written to and read from temp files, time outside temp I/O, elapsed
+#: time. ``writes`` are the bytes that remain to be written.
+Quantity = Literal["written", "read", "rest", "elapsed", "writes"]
+#: Sources of estimates, in words.
+ELAPSED, FILES_SOURCE, PLAN_SOURCE, HISTORY_SOURCE, CALLS_SOURCE = (
+    "--elapsed",
+    "files written and not yet read",
+    "the plan, which was not run",
+    "a previous run",
+    "previous calls, by pg_stat_statements",
+)
+#: Least standard deviation of the logarithm of an estimate.
+MIN_SPREAD = 0.01
+#: If 0 is the most likely value: standard deviations above which a draw is larger.
+LIKELY = 0.5
 
 
 @dataclass(frozen=True)
-class UserEstimate:
-    """Figures of the entire query that the user gives; None for others."""
+class Estimate:
+    """A quantity of the entire query on the recorded storage, with a 90 % interval."""
 
-    elapsed_s: float | None = None
-    progress: float | None = None
-    written_bytes: float | None = None
+    quantity: Quantity
+    low: float
+    centre: float
+    high: float
+    source: str
 
+    @classmethod
+    def around(
+        cls,
+        quantity: Quantity,
+        centre: float,
+        spread: float,
+        source: str,
+        above: float | None = None,
+    ) -> "Estimate":
+        """An estimate from the standard deviation of its logarithm, ``above`` if not symmetric."""
+        low = centre * exp(-NINE_IN_TEN * spread)
+        high = centre * exp(NINE_IN_TEN * (spread if above is None else above))
+        return cls(quantity, low, centre, high, source)
 
-@dataclass(frozen=True)
-class Extrapolation:
-    """The entire query by all sources; ``work`` is None without an estimate of it."""
+    @property
+    def spreads(self) -> tuple[float, float]:
+        """Standard deviations of the logarithm, below and above."""
+        below = log(self.centre / self.low) / NINE_IN_TEN if self.low > 0 else 1.0
+        above = log(self.high / self.centre) / NINE_IN_TEN
+        return max(below, MIN_SPREAD), max(above, MIN_SPREAD)
 
-    work: "RemainingWork | None" = None
-    #: Hints that are not used, and why.
-    unused: Sequence[str] = ()
-    #: Lower bound of what remains, if there is no ``work``.
-    lower: Remaining | None = None
+    @property
+    def spread(self) -> float:
+        """Root mean square of both."""
+        return hypot(*self.spreads) / 2**0.5
+
+    def drawn(self, normal: Array) -> Array:
+        """Draws, from draws of a standard normal."""
+        if not self.centre:
+            # 0 is the most likely value.
+            beyond = np.maximum(normal - LIKELY, 0.0) / (NINE_IN_TEN - LIKELY)
+            return np.asarray(self.high * beyond)
+        below, above = self.spreads
+        draws: Array = self.centre * np.exp(np.where(normal < 0, below, above) * normal)
+        return draws
 
 
 @dataclass(frozen=True)
 class RemainingWorkHints:
     """What is known about a query that was recorded in part, besides its recording.
 
-    ``history`` are files: a previous run, or a plan that was not run. ``without`` names kinds of
-    sources, for experiments that measure what each brings.
+    ``progress`` is the share done by the recording's end, and ``written_bytes`` are those of the
+    entire query. ``history`` are files: a previous run, or a plan that was not run. ``without``
+    names kinds of sources, for experiments that measure what each brings.
     """
 
-    user: UserEstimate = UserEstimate()
+    progress: float | None = None
+    written_bytes: float | None = None
     history: Sequence[Path] = ()
     without: Collection[str] = ()
 
     @property
     def options(self) -> str:
         """The options that gave the hints; empty for none."""
-        named = {
+        given = {
             "--history": self.history,
-            "--progress": self.user.progress,
-            "--written": self.user.written_bytes,
+            "--progress": self.progress,
+            "--written": self.written_bytes,
         }
-        return " and ".join(name for name, value in named.items() if value)
+        return " and ".join(name for name, value in given.items() if value)
 
     @property
     def of_remaining(self) -> str:
         """The options that do not apply to an entire recording; other runs of the query do."""
-        only_runs = self.user == UserEstimate() and len(self._runs) == len(self.history)
-        return "" if only_runs else self.options
+        only_runs = self.progress is None and self.written_bytes is None
+        return "" if only_runs and len(self._runs) == len(self.history) else self.options
+
+    @cached_property
+    def _files(self) -> list[tuple[Path, Plan | Recording | Counts]]:
+        return [(path, read_run_or_plan(path)) for path in self.history]
+
+    @property
+    def _runs(self) -> list[Recording | Counts]:
+        contents = (content for _, content in self._files)
+        return [content for content in contents if isinstance(content, Recording | Counts)]
 
     def runs_of(self, recording: Recording) -> tuple[Sequence[Recording | Counts], Sequence[str]]:
         """The given runs that are of a recording's query, and why others are not."""
-        from spillcast.forecast.remaining.sources import reason_against
-
         reasons = [(run, reason_against(run, recording)) for run in self._runs]
         unused = [f"{run.path.name}: {reason}" for run, reason in reasons if reason is not None]
         return [run for run, reason in reasons if reason is None], unused
-
-    def extrapolate(
-        self, recording: Recording, threads: "RecordedThreads", elapsed_s: float | None = None
-    ) -> Extrapolation:
-        """The entire query; ``elapsed_s`` is its elapsed time if known.
-
-        InputError for a figure of the user that contradicts the recording.
-        """
-        from spillcast.forecast.remaining.model import extrapolate, lower_bound
-        from spillcast.forecast.remaining.progress import progress_of
-
-        progress = progress_of(recording, threads)
-        if progress is None:
-            reason = "needs the single waits of the recording, and they were not kept"
-            return Extrapolation(unused=[f"{self.options}: {reason}"] if self.options else [])
-        estimates, unused = list["Estimate"](), list[str]()
-        for kind, name, result in self._sources(recording, progress, elapsed_s):
-            if kind in self.without:
-                continue
-            if isinstance(result, str):
-                unused.append(f"{name}: {result}")
-            else:
-                estimates += result
-        work = extrapolate(progress, estimates, unused)
-        if isinstance(work, str):
-            unused += [work] if work else []
-            return Extrapolation(None, unused, lower_bound(progress))
-        return Extrapolation(work, work.unused)
 
     def instead_of(self, recording: Recording) -> Recording | Counts | None:
         """A previous run to forecast, if the recorded part has no temp I/O.
@@ -120,54 +159,58 @@ class RemainingWorkHints:
         """
         if recording.meta.temp.operations or not went_on(recording.meta):
             return None
-        from spillcast.forecast.remaining.sources import reason_against, same_text
-
-        same = [run for run in self._runs if same_text(run, recording)]
-        if not self._runs and isinstance(calls := _previous_calls(recording), Counts):
+        text = query_text(recording.engine)
+        same = [run for run in self._runs if text and text == query_text(run.engine)]
+        if not self._runs and isinstance(calls := previous_calls(recording), Counts):
             same = [calls]
         return next((run for run in same if reason_against(run, recording) is None), None)
 
-    @cached_property
-    def _files(self) -> list[tuple[Path, Plan | Recording | Counts]]:
-        """The files of ``history`` with their contents."""
-        return [(path, _read(path)) for path in self.history]
+    def extrapolate(
+        self, recording: Recording, threads: "RecordedThreads", elapsed_s: float | None = None
+    ) -> "Extrapolation":
+        """The entire query by all sources; ``elapsed_s`` is its elapsed time if known.
 
-    @property
-    def _runs(self) -> list[Recording | Counts]:
-        contents = (content for _, content in self._files)
-        return [content for content in contents if isinstance(content, Recording | Counts)]
+        InputError for a figure of the user that contradicts the recording.
+        """
+        from spillcast.forecast.remaining.model import Extrapolation, extrapolate
+        from spillcast.forecast.remaining.progress import progress_of
+
+        progress = progress_of(recording, threads)
+        if progress is None:
+            reason = "needs the single waits of the recording, and they were not kept"
+            return Extrapolation(unused=[f"{self.options}: {reason}"] if self.options else [])
+        estimates, unused = list[Estimate](), list[str]()
+        for kind, name, result in self._sources(recording, progress, elapsed_s):
+            if kind in self.without:
+                continue
+            if isinstance(result, str):
+                unused.append(f"{name}: {result}")
+            else:
+                estimates += result
+        return extrapolate(progress, estimates, unused)
 
     def _sources(
         self, recording: Recording, progress: "Progress", elapsed_s: float | None
-    ) -> "Iterator[tuple[str, str, Sequence[Estimate] | str]]":
+    ) -> Iterator[tuple[str, str, Sequence[Estimate] | str]]:
         """Sources by kind and file, with their estimates, or the reason why they are not used."""
-        from spillcast.forecast.remaining import planned, sources
-
-        user = replace(self.user, elapsed_s=elapsed_s)
-        yield "user", "", sources.estimate_from_user(user, progress)
-        yield "spill", "", sources.estimate_from_files(progress)
-        yield "input", "", sources.estimate_from_scan(recording, progress)
+        yield "user", "", _estimates_of_user(self, elapsed_s, progress)
+        yield "spill", "", _estimates_by_files(progress)
+        yield "input", "", _estimates_by_scan(recording, progress)
         path, document = recording.path / ESTIMATE_FILE, recording.documents.get(ESTIMATE_FILE)
-        files = [*self._files, *([(path, _read(path))] if path.is_file() else [])]
+        files = [*self._files, *([(path, read_run_or_plan(path))] if path.is_file() else [])]
         # During a recording nothing is on disk yet.
         files += [(path, document)] if isinstance(document, dict) else []
         for path, content in files:
             if isinstance(content, Recording | Counts):
-                run = sources.estimate_from_history(content, recording, progress)
-                yield "history", path.name, run
+                yield "history", path.name, _estimates_by_run(content, recording, progress)
                 continue
+            settings, in_recording = recording.meta.engine.settings, path.parent == recording.path
             with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
-                plan = planned.estimate_from_plan(
-                    content,
-                    recording.meta.engine.settings,
-                    progress,
-                    in_recording=path.parent == recording.path,
-                )
-            yield "plan", path.name, plan
-        calls = None if self._runs else _previous_calls(recording)
+                planned = _estimates_by_plan(content, settings, progress, in_recording=in_recording)
+            yield "plan", path.name, planned
+        calls = None if self._runs else previous_calls(recording)
         if isinstance(calls, Counts):
-            calls_estimates = sources.estimate_from_history(calls, recording, progress)
-            yield "history", FORMER_FILE, calls_estimates
+            yield "history", FORMER_FILE, _estimates_by_run(calls, recording, progress)
         elif calls is not None:
             yield "history", FORMER_FILE, calls
 
@@ -179,11 +222,11 @@ def hints_of(
     history: Sequence[Path], progress: str | None = None, written: str | None = None
 ) -> RemainingWorkHints:
     """The hints given by options. InputError for invalid ones."""
-    user = UserEstimate(
-        progress=None if progress is None else parse_progress(progress),
-        written_bytes=None if written is None else float(parse_bytes(written, "--written")),
+    return RemainingWorkHints(
+        None if progress is None else parse_progress(progress),
+        None if written is None else float(parse_bytes(written, "--written")),
+        history,
     )
-    return RemainingWorkHints(user, history)
 
 
 def parse_progress(text: str) -> float:
@@ -201,48 +244,226 @@ def parse_progress(text: str) -> float:
     return share
 
 
-def _previous_calls(recording: Recording) -> Counts | str | None:
-    """The mean of earlier calls of the statement, kept in the recording; or why it is not used."""
-    from spillcast.evidence.postgres.statements import Row, chosen, counts_of_row, merged, read_rows
+#: Standard deviations of the logarithm of what a user states; a share is rounded, and of work
+#: rather than of time.
+USER_ELAPSED_SPREAD, USER_WRITTEN_SPREAD, PROGRESS_SPREAD = 0.02, 0.05, 0.15
 
-    path, kept = recording.path / FORMER_FILE, recording.documents.get(FORMER_FILE)
-    try:
-        if isinstance(kept, list):
-            rows = merged([Row.of(row) for row in kept])
-        elif path.is_file():
-            rows = read_rows(path)
-        else:
-            return None
-        # The kept row has no text, and the recording knows the processes.
-        row = replace(
-            chosen(path, rows, None),
-            query=recording.meta.engine.query,
-            looks=recording.samples.num_rows,
-            workers_seen=len(recording.meta.server.workers) if recording.meta.server else 0,
+
+def _estimates_of_user(
+    hints: RemainingWorkHints, elapsed_s: float | None, progress: "Progress"
+) -> list[Estimate]:
+    """OptionInvalid for what the recording contradicts."""
+    estimates = []
+    if elapsed_s is not None:
+        estimates.append(Estimate.around("elapsed", elapsed_s, USER_ELAPSED_SPREAD, ELAPSED))
+    if hints.progress is not None:
+        spread = PROGRESS_SPREAD * (1 - hints.progress) + USER_ELAPSED_SPREAD
+        total_s = progress.done_s / hints.progress
+        estimates.append(Estimate.around("elapsed", total_s, spread, "--progress"))
+    if (written := hints.written_bytes) is not None:
+        if written < (done := progress.bytes["write"]):
+            raise OptionInvalid(
+                f"--written {format_bytes(written)}: {format_bytes(done)} were written "
+                "while it was recorded",
+                "it is what the whole query writes to temp files",
+            )
+        estimates.append(Estimate.around("written", written, USER_WRITTEN_SPREAD, "--written"))
+    return estimates
+
+
+#: Of what was written, the share that may come after writing has ended: another part of the query
+#: may spill.
+FILES_MORE = 0.3
+#: Of what was written, the share that must be unread for the rest to be its reading.
+MIN_UNREAD = 0.02
+#: A query that drains its files writes again what it has read, or what does not fit while it reads:
+#: from, about and to this multiple of what lies unread.
+REWRITTEN = (0.06, 0.5, 2.5)
+
+
+def _estimates_by_files(progress: "Progress") -> list[Estimate]:
+    """The bytes to be written yet; nothing bounds them while writing goes on at its full rate."""
+    written, unread = progress.done("write"), progress.unread
+    if not written or unread.upper < MIN_UNREAD * written or progress.writes_at_full_rate:
+        return []
+    if "write" not in progress.recent_ops:
+        return [Estimate("writes", 0.0, 0.0, FILES_MORE * written, FILES_SOURCE)]
+    if "read" not in progress.recent_ops:
+        return []
+    lower, middle, upper = (share * unread.middle for share in REWRITTEN)
+    return [Estimate("writes", lower, middle, upper, FILES_SOURCE)]
+
+
+#: A scan that moved less than this share of its table shows no rate.
+MIN_MOVED = 0.02
+#: A file with fewer bytes read is no input.
+MIN_INPUT_BYTES = 1 << 20
+#: Spread of the logarithm of what is left, for rows of a scan are not alike; what may be written
+#: after this scan, over all that is written until then.
+SCAN_SPREAD, SCAN_AGAIN = 0.2, 2.5
+#: The end of a scan is not seen to the last block.
+MIN_LEFT = 0.01
+#: The share of reads that may lie by this share behind the scan.
+BEHIND = 0.1
+#: Reads beyond this share of a file show nothing, for a scan may need its last blocks all the time;
+#: nor do fewer reads than this.
+ENDS, MIN_READS = 0.95, 4
+#: PostgreSQL's segments of one table.
+_SEGMENT = re.compile(r"\.(\d+)$")
+_SEGMENT_BYTES = 1 << 30
+
+
+def _estimates_by_scan(recording: Recording, progress: "Progress") -> list[Estimate]:
+    """The bytes to be written yet, where a scan goes on that feeds a spill."""
+    if "write" not in progress.recent_ops or not progress.bytes["write"]:
+        return []
+    scans = _scans(recording, progress.ahead_s)
+    file, begin, end = max(scans, key=lambda scan: scan[2] - scan[1], default=("", 0.0, 0.0))
+    if end - begin < MIN_MOVED:
+        return []
+    rate = progress.bytes["write"] / (end - begin)
+    left = rate * max(1 - end, MIN_LEFT)
+    # What was spilled may be written again, and another scan may follow.
+    upper = left + SCAN_AGAIN * (progress.done("write") + left)
+    lower, source = left * exp(-NINE_IN_TEN * SCAN_SPREAD), f"the scan of {file}, {end:.0%} done"
+    return [Estimate("writes", lower, left, upper, source)]
+
+
+def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, float]]:
+    """Tables that are read in order: the file, and the shares at which the scan began and ended.
+
+    Only reads after some time count, and only files of a known size.
+    """
+    waits = recording.waits
+    known = waits["offset"].is_valid() & waits["file"].is_valid()
+    later = waits["start_ns"].values >= round(after_s * 1e9)
+    rows = waits.filter(known & later & waits["op"].equals("read") & ~waits["temp"].values)
+    names = rows["file"].to_numpy()
+    offset, size = rows["offset"].values, rows["bytes"].filled(0)
+    #: By table: where each of its files begins, and the size of all.
+    begins, sizes = dict[str, dict[str, int]](), dict[str, int]()
+    for file in recording.meta.inputs:
+        match = _SEGMENT.search(file.file)
+        table = file.file[: match.start()] if match else file.file
+        begin = int(match[1]) * _SEGMENT_BYTES if match else 0
+        begins.setdefault(table, {})[file.file] = begin
+        sizes[table] = sizes.get(table, 0) + file.bytes
+    for table, parts in begins.items():
+        which = np.array([name in parts for name in names], dtype=bool)
+        if int(size[which].sum()) < MIN_INPUT_BYTES or not sizes[table]:
+            continue
+        begin_bytes = np.array([parts[name] for name in names[which]], dtype=np.int64)
+        share = (begin_bytes + offset[which] + size[which]) / sizes[table]
+        share = share[share < ENDS]
+        tops = np.maximum.accumulate(share)
+        in_order = len(share) >= MIN_READS and (share < tops - BEHIND).mean() <= BEHIND
+        if in_order:
+            first = float(np.median(share[: max(len(share) // 10, 1)]))
+            yield os.path.basename(table), first, float(tops[-1])
+
+
+#: Standard deviation of the logarithm of the bytes: rows and widths are estimates, and each join
+#: below multiplies them by another.
+PLAN_SPREAD = 0.3
+#: A session may have set its work memory to this share of what is seen from outside.
+MAX_LESS = 64
+#: Hash aggregates write partitions again that are too large still, an unknown number of times.
+AGGREGATED = 0.5
+#: A query that wrote this multiple of its plan's bytes is another one, or has other settings.
+PLAN_MORE = 1.3
+
+
+def _estimates_by_plan(
+    document: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    progress: "Progress",
+    *,
+    in_recording: bool,
+) -> list[Estimate] | str:
+    """Bytes of the entire query by a plan of EXPLAIN, or why it is not used.
+
+    ``settings`` are those of the session where the plan names none; a plan that is kept
+    ``in_recording`` is of the session's own text.
+    """
+    from spillcast.forecast.work_memory.spills import planned_bytes
+
+    planned, less = planned_bytes(document, settings), 1
+    seen, done = progress.bytes["write"], progress.done("write")
+    # It does spill: the session has set less work memory by itself, which nobody else sees.
+    while in_recording and planned.written <= seen / PLAN_MORE and less < MAX_LESS:
+        less *= 2
+        planned = planned_bytes(document, settings, less)
+    if not planned.written:
+        return "by its estimates nothing spills, whatever the work memory"
+    if planned.written * PLAN_MORE < seen:
+        return (
+            f"by its estimates {format_bytes(planned.written)} are written in all, and "
+            f"{format_bytes(seen)} were already"
         )
-        return counts_of_row(path, row, timed=False)
-    except (InputError, Refusal) as error:
-        return error.message.removeprefix(f"{path}: ")
+    # Where more was written than the plan has, its rows were too few by an unknown factor.
+    written = max(planned.written, done * 1.02)
+    sure = written > done * 1.02 and less == 1
+    spread = PLAN_SPREAD * (1 + planned.joins) ** 0.5 * (1 if sure else 2)
+    above = spread + AGGREGATED * planned.aggregated / planned.written
+    read = written * planned.read / planned.written
+    return [
+        Estimate.around("written", written, spread, PLAN_SOURCE, above),
+        Estimate.around("read", read, spread, PLAN_SOURCE, above),
+    ]
 
 
-def _read(path: Path) -> Plan | Recording | Counts:
-    """The content of a file: a plan without counts, or a previous run."""
-    from spillcast.evidence.open import find_evidence
-    from spillcast.evidence.postgres.document import read_documents
-    from spillcast.evidence.postgres.plan import read_plan
-    from spillcast.evidence.postgres.statements import read_statements
+#: Standard deviations of the logarithm by which runs of a query differ: in what they spill (at
+#: least), in the time outside temp I/O, and in it where not all temp I/O was timed.
+HISTORY_COUNTS_SPREAD, HISTORY_REST_SPREAD, UNTIMED_SPREAD = 0.03, 0.15, 0.3
+#: Calls of a statement have other constants, and so other amounts; one call shows not by how much.
+CALLS_SPREAD = 0.3
+#: A previous run that spilled less than this share of what was seen, or took less than this share
+#: of the time outside temp I/O, was of another query.
+HISTORY_LESS, HISTORY_LESS_REST = 0.9, 0.5
 
-    kind = find_evidence([path]).only_kind()
-    if kind == "recordings":
-        return Recording.open(path)
-    if kind == "plans":
-        [document, *others] = read_documents(path)
-        if others or "Actual Loops" in document["Plan"] or "Execution Time" in document:
-            return read_plan(path, timed=False)
-        return document
-    if kind == "statements":
-        return read_statements(path, timed=False)
-    raise EvidenceUnknown(
-        f"--history {path}: neither a recording, a plan nor a row of pg_stat_statements",
-        "give an earlier run of the same query",
-    )
+
+def _estimates_by_run(
+    run: Recording | Counts, recording: Recording, progress: "Progress"
+) -> list[Estimate] | str:
+    """Figures of the entire query by a previous run, or why it is not used."""
+    if (reason := reason_against(run, recording)) is not None:
+        return reason
+    if isinstance(run, Counts):
+        loads, of_waits, calls = loads_of(run), 1 / run.processes, _calls_spread(run)
+        counts_spread = HISTORY_COUNTS_SPREAD
+    else:
+        loads, calls = temp_load(run), None
+        of_waits = recorded_threads(run).simulation.of_waits
+        counts_spread = max(HISTORY_COUNTS_SPREAD, relative_spread(run) or 0.0)
+    source = HISTORY_SOURCE if calls is None else CALLS_SOURCE
+    written, read = moved_bytes(loads, "write"), moved_bytes(loads, "read")
+    if written < HISTORY_LESS * progress.bytes["write"]:
+        wrote, seen = format_bytes(written), format_bytes(progress.bytes["write"])
+        return f"it wrote {wrote} in all, this one {seen} while it was recorded"
+    io_s = sum(load.total_s for load in loads)
+    rest_s = run.elapsed_s - of_waits * io_s
+    if io_s and rest_s < HISTORY_LESS_REST * progress.rest_s:
+        took, seen = format_duration(max(rest_s, 0.0)), format_duration(progress.rest_s)
+        return f"it took {took} outside temp I/O in all, this one {seen} while it was recorded"
+    figures: list[tuple[Quantity, float, float]] = [
+        ("written", written, counts_spread),
+        ("read", read, counts_spread),
+        ("rest", rest_s, HISTORY_REST_SPREAD)
+        if io_s
+        else ("elapsed", run.elapsed_s, UNTIMED_SPREAD),
+    ]
+    return [
+        Estimate.around(quantity, centre, hypot(spread, calls or 0.0), source)
+        for quantity, centre, spread in figures
+        if centre > 0
+    ]
+
+
+def _calls_spread(calls: Counts) -> float | None:
+    """How far calls are from their mean, by so many of them; None of a single run."""
+    statement = calls.statement
+    if statement is None or statement.spread is None:
+        return None
+    others = max(statement.calls - 1, 0)
+    variance = others * statement.spread**2 + CALLS_SPREAD**2
+    return float((variance / (others + 1)) ** 0.5)

@@ -2,17 +2,17 @@
 
 At the end of the recording a query has written and read some bytes: those within the recording are
 known, those before it follow from the sizes of its files, from what the kernel counted and from
-the time (`progress`). Still to come are
+the time (`progress`). What remains are
 
 - writes: what a source of the entire query leaves over the bytes done, or else what the files
   themselves show, and
 - reads: what lies unread in files, and what is still to be written.
 
-Each byte to come takes the time that a byte of its op took in the recording, in the operation and
-beside it; the time beside it grows on as it grew within the recording. The elapsed time is the sum
-of these and of the time done. All of it is drawn with the errors of each figure. Where the elapsed
+Each remaining byte takes the time that a byte of its op took in the recording, in the operation and
+beside it; the time beside it grows as it grew within the recording. The elapsed time is the sum of
+these and of the time done. All of it is drawn with the errors of each figure. Where the elapsed
 time itself is given, draws that agree with it are picked, so that it also decides how many bytes
-are to come. Where nothing bounds the writes to come there is only a lower bound: no more of them.
+remain. Where nothing bounds the remaining writes there is only a lower bound: no more of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,16 +24,11 @@ from numpy.typing import NDArray
 
 from spillcast.forecast.interval import DRAWS
 from spillcast.forecast.load import Load
-from spillcast.forecast.remaining.estimate import (
-    ELAPSED,
-    FILES_SOURCE,
-    Estimate,
-    Quantity,
-    pooled_by_quantity,
-)
-from spillcast.forecast.remaining.progress import Array, Progress, Rate
+from spillcast.forecast.remaining import ELAPSED, FILES_SOURCE, Array, Estimate, Quantity
+from spillcast.forecast.remaining.progress import Progress, Rate
 from spillcast.forecast.result import Remaining, RemainingQuantity
 from spillcast.recording.event_names import OPS
+from spillcast.stats import inverse_variance
 from spillcast.units import format_duration
 
 #: Operations of the entire query take at most this multiple of the time of those recorded, or its
@@ -49,36 +44,34 @@ class RemainingWork:
     elapsed_s: Array
     #: The time outside temp I/O.
     rest_s: Array
-    #: By op: bytes of the entire query, those of it that are to come, and the time that a byte
-    #: takes; of an op that was not seen it is a guess.
+    #: By op: bytes of the entire query, those of it that remain, and the time that a byte takes,
+    #: which of an unrecorded op is a guess.
     bytes: Mapping[str, Array]
-    coming: Mapping[str, Array]
+    remaining_bytes: Mapping[str, Array]
     io_s_per_byte: Mapping[str, float]
     #: Where ``written``, ``read`` and ``elapsed`` are known from.
     sources: Mapping[str, str]
-    #: What was given and is not used, and why.
-    unused: Sequence[str]
     #: Whether no previous run gave the time outside temp I/O.
     guessed: bool
     #: Whether the elapsed time was given: unrecorded operations take what is left of it.
     timed: bool
 
-    def whole_s(self, loads: Sequence[Load]) -> float:
+    def total_s(self, loads: Sequence[Load]) -> float:
         """Elapsed time of the entire query: what lies outside temp I/O, and its ``loads``."""
         io_s = sum(load.total_s for load in loads) / self.progress.overlap
         return max(float(np.median(self.rest_s)) + io_s, self.progress.done_s)
 
-    def whole_bytes(self, op: str) -> float:
-        """Bytes that it moves."""
+    def total_bytes(self, op: str) -> float:
+        """Bytes that the entire query moves."""
         return float(np.median(self.bytes[op]))
 
     def loads(self, recorded: Sequence[Load]) -> list[Load]:
-        """Those of the entire query, from those recorded; an unseen op is like the other one."""
+        """Those of the entire query, from those recorded; an unrecorded op is like the other."""
         results, overlap = [], self.progress.overlap
         for op in sorted(self.bytes):
             was_seen = op in self.progress.rates
             alike = [load for load in recorded if (load.op == op) == was_seen]
-            times = self.whole_bytes(op) / max(sum(load.bytes for load in alike), 1)
+            times = self.total_bytes(op) / max(sum(load.bytes for load in alike), 1)
             for load in alike:
                 count, size = round(times * load.count), round(times * load.bytes)
                 guessed_s = overlap * size * self.io_s_per_byte[op]
@@ -90,36 +83,36 @@ class RemainingWork:
             left_s = float(np.median(self.elapsed_s)) - float(np.median(self.rest_s))
             slower = min(max(left_s / io_s, 1 / MAX_SLOWER), MAX_SLOWER)
         results = [replace(load, total_s=slower * load.total_s) for load in results]
-        return sorted(results, key=lambda load: (load.op, load.size_class_bytes))
+        return sorted(results, key=lambda load: load.kind)
 
     def factors(self) -> Mapping[str, Array]:
         """By op draws of its bytes over their median."""
-        return {op: drawn / max(self.whole_bytes(op), 1.0) for op, drawn in self.bytes.items()}
+        return {op: drawn / max(self.total_bytes(op), 1.0) for op, drawn in self.bytes.items()}
 
     def rest_off_s(self) -> Array:
         """Draws of the time outside temp I/O, less their median."""
         return self.rest_s - float(np.median(self.rest_s))
 
-    def summary(self) -> Remaining:
-        """What a forecast shows of it."""
-        left_s = np.maximum(self.elapsed_s - self.progress.done_s, 0)
+    def summary(self, unused: Sequence[str]) -> Remaining:
+        """What a forecast shows of it; ``unused`` are the hints that it does not use, and why."""
+
+        def quantity(drawn: Array, source: str) -> RemainingQuantity:
+            low, centre, high = (float(q) for q in np.quantile(drawn, [0.05, 0.5, 0.95]))
+            return RemainingQuantity(low=low, centre=centre, high=high, source=source)
+
+        def quantity_of(op: str, source: str) -> RemainingQuantity:
+            done = float(np.median(self.bytes[op] - self.remaining_bytes[op]))
+            left = quantity(self.remaining_bytes[op], source)
+            return replace(left, done=done, recorded=self.progress.bytes[op])
+
+        done_s = self.progress.done_s
         return Remaining(
-            done_s=self.progress.done_s,
-            reads_bytes=self._left_bytes("read", self.sources["read"]),
-            writes_bytes=self._left_bytes("write", self.sources["written"]),
-            elapsed_s=_quantity(left_s, self.sources["elapsed"]),
-            unused=list(self.unused),
+            done_s=done_s,
+            reads_bytes=quantity_of("read", self.sources["read"]),
+            writes_bytes=quantity_of("write", self.sources["written"]),
+            elapsed_s=quantity(np.maximum(self.elapsed_s - done_s, 0), self.sources["elapsed"]),
+            unused=list(unused),
         )
-
-    def _left_bytes(self, op: str, source: str) -> RemainingQuantity:
-        done = float(np.median(self.bytes[op] - self.coming[op]))
-        recorded = self.progress.bytes[op]
-        return replace(_quantity(self.coming[op], source), done=done, recorded=recorded)
-
-
-def _quantity(drawn: Array, source: str) -> RemainingQuantity:
-    low, centre, high = (float(q) for q in np.quantile(drawn, [0.05, 0.5, 0.95]))
-    return RemainingQuantity(low=low, centre=centre, high=high, source=source)
 
 
 #: Draws before those that agree with the elapsed time are picked out of them.
@@ -127,7 +120,7 @@ CANDIDATES = 10 * DRAWS
 #: Standard deviations of the logarithm. Bytes read over those written: some queries end early, some
 #: read twice.
 READ_SPREAD = 0.08
-#: The time in and beside a byte to come, over that of a recorded one; and of an op that was not
+#: The time in and beside a remaining byte, over that of a recorded one; and of an op that was not
 #: seen, where the other op stands for it.
 IO_SPREAD, REST_SPREAD = 0.08, 0.5
 UNSEEN_IO_SPREAD, UNSEEN_REST_SPREAD = 1.0, 0.7
@@ -143,7 +136,7 @@ AGAIN = 0.5
 #: The time that an unseen op took before the recording follows from the time left, if at least this
 #: share of all writes was done then; it is at most this multiple of the other op's, or its inverse.
 MIN_PASSED, UNLIKE = 0.1, 20.0
-#: The time beside a byte to come is at most this multiple of that in the recording, or its inverse.
+#: The time beside a remaining byte is at most this multiple of a recorded one, or its inverse.
 MAX_GROWTH = 2.0
 #: Share of the elapsed time that may come after the last temp I/O.
 TAIL = 0.03
@@ -153,35 +146,27 @@ MIN_AGREEING = 50
 MAX_LONGER = 2.0
 
 
-def lower_bound(progress: Progress) -> Remaining:
-    """What is at least to come, with no upper end: the reads of what lies unread, and no CPU."""
-    draws = np.random.default_rng(0)
-    done, _ = _moved_bytes(progress, {}, draws)
-    _, io_each_s = _passed(progress, done, draws)
-    low_s = float(np.quantile(progress.unread.lower * io_each_s["read"], 0.05))
+@dataclass(frozen=True)
+class Extrapolation:
+    """The entire query by all sources; ``work`` is None without an estimate of it."""
 
-    def at_least(low: float, **moved: float) -> RemainingQuantity:
-        return RemainingQuantity(low=low, centre=None, high=None, source=FILES_SOURCE, **moved)
+    work: RemainingWork | None = None
+    #: Hints that are not used, and why.
+    unused: Sequence[str] = ()
+    #: Lower bound of what remains, if there is no ``work``.
+    lower: Remaining | None = None
 
-    def bytes_at_least(op: str, low: float) -> RemainingQuantity:
-        return at_least(low, done=float(np.median(done[op])), recorded=progress.bytes[op])
 
-    return Remaining(
-        done_s=progress.done_s,
-        reads_bytes=bytes_at_least("read", progress.unread.lower),
-        writes_bytes=bytes_at_least("write", 0.0),
-        elapsed_s=at_least(low_s),
-        still_writing=progress.writes_at_full_rate,
-    )
+Given = Mapping[Quantity, Estimate]
 
 
 def extrapolate(
     progress: Progress, estimates: Sequence[Estimate], unused: Sequence[str] = ()
-) -> RemainingWork | str:
-    """Why there is none, in words; empty where nothing shows the entire query."""
-    by = pooled_by_quantity(estimates)
+) -> Extrapolation:
+    """The entire query by these estimates; ``unused`` are hints that were not used before."""
+    by = _pooled_by_quantity(estimates)
     if not {"written", "writes", "elapsed"} & by.keys():
-        return ""
+        return Extrapolation(None, unused, _lower_bound(progress))
     draws = np.random.default_rng(0)
     drawn = _drawn(progress, by, draws)
     rest_s, elapsed_s = drawn.rest_s, np.maximum(drawn.rest_s + drawn.io_s, progress.done_s)
@@ -190,11 +175,10 @@ def extrapolate(
         agreeing = _agreeing(elapsed_s, given, draws)
         fits = _with_room(drawn, given, draws) if agreeing is None else agreeing
         if fits is None:
-            reason = _too_short(given, drawn, by)
-            if any(estimate.source == ELAPSED for estimate in estimates):
-                return reason
+            by_user = any(estimate.source == ELAPSED for estimate in estimates)
             others = [estimate for estimate in estimates if estimate.quantity != "elapsed"]
-            return extrapolate(progress, others, [*unused, reason]) or reason
+            reason = _too_short(given, drawn, by)
+            return extrapolate(progress, [] if by_user else others, [*unused, reason])
         picked = fits
         given_s = np.maximum(given.drawn(draws.standard_normal(DRAWS)), progress.done_s)
         if agreeing is not None:
@@ -203,17 +187,62 @@ def extrapolate(
             unused = [*unused, *_longer(given, float(np.median(elapsed_s)), by)]
             rest_s[picked] = np.maximum(given_s - drawn.io_s[picked], drawn.min_rest_s[picked])
         elapsed_s[picked] = given_s
-    return RemainingWork(
+    work = RemainingWork(
         progress=progress,
         elapsed_s=elapsed_s[picked],
         rest_s=rest_s[picked],
-        bytes={op: (drawn.done[op] + drawn.coming[op])[picked] for op in OPS},
-        coming={op: drawn.coming[op][picked] for op in OPS},
+        bytes={op: (drawn.done[op] + drawn.left[op])[picked] for op in OPS},
+        remaining_bytes={op: drawn.left[op][picked] for op in OPS},
         io_s_per_byte=drawn.io_s_per_byte,
         sources=_sources(by),
-        unused=unused,
         guessed="rest" not in by,
         timed="elapsed" in by,
+    )
+    return Extrapolation(work, unused)
+
+
+def _pooled_by_quantity(estimates: Sequence[Estimate]) -> Given:
+    """One estimate for each quantity: the mean of several, weighted by inverse variance.
+
+    If they differ by more than their spreads explain, the spread grows by as much (Birge). An
+    estimate of all bytes written replaces one of the remaining writes by the files, which more
+    writes may follow.
+    """
+    by: dict[Quantity, list[Estimate]] = {}
+    for estimate in estimates:
+        by.setdefault(estimate.quantity, []).append(estimate)
+    if "written" in by:
+        by.pop("writes", None)
+    pooled = dict[Quantity, Estimate]()
+    for quantity, alike in by.items():
+        pooled[quantity] = alike[0]
+        if len(alike) > 1:
+            logs = np.array([log(estimate.centre) for estimate in alike])
+            spreads = np.array([estimate.spread for estimate in alike])
+            weights, spread = inverse_variance(logs, spreads)
+            order = np.argsort(-weights, kind="stable")
+            source = " and ".join(dict.fromkeys(alike[at].source for at in order))
+            pooled[quantity] = Estimate.around(quantity, exp(float(weights @ logs)), spread, source)
+    return pooled
+
+
+def _lower_bound(progress: Progress) -> Remaining:
+    """What remains at least, with no upper end: the reads of what lies unread, and no CPU."""
+    draws = np.random.default_rng(0)
+    done, _ = _moved_bytes(progress, {}, draws)
+    _, io_each_s = _passed(progress, done, draws)
+    low_s = float(np.quantile(progress.unread.lower * io_each_s["read"], 0.05))
+
+    def at_least(low: float, op: str | None = None) -> RemainingQuantity:
+        moved = {"done": float(np.median(done[op])), "recorded": progress.bytes[op]} if op else {}
+        return RemainingQuantity(low=low, centre=None, high=None, source=FILES_SOURCE, **moved)
+
+    return Remaining(
+        done_s=progress.done_s,
+        reads_bytes=at_least(progress.unread.lower, "read"),
+        writes_bytes=at_least(0.0, "write"),
+        elapsed_s=at_least(low_s),
+        still_writing=progress.writes_at_full_rate,
     )
 
 
@@ -221,9 +250,9 @@ def extrapolate(
 class _Drawn:
     """Draws of the entire query, whatever is given of its elapsed time."""
 
-    #: Bytes by op by the recording's end, and to come.
+    #: Bytes by op by the recording's end, and those that remain.
     done: Mapping[str, Array]
-    coming: Mapping[str, Array]
+    left: Mapping[str, Array]
     #: The time outside temp I/O, and in it.
     rest_s: Array
     io_s: Array
@@ -232,22 +261,19 @@ class _Drawn:
     io_s_per_byte: Mapping[str, float]
 
 
-Given = Mapping[Quantity, Estimate]
-
-
 def _drawn(progress: Progress, by: Given, draws: np.random.Generator) -> _Drawn:
-    done, coming = _moved_bytes(progress, by, draws)
+    done, left = _moved_bytes(progress, by, draws)
     passed_s, io_each_s = _passed(progress, done, draws)
-    rest_each_s = _rest_each_s(progress, done, coming, passed_s, draws)
-    io_s = progress.done_s - passed_s + sum(coming[op] * io_each_s[op] for op in OPS)
+    rest_each_s = _rest_each_s(progress, done, left, passed_s, draws)
+    io_s = progress.done_s - passed_s + sum(left[op] * io_each_s[op] for op in OPS)
     tail_s = TAIL * progress.done_s * np.abs(draws.standard_normal(CANDIDATES))
-    rest_s = passed_s + sum(coming[op] * rest_each_s[op] for op in OPS) + tail_s
+    rest_s = passed_s + sum(left[op] * rest_each_s[op] for op in OPS) + tail_s
     if "rest" in by:
         # No less than has passed already.
         rest_s = by["rest"].drawn(draws.standard_normal(CANDIDATES))
         rest_s = passed_s = np.maximum(rest_s, progress.rest_s)
     each_s = {op: float(np.median(io_each_s[op])) for op in OPS}
-    return _Drawn(done, coming, rest_s.copy(), io_s, passed_s, each_s)
+    return _Drawn(done, left, rest_s.copy(), io_s, passed_s, each_s)
 
 
 def _moved_bytes(
@@ -260,7 +286,7 @@ def _moved_bytes(
     earlier = max(progress.done("write") - min_done, 0.0)
     done = min_done + earlier * np.exp(progress.before_error * normal[0])
     given = by.get("written")
-    goes_on = uniform[0] < (1.0 if "write" in progress.doing else _again(given, progress))
+    goes_on = uniform[0] < (1.0 if "write" in progress.recent_ops else _again(given, progress))
     if given is not None:
         total = np.maximum(given.drawn(normal[1]), min_done)
         writes = np.maximum(total - done, 0.0) * goes_on
@@ -339,38 +365,38 @@ def _passed(
 def _rest_each_s(
     progress: Progress,
     done: Mapping[str, Array],
-    coming: Mapping[str, Array],
+    left: Mapping[str, Array],
     rest_s: Array,
     draws: np.random.Generator,
 ) -> Mapping[str, Array]:
-    """By op the time beside a byte to come."""
+    """By op the time beside a remaining byte."""
     spilling_s = np.maximum(rest_s - progress.ahead_s, MIN_REST * rest_s)
     mean_s = spilling_s / np.maximum(done["read"] + done["write"], 1.0)
     each_s = {}
     for op in OPS:
         rate, spread = progress.rates.get(op), REST_SPREAD
         if rate is not None:
-            grown = _growth(rate, coming[op], progress.bytes[op])
+            grown = _growth(rate, left[op], progress.bytes[op])
             each_s[op] = np.maximum(rate.rest_s * grown, MIN_REST * mean_s)
         else:
             # An unseen op has no more beside it than the other one, or than there was in all; but
             # no less than what has passed, spread over all that is written.
             [like], spread = progress.rates.values(), UNSEEN_REST_SPREAD
-            written = np.maximum(done["write"] + coming["write"], 1.0)
+            written = np.maximum(done["write"] + left["write"], 1.0)
             each_s[op] = np.maximum(np.minimum(max(like.rest_s, 0.0), mean_s), rest_s / written)
         each_s[op] = each_s[op] * _off(spread, draws)
     return each_s
 
 
-def _growth(rate: Rate, coming: Array, recorded: float) -> Array:
-    """Mean time beside the bytes to come, over that of the recorded ones.
+def _growth(rate: Rate, left: Array, recorded: float) -> Array:
+    """Mean time beside the remaining bytes, over that of the recorded ones.
 
     The trend within the recording may end with it, go on to the end, or anything between.
     """
     draws = np.random.default_rng(1)
     slope, error = rate.growth
     drawn = slope + error * draws.standard_normal(CANDIDATES)
-    goes_on = draws.uniform(0, 1, CANDIDATES) * coming / max(recorded, 1.0)
+    goes_on = draws.uniform(0, 1, CANDIDATES) * left / max(recorded, 1.0)
     return np.clip(1 + drawn * (1 + goes_on) / 2, 1 / MAX_GROWTH, MAX_GROWTH)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.columns import Column
+from spillcast.forecast.remaining import Array
 from spillcast.forecast.threads.overlap import RecordedThreads
 from spillcast.recording import Recording
 from spillcast.recording.completeness import had_worked
@@ -15,7 +16,6 @@ from spillcast.recording.observed import DoneBefore
 from spillcast.recording.spill import codes
 from spillcast.tables import Table, grouped
 
-Array = NDArray[np.float64]
 #: The last part of a recording, which shows whether its query writes or reads; an op with less than
 #: this share of the bytes moved in it is no phase.
 LATE, MIN_PHASE = 0.2, 0.1
@@ -82,7 +82,7 @@ class Progress:
     #: By op; an op that was not recorded has none.
     rates: Mapping[str, Rate]
     #: Ops in the last part of the recording, or in all of it where that has none.
-    doing: frozenset[str]
+    recent_ops: frozenset[str]
     #: Whether nothing at the end of the recording shows that writing will end.
     writes_at_full_rate: bool
     #: Seconds of latency, of all threads together, for one of elapsed time.
@@ -114,33 +114,46 @@ def progress_of(recording: Recording, threads: RecordedThreads) -> Progress | No
         return None
     rows = _Rows.of(recording, waits, some_missing=some_missing)
     kept = {op: rows.moved(op) for op in OPS}
-    moved = _moved_bytes(recording, kept) if some_missing else kept
+    moved = _all_bytes(recording, kept) if some_missing else kept
     files = unread(recording, {op: moved[op] / max(kept[op], 1.0) for op in OPS})
     fresh = raw.slices_s is None and not files.held_before
     ahead_s = float(rows.start_s.min()) if fresh else 0.0
     overlap = 1 / threads.simulation.of_waits
     if not (rates := rows.rates(overlap, ahead_s)):
         return None
-    before_s = _before_s(recording)
-    counted = _counted_before(recording, before_s)
+    before_s, counted = _before(recording)
     earlier = max(moved["write"] - files.written_since, 0.0)
     before, error = _bytes_before(counted, files, earlier, before_s, rates)
-    recorded_io_s = sum(moved[op] * rate.io_s for op, rate in rates.items())
+    rest_before_s = None
+    if counted is not None and (cpu_s := recording.meta.cpu_s):
+        # As much other waiting beside the CPU time as in the recording.
+        io_s = sum(moved[op] * rate.io_s for op, rate in rates.items())
+        waiting = min(max(recording.elapsed_s - io_s, 0.0) / cpu_s, MAX_WAITING)
+        rest_before_s = min(counted.cpu_s * waiting, before_s)
     late = {op: rows.moved(op, after=1 - LATE) for op in OPS}
     return Progress(
         recorded_s=recording.elapsed_s,
         before_s=before_s,
-        rest_before_s=_rest_before_s(recording, counted, before_s, recorded_io_s),
+        rest_before_s=rest_before_s,
         bytes=moved,
         before=before,
         before_error=error,
         unread=files,
         rates=rates,
-        doing=_phases(late) or _phases(kept),
+        recent_ops=_phases(late) or _phases(kept),
         writes_at_full_rate=_at_full_rate(rows, late),
         overlap=overlap,
         ahead_s=ahead_s,
     )
+
+
+def _all_bytes(recording: Recording, kept: Mapping[str, float]) -> dict[str, float]:
+    """Bytes by op where single waits are kept of some slices alone: each second has them all."""
+    rows = recording.temp_seconds
+    size, op_of = rows["bytes"].values, rows["op"]
+    return {
+        op: max(kept[op], float(size[op_of.equals(op)].sum())) if kept[op] else 0.0 for op in OPS
+    }
 
 
 @dataclass(frozen=True)
@@ -233,44 +246,20 @@ def _at_full_rate(rows: _Rows, late: Mapping[str, float]) -> bool:
     return not slowed and late["write"] >= MIN_WRITES_PER_READ * late["read"]
 
 
-def _moved_bytes(recording: Recording, kept: Mapping[str, float]) -> dict[str, float]:
-    """Bytes by op where single waits are kept of some slices alone: each second has them all."""
-    rows = recording.temp_seconds
-    moved = dict(kept)
-    for op in OPS:
-        op_bytes = float(rows["bytes"].values[rows["op"].equals(op)].sum())
-        moved[op] = max(kept[op], op_bytes) if kept[op] else 0.0
-    return moved
+def _before(recording: Recording) -> tuple[float, DoneBefore | None]:
+    """How long the query had taken by then, and what the kernel counted of it until then.
 
-
-def _before_s(recording: Recording) -> float:
-    """How long the query had taken by then: of a process, since it began to work."""
-    meta = recording.meta
+    A process took its time since it began to work. The counts are None unless they are of the query
+    alone: its process, or its session, began with it.
+    """
+    meta, counted = recording.meta, recording.meta.before
     if meta.server is not None:
-        return meta.server.before_recording_s
-    if meta.before is None or not had_worked(meta, meta.before):
-        return 0.0
-    return meta.before.ran_s
-
-
-def _counted_before(recording: Recording, before_s: float) -> DoneBefore | None:
-    """What the kernel counted of the query alone: its process, or its session, began with it."""
-    before = recording.meta.before
-    if before is None or before_s <= 0:
-        return None
-    if recording.meta.server is None or before.ran_s < ALONE * before_s + ALONE_S:
-        return before
-    return None
-
-
-def _rest_before_s(
-    recording: Recording, counted: DoneBefore | None, before_s: float, io_s: float
-) -> float | None:
-    """By the CPU time until then, with as much other waiting beside it as in the recording."""
-    if counted is None or not recording.meta.cpu_s:
-        return None
-    waiting = max(recording.elapsed_s - io_s, 0.0) / recording.meta.cpu_s
-    return min(counted.cpu_s * min(waiting, MAX_WAITING), before_s)
+        before_s = meta.server.before_recording_s
+        alone = counted is not None and counted.ran_s < ALONE * before_s + ALONE_S
+        return before_s, counted if alone and before_s > 0 else None
+    if counted is None or not had_worked(meta, counted) or counted.ran_s <= 0:
+        return 0.0, None
+    return counted.ran_s, counted
 
 
 def _bytes_before(

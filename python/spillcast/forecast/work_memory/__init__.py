@@ -73,6 +73,16 @@ class Spill:
         return float(work_mem_bytes < self.needed_bytes)
 
 
+@dataclass(frozen=True)
+class PlanSpills:
+    """The plan nodes that spill, their work memory, and the memory available on the machine."""
+
+    spills: Sequence[Spill]
+    #: None if unknown.
+    current_bytes: int | None
+    available_bytes: int | None
+
+
 def io_share(spills: Sequence[Spill], work_mem_bytes: int) -> float:
     """Temp I/O of all of them with so much memory, over what it was."""
     parts = [spill.weight / spill.processes for spill in spills]

@@ -1,13 +1,10 @@
 """Work memory: whether more work_mem would remove a spill, what time that leaves, how sure."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import hypot
-from pathlib import Path
 from typing import Any, Literal
 
-from spillcast.evidence.counts import Counts
 from spillcast.forecast.assumptions import MEMORY_SPREAD
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.project import Projector
@@ -21,54 +18,9 @@ from spillcast.forecast.work_memory import (
     power_of_two,
     rounded_up,
 )
-from spillcast.forecast.workload import PlanSpills
-from spillcast.gate import reading
-from spillcast.recording import Recording
-from spillcast.recording.observed import meminfo_bytes
 
 #: What is computed was up to a tenth less than what servers of version 15 and 18 took.
 SPARE = 1.12
-_UNITS = {"": 1024, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
-
-
-def plan_spills(recording: Recording) -> PlanSpills | None:
-    """The nodes that spill of the plan beside a recording, if it was run and has buffers."""
-    file = recording.meta.engine.plan_file
-    if file is None or not (path := recording.path / file).is_file():
-        return None
-    from spillcast.evidence.postgres.document import read_documents
-
-    settings, machine = recording.meta.engine.settings, recording.meta.machine
-    available = meminfo_bytes().get("MemAvailable") if machine.is_this_one else None
-    return _spills(recording.path, read_documents(path)[0], settings, available)
-
-
-def plan_spills_of(counts: Counts) -> PlanSpills | None:
-    """The nodes that spill of the plan that counts are from."""
-    return _spills(counts.path, counts.engine.document, counts.engine.settings, None)
-
-
-def _spills(
-    path: Path,
-    document: Mapping[str, Any] | None,
-    settings: Mapping[str, Any],
-    available_bytes: int | None,
-) -> PlanSpills | None:
-    plan = (document or {}).get("Plan", {})
-    if document is None or not {"Actual Loops", "Temp Written Blocks"} <= plan.keys():
-        return None
-    from spillcast.evidence.postgres.nodes import amount, nodes_of
-    from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, spills_of
-
-    with reading(f"{path}: its plan"):
-        settings = {**settings, **document.get("Settings", {})}
-        name = "hash_mem_multiplier"
-        multiplier = amount(float(settings.get(name, HASH_MEM_MULTIPLIER)), name)
-        spills = spills_of(nodes_of(plan), multiplier)
-    if not any(spill.weight for spill in spills):
-        return None
-    current = size_of_setting(settings["work_mem"]) if "work_mem" in settings else None
-    return PlanSpills(spills, current, available_bytes)
 
 
 def work_memory(projector: Projector, confidence: float = CONFIDENCE) -> WorkMemory | None:
@@ -118,12 +70,6 @@ def _without_spill(
         low_s = min(*(low for low, _ in intervals), max_s)
         high_s = min(max(high for _, high in intervals), max_s)
     return WorkMemorySetting(work_mem_bytes, zero.forecast_s, (low_s, high_s))
-
-
-def size_of_setting(text: str) -> int:
-    """Bytes of a setting as PostgreSQL writes it: ``64MB``, ``4096kB``, or kB without a unit."""
-    match = re.fullmatch(r"\s*(\d+)\s*+([a-zA-Z]*)\s*", str(text))
-    return int(match[1]) * _UNITS.get(match[2].lower(), 1024) if match else 0
 
 
 def _single_pass_bytes(spills: Sequence[Spill], current: int, enough: int) -> int | None:

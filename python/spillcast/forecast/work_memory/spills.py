@@ -1,22 +1,33 @@
-"""The nodes of a PostgreSQL plan that spill, and the work memory with which each would not."""
+"""The nodes of a PostgreSQL plan that spill, in a run or by estimates, and their work memory."""
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from spillcast.evidence.postgres.nodes import Node
+from spillcast.evidence.counts import Counts
+from spillcast.evidence.postgres.document import read_documents
+from spillcast.evidence.postgres.nodes import Node, amount, nodes_of
 from spillcast.forecast.work_memory import (
     BLOCK_BYTES,
     ROWS_SHARE,
     SLOT_BYTES,
+    PlanSpills,
     Spill,
     aggregate_bytes,
     aligned,
+    hash_batches,
     hash_bytes,
     hash_tuple_bytes,
+    sort_passes,
     store_bytes,
     tuple_bytes,
 )
+from spillcast.gate import reading
+from spillcast.recording import Recording
+from spillcast.recording.observed import meminfo_bytes
+from spillcast.units import parse_bytes
 
 #: Since PostgreSQL 15; a plan made with SETTINGS names it where it is another.
 HASH_MEM_MULTIPLIER = 2.0
@@ -25,6 +36,48 @@ _CHUNK_BYTES = 16
 _FREED_BYTES = 8
 #: Results that are so much wider than what they are made of are wider than a number of 8 bytes.
 _ANY_STATE_WIDTH = 16
+_UNITS = {"": 1024, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
+
+
+def plan_spills(recording: Recording) -> PlanSpills | None:
+    """The nodes that spill of the plan beside a recording, if it was run and has buffers."""
+    file = recording.meta.engine.plan_file
+    if file is None or not (path := recording.path / file).is_file():
+        return None
+    settings, machine = recording.meta.engine.settings, recording.meta.machine
+    available = meminfo_bytes().get("MemAvailable") if machine.is_this_one else None
+    return _spills(recording.path, read_documents(path)[0], settings, available)
+
+
+def plan_spills_of(counts: Counts) -> PlanSpills | None:
+    """The nodes that spill of the plan that counts are from."""
+    return _spills(counts.path, counts.engine.document, counts.engine.settings, None)
+
+
+def _spills(
+    path: Path,
+    document: Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
+    available_bytes: int | None,
+) -> PlanSpills | None:
+    plan = (document or {}).get("Plan", {})
+    if document is None or not {"Actual Loops", "Temp Written Blocks"} <= plan.keys():
+        return None
+    with reading(f"{path}: its plan"):
+        settings = {**settings, **document.get("Settings", {})}
+        name = "hash_mem_multiplier"
+        multiplier = amount(float(settings.get(name, HASH_MEM_MULTIPLIER)), name)
+        spills = spills_of(nodes_of(plan), multiplier)
+    if not any(spill.weight for spill in spills):
+        return None
+    current = size_of_setting(settings["work_mem"]) if "work_mem" in settings else None
+    return PlanSpills(spills, current, available_bytes)
+
+
+def size_of_setting(text: str) -> int:
+    """Bytes of a setting as PostgreSQL writes it: ``64MB``, ``4096kB``, or kB without a unit."""
+    match = re.fullmatch(r"\s*(\d+)\s*+([a-zA-Z]*)\s*", str(text))
+    return int(match[1]) * _UNITS.get(match[2].lower(), 1024) if match else 0
 
 
 def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> list[Spill]:
@@ -202,3 +255,99 @@ def _store(node: Node, older: bool) -> Spill:
         needed_bytes=needed,
         taken=float(node.processes),
     )
+
+
+#: A work_mem that no setting names.
+_WORK_MEM = "4MB"
+#: A row in a file beside its columns: of sorts and stores, and of hashes.
+_SORT_ROW_BYTES, _HASH_ROW_BYTES = 10, 20
+#: Each partition of a hash aggregate takes blocks of the file ahead of need, and zeros are written
+#: to those that others are written behind: a block is written twice, and read once.
+AGGREGATE_WRITES = 2
+JOINS = {"Hash Join", "Merge Join", "Nested Loop"}
+
+
+@dataclass(frozen=True)
+class PlannedBytes:
+    """Temp bytes of a plan that was not run, by the estimates of its nodes."""
+
+    written: float
+    read: float
+    aggregated: float
+    #: Joins below the nodes that spill, the mean of all bytes written.
+    joins: float
+
+
+def planned_bytes(
+    document: Mapping[str, Any], settings: Mapping[str, Any], less: int = 1
+) -> PlannedBytes:
+    """Temp bytes by the estimates of a plan, with a share of 1 over ``less`` of the work memory."""
+    given = {**settings, **(document.get("Settings") or {})}
+    memory = parse_bytes(_setting_bytes(given.get("work_mem")), "work_mem") // less
+    multiplier = float(given.get("hash_mem_multiplier") or HASH_MEM_MULTIPLIER)
+    written = read = aggregated = joins = 0.0
+    for node, processes in _nodes(document["Plan"], 1.0):
+        of_node = _node_bytes(node, memory, multiplier) * processes
+        aggregate = node.get("Node Type") == "Aggregate"
+        wrote = of_node * (AGGREGATE_WRITES if aggregate else 1)
+        read += of_node
+        written += wrote
+        aggregated += wrote if aggregate else 0.0
+        joins += wrote * _joins_below(node)
+    return PlannedBytes(written, read, aggregated, joins / written if written else 0.0)
+
+
+def _setting_bytes(text: Any) -> str:
+    """A setting as PostgreSQL writes it: a plain number is KiB."""
+    setting = str(text or _WORK_MEM).strip()
+    return f"{setting}kB" if setting.isdigit() else setting
+
+
+def _nodes(
+    plan: Mapping[str, Any], processes: float, above: str = ""
+) -> Iterator[tuple[Mapping[str, Any], float]]:
+    """Each node, and the number of processes: rows of a plan are those of one."""
+    # A merge join goes back in sorted rows a little, and keeps no more of them.
+    if (plan.get("Node Type"), above) != ("Materialize", "Merge Join"):
+        yield plan, processes
+    workers = plan.get("Workers Planned")
+    below = processes if workers is None else 1.0 + amount(workers, "Workers Planned", 1024)
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child, below, str(plan.get("Node Type")))
+
+
+def _joins_below(node: Mapping[str, Any]) -> int:
+    below = node.get("Plans", ())
+    return sum(_joins_below(child) + (child.get("Node Type") in JOINS) for child in below)
+
+
+def _rows(node: Mapping[str, Any]) -> tuple[float, float]:
+    """Estimated rows and the bytes of one."""
+    rows, width = (float(amount(node.get(name, 0), name)) for name in ("Plan Rows", "Plan Width"))
+    return rows, width
+
+
+def _node_bytes(node: Mapping[str, Any], memory: int, multiplier: float) -> float:
+    """Bytes that a node spills, each of which it reads once."""
+    kind, below = node.get("Node Type"), list(node.get("Plans", ()))
+    if not below:
+        return 0.0
+    rows, width = _rows(below[0])
+    if kind in {"Sort", "Incremental Sort"}:
+        row = tuple_bytes(width + _SORT_ROW_BYTES, 0)
+        return rows * (width + _SORT_ROW_BYTES) * sort_passes(rows, row, memory)
+    if kind == "Hash Join" and len(below) > 1 and below[1].get("Node Type") == "Hash":
+        inner_rows, inner_width = _rows(below[1])
+        batches = hash_batches(
+            inner_rows, hash_tuple_bytes(inner_width), round(memory * multiplier), balanced=False
+        )
+        size = inner_rows * (inner_width + _HASH_ROW_BYTES) + rows * (width + _HASH_ROW_BYTES)
+        return size * (1 - 1 / batches)
+    if kind == "Aggregate" and node.get("Strategy") in {"Hashed", "Mixed"}:
+        groups, group_width = _rows(node)
+        needed = aggregate_bytes(groups, group_width, width, older=True)
+        in_memory = memory * multiplier / max(needed, 1)
+        return rows * (width + _HASH_ROW_BYTES) * max(1 - in_memory, 0.0)
+    if kind == "Materialize" and rows * (width + SLOT_BYTES) > memory:
+        return rows * (width + _SORT_ROW_BYTES)
+    return 0.0

@@ -13,7 +13,7 @@ from typing import Any
 
 from spillcast.explained import explained
 from spillcast.fleet.dataset import UNKNOWN
-from spillcast.forecast.remaining.estimate import (
+from spillcast.forecast.remaining import (
     CALLS_SOURCE,
     FILES_SOURCE,
     HISTORY_SOURCE,

@@ -1,0 +1,189 @@
+"""Other runs of a recorded query: which files hold one, how its spill differs, what waits cost.
+
+The bytes that a query spills vary from run to run. The spill of a process depends on when each of
+its threads takes memory from their common limit. Spills of one query differ by a few per cent far
+above that limit, and by a part of the memory near it, which is a large share of a small spill:
+
+    spread^2 = far^2 + (share * memory / spill)^2
+
+with the peak resident memory and the bytes written. ``far`` and ``share`` were measured for one and
+for several threads (calibrated.toml). Each session of a server has its own limit, which a plan
+reaches at the same row every time. Other runs of the same query measure the spread itself; the more
+there are, the less weight the relation has.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import hypot, log
+from pathlib import Path
+
+import numpy as np
+
+from spillcast.calibrated import calibrated
+from spillcast.errors import EvidenceUnknown, InputError, Refusal
+from spillcast.evidence.counts import Counts
+from spillcast.forecast.counted import loads_of
+from spillcast.forecast.cpu import FormerRun, weight_of_waits
+from spillcast.forecast.load import moved_bytes, operations
+from spillcast.forecast.recorded_io import temp_load
+from spillcast.forecast.result import SpillSpread
+from spillcast.recording import Recording
+from spillcast.recording.completeness import Part
+from spillcast.recording.meta import FORMER_FILE, NOBODY
+
+#: A plan that was not run, as FORMAT JSON gives it.
+Plan = dict[str, object]
+#: Settings with which a query spills as much.
+_MEMORY = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
+
+
+def read_run_or_plan(path: Path) -> Plan | Recording | Counts:
+    """The content of a file: a plan without counts, or a previous run."""
+    from spillcast.evidence.find import find_evidence
+    from spillcast.evidence.postgres.document import read_documents
+    from spillcast.evidence.postgres.plan import read_plan
+    from spillcast.evidence.postgres.statements import read_statements
+
+    kind = find_evidence([path]).only_kind()
+    if kind == "recordings":
+        return Recording.open(path)
+    if kind == "plans":
+        [document, *others] = read_documents(path)
+        if others or "Actual Loops" in document["Plan"] or "Execution Time" in document:
+            return read_plan(path, timed=False)
+        return document
+    if kind == "statements":
+        return read_statements(path, timed=False)
+    raise EvidenceUnknown(
+        f"--history {path}: neither a recording, a plan nor a row of pg_stat_statements",
+        "give an earlier run of the same query",
+    )
+
+
+def previous_calls(recording: Recording) -> Counts | str | None:
+    """The mean of earlier calls of the statement, kept in the recording; or why it is not used."""
+    from spillcast.evidence.postgres.statements import Row, chosen, counts_of_row, merged, read_rows
+
+    path, kept = recording.path / FORMER_FILE, recording.documents.get(FORMER_FILE)
+    try:
+        if isinstance(kept, list):
+            rows = merged([Row.of(row) for row in kept])
+        elif path.is_file():
+            rows = read_rows(path)
+        else:
+            return None
+        # The kept row has no text, and the recording knows the processes.
+        row = replace(
+            chosen(path, rows, None),
+            query=recording.meta.engine.query,
+            looks=recording.samples.num_rows,
+            workers_seen=len(recording.meta.server.workers) if recording.meta.server else 0,
+        )
+        return counts_of_row(path, row, timed=False)
+    except (InputError, Refusal) as error:
+        return error.message.removeprefix(f"{path}: ")
+
+
+def reason_against(run: Recording | Counts, recording: Recording) -> str | None:
+    """Why it is no previous run of this query with these settings; None where it may be one."""
+    before, now = run.engine, recording.engine
+    if isinstance(run, Recording) and Part.of(run.meta) is not None:
+        return "it covers only part of a run itself"
+    # Some evidence calls an engine by a longer name than other.
+    shorter, longer = sorted((before.name, now.name), key=len)
+    if NOBODY.name not in (shorter, longer) and not longer.startswith(shorter):
+        return f"it is of {before.name}, this one of {now.name}"
+    texts = [query_text(engine) for engine in (before, now)]
+    if all(texts) and texts[0] != texts[1]:
+        return "it is of another query"
+    for name in _MEMORY:
+        was, is_now = (engine.settings.get(name) for engine in (before, now))
+        if None not in (was, is_now) and str(was) != str(is_now):
+            return f"it had {name} = {was}, this one has {is_now}"
+    return None
+
+
+def query_text(engine: object) -> str:
+    """The text of a query as far as it is known, blanks alike."""
+    command = " ".join(getattr(engine, "command", None) or ())
+    text = getattr(engine, "query", None) or getattr(engine, "sql", None) or command
+    return " ".join(text.split()).rstrip(";").lower()
+
+
+#: Weight of the relation, in runs.
+RELATION_RUNS = 2
+#: Largest spread of the spills of one query (standard deviation of the logarithm).
+MAX_SPREAD = 1.0
+
+
+def relative_spread(recording: Recording) -> float | None:
+    """The spread by the memory and spill of a run; None without a shared limit, or if unknown."""
+    memory, spill = recording.meta.memory.peak_rss_bytes, recording.written_bytes.temp
+    if recording.meta.server is not None or not memory or not spill:
+        return None
+    threads = len(recording.temp_columns("session")["session"].unique())
+    far, share = calibrated().spill_spread[threads > 1]
+    return min(hypot(far, share * memory / spill), MAX_SPREAD)
+
+
+def spill_spread(
+    recording: Recording, others: Sequence[Recording | Counts] = ()
+) -> SpillSpread | None:
+    """The spread of the spill of an entirely recorded query; None if unknown.
+
+    ``others`` are other runs of the query.
+    """
+    relation, spill = relative_spread(recording), recording.written_bytes.temp
+    written = [spill]
+    for run in others:
+        if isinstance(run, Recording):
+            written.append(run.written_bytes.temp)
+        else:
+            written.append(moved_bytes(loads_of(run), "write"))
+    logs = np.array([log(run_bytes) for run_bytes in written if run_bytes])
+    degrees, squares = len(logs) - 1, 0.0
+    if degrees > 0:
+        squares = float(((logs - logs.mean()) ** 2).sum())
+    if relation is not None:
+        squares, degrees = squares + RELATION_RUNS * relation**2, degrees + RELATION_RUNS
+    if degrees <= 0:
+        return None
+    spread = min((squares / degrees) ** 0.5, MAX_SPREAD)
+    usual, _ = calibrated().spill_spread[0]
+    return SpillSpread(
+        spread=spread,
+        added=max(spread**2 - usual**2, 0.0) ** 0.5,
+        written_bytes=spill,
+        memory_bytes=None if relation is None else recording.meta.memory.peak_rss_bytes,
+        runs=len(logs),
+    )
+
+
+#: Runs that differ by more of their temp operations did other work.
+SAME_OPERATIONS = 0.2
+#: Waits of two runs whose mean weights differ by less tell nothing: 0.5 is 1 and 1.7 ms.
+WEIGHT_MIN = 0.5
+
+
+def former_runs(runs: Iterable[Recording | Counts], recording: Recording) -> list[FormerRun]:
+    """The recordings of former runs that show the cost of a recording's waits in CPU time.
+
+    Those are runs of about as many temp operations, with notably different latencies.
+    """
+    former, recorded = list[FormerRun](), temp_load(recording)
+    count = operations(recorded)
+    for run in runs:
+        if not isinstance(run, Recording) or run.meta.cpu_s is None:
+            continue
+        loads = temp_load(run)
+        if abs(operations(loads) - count) > SAME_OPERATIONS * count:
+            continue
+        wait_s = {}
+        for op in {load.op for load in loads}:
+            of_op = [load for load in loads if load.op == op]
+            wait_s[op] = sum(load.total_s for load in of_op) / operations(of_op)
+        candidate = FormerRun(run.meta.cpu_s, wait_s)
+        weight = weight_of_waits(recorded, candidate.latencies(recorded))
+        if abs(weight - weight_of_waits(recorded)) >= WEIGHT_MIN * count:
+            former.append(candidate)
+    return former
