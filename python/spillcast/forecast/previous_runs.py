@@ -39,7 +39,7 @@ _MEMORY = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
 
 def read_run_or_plan(path: Path) -> Plan | Recording | Counts:
     """The content of a file: a plan without counts, or a previous run."""
-    from spillcast.evidence.find import find_evidence
+    from spillcast.evidence.open import find_evidence
     from spillcast.evidence.postgres.document import read_documents
     from spillcast.evidence.postgres.plan import read_plan
     from spillcast.evidence.postgres.statements import read_statements
