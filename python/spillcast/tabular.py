@@ -152,7 +152,7 @@ class Table:
 
     @property
     def _shown(self) -> list[int]:
-        """The columns for people that hold anything."""
+        """The columns for people that hold any value: others are not shown in any form but CSV."""
         named = [at for at, column in enumerate(self.columns) if column.name is not None]
         full = [at for at in named if any(row[at] is not None for row in self.rows)]
         return full or named

@@ -132,9 +132,12 @@ def _simulation_parts(
     cached = [(name, count) for name, count in simulation.cached_bytes.items() if count]
     if cached:
         ranked = sorted(cached, key=lambda pair: -pair[1])[:8]
-        columns = [Column("cached at the end", None), Column("bytes", None, "bytes")]
-        columns += [Column(f"each of {cells} cells", None, "bytes")] if cells > 1 else []
-        rows = [[name, size, size / cells][: len(columns)] for name, size in ranked]
+        columns = [
+            Column("cached at the end", None),
+            Column("bytes", None, "bytes"),
+            Column(f"each of {cells} cells", None, "bytes"),
+        ]
+        rows = [[name, size, size / cells if cells > 1 else None] for name, size in ranked]
         parts.append(Table(columns, rows))
     return parts
 
@@ -143,8 +146,9 @@ _TRAFFIC = (
     Column("", None),
     *(Column(name, None, "bytes") for name in ("from flash", "from disk")),
     *(Column(name, None, "bytes", spare=2) for name in ("to flash", "to disk")),
+    Column("I/O time", None, "s"),
+    Column("read at", None, "bytes_per_s", spare=1),
 )
-_TIMES = (Column("I/O time", None, "s"), Column("read at", None, "bytes_per_s", spare=1))
 
 
 def _runs(simulation: Simulation, devices: Devices | None) -> Table:
@@ -153,12 +157,10 @@ def _runs(simulation: Simulation, devices: Devices | None) -> Table:
     rows = []
     for name, traffic in zip(names, traffics, strict=False):
         sizes = (traffic.flash_read, traffic.disk_read, traffic.flash_write, traffic.disk_write)
-        row = [name, *(size or None for size in sizes)]
-        if devices:
-            elapsed_s = traffic.elapsed_s(*devices)
-            row += [elapsed_s, traffic.read / elapsed_s if elapsed_s else None]
-        rows.append(row)
-    return Table([*_TRAFFIC, *(_TIMES if devices else ())], rows)
+        elapsed_s = traffic.elapsed_s(*devices) if devices else None
+        rate = traffic.read / elapsed_s if elapsed_s else None
+        rows.append([name, *(size or None for size in sizes), elapsed_s, rate])
+    return Table(_TRAFFIC, rows)
 
 
 def _accounts(simulation: Simulation) -> Table:
@@ -171,17 +173,15 @@ def _accounts(simulation: Simulation) -> Table:
         Column("class", None),
         Column("requests", None, "count"),
         Column("bytes", None, "bytes", spare=1),
-        *([Column("first hits", None, "percent1")] if several else []),
+        Column("first hits", None, "percent1"),
         Column("last hits" if several else "hits", None, "percent1"),
         Column("lost", None, "count", spare=2),
     ]
     rows = []
     for account in sorted(last.accounts, key=lambda account: -int(account["bytes"]))[:20]:
-        hits = [_hits(account)]
-        if several:
-            hits.insert(0, _hits(before[account["object"], account["class"]]))
+        first_hits = _hits(before[account["object"], account["class"]]) if several else None
         row = [account[key] for key in ("object", "class", "requests", "bytes")]
-        rows.append([*row, *hits, account["lost_hits"] or None])
+        rows.append([*row, first_hits, _hits(account), account["lost_hits"] or None])
     return Table(columns, rows)
 
 

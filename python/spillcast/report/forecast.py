@@ -108,10 +108,9 @@ def targets_table(order: Sequence[Forecast]) -> Table:
         Column("elapsed", None, "s"),
         Column(interval_name(first.confidence), None, "interval"),
         Column("speed-up", None, "ratio", spare=1),
-        *[Column("cost", None, "number")] * any(forecast.cost is not None for forecast in order),
+        Column("cost", None, "number"),
         Column("", None, "words"),
     ]
-    priced = len(columns) == 6
     now = NOW if first.supposed is None else SUPPOSED_NOW
     # Midway between bounds that are far apart is no forecast.
     bounds_only = unknown_share(first) is not None
@@ -119,7 +118,7 @@ def targets_table(order: Sequence[Forecast]) -> Table:
     def row(name: str, seconds: float | None, bounds: Any, cost: Any, remark: str) -> list[Any]:
         seconds = None if bounds_only else seconds
         speedup = first.baseline_s / seconds if seconds else None
-        return [name, seconds, bounds, speedup, *([cost] if priced else []), remark]
+        return [name, seconds, bounds, speedup, cost, remark]
 
     rows = []
     for forecast in order:
@@ -140,9 +139,7 @@ def targets_table(order: Sequence[Forecast]) -> Table:
     cells = row(NO_LATENCY, first.ceiling_s, first.ceiling_interval_s, None, "")
     floor = (first.ceiling_s, first.ceiling_s)
     rows.append((first.ceiling_interval_s or floor if bounds_only else floor, cells))
-    rows.append(
-        ((first.baseline_s,) * 2, [now, first.baseline_s, *[None] * (len(columns) - 3), ""])
-    )
+    rows.append(((first.baseline_s,) * 2, [now, first.baseline_s, None, None, None, ""]))
     rows.sort(key=lambda pair: pair[0])
     return Table(columns, [cells for _, cells in rows])
 

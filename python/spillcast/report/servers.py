@@ -446,17 +446,17 @@ def bucket_table(ranking: ServerRanking, history: History, *, bars: bool = False
         Column("temp files", "temp_files", "count", spare=1),
         Column("written", "written_bytes", "bytes"),
         Column("temp I/O", "temp_bytes", "bytes"),
-        *([Column("", None, spare=2)] if bars else []),
+        Column("", None, spare=2),
         Column("top statement", "statement", spare=1),
     ]
     longest = max((bucket.temp_bytes for bucket in history.buckets), default=0) or 1
     rows = []
     for bucket in history.buckets:
         first = bucket.statements[0].queryid if bucket.statements else None
-        drawn = [bar(bucket.temp_bytes / longest, _BAR)] if bars else []
+        drawn = bar(bucket.temp_bytes / longest, _BAR) if bars else None
         rows.append([
             bucket.start, bucket.covered_s, bucket.temp_files, bucket.written_bytes,
-            bucket.temp_bytes, *drawn, None if first is None else texts.get(first, first),
+            bucket.temp_bytes, drawn, None if first is None else texts.get(first, first),
         ])  # fmt: skip
     return Table(columns, rows)
 

@@ -12,6 +12,9 @@ from spillcast.report.page import Page, Part, Words
 from spillcast.tabular import Column, Table
 from spillcast.units import format_duration, format_estimate, format_interval, interval_name
 
+#: Settings of a row that have a column.
+_SETTINGS = ("memory", "size", "iops", "throughput")
+
 
 def size_page(sizing: Sizing) -> Page:
     """The answer, the frontier, what more of each setting brings, and the dates of prices."""
@@ -62,50 +65,44 @@ def answer_text(sizing: Sizing) -> str:
 
 def frontier_table(sizing: Sizing) -> Table:
     """The frontier, the cheapest first, with today and the limit of all storage."""
-    interval = interval_name(sizing.confidence)
-    given = {key for row in sizing.frontier for key in row.settings}
-    keys = [key for key in ("memory", "size", "iops", "throughput") if key in given]
-    saved = any(row.saved_h_per_month is not None for row in sizing.frontier)
     columns = [
         Column("storage", None),
-        *(Column(key, None, "raw", spare=3 * (key in ("size", "memory"))) for key in keys),
+        *(Column(key, None, "raw", spare=3 * (key in ("size", "memory"))) for key in _SETTINGS),
         Column(f"{sizing.currency}/month", None, "raw"),
         Column("elapsed", None, "s"),
-        Column(interval, None, "interval", spare=1),
-        *[Column("saved/month", None, "raw", spare=2)] * saved,
+        Column(interval_name(sizing.confidence), None, "interval", spare=1),
+        Column("saved/month", None, "raw", spare=2),
         Column("", None, "words", spare=3),
     ]
-    rows = [_cells(row, sizing, keys, saved) for row in sizing.frontier]
+    rows = [_cells(row, sizing) for row in sizing.frontier]
     limits: list[tuple[str, float, Interval | None]] = [(NOW, sizing.baseline_s, None)]
     if not sizing.bounds_only:
         limits.append((NO_LATENCY, sizing.ceiling_s, sizing.ceiling_interval_s))
     rows += [
-        [name, *[None] * len(keys), None, elapsed_s, interval_s, *[None] * saved, ""]
+        [name, *[None] * len(_SETTINGS), None, elapsed_s, interval_s, None, ""]
         for name, elapsed_s, interval_s in limits
     ]
     return Table(columns, rows)
 
 
-def _cells(row: SizeRow, sizing: Sizing, keys: Sequence[str], saved: bool) -> list[Any]:
-    known = row.saved_h_per_month is not None and not sizing.bounds_only
-    hours = [_hours(row.saved_h_per_month or 0.0) if known else None] * saved
+def _cells(row: SizeRow, sizing: Sizing) -> list[Any]:
+    hours, saved = row.saved_h_per_month, None
+    if hours is not None and not sizing.bounds_only:
+        saved = f"{'-' * (hours < 0)}{format_duration(3600 * abs(hours))}"
+    price = None
+    if row.cost_per_month is not None:
+        mark = {"difference": "+", "instance": "*"}.get(row.price_of or "", "")
+        price = f"{mark}{row.cost_per_month:,.2f}"
     words = ["chosen"] * (row == sizing.chosen) + ["too slow"] * (row.meets is False)
     return [
         name_of(row),
-        *(row.settings.get(key, "").removesuffix(" IOPS") or None for key in keys),
-        _price(row),
+        *(row.settings.get(key, "").removesuffix(" IOPS") or None for key in _SETTINGS),
+        price,
         None if sizing.bounds_only else row.elapsed_s,
         row.interval_s,
-        *hours,
+        saved,
         ", ".join(filter(None, [*words, row.remark])),
     ]
-
-
-def _price(row: SizeRow) -> str | None:
-    if row.cost_per_month is None:
-        return None
-    mark = {"difference": "+", "instance": "*"}.get(row.price_of or "", "")
-    return f"{mark}{row.cost_per_month:,.2f}"
 
 
 def name_of(row: SizeRow) -> str:
@@ -151,7 +148,3 @@ def money(amount: float | None, currency: str) -> str:
     if amount is None:
         return "no known price"
     return "nothing" if not amount else f"{amount:,.2f} {currency}"
-
-
-def _hours(hours: float) -> str:
-    return format_duration(3600 * hours) if hours >= 0 else f"-{format_duration(-3600 * hours)}"
