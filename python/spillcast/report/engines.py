@@ -1,8 +1,7 @@
 """Engines: the table of what each offers, and how temp files are moved."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
@@ -24,48 +23,6 @@ ERRORS = (
 )
 
 
-@dataclass(frozen=True)
-class EngineRow:
-    """An engine in the table. Errors are relative to the measured time, by number of threads."""
-
-    name: str
-    label: str
-    temp_names: Sequence[str]
-    live: str
-    evidence: str
-    parallel: str
-    cure: str
-    move: str
-    verified: str
-    median_errors: Mapping[str, float]
-    cases: int
-    since: str
-
-
-def engine_rows() -> list[EngineRow]:
-    """All engines in the order of the registry."""
-    measured = tomllib.loads(MEASURED.read_text())
-    return [_row(engine, measured.get(engine.name, {})) for engine in engines()]
-
-
-def _row(engine: Engine, measured: Mapping[str, Any]) -> EngineRow:
-    known = engine.coverage
-    return EngineRow(
-        name=engine.name,
-        label=engine.label,
-        temp_names=list(engine.temp_names.values()),
-        live=known.live,
-        evidence=known.evidence,
-        parallel=known.parallel,
-        cure=known.cure or (engine.memory.name if engine.memory else ""),
-        move=f"move {engine.name}" if engine.move else "",
-        verified=f"verify --engine {engine.name}" if engine.lab else known.verified,
-        median_errors=measured.get("median_errors", {}),
-        cases=measured.get("cases", 0),
-        since=known.since,
-    )
-
-
 COLUMNS = (
     Column("engine", "label", "words"),
     Column("temp files by name", "temp_names", "words"),
@@ -83,24 +40,37 @@ COLUMNS = (
 def engines_page() -> Page:
     """The table, for a terminal or as Markdown."""
     rows = []
-    for row in engine_rows():
-        errors = [f"{error:.1%} ({threads})" for threads, error in row.median_errors.items()]
-        rows.append(
-            [
-                row.label,
-                ", ".join(row.temp_names) or NONE,
-                *(getattr(row, column.key or "") or NONE for column in COLUMNS[2:8]),
-                ", ".join(errors) or NONE,
-                row.since,
-            ]
-        )
+    for engine in engines_document()["engines"]:
+        errors = [f"{error:.1%} ({threads})" for threads, error in engine["median_errors"].items()]
+        texts = {"temp_names": ", ".join(engine["temp_names"]), "median_errors": ", ".join(errors)}
+        rows.append([(engine | texts)[column.key] or NONE for column in COLUMNS])
     table = Table(COLUMNS, rows)
     return Page([table, Words([ERRORS])], table)
 
 
 def engines_document() -> dict[str, Any]:
-    """The same as JSON."""
-    return {"schema": "spillcast.engines/1", "engines": [asdict(row) for row in engine_rows()]}
+    """All engines in the order of the registry; errors are relative, by number of threads."""
+    measured = tomllib.loads(MEASURED.read_text())
+    records = [_record(engine, measured.get(engine.name, {})) for engine in engines()]
+    return {"schema": "spillcast.engines/1", "engines": records}
+
+
+def _record(engine: Engine, measured: Mapping[str, Any]) -> dict[str, Any]:
+    known = engine.coverage
+    return {
+        "name": engine.name,
+        "label": engine.label,
+        "temp_names": list(engine.temp_names.values()),
+        "live": known.live,
+        "evidence": known.evidence,
+        "parallel": known.parallel,
+        "cure": known.cure or (engine.memory.name if engine.memory else ""),
+        "move": f"move {engine.name}" if engine.move else "",
+        "verified": f"verify --engine {engine.name}" if engine.lab else known.verified,
+        "median_errors": measured.get("median_errors", {}),
+        "cases": measured.get("cases", 0),
+        "since": known.since,
+    }
 
 
 WIDTH = 78

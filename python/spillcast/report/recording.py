@@ -218,13 +218,13 @@ def overhead_words(capture: CaptureAccount) -> str:
 
 
 _QUERIES = (
-    Column("recording", "recording"),
-    Column("whose", "whose"),
-    Column("query", "query", spare=1),
-    Column("elapsed", "elapsed_s", "s"),
-    Column("read", "read_bytes", "bytes"),
-    Column("written", "written_bytes", "bytes"),
-    Column("temp I/O", "temp_share", "percent"),
+    Column("recording", None),
+    Column("whose", None),
+    Column("query", None, spare=1),
+    Column("elapsed", None, "s"),
+    Column("read", None, "bytes"),
+    Column("written", None, "bytes"),
+    Column("temp I/O", None, "percent"),
 )
 #: Of a query in a table.
 QUERY_MAX = 40
@@ -239,25 +239,21 @@ def server_recording_text(recording: "ServerRecording", width: int) -> str:
     if not recording.recordings:
         return "\n".join([f"no query did temp I/O in {elapsed}", *_lines(rows)])
     recordings = format_count(len(recording.recordings), "recording")
-    table = Table.of(_QUERIES, [_record(query) for query in recording.recordings])
+    table = Table(_QUERIES, [_cells(query) for query in recording.recordings])
     largest = max(recording.recordings, key=lambda query: query.temp_s)
     rows.append(("next", f"spillcast forecast {shell_word(largest.path)} --to DIRECTORY"))
     head = f"{recording.path}: {recordings} of queries that spilled, in {elapsed}"
     return "\n".join([head, "", table.text(width), "", *_lines(rows)])
 
 
-def _record(recording: "QueryRecording") -> dict[str, Any]:
-    return {
-        "recording": recording.path.name,
-        "whose": f"{recording.user}@{recording.database}"
-        if recording.user or recording.database
-        else None,
-        "query": _short(recording.query),
-        "elapsed_s": recording.elapsed_s,
-        "read_bytes": recording.read_bytes,
-        "written_bytes": recording.written_bytes,
-        "temp_share": recording.temp_share,
-    }
+def _cells(recording: "QueryRecording") -> list[Any]:
+    is_known = recording.user or recording.database
+    return [
+        recording.path.name,
+        f"{recording.user}@{recording.database}" if is_known else None,
+        *(_short(recording.query), recording.elapsed_s, recording.read_bytes),
+        *(recording.written_bytes, recording.temp_share),
+    ]
 
 
 def _warnings(recording: "ServerRecording") -> list[Row]:

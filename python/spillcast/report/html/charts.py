@@ -333,7 +333,9 @@ def over_time(
     """Mean number of sessions by state, or event, in intervals of ``length_s``, stacked."""
     shown = {state: busy[state] for state in colours if state in busy}
     count = len(next(iter(shown.values()), []))
-    sums = list(accumulate(shown.values(), _sum, initial=[0.0] * count))
+    sums = [[0.0] * count]
+    for means in shown.values():
+        sums.append([below + mean for below, mean in zip(sums[-1], means, strict=True)])
     peak = max(sums[-1], default=0.0) or 1.0
     edges = [at / count for at in range(count + 1)]
     layers = [[value / peak for value in layer] for layer in sums]
@@ -349,10 +351,6 @@ def over_time(
         Axis("sessions", y_ticks, lambda sessions: sessions / peak),
         legend=[(state, colours[state], "square") for state in shown],
     )
-
-
-def _sum(below: Sequence[float], means: Sequence[float]) -> list[float]:
-    return [low + mean for low, mean in zip(below, means, strict=True)]
 
 
 def bins(latency_ns: Sequence[int], counts: Sequence[int]) -> dict[int, float]:
