@@ -412,7 +412,11 @@ def forecast_each_page(forecasted: Sequence[Forecasted]) -> Page:
     """The sum for each target, and a row for each recording and target, the longest query first."""
     order = sorted(forecasted, key=lambda pair: -pair[0].elapsed_s)
     rows = [
-        _recording_row(recording, forecast)
+        [
+            *(recording.path.name, " ".join((recording.meta.engine.query or "").split())),
+            *(forecast.baseline_s, forecast.target, forecast.forecast_s, forecast.interval_s),
+            *(forecast.speedup, forecast.refused or ""),
+        ]
         for recording, forecasts in order
         for forecast in ranked(forecasts)
     ]
@@ -443,11 +447,3 @@ def _sums(forecasted: Sequence[Forecasted]) -> list[str]:
         f"{format_duration(target_s)} in all instead of {format_duration(today_s)}."
         for target, (count, target_s, today_s) in sums.items()
     ] or ["No forecast for any of these queries."]
-
-
-def _recording_row(recording: Recording, forecast: Forecast) -> list[Any]:
-    text = " ".join((recording.meta.engine.query or "").split())
-    return [
-        recording.path.name, text, forecast.baseline_s, forecast.target, forecast.forecast_s,
-        forecast.interval_s, forecast.speedup, forecast.refused or "",
-    ]  # fmt: skip

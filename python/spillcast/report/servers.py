@@ -105,7 +105,10 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
 def cure_texts(ranked: Ranked, memory: str, scale: float = 1.0) -> dict[str, str]:
     """By fix, what it saves of the time of a statement with a forecast, with the interval."""
     assert ranked.no_spill is not None
-    cures = {_cure(ranked, memory): ranked.no_spill}
+    no_spill = f"not spilling (more {memory})"
+    if ranked.work_mem_bytes is not None:
+        no_spill = f"work_mem {format_setting(ranked.work_mem_bytes)}"
+    cures = {no_spill: ranked.no_spill}
     by_target = _by_saving(ranked)
     cures |= {_storage(name): gain for name, gain in by_target if gain.without_cache_s is None}
     return {name: _saved(gain, ranked, scale) for name, gain in cures.items()}
@@ -165,12 +168,6 @@ def _databases(ranking: ServerRanking) -> Table:
         for database in ranking.databases
     ]
     return Table(columns, rows)
-
-
-def _cure(ranked: Ranked, memory: str) -> str:
-    if ranked.work_mem_bytes is None:
-        return f"not spilling (more {memory})"
-    return f"work_mem {format_setting(ranked.work_mem_bytes)}"
 
 
 def _window(ranking: ServerRanking) -> str:

@@ -175,8 +175,11 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
     only = Storage(storage.name, storage.source, _groups(storage, ops), storage.facts)
     parts: list[Part] = []
     if storage.source.stated:
+        facts = storage.facts
+        described = [str(facts[key]) for key in ("description", "source") if key in facts]
+        assumed = [f"assumed: {text}" for text in facts.get("assumed", ())]
         parts.append(
-            Words([f"{storage.name} ({origin_words(storage)})", *_facts_text(storage)], "  ")
+            Words([f"{storage.name} ({origin_words(storage)})", *described, *assumed], "  ")
         )
         parts += [_stated(storage, ops), Words(["  one operation at a time"])]
     else:
@@ -219,13 +222,6 @@ def _shown_group(storage: Storage, op: str, size_bytes: int | None) -> Group | N
 
 def _groups(storage: Storage, ops: Sequence[str]) -> list[Group]:
     return [group for op in ops for group in storage.of(op) if group.count]
-
-
-def _facts_text(storage: Storage) -> list[str]:
-    """Description, source and assumptions of a storage in the catalogue."""
-    facts = storage.facts
-    lines = [str(facts[key]) for key in ("description", "source") if key in facts]
-    return [*lines, *(f"assumed: {text}" for text in facts.get("assumed", ()))]
 
 
 def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:

@@ -172,7 +172,11 @@ def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
     if latencies.rows:
         parts.append(latencies)
     parts.append(Words([f"  {sentence}" for sentence in _sentences(sweep, advice)]))
-    return Page(parts, _memory_data(sweep))
+    keys = (
+        *("storage", "memory_bytes", "measured", "elapsed_s", "low_s", "high_s"),
+        *("reads", "writes", "spilled_bytes", "state", "passes", "batches"),
+    )
+    return Page(parts, Table.of_records(sweep_document(sweep)["points"], keys))
 
 
 def _memory_chart(sweep: MemorySweep, width: int) -> str:
@@ -236,14 +240,6 @@ def _latency_table(sweep: MemorySweep) -> Table:
     columns += [Column("size", None, "bytes")]
     columns += [Column(name, None, "s") for name in ("p50", "mean", "p99")]
     return Table(columns, rows)
-
-
-def _memory_data(sweep: MemorySweep) -> Table:
-    keys = (
-        *("storage", "memory_bytes", "measured", "elapsed_s", "low_s", "high_s"),
-        *("reads", "writes", "spilled_bytes", "state", "passes", "batches"),
-    )
-    return Table.of_records(sweep_document(sweep)["points"], keys)
 
 
 def _sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:
