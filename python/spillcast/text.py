@@ -37,6 +37,16 @@ def one_line(text: str, length_max: int) -> str:
     return line if len(line) <= length_max else f"{line[: length_max - 3]}..."
 
 
+def capitalized(text: str) -> str:
+    """The text with a capital at its beginning."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def sentence(message: str) -> str:
+    """A message as a sentence: with a capital, and a full stop where it has no other end."""
+    return capitalized(message) + ("" if message.endswith((".", "?", "!")) else ".")
+
+
 def is_utf8(text: str) -> bool:
     """Whether a name or an argument holds no bytes of another encoding."""
     try:

@@ -14,6 +14,7 @@ from spillcast.lab.doctor import Diagnosis
 from spillcast.recording.calibration import ANY, Calibration, Point, WaitCost, is_old
 from spillcast.report.page import Drawn, Page, Part, Words
 from spillcast.tabular import Column, Table
+from spillcast.text import sentence
 from spillcast.units import (
     format_bytes,
     format_count,
@@ -176,7 +177,7 @@ def _verdict(check: Check) -> str:
     forecast = check.forecast
     interval_s = forecast.interval_s or (0.0, 0.0)
     if (objection := check.objection) is not None:
-        return f"{objection[0].upper()}{objection[1:]}. This run cannot check the forecast."
+        return f"{sentence(objection)} This run cannot check the forecast."
     actual = format_duration(check.actual.elapsed_s)
     outcome = "held" if check.inside else "did not hold"
     saved = 1 - check.actual.elapsed_s / forecast.baseline_s

@@ -10,6 +10,7 @@ from spillcast.forecast.sizing.result import Knob, SizeRow, Sizing
 from spillcast.report.forecast import NO_LATENCY, NOW
 from spillcast.report.page import Page, Part, Words
 from spillcast.tabular import Column, Table
+from spillcast.text import sentence
 from spillcast.units import format_duration, format_estimate, format_interval, interval_name
 
 #: Settings of a row that have a column.
@@ -29,7 +30,7 @@ def size_page(sizing: Sizing) -> Page:
 
 def answer(sizing: Sizing) -> list[str]:
     """What to do and what it brings, in sentences."""
-    notes = [f"{note[0].upper()}{note[1:]}." for note in sizing.notes]
+    notes = list(map(sentence, sizing.notes))
     leading = notes[:1] if sizing.chosen is None or sizing.suffices else []
     # The middle of bounds would be taken for a forecast.
     text = [] if sizing.chosen is None and sizing.bounds_only else [answer_text(sizing)]

@@ -30,6 +30,7 @@ from spillcast.report.html.axes import (
     thinned,
 )
 from spillcast.tabular import glued
+from spillcast.text import capitalized
 from spillcast.units import format_bytes, format_duration
 
 #: Bars that differ by a larger factor are drawn as shares.
@@ -295,7 +296,7 @@ def _plot(
         f'<p class="axis-title x">{words(x.title)}</p></div>'
     )
     names = ", ".join([*(name for name, _, _ in legend), *(rule.text for rule in rules)])
-    title = f"{y.title[:1].upper()}{y.title[1:]} by {x.title}"
+    title = f"{capitalized(y.title)} by {x.title}"
     return Chart(Markup(html), f"{title}: {names}." if names else f"{title}.")
 
 

@@ -24,7 +24,6 @@ from spillcast.report.html.page import (
     percent,
     percent1,
     seconds,
-    sentence,
     size,
     table_of,
 )
@@ -32,6 +31,7 @@ from spillcast.report.html.runs import events_table, histogram
 from spillcast.report.size import answer as purchase_answer
 from spillcast.report.size import frontier_table, knob_words, remarks
 from spillcast.tabular import Column, Table
+from spillcast.text import sentence
 from spillcast.units import format_count, interval_name
 
 #: Bars of a chart; the tables hold more.

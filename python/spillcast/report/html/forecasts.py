@@ -23,9 +23,10 @@ from spillcast.report.forecast import (
     to_come_table,
 )
 from spillcast.report.html import charts
-from spillcast.report.html.page import Figure, Section, Weakness, between, seconds, sentence
+from spillcast.report.html.page import Figure, Section, Weakness, between, seconds
 from spillcast.report.page import Words
 from spillcast.report.work_memory import work_memory_text
+from spillcast.text import capitalized, sentence
 from spillcast.units import (
     format_bytes,
     format_duration,
@@ -309,7 +310,7 @@ def weaknesses(forecasts: Sequence[Forecast]) -> list[Weakness]:
     return [
         Weakness(
             sentence(message),
-            title[:1].upper() + title[1:],
+            capitalized(title),
             next_step,
             "" if len(names) == len(forecasts) else ", ".join(names),
         )

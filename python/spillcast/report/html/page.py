@@ -8,6 +8,7 @@ from typing import Any
 from spillcast.report.html.charts import Chart
 from spillcast.report.page import Commands, Part, Words
 from spillcast.tabular import NONE, UNITS, Column, Table
+from spillcast.text import sentence
 from spillcast.units import format_duration
 
 Document = Mapping[str, Any]
@@ -155,9 +156,3 @@ def change(value_s: float) -> str:
     if abs(value_s) < 5e-7:
         return "0"
     return f"{MINUS if value_s < 0 else '+'}{format_duration(abs(value_s))}"
-
-
-def sentence(message: str) -> str:
-    """A message as a sentence of its own."""
-    end = "" if message.endswith((".", "?", "!")) else "."
-    return f"{message[:1].upper()}{message[1:]}{end}"

@@ -22,12 +22,11 @@ from spillcast.report.html.page import (
     percent,
     percent1,
     seconds,
-    sentence,
     table_of,
     texts,
 )
 from spillcast.tabular import Table
-from spillcast.text import one_line
+from spillcast.text import capitalized, one_line, sentence
 from spillcast.units import format_count, format_duration
 
 #: Runs that are named at the top.
@@ -218,8 +217,8 @@ def histogram(group: Document, beside: Document | None, names: tuple[str, str]) 
     ]
     title, caption = str(group["label"]), "; ".join(captions)
     return Figure(
-        f"{title[:1].upper()}{title[1:]}",
-        f"{caption[:1].upper()}{caption[1:]}." if names[0] == "this run" else f"{caption}.",
+        capitalized(title),
+        sentence(caption) if names[0] == "this run" else f"{caption}.",
         charts.latencies(parts),
         texts(["latency", *(name for name, *_ in parts)], rows),
     )

@@ -13,7 +13,6 @@ from spillcast.report.html.page import (
     Figure,
     Section,
     seconds,
-    sentence,
     size,
     texts,
 )
@@ -29,7 +28,7 @@ from spillcast.report.servers import (
     window_text,
 )
 from spillcast.report.size import answer_text
-from spillcast.text import one_line
+from spillcast.text import one_line, sentence
 from spillcast.units import format_count, format_setting
 
 #: Statements that are drawn by name, those to begin with, and letters of their texts.

@@ -23,10 +23,11 @@ from spillcast.forecast.verdict import ranked
 from spillcast.gate import reading
 from spillcast.report.html import documents, forecasts, runs, servers
 from spillcast.report.html.inputs import AGAIN, Document, Inputs
-from spillcast.report.html.page import Cells, Page, Section, Weakness, sentence
+from spillcast.report.html.page import Cells, Page, Section, Weakness
 from spillcast.report.html.redact import redacted
 from spillcast.report.size import answer_text
 from spillcast.tabular import glued
+from spillcast.text import sentence
 from spillcast.workspace import whole_file
 
 REPORT_SCHEMA = "spillcast.report/1"
